@@ -1,0 +1,233 @@
+//! The shapes that are measured. `bench/peers.py` runs the same ones in other software.
+
+use super::Memory;
+use drnn::rng::Rng;
+use drnn::{
+    Batch, Cell, Cpu, Element, Gradient, InputSpec, Lane, Model, NetSpec, Padding, Stream,
+    StreamBatch, Tape,
+};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+type Result<T> = std::result::Result<T, drnn::Error>;
+
+/// A case and how to set it up.
+pub struct Case {
+    pub name: &'static str,
+    pub what: &'static str,
+    pub make: fn(&Cpu) -> Result<Work>,
+}
+
+/// A case, set up.
+pub struct Work {
+    /// Does the work `per_call` times.
+    pub unit: Box<dyn FnMut() -> Result<()>>,
+    pub per_call: usize,
+    /// Of one unit; products only.
+    pub flop: f64,
+    pub memory: Box<dyn Fn() -> Option<Memory>>,
+}
+
+pub const CASES: [Case; 8] = [
+    Case {
+        name: "train-n100",
+        what: "forward+backward, n=100 q=1 B=100 T=50",
+        make: |cpu| train(cpu, &SMALL, 1),
+    },
+    Case {
+        name: "train-n100-lanes8",
+        what: "the same, 8 models side by side",
+        make: |cpu| train(cpu, &SMALL, 8),
+    },
+    Case {
+        name: "train-n512-tokens",
+        what: "forward+backward, n=512 28 tokens B=128 T=188, d=8",
+        make: |cpu| train(cpu, &TOKENS, 1),
+    },
+    Case {
+        name: "train-n300-ragged",
+        what: "forward+backward, n=300 q=264 B=32, lengths 3 to 60",
+        make: |cpu| train(cpu, &RAGGED, 1),
+    },
+    Case {
+        name: "infer-n100",
+        what: "whole sequences, n=100 q=1 B=100 T=50",
+        make: |cpu| infer(cpu, &SMALL),
+    },
+    Case {
+        name: "infer-n512",
+        what: "whole sequences, n=512 28 tokens B=128 T=188, d=8",
+        make: |cpu| infer(cpu, &TOKENS),
+    },
+    Case {
+        name: "stream-n256",
+        what: "one step of one stream, n=256 q=10",
+        make: |cpu| stream(cpu, 1),
+    },
+    Case {
+        name: "streams64-n256",
+        what: "one step of 64 streams together, n=256 q=10",
+        make: |cpu| stream(cpu, 64),
+    },
+];
+
+/// Shapes of a batch of whole sequences.
+struct Shape {
+    n: usize,
+    /// Width of dense input; 0 for tokens.
+    q: usize,
+    m: usize,
+    rows: usize,
+    steps: usize,
+    delay: usize,
+    least: usize,
+}
+
+const SMALL: Shape = Shape { n: 100, q: 1, m: 1, rows: 100, steps: 50, delay: 0, least: 50 };
+const TOKENS: Shape = Shape { n: 512, q: 0, m: 27, rows: 128, steps: 188, delay: 8, least: 188 };
+const RAGGED: Shape = Shape { n: 300, q: 264, m: 17, rows: 32, steps: 60, delay: 0, least: 3 };
+const SYMBOLS: usize = 28;
+const EMBEDDING: usize = 10;
+
+impl Shape {
+    fn spec(&self) -> Result<NetSpec> {
+        let builder = NetSpec::builder(Cell::Lstm).units([self.n]).outputs(self.m);
+        let builder = match self.q {
+            0 => builder.tokens(SYMBOLS, EMBEDDING),
+            q => builder.dense(q),
+        };
+        builder.delay(self.delay, Padding::LookAhead).build()
+    }
+
+    /// Lengths spread evenly, in an order that is not sorted.
+    fn lengths(&self) -> Vec<usize> {
+        let (rows, spread) = (self.rows, self.steps - self.least);
+        let at = |i: usize| (i * 13 + 5) % rows;
+        (0..rows).map(|i| self.least + at(i) * spread / (rows - 1)).collect()
+    }
+}
+
+/// One lane's own data.
+struct Data {
+    params: Vec<f32>,
+    x: Vec<f32>,
+    tokens: Vec<u32>,
+    d_answers: Vec<f32>,
+    gradient: Vec<f32>,
+}
+
+impl Data {
+    fn new(shape: &Shape, spec: &NetSpec, seed: u64) -> Data {
+        let mut rng = Rng::new(seed);
+        let slots = shape.steps * shape.rows;
+        let answers = spec.answers_to(shape.steps) * shape.rows * shape.m;
+        Data {
+            params: Model::init(spec, seed).into_params(),
+            x: (0..slots * shape.q).map(|_| rng.symmetric(1.0)).collect(),
+            tokens: (0..slots).map(|_| rng.below(SYMBOLS) as u32).collect(),
+            d_answers: (0..answers).map(|_| rng.symmetric(1e-3)).collect(),
+            gradient: vec![0.0; spec.parameters()],
+        }
+    }
+
+    fn batch<'a>(&'a self, shape: &Shape, spec: &NetSpec, lengths: &'a [usize]) -> Batch<'a> {
+        let batch = match spec.input() {
+            InputSpec::Dense(_) => Batch::dense(&self.x, shape.steps, shape.rows),
+            InputSpec::Tokens { .. } => Batch::tokens(&self.tokens, shape.steps, shape.rows),
+        };
+        batch.lengths(lengths)
+    }
+}
+
+/// FLOP of the products: forward, and with gradients of all parameters.
+fn flop(shape: &Shape) -> (f64, f64) {
+    let steps: usize = shape.lengths().iter().sum();
+    let answers = steps - shape.delay * shape.rows;
+    let recurrent = 2.0 * (steps * 4 * shape.n * shape.n) as f64;
+    let input = 2.0 * (steps * 4 * shape.n * shape.q) as f64; // a table makes it vanish for tokens
+    let output = 2.0 * (answers * shape.m * shape.n) as f64;
+    let forward = recurrent + input + output;
+    (forward, forward + 2.0 * recurrent + input + 2.0 * output)
+}
+
+fn train(cpu: &Cpu, shape: &'static Shape, lanes: usize) -> Result<Work> {
+    let spec = shape.spec()?;
+    let mut data: Vec<Data> = (0..lanes as u64).map(|seed| Data::new(shape, &spec, seed)).collect();
+    let lengths = shape.lengths();
+    let steps: usize = lengths.iter().sum();
+    let must_keep = lanes * steps * 6 * shape.n * size_of::<f32>(); // four gates, c, h
+    let tape = Rc::new(RefCell::new(Tape::on(cpu, &spec)));
+    let held = tape.clone();
+    let unit = move || {
+        let mut tape = tape.borrow_mut();
+        let (mut lanes, mut gradients) = (Vec::new(), Vec::new());
+        for data in &mut data {
+            let Data { params, x, tokens, d_answers, gradient } = data;
+            let batch = match spec.input() {
+                InputSpec::Dense(_) => Batch::dense(x, shape.steps, shape.rows),
+                InputSpec::Tokens { .. } => Batch::tokens(tokens, shape.steps, shape.rows),
+            };
+            lanes.push(Lane { params, batch: batch.lengths(&lengths), start: None });
+            let answers = d_answers.as_slice();
+            gradients.push(Gradient {
+                answers,
+                last: None,
+                params: gradient,
+                input: None,
+                start: None,
+            });
+        }
+        tape.forward(&lanes)?.backward(&mut gradients)
+    };
+    let memory = move || {
+        let held_bytes = held.borrow().memory().held;
+        Some(Memory { must_keep_bytes: must_keep, held_bytes })
+    };
+    let flop = flop(shape).1 * lanes as f64;
+    Ok(Work { unit: Box::new(unit), per_call: 1, flop, memory: Box::new(memory) })
+}
+
+fn infer(cpu: &Cpu, shape: &'static Shape) -> Result<Work> {
+    let spec = shape.spec()?;
+    let data = Data::new(shape, &spec, 1);
+    let model = Model::from_params(&spec, data.params.clone())?.on(cpu);
+    let lengths = shape.lengths();
+    let unit = move || {
+        model.run(&data.batch(shape, model.spec(), &lengths), None)?;
+        Ok(())
+    };
+    Ok(Work { unit: Box::new(unit), per_call: 1, flop: flop(shape).0, memory: Box::new(|| None) })
+}
+
+fn stream(cpu: &Cpu, streams: usize) -> Result<Work> {
+    const CALLS: usize = 500;
+    let (n, q) = (256, 10);
+    let spec = NetSpec::builder(Cell::Lstm).dense(q).units([n]).build()?;
+    let model = Rc::new(Model::init(&spec, 1).on(cpu));
+    let mut rng = Rng::new(1);
+    let x: Vec<f32> = (0..streams * q).map(|_| rng.symmetric(1.0)).collect();
+    let flop = 2.0 * (streams * 4 * n * (n + q)) as f64;
+    let unit: Box<dyn FnMut() -> Result<()>> = if streams == 1 {
+        let mut stream = Stream::new(model)?;
+        Box::new(move || {
+            for _ in 0..CALLS {
+                stream.push(x.as_slice())?;
+            }
+            Ok(())
+        })
+    } else {
+        let mut batch = StreamBatch::new(model)?;
+        let ids: Vec<_> = (0..streams).map(|_| batch.join()).collect();
+        Box::new(move || {
+            let rows = x.chunks_exact(q).map(Element::Dense);
+            let elements: Vec<_> = ids.iter().copied().zip(rows).collect();
+            for _ in 0..CALLS {
+                batch.step(&elements, |_, answer| {
+                    std::hint::black_box(answer);
+                })?;
+            }
+            Ok(())
+        })
+    };
+    Ok(Work { unit, per_call: CALLS, flop, memory: Box::new(|| None) })
+}

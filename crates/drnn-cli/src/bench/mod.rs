@@ -1,0 +1,173 @@
+//! `drnn bench`: our kernels against this machine's limit. Against other software: `bench/peers.py`.
+
+mod cases;
+
+use crate::Failure;
+use cases::{CASES, Case};
+use clap::Args;
+use drnn::{Cpu, Peak};
+use serde::Serialize;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+/// Measure the kernels against this machine's limit
+///
+/// The limit is measured in the same run: fused multiply-adds on registers, and a large product.
+/// Times are medians over rounds. On a busy machine trust the share of the limit, not the times.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Arguments {
+    /// Case to run; may repeat [default: all]
+    #[arg(long = "case", value_name = "NAME", value_parser = CASES.map(|c| c.name))]
+    cases: Vec<String>,
+    /// Rounds per case
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rounds: u32,
+    /// Threads [default: all cores]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
+    /// Instruction set: avx512, avx2 or portable [default: the fastest here]
+    #[arg(long)]
+    isa: Option<String>,
+    /// One JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Least time of a round.
+const ROUND: Duration = Duration::from_millis(200);
+
+#[derive(Serialize)]
+struct Report {
+    version: &'static str,
+    threads: usize,
+    isa: &'static str,
+    /// The higher of the two limits; shares are of this.
+    peak_gflops: f64,
+    fma_gflops: f64,
+    product_gflops: f64,
+    cases: Vec<Outcome>,
+}
+
+#[derive(Serialize)]
+struct Outcome {
+    name: &'static str,
+    what: &'static str,
+    /// Of one unit of work, per round.
+    seconds: Vec<f64>,
+    median_s: f64,
+    gflops: f64,
+    share_of_peak: f64,
+    /// Memory of a training step: what must be kept for the way back, and all that is held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<Memory>,
+}
+
+#[derive(Serialize, Clone, Copy)]
+struct Memory {
+    must_keep_bytes: usize,
+    held_bytes: usize,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let threads = arguments.threads.map_or_else(|| Cpu::global().threads(), |n| n as usize);
+    let cpu = match &arguments.isa {
+        None => Cpu::new(threads),
+        Some(isa) => Cpu::with_isa(isa, threads).ok_or_else(|| {
+            let known = Cpu::isas().join(", ");
+            Failure::Input(format!("--isa {isa}: this processor runs {known}"))
+        })?,
+    };
+    let mut out = std::io::stdout().lock();
+    let Peak { fma, product } = cpu.peak();
+    let peak = fma.max(product);
+    if !arguments.json {
+        writeln!(out, "{} threads, {}; limit {peak:.0} GFLOP/s", cpu.threads(), cpu.isa())?;
+        writeln!(out, "(registers {fma:.0}, large product {product:.0})\n")?;
+        writeln!(
+            out,
+            "{:18} {:>11} {:>9} {:>9}  {:32}",
+            "case", "time", "GFLOP/s", "of limit", "work"
+        )?;
+    }
+    let mut outcomes = Vec::new();
+    for case in CASES {
+        if !arguments.cases.is_empty() && !arguments.cases.iter().any(|name| name == case.name) {
+            continue;
+        }
+        let outcome = measure(&case, &cpu, arguments.rounds, peak)?;
+        if !arguments.json {
+            let time = human_time(outcome.median_s);
+            let share = outcome.share_of_peak * 100.0;
+            writeln!(
+                out,
+                "{:18} {time:>11} {:>9.1} {share:>8.0}%  {}",
+                case.name, outcome.gflops, case.what
+            )?;
+            if let Some(m) = outcome.memory {
+                let mb = |bytes: usize| bytes as f64 / 1e6;
+                let ratio = m.held_bytes as f64 / m.must_keep_bytes as f64;
+                let (kept, held) = (mb(m.must_keep_bytes), mb(m.held_bytes));
+                writeln!(
+                    out,
+                    "{:49}  holds {held:.1} MB, {ratio:.2} x the {kept:.1} MB that must be kept",
+                    ""
+                )?;
+            }
+        }
+        outcomes.push(outcome);
+    }
+    if arguments.json {
+        let report = Report {
+            version: env!("CARGO_PKG_VERSION"),
+            threads: cpu.threads(),
+            isa: cpu.isa(),
+            peak_gflops: peak,
+            fma_gflops: fma,
+            product_gflops: product,
+            cases: outcomes,
+        };
+        serde_json::to_writer(&mut out, &report).map_err(std::io::Error::from)?;
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn measure(case: &Case, cpu: &Cpu, rounds: u32, peak: f64) -> Result<Outcome, Failure> {
+    let mut work = (case.make)(cpu)?;
+    let warm_up = Instant::now();
+    while warm_up.elapsed() < ROUND / 2 {
+        (work.unit)()?;
+    }
+    let mut seconds = Vec::new();
+    for _ in 0..rounds {
+        let mut times = Vec::new();
+        let round = Instant::now();
+        while round.elapsed() < ROUND || times.len() < 3 {
+            let start = Instant::now();
+            (work.unit)()?;
+            times.push(start.elapsed().as_secs_f64() / work.per_call as f64);
+        }
+        seconds.push(median(&times));
+    }
+    let median_s = median(&seconds);
+    let gflops = work.flop / median_s / 1e9;
+    let memory = (work.memory)();
+    let (name, what) = (case.name, case.what);
+    Ok(Outcome { name, what, seconds, median_s, gflops, share_of_peak: gflops / peak, memory })
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let n = sorted.len();
+    (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0
+}
+
+fn human_time(seconds: f64) -> String {
+    match seconds {
+        s if s < 1e-3 => format!("{:.2} us", s * 1e6),
+        s if s < 1.0 => format!("{:.2} ms", s * 1e3),
+        s => format!("{s:.2} s"),
+    }
+}

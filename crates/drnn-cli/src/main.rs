@@ -1,0 +1,72 @@
+//! The `drnn` program.
+//!
+//! | file | what |
+//! |---|---|
+//! | `net` | a network on the command line |
+//! | `inspect` | `drnn inspect`: what a network is made of |
+//! | `bench` | `drnn bench`: the kernels against the machine's limit |
+//!
+//! Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input.
+
+mod bench;
+mod inspect;
+mod net;
+
+use clap::{Parser, Subcommand};
+use std::io::ErrorKind;
+use std::process::ExitCode;
+
+/// Delayed recurrent networks: RNN, LSTM and GRU whose answer to input t is read d steps later.
+#[derive(Parser)]
+#[command(version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Bench(bench::Arguments),
+    Inspect(inspect::Arguments),
+}
+
+/// Why the program ends before its work is done.
+#[derive(Debug)]
+pub enum Failure {
+    /// The user can mend it: exit code 2.
+    Input(String),
+    /// The system failed us while writing the result.
+    Output(std::io::Error),
+}
+
+impl From<drnn::Error> for Failure {
+    fn from(error: drnn::Error) -> Failure {
+        Failure::Input(error.to_string())
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Failure {
+        Failure::Output(error)
+    }
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Bench(arguments) => bench::run(&arguments),
+        Command::Inspect(arguments) => inspect::run(&arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever reads our output has seen enough: `drnn bench | head`.
+        Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(Failure::Output(error)) => {
+            eprintln!("error: cannot write the result: {error}");
+            ExitCode::from(2)
+        }
+        Err(Failure::Input(message)) => {
+            eprintln!("error: {message}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Memory for kernels: aligned to cache lines, made once, grown when a larger batch comes.
+
+/// A cache line.
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+struct Line([f32; 16]);
+
+/// Aligned floats. Growing keeps no contents; what is there after [`Buffer::reserve`] is arbitrary.
+#[derive(Default, Clone)]
+pub(crate) struct Buffer {
+    lines: Vec<Line>,
+}
+
+impl Buffer {
+    /// Makes room for `len` floats.
+    pub fn reserve(&mut self, len: usize) {
+        let lines = len.div_ceil(16);
+        if lines > self.lines.len() {
+            // Cleared first: a reallocation would copy what nobody needs.
+            self.lines = Vec::new();
+            self.lines.resize(lines, Line([0.0; 16]));
+        }
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> usize {
+        self.lines.len() * size_of::<Line>()
+    }
+
+    /// For kernels.
+    pub fn ptr(&self) -> *const f32 {
+        self.lines.as_ptr().cast()
+    }
+
+    /// For kernels.
+    pub fn ptr_mut(&mut self) -> *mut f32 {
+        self.lines.as_mut_ptr().cast()
+    }
+
+    /// The first `len` floats.
+    pub fn slice(&self, len: usize) -> &[f32] {
+        assert!(len <= self.lines.len() * 16);
+        // SAFETY: a line is 16 floats without padding, and the length was checked.
+        unsafe { std::slice::from_raw_parts(self.ptr(), len) }
+    }
+
+    /// The first `len` floats.
+    pub fn slice_mut(&mut self, len: usize) -> &mut [f32] {
+        assert!(len <= self.lines.len() * 16);
+        // SAFETY: as above, and the borrow is exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr_mut(), len) }
+    }
+}
+
+/// A pointer that several threads use, each on rows of its own. Whoever makes one says why those
+/// rows are disjoint.
+#[derive(Clone, Copy)]
+pub(crate) struct Shared(pub *mut f32);
+
+// SAFETY: only the address moves between threads; each use states why its accesses are disjoint.
+unsafe impl Send for Shared {}
+// SAFETY: as above.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    /// `offset` floats further on.
+    ///
+    /// # Safety
+    /// The result lies within the same allocation.
+    pub unsafe fn at(self, offset: usize) -> *mut f32 {
+        unsafe { self.0.add(offset) }
+    }
+}

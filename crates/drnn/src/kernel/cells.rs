@@ -1,0 +1,295 @@
+//! Gate arithmetic of the cells, forward and backward, on rows whose products are already summed.
+//!
+//! A row of `gates` holds the pre-activations, gate after gate, `n` units each; the forward pass
+//! leaves the activated gates there, and the backward pass turns them into the gradients of the
+//! pre-activations, in place. Beside `gates` every array has rows of `n` floats.
+
+use super::math::{sigmoid, tanh};
+use super::simd::Simd;
+use std::ops::Range;
+
+/// Operands of [`CellKernel::forward`].
+#[derive(Clone, Copy)]
+pub struct CellForward {
+    pub rows: usize,
+    /// Units per row, n.
+    pub units: usize,
+    /// The units to compute: `from..to`.
+    pub from: usize,
+    pub to: usize,
+    /// (rows, columns of the cell)
+    pub gates: *mut f32,
+    /// State before the step, (rows, n).
+    pub h_prev: *const f32,
+    /// Cell state before and after; may be the same place. LSTM only.
+    pub c_prev: *const f32,
+    pub c: *mut f32,
+    /// State after the step, (rows, n).
+    pub h: *mut f32,
+}
+
+/// Operands of [`CellKernel::backward`].
+#[derive(Clone, Copy)]
+pub struct CellBackward {
+    pub rows: usize,
+    pub units: usize,
+    pub gates: *mut f32,
+    pub h_prev: *const f32,
+    pub h: *const f32,
+    pub c_prev: *const f32,
+    pub c: *const f32,
+    /// Gradient of h, (rows, n).
+    pub dh: *const f32,
+    /// What bypasses the gates on its way back: the gradient of c (LSTM), dh z (GRU). In and out.
+    pub carry: *mut f32,
+}
+
+/// A cell's arithmetic, one vector of units at a time.
+///
+/// # Safety
+/// As [`Simd`]; the operands are valid for `rows` rows of their width, and disjoint where written.
+pub unsafe trait CellKernel {
+    /// Width of a row of `gates`, in units.
+    const COLUMNS: usize;
+
+    unsafe fn forward<S: Simd>(p: &CellForward, at: At);
+    unsafe fn backward<S: Simd>(p: &CellBackward, at: At);
+}
+
+/// One vector of units in one row.
+#[derive(Clone, Copy)]
+pub struct At {
+    /// Offset of the vector in arrays of width n, and in `gates` (gate g lies n * g further on).
+    state: usize,
+    gates: usize,
+    /// Units in the vector: `S::WIDTH`, or fewer at the end of a row.
+    count: usize,
+}
+
+#[inline(always)]
+unsafe fn load<S: Simd>(p: *const f32, offset: usize, count: usize) -> S::V {
+    // SAFETY: the caller's row has `count` floats at `offset`.
+    unsafe {
+        if count == S::WIDTH { S::load(p.add(offset)) } else { S::load_part(p.add(offset), count) }
+    }
+}
+
+#[inline(always)]
+unsafe fn store<S: Simd>(p: *mut f32, offset: usize, count: usize, v: S::V) {
+    // SAFETY: the caller's row has `count` floats at `offset`.
+    unsafe {
+        if count == S::WIDTH {
+            S::store(p.add(offset), v)
+        } else {
+            S::store_part(p.add(offset), v, count)
+        }
+    }
+}
+
+/// `1 - x * x`
+#[inline(always)]
+unsafe fn one_minus_square<S: Simd>(x: S::V) -> S::V {
+    unsafe { S::sub(S::splat(1.0), S::mul(x, x)) }
+}
+
+/// `x (1 - x)`
+#[inline(always)]
+unsafe fn logistic_slope<S: Simd>(x: S::V) -> S::V {
+    unsafe { S::mul(x, S::sub(S::splat(1.0), x)) }
+}
+
+/// Which way a sweep goes, and on what.
+#[derive(Clone, Copy)]
+enum Pass<'a> {
+    Forward(&'a CellForward),
+    Backward(&'a CellBackward),
+}
+
+/// All vectors of units `units` of all rows. The pass is known where this is inlined, so the match
+/// costs nothing; a closure instead would be compiled without the instruction set.
+#[inline(always)]
+unsafe fn sweep<C: CellKernel, S: Simd>(rows: usize, n: usize, units: Range<usize>, pass: Pass) {
+    for row in 0..rows {
+        let (state, gates) = (row * n, row * n * C::COLUMNS);
+        let mut unit = units.start;
+        while unit < units.end {
+            let count = S::WIDTH.min(units.end - unit);
+            let at = At { state: state + unit, gates: gates + unit, count };
+            // SAFETY: the caller's promise.
+            unsafe {
+                match pass {
+                    Pass::Forward(p) => C::forward::<S>(p, at),
+                    Pass::Backward(p) => C::backward::<S>(p, at),
+                }
+            }
+            unit += S::WIDTH;
+        }
+    }
+}
+
+/// # Safety
+/// See [`CellKernel`].
+#[inline(always)]
+pub unsafe fn forward<C: CellKernel, S: Simd>(p: &CellForward) {
+    unsafe { sweep::<C, S>(p.rows, p.units, p.from..p.to, Pass::Forward(p)) }
+}
+
+/// # Safety
+/// See [`CellKernel`].
+#[inline(always)]
+pub unsafe fn backward<C: CellKernel, S: Simd>(p: &CellBackward) {
+    unsafe { sweep::<C, S>(p.rows, p.units, 0..p.units, Pass::Backward(p)) }
+}
+
+/// `i, f, o = sigmoid, g = tanh;  c = f c' + i g;  h = o tanh(c)`. Columns i, f, g, o.
+pub struct Lstm;
+
+// SAFETY: touches `count` floats at the offsets of `At` only.
+unsafe impl CellKernel for Lstm {
+    const COLUMNS: usize = 4;
+
+    #[inline(always)]
+    unsafe fn forward<S: Simd>(p: &CellForward, at: At) {
+        unsafe {
+            let (n, count) = (p.units, at.count);
+            let i = sigmoid::<S>(load::<S>(p.gates, at.gates, count));
+            let f = sigmoid::<S>(load::<S>(p.gates, at.gates + n, count));
+            let g = tanh::<S>(load::<S>(p.gates, at.gates + 2 * n, count));
+            let o = sigmoid::<S>(load::<S>(p.gates, at.gates + 3 * n, count));
+            let c_prev = load::<S>(p.c_prev, at.state, count);
+            let c = S::fma(f, c_prev, S::mul(i, g));
+            store::<S>(p.gates, at.gates, count, i);
+            store::<S>(p.gates, at.gates + n, count, f);
+            store::<S>(p.gates, at.gates + 2 * n, count, g);
+            store::<S>(p.gates, at.gates + 3 * n, count, o);
+            store::<S>(p.c, at.state, count, c);
+            store::<S>(p.h, at.state, count, S::mul(o, tanh::<S>(c)));
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn backward<S: Simd>(p: &CellBackward, at: At) {
+        unsafe {
+            let (n, count) = (p.units, at.count);
+            let i = load::<S>(p.gates, at.gates, count);
+            let f = load::<S>(p.gates, at.gates + n, count);
+            let g = load::<S>(p.gates, at.gates + 2 * n, count);
+            let o = load::<S>(p.gates, at.gates + 3 * n, count);
+            let dh = load::<S>(p.dh, at.state, count);
+            let tanh_c = tanh::<S>(load::<S>(p.c, at.state, count));
+            let c_prev = load::<S>(p.c_prev, at.state, count);
+
+            let carry = load::<S>(p.carry, at.state, count);
+            let dc = S::fma(S::mul(dh, o), one_minus_square::<S>(tanh_c), carry);
+            let di = S::mul(S::mul(dc, g), logistic_slope::<S>(i));
+            let df = S::mul(S::mul(dc, c_prev), logistic_slope::<S>(f));
+            let dg = S::mul(S::mul(dc, i), one_minus_square::<S>(g));
+            let d_o = S::mul(S::mul(dh, tanh_c), logistic_slope::<S>(o));
+            store::<S>(p.gates, at.gates, count, di);
+            store::<S>(p.gates, at.gates + n, count, df);
+            store::<S>(p.gates, at.gates + 2 * n, count, dg);
+            store::<S>(p.gates, at.gates + 3 * n, count, d_o);
+            store::<S>(p.carry, at.state, count, S::mul(dc, f));
+        }
+    }
+}
+
+/// `r, z = sigmoid;  n = tanh(x_n + r h_n);  h = (1 - z) n + z h'`. Columns r, z, n, h_n: the
+/// recurrent part of the candidate stands apart, because r multiplies it alone.
+pub struct Gru;
+
+// SAFETY: touches `count` floats at the offsets of `At` only.
+unsafe impl CellKernel for Gru {
+    const COLUMNS: usize = 4;
+
+    #[inline(always)]
+    unsafe fn forward<S: Simd>(p: &CellForward, at: At) {
+        unsafe {
+            let (n, count) = (p.units, at.count);
+            let r = sigmoid::<S>(load::<S>(p.gates, at.gates, count));
+            let z = sigmoid::<S>(load::<S>(p.gates, at.gates + n, count));
+            let input = load::<S>(p.gates, at.gates + 2 * n, count);
+            let recurrent = load::<S>(p.gates, at.gates + 3 * n, count);
+            let new = tanh::<S>(S::fma(r, recurrent, input));
+            let h_prev = load::<S>(p.h_prev, at.state, count);
+            store::<S>(p.gates, at.gates, count, r);
+            store::<S>(p.gates, at.gates + n, count, z);
+            store::<S>(p.gates, at.gates + 2 * n, count, new);
+            store::<S>(p.h, at.state, count, S::fma(z, S::sub(h_prev, new), new));
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn backward<S: Simd>(p: &CellBackward, at: At) {
+        unsafe {
+            let (n, count) = (p.units, at.count);
+            let r = load::<S>(p.gates, at.gates, count);
+            let z = load::<S>(p.gates, at.gates + n, count);
+            let new = load::<S>(p.gates, at.gates + 2 * n, count);
+            let recurrent = load::<S>(p.gates, at.gates + 3 * n, count);
+            let h_prev = load::<S>(p.h_prev, at.state, count);
+            let carry = load::<S>(p.carry, at.state, count);
+            let dh = S::add(load::<S>(p.dh, at.state, count), carry);
+
+            let dz = S::mul(S::mul(dh, S::sub(h_prev, new)), logistic_slope::<S>(z));
+            let dn = S::mul(S::mul(dh, S::sub(S::splat(1.0), z)), one_minus_square::<S>(new));
+            let dr = S::mul(S::mul(dn, recurrent), logistic_slope::<S>(r));
+            store::<S>(p.gates, at.gates, count, dr);
+            store::<S>(p.gates, at.gates + n, count, dz);
+            store::<S>(p.gates, at.gates + 2 * n, count, dn);
+            store::<S>(p.gates, at.gates + 3 * n, count, S::mul(dn, r));
+            store::<S>(p.carry, at.state, count, S::mul(dh, z));
+        }
+    }
+}
+
+/// `h = tanh(a)`. One column.
+pub struct RnnTanh;
+
+// SAFETY: touches `count` floats at the offsets of `At` only.
+unsafe impl CellKernel for RnnTanh {
+    const COLUMNS: usize = 1;
+
+    #[inline(always)]
+    unsafe fn forward<S: Simd>(p: &CellForward, at: At) {
+        unsafe {
+            let a = load::<S>(p.gates, at.gates, at.count);
+            store::<S>(p.h, at.state, at.count, tanh::<S>(a));
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn backward<S: Simd>(p: &CellBackward, at: At) {
+        unsafe {
+            let h = load::<S>(p.h, at.state, at.count);
+            let dh = load::<S>(p.dh, at.state, at.count);
+            store::<S>(p.gates, at.gates, at.count, S::mul(dh, one_minus_square::<S>(h)));
+        }
+    }
+}
+
+/// `h = max(a, 0)`. One column.
+pub struct RnnRelu;
+
+// SAFETY: touches `count` floats at the offsets of `At` only.
+unsafe impl CellKernel for RnnRelu {
+    const COLUMNS: usize = 1;
+
+    #[inline(always)]
+    unsafe fn forward<S: Simd>(p: &CellForward, at: At) {
+        unsafe {
+            let a = load::<S>(p.gates, at.gates, at.count);
+            // Zero first: then a NaN in `a` is what `max` returns.
+            store::<S>(p.h, at.state, at.count, S::max(S::splat(0.0), a));
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn backward<S: Simd>(p: &CellBackward, at: At) {
+        unsafe {
+            let h = load::<S>(p.h, at.state, at.count);
+            let dh = load::<S>(p.dh, at.state, at.count);
+            store::<S>(p.gates, at.gates, at.count, S::where_positive(h, dh));
+        }
+    }
+}

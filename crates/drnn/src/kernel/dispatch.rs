@@ -1,0 +1,173 @@
+//! The one place where the instruction set is chosen, once, at run time.
+
+use super::cells::{self, CellBackward, CellForward, Gru, Lstm, RnnRelu, RnnTanh};
+use super::product::{self, Product};
+use super::simd::Portable;
+#[cfg(target_arch = "x86_64")]
+use super::simd::{Avx2, Avx512};
+use crate::spec::Cell;
+use std::sync::OnceLock;
+
+/// The kernels, compiled for one instruction set.
+///
+/// # Safety
+/// Every function has the contract of its generic namesake; that the processor has the instruction
+/// set is ensured by [`kernels`] and [`all_kernels`], which hand out nothing else.
+pub struct Kernels {
+    /// `avx512`, `avx2` or `portable`.
+    pub name: &'static str,
+    /// Floats per vector.
+    pub width: usize,
+    /// Rows of a tile.
+    pub rows: usize,
+    pub product: unsafe fn(&Product),
+    forward: [unsafe fn(&CellForward); 4],
+    backward: [unsafe fn(&CellBackward); 4],
+    /// `iterations` rounds of independent fused multiply-adds on registers; returns (work in FLOP, a
+    /// value that depends on all of them).
+    pub fma_loop: unsafe fn(iterations: usize) -> (f64, f32),
+}
+
+impl Kernels {
+    /// Gate arithmetic of `cell`.
+    pub fn forward(&self, cell: Cell) -> unsafe fn(&CellForward) {
+        self.forward[index(cell)]
+    }
+
+    /// Its backward pass.
+    pub fn backward(&self, cell: Cell) -> unsafe fn(&CellBackward) {
+        self.backward[index(cell)]
+    }
+}
+
+fn index(cell: Cell) -> usize {
+    match cell {
+        Cell::RnnTanh => 0,
+        Cell::RnnRelu => 1,
+        Cell::Lstm => 2,
+        Cell::Gru => 3,
+    }
+}
+
+/// One instantiation of all kernels: a module of `#[target_feature]` functions and their table.
+macro_rules! instantiate {
+    ($module:ident, $simd:ty, $name:literal $(, $features:literal)?) => {
+        mod $module {
+            use super::*;
+
+            $(#[target_feature(enable = $features)])?
+            unsafe fn product(p: &Product) {
+                unsafe { product::product::<$simd>(p) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn rnn_tanh(p: &CellForward) {
+                unsafe { cells::forward::<RnnTanh, $simd>(p) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn rnn_relu(p: &CellForward) {
+                unsafe { cells::forward::<RnnRelu, $simd>(p) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn lstm(p: &CellForward) {
+                unsafe { cells::forward::<Lstm, $simd>(p) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn gru(p: &CellForward) {
+                unsafe { cells::forward::<Gru, $simd>(p) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn rnn_tanh_back(p: &CellBackward) {
+                unsafe { cells::backward::<RnnTanh, $simd>(p) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn rnn_relu_back(p: &CellBackward) {
+                unsafe { cells::backward::<RnnRelu, $simd>(p) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn lstm_back(p: &CellBackward) {
+                unsafe { cells::backward::<Lstm, $simd>(p) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn gru_back(p: &CellBackward) {
+                unsafe { cells::backward::<Gru, $simd>(p) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn fma_loop(iterations: usize) -> (f64, f32) {
+                unsafe { super::fma_loop::<$simd>(iterations) }
+            }
+
+            pub static KERNELS: Kernels = Kernels {
+                name: $name,
+                width: <$simd as super::Simd>::WIDTH,
+                rows: <$simd as super::Simd>::ROWS,
+                product,
+                forward: [rnn_tanh, rnn_relu, lstm, gru],
+                backward: [rnn_tanh_back, rnn_relu_back, lstm_back, gru_back],
+                fma_loop,
+            };
+        }
+    };
+}
+
+use super::simd::Simd;
+
+instantiate!(portable, Portable, "portable");
+#[cfg(target_arch = "x86_64")]
+instantiate!(avx2, Avx2, "avx2", "avx2,fma");
+#[cfg(target_arch = "x86_64")]
+instantiate!(avx512, Avx512, "avx512", "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma");
+
+/// Every set that this processor can run, the fastest first.
+pub fn all_kernels() -> Vec<&'static Kernels> {
+    let mut all: Vec<&'static Kernels> = Vec::new();
+    #[cfg(target_arch = "x86_64")]
+    {
+        let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+        if avx2
+            && is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512bw")
+        {
+            all.push(&avx512::KERNELS);
+        }
+        if avx2 {
+            all.push(&avx2::KERNELS);
+        }
+    }
+    all.push(&portable::KERNELS);
+    all
+}
+
+/// The kernels in use: the fastest that the processor runs, or the one that `DRNN_ISA` names.
+pub fn kernels() -> &'static Kernels {
+    static CHOSEN: OnceLock<&'static Kernels> = OnceLock::new();
+    CHOSEN.get_or_init(|| {
+        let all = all_kernels();
+        let wanted = std::env::var("DRNN_ISA").ok();
+        let named = wanted.and_then(|name| all.iter().find(|k| k.name == name).copied());
+        named.unwrap_or(all[0])
+    })
+}
+
+#[inline(always)]
+unsafe fn fma_loop<S: Simd>(iterations: usize) -> (f64, f32) {
+    const CHAINS: usize = 12;
+    // SAFETY: register arithmetic only.
+    unsafe {
+        let mut acc = [S::splat(std::hint::black_box(0.5)); CHAINS];
+        let (a, b) = (S::splat(std::hint::black_box(0.999)), S::splat(std::hint::black_box(1e-3)));
+        for _ in 0..iterations {
+            for x in &mut acc {
+                *x = S::fma(*x, a, b);
+            }
+        }
+        let mut sum = acc[0];
+        for x in &acc[1..] {
+            sum = S::add(sum, *x);
+        }
+        let mut out = [0.0f32; 16];
+        S::store(out.as_mut_ptr(), sum);
+        ((2 * CHAINS * S::WIDTH * iterations) as f64, out[0])
+    }
+}

@@ -1,0 +1,17 @@
+//! Arithmetic on plain memory. Knows nothing of networks: slices and shapes in, numbers out.
+//!
+//! | file | what |
+//! |---|---|
+//! | `simd` | a vector and its operations, per instruction set |
+//! | `math` | sigmoid, tanh |
+//! | `pack` | weights in reading order |
+//! | `product` | the one matrix product |
+//! | `cells` | gate arithmetic, forward and backward |
+//! | `dispatch` | the choice of instruction set |
+
+pub mod cells;
+pub mod dispatch;
+mod math;
+pub mod pack;
+pub mod product;
+mod simd;

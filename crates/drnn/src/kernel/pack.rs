@@ -1,0 +1,115 @@
+//! Weights in the order in which a product reads them.
+//!
+//! The columns of `W` are cut into vectors, the vectors into panels of at most four, as even as
+//! possible. A panel holds, for each k, its vectors side by side; columns past the end are zero.
+
+/// At most this many vectors side by side in a panel.
+pub const PANEL: usize = 4;
+
+/// The panels of `cols` columns: (number of the first vector, vectors).
+#[inline(always)]
+pub fn panels(cols: usize, width: usize) -> impl Iterator<Item = (usize, usize)> {
+    let vectors = cols.div_ceil(width);
+    let count = vectors.div_ceil(PANEL);
+    (0..count).map(move |i| {
+        let first = i * vectors / count;
+        (first, (i + 1) * vectors / count - first)
+    })
+}
+
+/// How many panels `cols` columns make.
+pub fn panel_count(cols: usize, width: usize) -> usize {
+    cols.div_ceil(width).div_ceil(PANEL)
+}
+
+/// Floats that a packed `k` by `cols` matrix takes.
+pub fn packed_len(k: usize, cols: usize, width: usize) -> usize {
+    k * cols.next_multiple_of(width)
+}
+
+/// Packs `W[k, j] = w[k * k_stride + j * col_stride]` into `to` (of [`packed_len`] floats).
+pub fn pack(
+    to: &mut [f32],
+    w: &[f32],
+    (k, k_stride): (usize, usize),
+    (cols, col_stride): (usize, usize),
+    width: usize,
+) {
+    for (first, vectors) in panels(cols, width) {
+        let (from, span) = (first * width, vectors * width);
+        let real = span.min(cols - from);
+        let panel = &mut to[from * k..][..span * k];
+        if col_stride == 1 {
+            for (kk, row) in panel.chunks_exact_mut(span).enumerate() {
+                row[..real].copy_from_slice(&w[kk * k_stride + from..][..real]);
+                row[real..].fill(0.0);
+            }
+            continue;
+        }
+        // A transposition: by blocks of a cache line along k, so that each line of `w` is read once.
+        for (block, rows) in panel.chunks_mut(span * LINE).enumerate() {
+            for j in 0..real {
+                let source = &w[block * LINE * k_stride + (from + j) * col_stride..];
+                for (kk, row) in rows.chunks_exact_mut(span).enumerate() {
+                    row[j] = source[kk * k_stride];
+                }
+            }
+            for row in rows.chunks_exact_mut(span) {
+                row[real..].fill(0.0);
+            }
+        }
+    }
+}
+
+/// Floats per cache line.
+const LINE: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn panels_cover_all_columns_once_and_evenly() {
+        for cols in 1..300 {
+            let all: Vec<_> = panels(cols, 8).collect();
+            assert_eq!(all.len(), panel_count(cols, 8));
+            let mut next = 0;
+            for &(first, vectors) in &all {
+                assert_eq!(first, next);
+                assert!((1..=PANEL).contains(&vectors));
+                next = first + vectors;
+            }
+            assert_eq!(next, cols.div_ceil(8));
+            let sizes = all.iter().map(|p| p.1);
+            assert!(sizes.clone().max().unwrap() - sizes.min().unwrap() <= 1);
+        }
+    }
+
+    #[test]
+    fn both_orders_pack_alike() {
+        for (k, cols) in [(1, 1), (5, 3), (16, 9), (40, 130)] {
+            let rows: Vec<f32> = (0..k * cols).map(|i| i as f32).collect();
+            let mut turned = vec![0.0; k * cols];
+            for kk in 0..k {
+                for j in 0..cols {
+                    turned[j * k + kk] = rows[kk * cols + j];
+                }
+            }
+            let len = packed_len(k, cols, 8);
+            let (mut a, mut b) = (vec![f32::NAN; len], vec![f32::NAN; len]);
+            pack(&mut a, &rows, (k, cols), (cols, 1), 8);
+            pack(&mut b, &turned, (k, 1), (cols, k), 8);
+            assert_eq!(a, b);
+            for (first, vectors) in panels(cols, 8) {
+                let span = vectors * 8;
+                for kk in 0..k {
+                    for j in 0..span {
+                        let col = first * 8 + j;
+                        let expected = if col < cols { rows[kk * cols + col] } else { 0.0 };
+                        assert_eq!(a[first * 8 * k + kk * span + j], expected);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! The one product that everything is made of.
+//!
+//! ```text
+//! C[r, j] = init[r, j] + sum_s sum_k A_s[r, k] W_s[k, j]
+//! ```
+//!
+//! `W_s` is packed once ([`super::pack`]) into panels of up to four vectors; a tile of C, some rows
+//! by one panel, stays in registers while k runs. Each element of C is one chain of fused
+//! multiply-adds in the order of the terms and of k, whatever tile, panel or thread it falls into:
+//! this is why results do not depend on the batch, on threads, or on hoisting a term out of a loop.
+
+use super::pack::panels;
+use super::simd::Simd;
+use std::ops::Range;
+
+/// Row index that stands for a row of zeros.
+pub const NULL_ROW: u32 = u32::MAX;
+
+/// One summand `A W`.
+#[derive(Clone, Copy)]
+pub struct Term {
+    /// `A[r, k]` lies at `a + row(r) * row_stride + k * k_stride`.
+    pub a: *const f32,
+    pub row_stride: usize,
+    pub k_stride: usize,
+    /// `row(r)`: the r-th entry here, or r itself where this is null.
+    pub index: *const u32,
+    /// What is read for [`NULL_ROW`]: k zeros. Null where the index has no such row.
+    pub zeros: *const f32,
+    /// Packed `W`, `k` by the columns of C.
+    pub w: *const f32,
+    pub k: usize,
+}
+
+impl Term {
+    /// The same term for rows from `row` on.
+    ///
+    /// # Safety
+    /// Such rows exist.
+    pub unsafe fn from_row(mut self, row: usize) -> Term {
+        // SAFETY: within the caller's array or index.
+        unsafe {
+            if self.index.is_null() {
+                self.a = self.a.add(row * self.row_stride);
+            } else {
+                self.index = self.index.add(row);
+            }
+        }
+        self
+    }
+}
+
+/// What C starts from.
+#[derive(Clone, Copy)]
+pub enum Init {
+    Zero,
+    /// Row r from `from + r * stride` (stride 0: the same row for all; C itself: accumulate).
+    Rows {
+        from: *const f32,
+        stride: usize,
+    },
+    /// Row r from `from + index[r] * stride`; zeros for [`NULL_ROW`].
+    Gather {
+        from: *const f32,
+        stride: usize,
+        index: *const u32,
+    },
+}
+
+impl Init {
+    /// The same for rows from `row` on, and columns from `col` on.
+    ///
+    /// # Safety
+    /// Such rows and columns exist.
+    pub unsafe fn from(self, row: usize, col: usize) -> Init {
+        // SAFETY: within the caller's array or index.
+        unsafe {
+            match self {
+                Init::Zero => Init::Zero,
+                Init::Rows { from, stride } => {
+                    Init::Rows { from: from.add(row * stride + col), stride }
+                }
+                Init::Gather { from, stride, index } => {
+                    Init::Gather { from: from.add(col), stride, index: index.add(row) }
+                }
+            }
+        }
+    }
+}
+
+/// A product over `rows` rows and those columns that `panels` (numbers of panels) covers.
+#[derive(Clone)]
+pub struct Product<'a> {
+    pub rows: usize,
+    pub cols: usize,
+    pub panels: Range<usize>,
+    pub c: *mut f32,
+    pub c_stride: usize,
+    pub init: Init,
+    pub terms: &'a [Term],
+}
+
+/// # Safety
+/// The processor has `S`; all pointers are valid for the shapes stated, C is not read or written by
+/// others meanwhile, and C overlaps `init` only as the very same rows.
+#[inline(always)]
+pub unsafe fn product<S: Simd>(p: &Product) {
+    let tiles = p.rows.div_ceil(S::ROWS);
+    for (first, vectors) in panels(p.cols, S::WIDTH).skip(p.panels.start).take(p.panels.len()) {
+        // Rows are shared out evenly, so that no tile is left with a row or two.
+        let (mut row, mut left) = (0, tiles);
+        while left > 0 {
+            let rows = (p.rows - row).div_ceil(left);
+            // SAFETY: rows <= S::ROWS by construction; the rest is the caller's promise.
+            unsafe {
+                match vectors {
+                    4 => rows_of::<S, 4>(p, row, rows, first),
+                    3 => rows_of::<S, 3>(p, row, rows, first),
+                    2 => rows_of::<S, 2>(p, row, rows, first),
+                    _ => rows_of::<S, 1>(p, row, rows, first),
+                }
+            }
+            row += rows;
+            left -= 1;
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn rows_of<S: Simd, const P: usize>(p: &Product, row: usize, rows: usize, first: usize) {
+    // SAFETY: as promised to `product`. Tiles that `S` cannot hold are compiled out.
+    unsafe {
+        match rows {
+            6 if S::ROWS >= 6 => tile::<S, 6, P>(p, row, first),
+            5 if S::ROWS >= 6 => tile::<S, 5, P>(p, row, first),
+            4 if S::ROWS >= 6 => tile::<S, 4, P>(p, row, first),
+            3 => tile::<S, 3, P>(p, row, first),
+            2 => tile::<S, 2, P>(p, row, first),
+            _ => tile::<S, 1, P>(p, row, first),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn tile<S: Simd, const M: usize, const P: usize>(p: &Product, row: usize, first: usize) {
+    // SAFETY: as promised to `product`; vectors that reach past the last column are masked.
+    unsafe {
+        let col = first * S::WIDTH;
+        let tail = (p.cols - col).min(P * S::WIDTH) - (P - 1) * S::WIDTH;
+        let mut acc = [[S::splat(0.0); P]; M];
+
+        for m in 0..M {
+            let from = match p.init {
+                Init::Zero => continue,
+                Init::Rows { from, stride } => from.add((row + m) * stride),
+                Init::Gather { from, stride, index } => match *index.add(row + m) {
+                    NULL_ROW => continue,
+                    r => from.add(r as usize * stride),
+                },
+            };
+            let from = from.add(col);
+            for v in 0..P {
+                let at = from.add(v * S::WIDTH);
+                acc[m][v] = if v + 1 < P || tail == S::WIDTH {
+                    S::load(at)
+                } else {
+                    S::load_part(at, tail)
+                };
+            }
+        }
+
+        for term in p.terms {
+            accumulate::<S, M, P>(&mut acc, term, row, first);
+        }
+
+        for m in 0..M {
+            let to = p.c.add((row + m) * p.c_stride + col);
+            for v in 0..P {
+                let at = to.add(v * S::WIDTH);
+                if v + 1 < P || tail == S::WIDTH {
+                    S::store(at, acc[m][v]);
+                } else {
+                    S::store_part(at, acc[m][v], tail);
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn accumulate<S: Simd, const M: usize, const P: usize>(
+    acc: &mut [[S::V; P]; M],
+    term: &Term,
+    row: usize,
+    first: usize,
+) {
+    // SAFETY: as promised to `product`.
+    unsafe {
+        let a: [*const f32; M] = std::array::from_fn(|m| {
+            if term.index.is_null() {
+                return term.a.add((row + m) * term.row_stride);
+            }
+            match *term.index.add(row + m) {
+                NULL_ROW => term.zeros,
+                r => term.a.add(r as usize * term.row_stride),
+            }
+        });
+        let mut w = term.w.add(first * S::WIDTH * term.k);
+        let mut offset = 0;
+        for _ in 0..term.k {
+            // One vector of the panel at a time: M + 1 registers beside the M * P of the tile.
+            let x: [S::V; M] = std::array::from_fn(|m| S::splat(*a[m].add(offset)));
+            for v in 0..P {
+                let panel = S::load(w.add(v * S::WIDTH));
+                for m in 0..M {
+                    acc[m][v] = S::fma(x[m], panel, acc[m][v]);
+                }
+            }
+            offset += term.k_stride;
+            w = w.add(P * S::WIDTH);
+        }
+    }
+}

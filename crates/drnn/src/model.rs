@@ -1,0 +1,172 @@
+//! A network with its parameters, ready to answer.
+//!
+//! ```
+//! use drnn::{Batch, Cell, Model, NetSpec, Padding};
+//!
+//! let spec = NetSpec::builder(Cell::Lstm)
+//!     .dense(1)
+//!     .units([16])
+//!     .delay(2, Padding::Null) // the answer to x_t is read after x_{t+2}
+//!     .outputs(3)
+//!     .build()?;
+//! let model = Model::init(&spec, 7);
+//! let x = [0.1, 0.9, 0.2, 0.8, 0.3, 0.7, 0.4, 0.6]; // (T 4, B 2, q 1)
+//! let answers = model.run(&Batch::dense(&x, 4, 2).lengths(&[4, 1]), None)?;
+//! assert_eq!(answers.shape(), [4, 2, 3]); // aligned with the input
+//! assert_eq!(answers.at(1, 1), [0.0; 3]); // behind the end of the second sequence
+//! # Ok::<(), drnn::Error>(())
+//! ```
+
+use crate::batch::{Batch, States};
+use crate::cpu::Cpu;
+use crate::error::Result;
+use crate::params::{Layout, initial};
+use crate::pass::{Lane, LaneWork, Net, check_params, forward};
+use crate::snapshot::hash;
+use crate::spec::NetSpec;
+use crate::weights::{Way, Weights};
+use std::fmt;
+use std::sync::{Mutex, OnceLock};
+
+/// A network with its parameters. Cheap to run from several threads at once.
+pub struct Model {
+    pub(crate) cpu: Cpu,
+    pub(crate) spec: NetSpec,
+    pub(crate) layout: Layout,
+    pub(crate) params: Vec<f32>,
+    pub(crate) weights: Weights,
+    /// Memory of earlier runs, for the next.
+    work: Mutex<Vec<LaneWork>>,
+    fingerprint: OnceLock<u64>,
+}
+
+/// Answers of a run, and the states it ended in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answers {
+    /// (T, B, m), aligned with the input; zeros behind each sequence's end.
+    pub values: Vec<f32>,
+    /// States after the last step, which for a delayed network is d steps after the last element.
+    pub last: States,
+    shape: [usize; 3],
+}
+
+impl Answers {
+    /// T, B, m.
+    pub fn shape(&self) -> [usize; 3] {
+        self.shape
+    }
+
+    /// The answer to element `step` of sequence `row`.
+    ///
+    /// # Panics
+    /// If there is no such element.
+    pub fn at(&self, step: usize, row: usize) -> &[f32] {
+        let [steps, rows, m] = self.shape;
+        assert!(step < steps && row < rows, "no answer ({step}, {row}) in {:?}", self.shape);
+        &self.values[(step * rows + row) * m..][..m]
+    }
+}
+
+impl Model {
+    /// Parameters as PyTorch draws them (its distributions, not its random numbers).
+    pub fn init(spec: &NetSpec, seed: u64) -> Model {
+        let layout = Layout::new(spec);
+        let params = initial(spec, &layout, seed);
+        Model::assemble(spec, layout, params)
+    }
+
+    /// Parameters as given, flat, in the order of [`Layout`].
+    pub fn from_params(spec: &NetSpec, params: Vec<f32>) -> Result<Model> {
+        let layout = Layout::new(spec);
+        check_params(&layout, &params)?;
+        Ok(Model::assemble(spec, layout, params))
+    }
+
+    fn assemble(spec: &NetSpec, layout: Layout, params: Vec<f32>) -> Model {
+        let cpu = Cpu::default();
+        let weights = Weights::new(Way::Forward, cpu.kernels.width);
+        let spec = spec.clone();
+        let (work, fingerprint) = Default::default();
+        Model { cpu, spec, layout, params, weights, work, fingerprint }.packed()
+    }
+
+    fn packed(mut self) -> Model {
+        self.weights = Weights::new(Way::Forward, self.cpu.kernels.width);
+        self.weights.set(&self.spec, &self.layout, &self.params);
+        self
+    }
+
+    /// The same model on other threads or another instruction set.
+    pub fn on(mut self, cpu: &Cpu) -> Model {
+        self.cpu = cpu.clone();
+        self.packed()
+    }
+
+    /// What kind of network it is.
+    pub fn spec(&self) -> &NetSpec {
+        &self.spec
+    }
+
+    /// Names and places of its tensors.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// All parameters, flat.
+    pub fn params(&self) -> &[f32] {
+        &self.params
+    }
+
+    /// The parameters, given back.
+    pub fn into_params(self) -> Vec<f32> {
+        self.params
+    }
+
+    /// One tensor by its PyTorch name.
+    pub fn tensor(&self, name: &str) -> Option<&[f32]> {
+        self.layout.find(name).map(|t| &self.params[t.range.clone()])
+    }
+
+    pub(crate) fn net(&self) -> Net<'_> {
+        Net { cpu: &self.cpu, spec: &self.spec, layout: &self.layout }
+    }
+
+    /// A number that another network, or other weights, would not have.
+    pub fn fingerprint(&self) -> u64 {
+        *self.fingerprint.get_or_init(|| {
+            let spec = format!("{:?}", self.spec);
+            let params = self.params.iter().map(|x| x.to_bits());
+            hash(spec.bytes().map(u32::from).chain(params))
+        })
+    }
+
+    /// Runs a batch of whole sequences, from `start` or from zero states.
+    pub fn run(&self, batch: &Batch, start: Option<&States>) -> Result<Answers> {
+        batch.check(&self.spec)?;
+        if let Some(start) = start {
+            start.check("start", &self.spec, batch.rows())?;
+        }
+        let lanes = [Lane { params: &self.params, batch: *batch, start }];
+        let net = self.net();
+        let pool = || self.work.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut work = pool().pop().unwrap_or_default();
+        forward(&net, |_| &self.weights, &lanes, std::slice::from_mut(&mut work), false);
+        let shape = [work.schedule.answer_steps, batch.rows(), self.spec.answer_width()];
+        let values = work.answers.slice(shape.iter().product()).to_vec();
+        let last = work.last(&net);
+        pool().push(work);
+        Ok(Answers { values, last, shape })
+    }
+}
+
+impl fmt::Display for Model {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        self.spec.fmt(f)
+    }
+}
+
+impl fmt::Debug for Model {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "Model({})", self.spec)
+    }
+}

@@ -1,0 +1,459 @@
+//! The recurrence: one direction of one layer, step by step, forward and backward.
+//!
+//! ```text
+//! forward    gates_t = bias + x_t W_ih^T + h_{t-1} W_hh^T       then the cell's arithmetic -> h_t, c_t
+//! backward   dh_t    = upstream_t + dgates_{t+1} W_hh           then the cell's arithmetic -> dgates_t
+//! ```
+//!
+//! Rows are independent of each other, so a thread takes some of them through all steps and never
+//! waits. Where there are too few rows for that, all threads share the columns of each step instead
+//! (a gang, two barriers a step). Either way every number comes out the same.
+
+use crate::buffer::Shared;
+use crate::kernel::cells::{CellBackward, CellForward};
+use crate::kernel::dispatch::Kernels;
+use crate::kernel::pack::panel_count;
+use crate::kernel::product::{Init, NULL_ROW, Product, Term};
+use crate::schedule::Schedule;
+use crate::spec::Cell;
+use crate::team::Member;
+use crate::weights::{Group, LayerWeights, columns};
+use std::ops::Range;
+
+/// Packed rows whose x is multiplied at once where a step alone has too few rows to be efficient.
+const HOIST: usize = 96;
+
+/// Where a layer's input comes from, by packed row.
+#[derive(Clone, Copy)]
+pub(crate) enum Feed<'a> {
+    /// `bias + x W_ih^T` was made beforehand, a row per symbol; the index names each row's symbol.
+    Table { table: *const f32, index: &'a [u32] },
+    /// x itself, in one part or two side by side.
+    Rows(&'a [Part]),
+}
+
+/// A part of x: rows of `width` floats, in packed order or through an index.
+#[derive(Clone, Copy)]
+pub(crate) struct Part {
+    pub x: *const f32,
+    pub width: usize,
+    /// Null: packed order.
+    pub index: *const u32,
+    /// `width` zeros, read where the index says so.
+    pub zeros: *const f32,
+}
+
+impl Part {
+    /// A place to fill.
+    pub const NONE: Part =
+        Part { x: std::ptr::null(), width: 0, index: std::ptr::null(), zeros: std::ptr::null() };
+
+    /// The row of x that packed row `p` reads.
+    ///
+    /// # Safety
+    /// There is such a packed row.
+    pub unsafe fn row(&self, p: usize) -> *const f32 {
+        // SAFETY: the index has an entry for it, and the entry names a row.
+        unsafe {
+            if self.index.is_null() {
+                return self.x.add(p * self.width);
+            }
+            match *self.index.add(p) {
+                NULL_ROW => self.zeros,
+                row => self.x.add(row as usize * self.width),
+            }
+        }
+    }
+
+    fn term(&self, w: *const f32) -> Term {
+        let (row_stride, k) = (self.width, self.width);
+        Term { a: self.x, row_stride, k_stride: 1, index: self.index, zeros: self.zeros, w, k }
+    }
+}
+
+/// What a recurrence works on. All memory is the caller's.
+#[derive(Clone, Copy)]
+pub(crate) struct Recurrence<'a> {
+    pub kernels: &'static Kernels,
+    pub cell: Cell,
+    pub n: usize,
+    pub schedule: &'a Schedule,
+    /// (B + N, n): the start states, then the states by packed row.
+    pub h: Shared,
+    /// The same for c if `keep`; else (B, n), replaced at every step. LSTM only.
+    pub c: Shared,
+    /// (N, columns) if `keep`; else ([`Recurrence::scratch_rows`], columns).
+    pub gates: Shared,
+    /// Whether gates and cell states are kept for a backward pass.
+    pub keep: bool,
+}
+
+// SAFETY: the pointers inside are used on rows (or columns) that no other thread has.
+unsafe impl Send for Recurrence<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Recurrence<'_> {}
+// SAFETY: read only.
+unsafe impl Send for Feed<'_> {}
+// SAFETY: read only.
+unsafe impl Sync for Feed<'_> {}
+
+impl<'a> Recurrence<'a> {
+    /// Rows of `gates` that a pass without `keep` needs for `rows` sequences.
+    pub fn scratch_rows(rows: usize) -> usize {
+        rows + HOIST
+    }
+
+    fn columns(&self) -> usize {
+        columns(self.cell, self.n)
+    }
+
+    /// Row of `h` (and of kept `c`) that holds the state before step t of sorted row r.
+    fn before(&self, t: usize, r: usize) -> usize {
+        match t {
+            0 => r,
+            t => self.schedule.rows() + self.schedule.offsets[t - 1] + r,
+        }
+    }
+
+    /// Row that holds the state after it.
+    fn after(&self, t: usize, r: usize) -> usize {
+        self.schedule.rows() + self.schedule.offsets[t] + r
+    }
+
+    /// Rows of `rows` that run at step t.
+    fn running(&self, t: usize, rows: &Range<usize>) -> Range<usize> {
+        let alive = self.schedule.alive.get(t).copied().unwrap_or(0);
+        rows.start..rows.end.min(alive).max(rows.start)
+    }
+
+    /// Takes sorted rows `rows` through all steps.
+    ///
+    /// # Safety
+    /// The memory is as the fields say, and nobody else uses these rows meanwhile.
+    pub unsafe fn forward_rows(&self, weights: &LayerWeights, feed: Feed, rows: Range<usize>) {
+        unsafe { self.forward(weights, feed, rows, None) }
+    }
+
+    /// Takes all rows through all steps, together with the other members of a gang.
+    ///
+    /// # Safety
+    /// The memory is as the fields say, and only the gang uses it meanwhile.
+    pub unsafe fn forward_gang(&self, weights: &LayerWeights, feed: Feed, member: &Member) {
+        unsafe { self.forward(weights, feed, 0..self.schedule.rows(), Some(member)) }
+    }
+
+    unsafe fn forward(
+        &self,
+        weights: &LayerWeights,
+        feed: Feed,
+        rows: Range<usize>,
+        member: Option<&Member>,
+    ) {
+        let s = self.schedule;
+        // Only whole steps are neighbours in packed order.
+        let hoist = matches!(feed, Feed::Rows(_))
+            && rows == (0..s.rows())
+            && (rows.len() < self.kernels.rows || member.is_some());
+        let mut t = 0;
+        while !self.running(t, &rows).is_empty() {
+            let mut end = t + 1;
+            if hoist {
+                while end < s.alive.len() && s.offsets[end + 1] - s.offsets[t] <= HOIST {
+                    end += 1;
+                }
+            }
+            // Packed row that the first row of the gates' memory stands for. Without `keep` a step's
+            // rows lie at their sorted numbers, so threads at different steps never meet.
+            let base = if self.keep { 0 } else { s.offsets[t] };
+            // SAFETY: the caller's promise; barriers separate what members write from who reads it.
+            unsafe {
+                if hoist {
+                    let packed = s.offsets[t]..s.offsets[end];
+                    self.products(weights, feed, packed, base, Stage::Input, None, member);
+                    wait(member);
+                }
+                for t in t..end {
+                    let running = self.running(t, &rows);
+                    let first = s.offsets[t] + running.start;
+                    let stage = if hoist { Stage::Recurrent } else { Stage::Both };
+                    let packed = first..first + running.len();
+                    let h = self.h.at(self.before(t, running.start) * self.n);
+                    self.products(weights, feed, packed, base, stage, Some(h), member);
+                    wait(member);
+                    self.cell_step(t, running, base, member);
+                    wait(member);
+                }
+            }
+            t = end;
+        }
+    }
+
+    /// `gates = init + x W_ih^T + h W_hh^T` for some packed rows, or one of the two halves.
+    unsafe fn products(
+        &self,
+        weights: &LayerWeights,
+        feed: Feed,
+        packed: Range<usize>,
+        base: usize,
+        stage: Stage,
+        h: Option<*const f32>,
+        member: Option<&Member>,
+    ) {
+        let (n, columns, width) = (self.n, self.columns(), self.kernels.width);
+        for (group, matrices) in Group::of(self.cell).iter().zip(&weights.groups) {
+            let cols = group.columns(n);
+            // SAFETY: offsets stay within the rows and columns that the caller's memory has.
+            unsafe {
+                let c = self.gates.at((packed.start - base) * columns + cols.start);
+                let mut terms = Terms::new();
+                let init = match feed {
+                    Feed::Table { table, index } => {
+                        let from =
+                            Init::Gather { from: table, stride: columns, index: index.as_ptr() };
+                        from.from(packed.start, cols.start)
+                    }
+                    Feed::Rows(parts) => {
+                        if stage != Stage::Recurrent {
+                            for (part, w) in parts.iter().zip(&matrices.x) {
+                                terms.push(part.term(w.ptr()).from_row(packed.start));
+                            }
+                        }
+                        if stage == Stage::Recurrent && !matrices.x.is_empty() {
+                            Init::Rows { from: c, stride: columns }
+                        } else {
+                            Init::Rows { from: weights.bias.ptr().add(cols.start), stride: 0 }
+                        }
+                    }
+                };
+                if let (Some(h), Some(w)) = (h, &matrices.h) {
+                    terms.push(rows_term(h, n, n, w.ptr()));
+                } else if stage == Stage::Recurrent {
+                    continue; // this group has its input already and nothing comes to it
+                }
+                let panels = panel_count(cols.len(), width);
+                (self.kernels.product)(&Product {
+                    rows: packed.len(),
+                    cols: cols.len(),
+                    panels: member.map_or(0..panels, |m| m.share(panels)),
+                    c,
+                    c_stride: columns,
+                    init,
+                    terms: terms.as_slice(),
+                });
+            }
+        }
+    }
+
+    unsafe fn cell_step(&self, t: usize, rows: Range<usize>, base: usize, member: Option<&Member>) {
+        let n = self.n;
+        let gates = self.schedule.offsets[t] + rows.start - base;
+        let (before, after) = (self.before(t, rows.start), self.after(t, rows.start));
+        let (c_prev, c) = if self.keep { (before, after) } else { (rows.start, rows.start) };
+        let vectors = n.div_ceil(self.kernels.width);
+        let units = member.map_or(0..vectors, |m| m.share(vectors));
+        // SAFETY: rows of this step, which nobody else has; c is not touched without a cell state.
+        unsafe {
+            self.kernels.forward(self.cell)(&CellForward {
+                rows: rows.len(),
+                units: n,
+                from: (units.start * self.kernels.width).min(n),
+                to: (units.end * self.kernels.width).min(n),
+                gates: self.gates.at(gates * self.columns()),
+                h_prev: self.h.at(before * n),
+                c_prev: self.c.0.wrapping_add(c_prev * n),
+                c: self.c.0.wrapping_add(c * n),
+                h: self.h.at(after * n),
+            });
+        }
+    }
+}
+
+/// Which products of a step are due.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Both,
+    Input,
+    Recurrent,
+}
+
+fn wait(member: Option<&Member>) {
+    if let Some(member) = member {
+        member.wait();
+    }
+}
+
+/// A few terms, on the stack.
+pub(crate) struct Terms {
+    terms: [Term; 8],
+    len: usize,
+}
+
+impl Terms {
+    pub fn new() -> Terms {
+        let null = std::ptr::null();
+        let none = Term {
+            a: null,
+            row_stride: 0,
+            k_stride: 0,
+            index: std::ptr::null(),
+            zeros: null,
+            w: null,
+            k: 0,
+        };
+        Terms { terms: [none; 8], len: 0 }
+    }
+
+    pub fn push(&mut self, term: Term) {
+        self.terms[self.len] = term;
+        self.len += 1;
+    }
+
+    pub fn as_slice(&self) -> &[Term] {
+        &self.terms[..self.len]
+    }
+}
+
+/// Rows of `k` floats, `row_stride` apart, in order.
+pub(crate) fn rows_term(a: *const f32, row_stride: usize, k: usize, w: *const f32) -> Term {
+    let (index, zeros) = (std::ptr::null(), std::ptr::null());
+    Term { a, row_stride, k_stride: 1, index, zeros, w, k }
+}
+
+/// The gradient that reaches a layer's states from above, by packed row.
+pub(crate) struct Upstream {
+    pub init: Init,
+    pub terms: Terms,
+}
+
+// SAFETY: read only.
+unsafe impl Send for Upstream {}
+// SAFETY: as above.
+unsafe impl Sync for Upstream {}
+
+/// Gradients of the states at both ends, by sorted row, and room to work. Each (B, n).
+#[derive(Clone, Copy)]
+pub(crate) struct Ends {
+    /// In: gradient of the last h. Out: of the start h.
+    pub dh: Shared,
+    /// In: gradient of the last c (LSTM), zeros (GRU). Out: of the start c (LSTM).
+    pub carry: Shared,
+    /// Room for the gradient of h at the current step.
+    pub step: Shared,
+    /// Whether the gradient of the start state is wanted.
+    pub start: bool,
+}
+
+impl Recurrence<'_> {
+    /// Takes sorted rows back through all steps and leaves gradients of the pre-activations in
+    /// `gates`. `weights` are packed [`crate::weights::Way::Backward`].
+    ///
+    /// # Safety
+    /// As [`Recurrence::forward_rows`], after a forward pass with `keep`.
+    pub unsafe fn backward_rows(
+        &self,
+        weights: &LayerWeights,
+        upstream: &Upstream,
+        ends: Ends,
+        rows: Range<usize>,
+    ) {
+        let n = self.n;
+        for t in (0..self.schedule.alive.len()).rev() {
+            let running = self.running(t, &rows);
+            if running.is_empty() {
+                continue;
+            }
+            let going_on = self.running(t + 1, &rows);
+            // SAFETY: rows of this step, which nobody else has.
+            unsafe {
+                self.state_gradient(
+                    weights,
+                    Some((t, upstream)),
+                    t + 1,
+                    ends.step,
+                    going_on.clone(),
+                );
+                self.state_gradient(
+                    weights,
+                    Some((t, upstream)),
+                    t + 1,
+                    ends.step,
+                    going_on.end..running.end,
+                );
+                for i in going_on.end * n..running.end * n {
+                    *ends.step.at(i) += *ends.dh.at(i);
+                }
+                let gates = self.schedule.offsets[t] + running.start;
+                let (before, after) = (self.before(t, running.start), self.after(t, running.start));
+                self.kernels.backward(self.cell)(&CellBackward {
+                    rows: running.len(),
+                    units: n,
+                    gates: self.gates.at(gates * self.columns()),
+                    h_prev: self.h.at(before * n),
+                    h: self.h.at(after * n),
+                    c_prev: self.c.0.wrapping_add(before * n),
+                    c: self.c.0.wrapping_add(after * n),
+                    dh: ends.step.at(running.start * n),
+                    carry: ends.carry.at(running.start * n),
+                });
+            }
+        }
+        let started = self.running(0, &rows);
+        if ends.start && !started.is_empty() {
+            // SAFETY: as above.
+            unsafe {
+                self.state_gradient(weights, None, 0, ends.dh, started.clone());
+                if self.cell == Cell::Gru {
+                    for i in started.start * n..started.end * n {
+                        *ends.dh.at(i) += *ends.carry.at(i);
+                    }
+                }
+            }
+        }
+    }
+
+    /// `to = upstream_t + dgates_next W_hh` for sorted rows; the second summand only for those that
+    /// run at step `next`.
+    unsafe fn state_gradient(
+        &self,
+        weights: &LayerWeights,
+        upstream: Option<(usize, &Upstream)>,
+        next: usize,
+        to: Shared,
+        rows: Range<usize>,
+    ) {
+        if rows.is_empty() {
+            return;
+        }
+        let (n, columns) = (self.n, self.columns());
+        // SAFETY: the caller's rows; gates of step `next` are this thread's own, already done.
+        unsafe {
+            let (mut terms, mut init) = (Terms::new(), Init::Zero);
+            if let Some((t, upstream)) = upstream {
+                let packed = self.schedule.offsets[t] + rows.start;
+                init = upstream.init.from(packed, 0);
+                for term in upstream.terms.as_slice() {
+                    terms.push(term.from_row(packed));
+                }
+            }
+            if !self.running(next, &rows).is_empty() {
+                let row = self.schedule.offsets[next] + rows.start;
+                for (group, matrices) in Group::of(self.cell).iter().zip(&weights.groups) {
+                    if let Some(w) = &matrices.h {
+                        let cols = group.columns(n);
+                        let a = self.gates.at(row * columns + cols.start);
+                        terms.push(rows_term(a, columns, cols.len(), w.ptr()));
+                    }
+                }
+            }
+            (self.kernels.product)(&Product {
+                rows: rows.len(),
+                cols: n,
+                panels: 0..panel_count(n, self.kernels.width),
+                c: to.at(rows.start * n),
+                c_stride: n,
+                init,
+                terms: terms.as_slice(),
+            });
+        }
+    }
+}

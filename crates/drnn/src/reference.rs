@@ -1,0 +1,434 @@
+//! The oracle: the equations in f64, one sequence at a time, naive loops. Only tests use it.
+//!
+//! Layer by layer (x is the layer's input, h' and c' the state one step before, s the sigmoid):
+//!
+//! ```text
+//! rnn    h = tanh(W_ih x + b_ih + W_hh h' + b_hh)         or max(0, ..)
+//! lstm   i, f, o = s(W_ih x + b_ih + W_hh h' + b_hh)      g = tanh(same)
+//!        c = f c' + i g                                   h = o tanh(c)
+//! gru    r, z = s(W_ih x + b_ih + W_hh h' + b_hh)         n = tanh(W_in x + b_in + r (W_hn h' + b_hn))
+//!        h = (1 - z) n + z h'
+//! both ways    layer input of position t = [forward h_t; reverse h_t] of the layer below
+//! output       y = W h + b                                or y = h without an output layer
+//! delay d      answer t is y of step t + d; after the sequence come d elements of padding
+//! ```
+//!
+//! The equations are written once, over [`Number`]. Run on [`Dual`] numbers they give exact
+//! derivatives, so [`gradient`] shares nothing with the backward passes it is there to check.
+
+use crate::params::Layout;
+use crate::spec::{Cell, InputSpec, NetSpec, Padding};
+use std::iter::repeat_n;
+use std::ops::{Add, Mul, Sub};
+
+/// What the equations ask of a number.
+pub trait Number:
+    Copy + From<f64> + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self>
+{
+    /// Hyperbolic tangent.
+    fn tanh(self) -> Self;
+    /// `1 / (1 + exp(-x))`
+    fn sigmoid(self) -> Self;
+    /// `max(0, x)`, with slope 0 at 0 as PyTorch has it; NaN stays NaN.
+    fn relu(self) -> Self;
+}
+
+impl Number for f64 {
+    fn tanh(self) -> f64 {
+        f64::tanh(self)
+    }
+    fn sigmoid(self) -> f64 {
+        1.0 / (1.0 + (-self).exp())
+    }
+    fn relu(self) -> f64 {
+        if self <= 0.0 { 0.0 } else { self }
+    }
+}
+
+/// A value and its derivative along one direction.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Dual {
+    /// f
+    pub value: f64,
+    /// df
+    pub slope: f64,
+}
+
+impl From<f64> for Dual {
+    fn from(value: f64) -> Dual {
+        Dual { value, slope: 0.0 }
+    }
+}
+
+impl Add for Dual {
+    type Output = Dual;
+    fn add(self, b: Dual) -> Dual {
+        Dual { value: self.value + b.value, slope: self.slope + b.slope }
+    }
+}
+
+impl Sub for Dual {
+    type Output = Dual;
+    fn sub(self, b: Dual) -> Dual {
+        Dual { value: self.value - b.value, slope: self.slope - b.slope }
+    }
+}
+
+impl Mul for Dual {
+    type Output = Dual;
+    fn mul(self, b: Dual) -> Dual {
+        Dual { value: self.value * b.value, slope: self.slope * b.value + self.value * b.slope }
+    }
+}
+
+impl Number for Dual {
+    fn tanh(self) -> Dual {
+        let y = self.value.tanh();
+        Dual { value: y, slope: (1.0 - y * y) * self.slope }
+    }
+    fn sigmoid(self) -> Dual {
+        let y = self.value.sigmoid();
+        Dual { value: y, slope: y * (1.0 - y) * self.slope }
+    }
+    fn relu(self) -> Dual {
+        if self.value <= 0.0 { Dual::from(0.0) } else { self }
+    }
+}
+
+/// The elements of one sequence: one per answer, and d more for [`Padding::LookAhead`].
+#[derive(Debug, Clone, PartialEq)]
+pub enum Sequence<N = f64> {
+    /// Vectors of q numbers.
+    Dense(Vec<Vec<N>>),
+    /// Symbols.
+    Tokens(Vec<u32>),
+}
+
+/// States of all recurrences; that of `layer` and `direction` is at `layer * directions + direction`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RefState<N> {
+    /// h
+    pub h: Vec<Vec<N>>,
+    /// c; no entries at all for cells without it.
+    pub c: Vec<Vec<N>>,
+}
+
+/// What a run gives.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RefRun<N> {
+    /// y, one per answer.
+    pub outputs: Vec<Vec<N>>,
+    /// The state after the last step; a reverse direction's last step reads element 0.
+    pub last: RefState<N>,
+}
+
+/// Derivatives of a loss with respect to everything that [`run`] reads.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RefGradient {
+    /// One per parameter.
+    pub params: Vec<f64>,
+    /// One vector per element; empty for tokens.
+    pub input: Vec<Vec<f64>>,
+    /// Of the start state.
+    pub start: RefState<f64>,
+}
+
+/// The state that is zero everywhere.
+pub fn zero_state<N: Number>(spec: &NetSpec) -> RefState<N> {
+    let directions = spec.direction().count();
+    let zeros: Vec<_> =
+        spec.units().iter().flat_map(|&n| repeat_n(vec![N::from(0.0); n], directions)).collect();
+    let c = if spec.cell().has_cell_state() { zeros.clone() } else { Vec::new() };
+    RefState { h: zeros, c }
+}
+
+/// Runs the network over one sequence. A sequence without answers takes no step.
+///
+/// # Panics
+/// If a shape does not fit the network.
+pub fn run<N: Number>(
+    spec: &NetSpec,
+    params: &[N],
+    sequence: &Sequence<N>,
+    start: &RefState<N>,
+) -> RefRun<N> {
+    let net = Named { layout: Layout::new(spec), params };
+    assert_eq!(params.len(), net.layout.len(), "length of the flat parameter vector");
+    let mut last = start.clone();
+    let mut x = padded(spec, &net, sequence);
+    if x.is_empty() {
+        return RefRun { outputs: Vec::new(), last };
+    }
+    let suffixes = &["", "_reverse"][..spec.direction().count()];
+    for layer in 0..spec.layers() {
+        let mut y = vec![Vec::new(); x.len()];
+        for (direction, suffix) in suffixes.iter().enumerate() {
+            let weights = Weights {
+                w_ih: net.get(&format!("weight_ih_l{layer}{suffix}")),
+                w_hh: net.get(&format!("weight_hh_l{layer}{suffix}")),
+                b_ih: net.get(&format!("bias_ih_l{layer}{suffix}")),
+                b_hh: net.get(&format!("bias_hh_l{layer}{suffix}")),
+            };
+            let lane = layer * suffixes.len() + direction;
+            for step in 0..x.len() {
+                let t = if direction == 0 { step } else { x.len() - 1 - step };
+                weights.step(spec.cell(), &x[t], &mut last, lane);
+                y[t].extend(&last.h[lane]);
+            }
+        }
+        x = y;
+    }
+    let answer = |h: &Vec<N>| match spec.outputs() {
+        Some(_) => affine(net.get("output.weight"), h, net.get("output.bias")),
+        None => h.clone(),
+    };
+    RefRun { outputs: x[spec.delay()..].iter().map(answer).collect(), last }
+}
+
+/// What the first layer reads, padding included: L + d vectors for L answers, none for none.
+fn padded<N: Number>(spec: &NetSpec, net: &Named<N>, sequence: &Sequence<N>) -> Vec<Vec<N>> {
+    let q = spec.input().width();
+    let embed = |&token: &u32| net.get("embedding.weight")[token as usize * q..][..q].to_vec();
+    let mut x: Vec<Vec<N>> = match (spec.input(), sequence) {
+        (InputSpec::Dense(_), Sequence::Dense(vectors)) => vectors.clone(),
+        (InputSpec::Tokens { .. }, Sequence::Tokens(tokens)) => tokens.iter().map(embed).collect(),
+        _ => panic!("the sequence is not of the kind that the network reads"),
+    };
+    if x.is_empty() {
+        return x;
+    }
+    match spec.padding() {
+        Padding::Null => x.extend(repeat_n(vec![N::from(0.0); q], spec.delay())),
+        Padding::Symbol(id) => x.extend(repeat_n(embed(&id), spec.delay())),
+        Padding::LookAhead if x.len() <= spec.delay() => x.clear(),
+        Padding::LookAhead => {}
+    }
+    x
+}
+
+/// Parameters by name.
+struct Named<'a, N> {
+    layout: Layout,
+    params: &'a [N],
+}
+
+impl<'a, N> Named<'a, N> {
+    fn get(&self, name: &str) -> &'a [N] {
+        let tensor = self.layout.find(name).unwrap_or_else(|| panic!("no tensor `{name}`"));
+        &self.params[tensor.range.clone()]
+    }
+}
+
+/// The parameters of one recurrence.
+struct Weights<'a, N> {
+    w_ih: &'a [N],
+    w_hh: &'a [N],
+    b_ih: &'a [N],
+    b_hh: &'a [N],
+}
+
+impl<N: Number> Weights<'_, N> {
+    /// One step: the state of `lane` after reading x.
+    fn step(&self, cell: Cell, x: &[N], state: &mut RefState<N>, lane: usize) {
+        let before = state.h[lane].clone();
+        let from_x = affine(self.w_ih, x, self.b_ih); // gates * n
+        let from_h = affine(self.w_hh, &before, self.b_hh); // gates * n
+        let n = before.len();
+        for u in 0..n {
+            let sum = |gate: usize| from_x[gate * n + u] + from_h[gate * n + u];
+            let h = &mut state.h[lane][u];
+            match cell {
+                Cell::RnnTanh => *h = sum(0).tanh(),
+                Cell::RnnRelu => *h = sum(0).relu(),
+                Cell::Lstm => {
+                    let (i, f) = (sum(0).sigmoid(), sum(1).sigmoid());
+                    let (g, o) = (sum(2).tanh(), sum(3).sigmoid());
+                    let c = &mut state.c[lane][u];
+                    *c = f * *c + i * g;
+                    *h = o * c.tanh();
+                }
+                Cell::Gru => {
+                    let (r, z) = (sum(0).sigmoid(), sum(1).sigmoid());
+                    let n = (from_x[2 * n + u] + r * from_h[2 * n + u]).tanh();
+                    *h = (N::from(1.0) - z) * n + z * before[u];
+                }
+            }
+        }
+    }
+}
+
+/// `W x + b`, W row by row.
+fn affine<N: Number>(w: &[N], x: &[N], b: &[N]) -> Vec<N> {
+    assert_eq!(w.len(), b.len() * x.len(), "W is not [{}, {}]", b.len(), x.len());
+    let row =
+        |(j, &b): (usize, &N)| x.iter().zip(&w[j * x.len()..]).fold(b, |sum, (&x, &w)| sum + w * x);
+    b.iter().enumerate().map(row).collect()
+}
+
+/// The derivative of `sum(d_outputs * outputs) + sum(d_last * last)` with respect to the
+/// parameters, the (dense) sequence and the start state: one [`Dual`] run per coordinate.
+///
+/// # Panics
+/// If a shape does not fit the network.
+pub fn gradient(
+    spec: &NetSpec,
+    params: &[f64],
+    sequence: &Sequence,
+    start: &RefState<f64>,
+    d_outputs: &[Vec<f64>],
+    d_last: &RefState<f64>,
+) -> RefGradient {
+    let mut at = Point {
+        params: params.iter().map(|&p| p.into()).collect(),
+        sequence: match sequence {
+            Sequence::Dense(x) => Sequence::Dense(lift(x)),
+            Sequence::Tokens(tokens) => Sequence::Tokens(tokens.clone()),
+        },
+        start: RefState { h: lift(&start.h), c: lift(&start.c) },
+    };
+    let mut slopes =
+        Point { params: params.to_vec(), sequence: sequence.clone(), start: start.clone() };
+    for (i, slope) in slopes.coordinates().enumerate() {
+        at.set_direction(i, 1.0);
+        let found = run(spec, &at.params, &at.sequence, &at.start);
+        *slope = slope_along(d_outputs, &found.outputs)
+            + slope_along(&d_last.h, &found.last.h)
+            + slope_along(&d_last.c, &found.last.c);
+        at.set_direction(i, 0.0);
+    }
+    let input = match slopes.sequence {
+        Sequence::Dense(d_input) => d_input,
+        Sequence::Tokens(_) => Vec::new(),
+    };
+    RefGradient { params: slopes.params, input, start: slopes.start }
+}
+
+/// Everything a run reads.
+struct Point<N> {
+    params: Vec<N>,
+    sequence: Sequence<N>,
+    start: RefState<N>,
+}
+
+impl<N> Point<N> {
+    /// All numbers in it, always in the same order.
+    fn coordinates(&mut self) -> impl Iterator<Item = &mut N> {
+        let input = match &mut self.sequence {
+            Sequence::Dense(x) => x.as_mut_slice(),
+            Sequence::Tokens(_) => &mut [],
+        };
+        let vectors = input.iter_mut().chain(&mut self.start.h).chain(&mut self.start.c);
+        self.params.iter_mut().chain(vectors.flatten())
+    }
+}
+
+impl Point<Dual> {
+    fn set_direction(&mut self, coordinate: usize, slope: f64) {
+        self.coordinates().nth(coordinate).expect("a coordinate").slope = slope;
+    }
+}
+
+fn lift(vectors: &[Vec<f64>]) -> Vec<Vec<Dual>> {
+    vectors.iter().map(|v| v.iter().map(|&x| x.into()).collect()).collect()
+}
+
+fn slope_along(weights: &[Vec<f64>], found: &[Vec<Dual>]) -> f64 {
+    assert_eq!(weights.len(), found.len(), "one upstream vector per output or state");
+    let dot = |(w, y): (&Vec<f64>, &Vec<Dual>)| {
+        assert_eq!(w.len(), y.len(), "width of an upstream vector");
+        w.iter().zip(y).map(|(w, y)| w * y.slope).sum::<f64>()
+    };
+    weights.iter().zip(found).map(dot).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Rng;
+
+    fn random(rng: &mut Rng, rows: usize, width: usize) -> Vec<Vec<f64>> {
+        let mut row = || (0..width).map(|_| f64::from(rng.symmetric(0.8))).collect();
+        (0..rows).map(|_| row()).collect()
+    }
+
+    #[test]
+    fn one_unit_by_hand() {
+        // h = max(0, 2 x + 0.5 h' + 1 - 3), y = 10 h - 1, two steps late.
+        let spec = NetSpec::builder(Cell::RnnRelu).dense(1).units([1]).delay(2, Padding::Null);
+        let spec = spec.outputs(1).build().unwrap();
+        let params = [2.0, 0.5, 1.0, -3.0, 10.0, -1.0];
+        let start = RefState { h: vec![vec![4.0]], c: vec![] };
+        let x = Sequence::Dense(vec![vec![1.0], vec![4.0], vec![1.5]]);
+        // Steps 0 to 4 read 1, 4, 1.5, 0, 0 and give h = 2, 7, 4.5, 0.25, 0 (max with -1.875).
+        let found = run(&spec, &params, &x, &start);
+        assert_eq!(found.outputs, [[44.0], [1.5], [-1.0]]);
+        assert_eq!(found.last.h, [[0.0]]);
+        // y_0 = 10 h_2 - 1 and dh_2 / dx_0 = 2 * 0.5 * 0.5; y_2 sits on the flat side of the kink.
+        let zero = zero_state(&spec);
+        let d_y = [vec![1.0], vec![0.0], vec![7.0]];
+        let found = gradient(&spec, &params, &x, &start, &d_y, &zero);
+        assert_eq!(found.input, [[5.0], [10.0], [20.0]]);
+        assert_eq!(found.start.h, [[1.25]]);
+        assert_eq!(found.params[4..], [4.5, 8.0]);
+
+        let none = run(&spec, &params, &Sequence::Dense(vec![]), &start);
+        assert_eq!(none, RefRun { outputs: vec![], last: start.clone() });
+        let spec = NetSpec::builder(Cell::RnnRelu).dense(1).units([1]).delay(3, Padding::LookAhead);
+        let none = run(&spec.outputs(1).build().unwrap(), &params, &x, &start);
+        assert_eq!(none, RefRun { outputs: vec![], last: start });
+    }
+
+    #[test]
+    fn reverse_direction_reads_from_the_end_and_stands_second() {
+        // Both directions add up their input: h = x + h'.
+        let spec = NetSpec::builder(Cell::RnnRelu).dense(1).units([1]).bidirectional();
+        let spec = spec.build().unwrap();
+        let params = [1.0, 1.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0];
+        let x = Sequence::Dense(vec![vec![1.0], vec![2.0], vec![4.0]]);
+        let found = run(&spec, &params, &x, &zero_state(&spec));
+        assert_eq!(found.outputs, [[1.0, 7.0], [3.0, 6.0], [7.0, 4.0]]);
+        assert_eq!(found.last.h, [[7.0], [7.0]]);
+    }
+
+    #[test]
+    fn dual_slopes_equal_finite_differences() {
+        let mut rng = Rng::new(3);
+        for cell in Cell::ALL {
+            let spec = NetSpec::builder(cell).dense(2).units([3, 2]).bidirectional().outputs(2);
+            let spec = spec.build().unwrap();
+            let mut states = [zero_state::<f64>(&spec), zero_state(&spec)];
+            let values = states.iter_mut().flat_map(|s| s.h.iter_mut().chain(&mut s.c)).flatten();
+            values.for_each(|x| *x = f64::from(rng.symmetric(0.8)));
+            let [start, d_last] = states;
+            let d_y = random(&mut rng, 3, 2);
+            let params = random(&mut rng, 1, spec.parameters()).remove(0);
+            let sequence = Sequence::Dense(random(&mut rng, 3, 2));
+            let found = gradient(&spec, &params, &sequence, &start, &d_y, &d_last);
+
+            let loss = |at: &Point<f64>| {
+                let found = run(&spec, &at.params, &at.sequence, &at.start);
+                let pairs = [(&d_y, &found.outputs), (&d_last.h, &found.last.h)];
+                let pairs = pairs.into_iter().chain([(&d_last.c, &found.last.c)]);
+                let dots = pairs.flat_map(|(w, y)| w.iter().flatten().zip(y.iter().flatten()));
+                dots.map(|(w, y)| w * y).sum::<f64>()
+            };
+            let mut at = Point { params, sequence, start };
+            let mut shifted = |i: usize, by: f64| {
+                let place = |at: &mut Point<f64>, x| *at.coordinates().nth(i).unwrap() = x;
+                let x = *at.coordinates().nth(i).unwrap();
+                place(&mut at, x + by);
+                let found = loss(&at);
+                place(&mut at, x);
+                found
+            };
+            let slopes = Sequence::Dense(found.input);
+            let mut slopes = Point { params: found.params, sequence: slopes, start: found.start };
+            for (i, slope) in slopes.coordinates().enumerate() {
+                let e = 1e-5;
+                let difference = (shifted(i, e) - shifted(i, -e)) / (2.0 * e);
+                let error = (*slope - difference).abs();
+                assert!(error < 1e-8, "{cell:?}, coordinate {i}: {slope}, not {difference}");
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Training passes: forward, keeping what the way back needs, then backward to flat gradients.
+//!
+//! ```
+//! use drnn::{Batch, Cell, Gradient, Lane, Model, NetSpec, Tape};
+//!
+//! let spec = NetSpec::builder(Cell::Gru).dense(2).units([8]).outputs(1).build()?;
+//! let model = Model::init(&spec, 1);
+//! let x = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]; // one sequence of three vectors
+//! let lanes = [Lane { params: model.params(), batch: Batch::dense(&x, 3, 1), start: None }];
+//!
+//! let mut tape = Tape::new(&spec);
+//! let pass = tape.forward(&lanes)?;
+//! let d_answers: Vec<f32> = pass.answers(0).iter().map(|y| 2.0 * y).collect(); // of sum y^2
+//! let mut gradient = vec![0.0; spec.parameters()];
+//! pass.backward(&mut [Gradient {
+//!     answers: &d_answers,
+//!     last: None,
+//!     params: &mut gradient,
+//!     input: None,
+//!     start: None,
+//! }])?;
+//! assert!(gradient.iter().any(|g| *g != 0.0));
+//! # Ok::<(), drnn::Error>(())
+//! ```
+
+use crate::backward::{BackWork, Gradient, backward};
+use crate::batch::States;
+use crate::cpu::Cpu;
+use crate::error::{Error, Result, Shape};
+use crate::outer::OuterWork;
+use crate::params::Layout;
+use crate::pass::{Lane, LaneWork, Net, Slots, forward};
+use crate::spec::NetSpec;
+use crate::weights::{Way, Weights};
+
+/// The memory of training passes of one network shape, for any number of lanes. Made once: batches
+/// no larger than those before allocate nothing.
+pub struct Tape {
+    cpu: Cpu,
+    spec: NetSpec,
+    layout: Layout,
+    weights: Vec<Weights>,
+    work: Vec<LaneWork>,
+    back: Vec<BackWork>,
+    outer: Vec<OuterWork>,
+}
+
+/// Memory of a [`Tape`], in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// What a backward pass needs: gates, cell states, states.
+    pub kept: usize,
+    /// All that is held: the above, packed weights, indices, answers, room to work.
+    pub held: usize,
+}
+
+impl Tape {
+    /// A tape on the global [`Cpu`].
+    pub fn new(spec: &NetSpec) -> Tape {
+        Tape::on(&Cpu::default(), spec)
+    }
+
+    /// A tape on `cpu`.
+    pub fn on(cpu: &Cpu, spec: &NetSpec) -> Tape {
+        Tape {
+            cpu: cpu.clone(),
+            spec: spec.clone(),
+            layout: Layout::new(spec),
+            weights: Vec::new(),
+            work: Vec::new(),
+            back: Vec::new(),
+            outer: Vec::new(),
+        }
+    }
+
+    /// Runs all lanes forward. The pass that comes back holds the answers.
+    pub fn forward<'t>(&'t mut self, lanes: &'t [Lane<'t>]) -> Result<Pass<'t>> {
+        for (i, lane) in lanes.iter().enumerate() {
+            lane.check(&self.spec, &self.layout).map_err(|e| e.in_lane(i, lanes.len()))?;
+        }
+        let width = self.cpu.kernels.width;
+        if self.work.len() < lanes.len() {
+            self.weights.resize_with(lanes.len(), || Weights::new(Way::Forward, width));
+            self.work.resize_with(lanes.len(), Default::default);
+            self.back.resize_with(lanes.len(), || BackWork::new(width));
+        }
+        let net = Net { cpu: &self.cpu, spec: &self.spec, layout: &self.layout };
+        let slots = Slots::new(&mut self.weights);
+        self.cpu.team.each(lanes.len(), |i| {
+            // SAFETY: there are at least as many as lanes, and each item has its own.
+            unsafe { slots.get(i) }.set(&self.spec, &self.layout, lanes[i].params);
+        });
+        let weights = &self.weights;
+        forward(&net, |i| &weights[i], lanes, &mut self.work[..lanes.len()], true);
+        Ok(Pass { tape: self, lanes })
+    }
+
+    /// Memory in use since the largest batch so far.
+    pub fn memory(&self) -> Memory {
+        let work = self.work.iter().map(LaneWork::bytes);
+        let (kept, held) = work.fold((0, 0), |(a, b), (kept, held)| (a + kept, b + held));
+        let rest = self.weights.iter().map(Weights::bytes).sum::<usize>()
+            + self.back.iter().map(BackWork::bytes).sum::<usize>()
+            + self.outer.iter().map(OuterWork::bytes).sum::<usize>();
+        Memory { kept, held: held + rest }
+    }
+}
+
+/// A forward pass that can go back, once.
+pub struct Pass<'t> {
+    tape: &'t mut Tape,
+    lanes: &'t [Lane<'t>],
+}
+
+impl Pass<'_> {
+    /// Answers of a lane, (answer steps, B, m), in the caller's order; zeros behind each sequence's end.
+    ///
+    /// # Panics
+    /// If there is no such lane.
+    pub fn answers(&self, lane: usize) -> &[f32] {
+        let work = &self.tape.work[..self.lanes.len()][lane];
+        let slots = work.schedule.answer_steps * work.schedule.rows();
+        work.answers.slice(slots * self.tape.spec.answer_width())
+    }
+
+    /// States of a lane after the last step.
+    ///
+    /// # Panics
+    /// If there is no such lane.
+    pub fn last(&self, lane: usize) -> States {
+        self.tape.work[..self.lanes.len()][lane].last(&self.net())
+    }
+
+    fn net(&self) -> Net<'_> {
+        Net { cpu: &self.tape.cpu, spec: &self.tape.spec, layout: &self.tape.layout }
+    }
+
+    /// Runs all lanes backward: one [`Gradient`] per lane, in the same order.
+    pub fn backward(self, gradients: &mut [Gradient]) -> Result<()> {
+        let lanes = self.lanes;
+        if gradients.len() != lanes.len() {
+            return Err(Error::Shape {
+                name: "gradients".into(),
+                found: Shape::Len(gradients.len()),
+                expected: Shape::Len(lanes.len()),
+            });
+        }
+        for (i, gradient) in gradients.iter().enumerate() {
+            gradient.check(&self.net(), &lanes[i]).map_err(|e| e.in_lane(i, lanes.len()))?;
+        }
+        let Tape { cpu, spec, layout, work, back, outer, .. } = self.tape;
+        let net = Net { cpu, spec, layout };
+        let count = lanes.len();
+        backward(&net, lanes, &work[..count], &mut back[..count], outer, gradients);
+        Ok(())
+    }
+}
