@@ -192,6 +192,9 @@ impl Steps {
     /// Takes the step.
     pub fn run(&mut self, net: &Net, model: &Model) {
         let rows = self.active.len();
+        if rows == 0 {
+            return;
+        }
         let threads = net.cpu.threads().min(rows.div_ceil(net.cpu.kernels.rows));
         let parts = if rows * net.spec.parameters() < TEAM_WORK { 1 } else { threads };
         let this = &*self;

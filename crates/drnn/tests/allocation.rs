@@ -1,0 +1,73 @@
+//! Steps allocate nothing: not a training pass after the first, not a push into a stream.
+
+use drnn::{
+    Batch, Cell, Cpu, Element, Gradient, Lane, Model, NetSpec, Padding, Stream, StreamBatch, Tape,
+};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+struct Counting;
+
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: passes everything on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        COUNT.fetch_add(1, Ordering::Relaxed);
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, p: *mut u8, layout: Layout) {
+        unsafe { System.dealloc(p, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Allocations of the second and later calls. One test only: the counter is the whole process's.
+fn allocations(mut f: impl FnMut()) -> usize {
+    f();
+    let before = COUNT.load(Ordering::Relaxed);
+    for _ in 0..3 {
+        f();
+    }
+    COUNT.load(Ordering::Relaxed) - before
+}
+
+#[test]
+fn steps_allocate_nothing() {
+    let cpu = Cpu::new(2);
+    for cell in Cell::ALL {
+        let spec = NetSpec::builder(cell).tokens(9, 4).units([20, 12]).outputs(3);
+        let spec = spec.delay(2, Padding::Null).build().unwrap();
+        let model = Model::init(&spec, 1).on(&cpu);
+        let tokens: Vec<u32> = (0..8 * 30).map(|i| i % 9).collect();
+        let lengths: Vec<usize> = (0..30).map(|i| i % 9).collect();
+        let batch = Batch::tokens(&tokens, 8, 30).lengths(&lengths);
+        let lanes = [Lane { params: model.params(), batch, start: None }; 3];
+        let d_answers = vec![0.1; 8 * 30 * 3];
+        let mut params = vec![vec![0.0; spec.parameters()]; 3];
+        let mut params = params.iter_mut();
+        let mut gradients: [Gradient; 3] = std::array::from_fn(|_| Gradient {
+            answers: &d_answers,
+            last: None,
+            params: params.next().unwrap(),
+            input: None,
+            start: None,
+        });
+        let mut tape = Tape::on(&cpu, &spec);
+        let count = allocations(|| tape.forward(&lanes).unwrap().backward(&mut gradients).unwrap());
+        assert_eq!(count, 0, "training pass of {spec}");
+
+        let mut stream = Stream::new(&model).unwrap();
+        let count = allocations(|| {
+            stream.push(3).unwrap();
+        });
+        assert_eq!(count, 0, "stream of {spec}");
+
+        let mut streams = StreamBatch::new(&model).unwrap();
+        let elements: Vec<_> = (0..20).map(|_| (streams.join(), Element::Token(3))).collect();
+        let count = allocations(|| streams.step(&elements, |_, _| {}).unwrap());
+        assert_eq!(count, 0, "streams of {spec}");
+    }
+}

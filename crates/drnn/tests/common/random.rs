@@ -1,0 +1,218 @@
+//! Random networks with random data: every cell, depth, direction, delay, padding and length.
+
+use drnn::reference::{self, RefState, Sequence};
+use drnn::rng::Rng;
+use drnn::{
+    Batch, Cell, Cpu, Direction, Gradient, InputSpec, Lane, Model, NetSpec, Padding, States, Tape,
+};
+
+/// A network, a batch and an upstream gradient.
+pub struct Sample {
+    pub spec: NetSpec,
+    pub params: Vec<f32>,
+    pub steps: usize,
+    pub rows: usize,
+    pub lengths: Vec<usize>,
+    pub x: Vec<f32>,
+    pub tokens: Vec<u32>,
+    pub start: States,
+    pub d_answers: Vec<f32>,
+    pub d_last: States,
+}
+
+/// What a training pass finds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found {
+    pub answers: Vec<f32>,
+    pub last: States,
+    pub d_params: Vec<f32>,
+    pub d_input: Vec<f32>,
+    pub d_start: States,
+}
+
+/// A spec with some of everything; `streams` leaves out what cannot stream.
+pub fn spec(rng: &mut Rng, streams: bool) -> NetSpec {
+    let cell = Cell::ALL[rng.below(4)];
+    let layers = 1 + rng.below(3);
+    let units: Vec<usize> = (0..layers).map(|_| 1 + rng.below(21)).collect();
+    let mut builder = NetSpec::builder(cell).units(units);
+    let symbols = 1 + rng.below(9);
+    let tokens = rng.below(2) == 0;
+    builder = match tokens {
+        true => builder.tokens(symbols, 1 + rng.below(5)),
+        false => builder.dense(1 + rng.below(7)),
+    };
+    if rng.below(3) > 0 {
+        builder = builder.outputs(1 + rng.below(19));
+    }
+    let delay = rng.below(5);
+    let padding = match rng.below(3) {
+        0 if tokens => Padding::Symbol(rng.below(symbols) as u32),
+        1 => Padding::LookAhead,
+        _ => Padding::Null,
+    };
+    builder = match rng.below(3) {
+        0 if !streams => builder.bidirectional(),
+        1 => builder,
+        _ => builder.delay(delay, padding),
+    };
+    builder.build().unwrap()
+}
+
+pub fn states(rng: &mut Rng, spec: &NetSpec, rows: usize) -> States {
+    let mut states = States::zeros(spec, rows);
+    states.h.iter_mut().chain(&mut states.c).for_each(|x| *x = rng.symmetric(0.9));
+    states
+}
+
+impl Sample {
+    pub fn new(seed: u64) -> Sample {
+        let mut rng = Rng::new(seed);
+        let spec = spec(&mut rng, false);
+        let (steps, rows) = (rng.below(9), 1 + rng.below(14));
+        Sample::of(spec, steps, rows, &mut rng)
+    }
+
+    pub fn of(spec: NetSpec, steps: usize, rows: usize, rng: &mut Rng) -> Sample {
+        let mut params = Model::init(&spec, rng.bits()).into_params();
+        params.iter_mut().for_each(|p| *p *= 1.5);
+        let (q, symbols) = match spec.input() {
+            InputSpec::Dense(q) => (q, 1),
+            InputSpec::Tokens { symbols, .. } => (0, symbols),
+        };
+        let answers = spec.answers_to(steps) * rows * spec.answer_width();
+        let token_slots = if q == 0 { steps * rows } else { 0 };
+        Sample {
+            lengths: (0..rows).map(|_| rng.below(steps + 1)).collect(),
+            x: (0..steps * rows * q).map(|_| rng.symmetric(1.0)).collect(),
+            tokens: (0..token_slots).map(|_| rng.below(symbols) as u32).collect(),
+            start: states(rng, &spec, rows),
+            d_answers: (0..answers).map(|_| rng.symmetric(1.0)).collect(),
+            d_last: states(rng, &spec, rows),
+            spec,
+            params,
+            steps,
+            rows,
+        }
+    }
+
+    pub fn batch(&self) -> Batch<'_> {
+        let batch = match self.spec.input() {
+            InputSpec::Dense(_) => Batch::dense(&self.x, self.steps, self.rows),
+            InputSpec::Tokens { .. } => Batch::tokens(&self.tokens, self.steps, self.rows),
+        };
+        batch.lengths(&self.lengths)
+    }
+
+    pub fn lane(&self) -> Lane<'_> {
+        Lane { params: &self.params, batch: self.batch(), start: Some(&self.start) }
+    }
+
+    pub fn model(&self, cpu: &Cpu) -> Model {
+        Model::from_params(&self.spec, self.params.clone()).unwrap().on(cpu)
+    }
+
+    /// Elements of one row, for the oracle.
+    pub fn sequence(&self, row: usize) -> Sequence {
+        let slots = (0..self.lengths[row]).map(|t| t * self.rows + row);
+        match self.spec.input() {
+            InputSpec::Dense(q) => {
+                let wide =
+                    |slot: usize| self.x[slot * q..][..q].iter().map(|&v| v.into()).collect();
+                Sequence::Dense(slots.map(wide).collect())
+            }
+            InputSpec::Tokens { .. } => Sequence::Tokens(slots.map(|s| self.tokens[s]).collect()),
+        }
+    }
+
+    /// States of one row, for the oracle.
+    pub fn row_state(&self, states: &States, row: usize) -> RefState<f64> {
+        let (mut h, mut c, mut at) = (Vec::new(), Vec::new(), 0);
+        for &n in self.spec.units() {
+            for _ in 0..self.spec.direction().count() {
+                let wide = |v: &[f32]| v[at + row * n..][..n].iter().map(|&x| x.into()).collect();
+                h.push(wide(&states.h));
+                if self.spec.cell().has_cell_state() {
+                    c.push(wide(&states.c));
+                }
+                at += n * self.rows;
+            }
+        }
+        RefState { h, c }
+    }
+
+    /// Answer slots of a row that count.
+    pub fn answer_slots(&self, row: usize) -> impl Iterator<Item = usize> + '_ {
+        (0..self.spec.answers_to(self.lengths[row])).map(move |t| t * self.rows + row)
+    }
+
+    /// Gradients of one row's answers, for the oracle.
+    pub fn d_outputs(&self, row: usize) -> Vec<Vec<f64>> {
+        let m = self.spec.answer_width();
+        let wide =
+            |slot: usize| self.d_answers[slot * m..][..m].iter().map(|&v| v.into()).collect();
+        self.answer_slots(row).map(wide).collect()
+    }
+
+    /// The loss of all rows, by the oracle, at other parameters.
+    pub fn loss(&self, params: &[f64]) -> f64 {
+        let mut loss = 0.0;
+        for row in 0..self.rows {
+            let start = self.row_state(&self.start, row);
+            let run = reference::run(&self.spec, params, &self.sequence(row), &start);
+            let d_last = self.row_state(&self.d_last, row);
+            let pairs = self.d_outputs(row);
+            let pairs = pairs.iter().zip(&run.outputs);
+            let pairs = pairs.chain(d_last.h.iter().zip(&run.last.h));
+            for (d, y) in pairs.chain(d_last.c.iter().zip(&run.last.c)) {
+                loss += d.iter().zip(y).map(|(a, b)| a * b).sum::<f64>();
+            }
+        }
+        loss
+    }
+}
+
+/// Forward and backward over all samples as lanes of one tape.
+pub fn train(cpu: &Cpu, samples: &[&Sample]) -> Vec<Found> {
+    let spec = &samples[0].spec;
+    let lanes: Vec<Lane> = samples.iter().map(|s| s.lane()).collect();
+    let mut tape = Tape::on(cpu, spec);
+    let pass = tape.forward(&lanes).unwrap();
+    let mut found: Vec<Found> = (samples.iter().enumerate())
+        .map(|(i, s)| Found {
+            answers: pass.answers(i).to_vec(),
+            last: pass.last(i),
+            d_params: vec![f32::NAN; spec.parameters()],
+            d_input: vec![f32::NAN; s.x.len()],
+            d_start: States::zeros(spec, s.rows),
+        })
+        .collect();
+    let mut gradients: Vec<Gradient> = (samples.iter().zip(&mut found))
+        .map(|(s, f)| Gradient {
+            answers: &s.d_answers,
+            last: Some(&s.d_last),
+            params: &mut f.d_params,
+            input: matches!(spec.input(), InputSpec::Dense(_)).then_some(&mut f.d_input),
+            start: Some(&mut f.d_start),
+        })
+        .collect();
+    pass.backward(&mut gradients).unwrap();
+    found
+}
+
+/// Whether the network can stream.
+pub fn streams(spec: &NetSpec) -> bool {
+    spec.direction() == Direction::Forward
+}
+
+/// Asserts `|found - expected| <= tolerance * max(1, largest expected)`.
+pub fn close(what: &str, found: impl IntoIterator<Item = f64>, expected: &[f64], tolerance: f64) {
+    let scale = expected.iter().fold(1.0f64, |a, x| a.max(x.abs()));
+    let mut count = 0;
+    for (i, f) in found.into_iter().enumerate() {
+        let error = (f - expected[i]).abs();
+        assert!(error <= tolerance * scale, "{what}[{i}]: {f}, expected {}", expected[i]);
+        count += 1;
+    }
+    assert_eq!(count, expected.len(), "{what}: length");
+}

@@ -1,0 +1,386 @@
+//! What must hold for every network: checked on random ones.
+
+#[path = "common/random.rs"]
+mod random;
+
+use drnn::reference::{self, RefState};
+use drnn::rng::Rng;
+use drnn::{
+    Batch, Cell, Cpu, Element, InputSpec, Model, NetSpec, Padding, States, Stream, StreamBatch,
+    StreamId,
+};
+use random::{Found, Sample, close, streams, train};
+
+fn wide(values: &[f32]) -> Vec<f64> {
+    values.iter().map(|&x| f64::from(x)).collect()
+}
+
+#[test]
+fn runs_and_gradients_equal_the_oracle() {
+    for seed in 0..120 {
+        let s = Sample::new(seed);
+        let isas = Cpu::isas();
+        let cpu = Cpu::with_isa(isas[seed as usize % isas.len()], 1 + seed as usize % 3).unwrap();
+        let found = train(&cpu, &[&s]).remove(0);
+        let run = s.model(&cpu).run(&s.batch(), Some(&s.start)).unwrap();
+        assert_eq!((&run.values, &run.last), (&found.answers, &found.last), "{}", s.spec);
+
+        let params = wide(&s.params);
+        let mut d_params = vec![0.0; params.len()];
+        for row in 0..s.rows {
+            let (sequence, start) = (s.sequence(row), s.row_state(&s.start, row));
+            let oracle = reference::run(&s.spec, &params, &sequence, &start);
+            let m = s.spec.answer_width();
+            for (slot, expected) in s.answer_slots(row).zip(&oracle.outputs) {
+                close(
+                    &format!("{} answers", s.spec),
+                    wide(&found.answers[slot * m..][..m]),
+                    expected,
+                    1e-5,
+                );
+            }
+            check_states(&s, "last", &found.last, row, &oracle.last);
+            let d_last = s.row_state(&s.d_last, row);
+            let oracle = reference::gradient(
+                &s.spec,
+                &params,
+                &sequence,
+                &start,
+                &s.d_outputs(row),
+                &d_last,
+            );
+            d_params.iter_mut().zip(&oracle.params).for_each(|(a, b)| *a += b);
+            check_states(&s, "d_start", &found.d_start, row, &oracle.start);
+            if let InputSpec::Dense(q) = s.spec.input() {
+                for t in 0..s.steps {
+                    let slot = (t * s.rows + row) * q;
+                    let zeros = vec![0.0; q];
+                    let expected = oracle.input.get(t).unwrap_or(&zeros);
+                    close("d_input", wide(&found.d_input[slot..][..q]), expected, 1e-5);
+                }
+            }
+        }
+        close(&format!("{} d_params", s.spec), wide(&found.d_params), &d_params, 1e-5);
+    }
+}
+
+fn check_states(s: &Sample, what: &str, found: &States, row: usize, expected: &RefState<f64>) {
+    let found = s.row_state(found, row);
+    for (f, e) in found.h.iter().zip(&expected.h).chain(found.c.iter().zip(&expected.c)) {
+        close(&format!("{} {what}", s.spec), f.iter().copied(), e, 1e-5);
+    }
+}
+
+#[test]
+fn gradients_equal_finite_differences() {
+    for seed in 0..60 {
+        // Without relu, whose kinks a difference may straddle.
+        let s = Sample::new(1000 + seed);
+        if s.spec.cell() == Cell::RnnRelu {
+            continue;
+        }
+        let found = train(&Cpu::new(2), &[&s]).remove(0);
+        let params = wide(&s.params);
+        let mut rng = Rng::new(seed);
+        let (mut analytic, mut numeric) = (Vec::new(), Vec::new());
+        for _ in 0..12 {
+            let i = rng.below(params.len());
+            let at = |delta: f64| {
+                let mut moved = params.clone();
+                moved[i] += delta;
+                s.loss(&moved)
+            };
+            let h = 1e-5;
+            numeric.push((at(h) - at(-h)) / (2.0 * h));
+            analytic.push(f64::from(found.d_params[i]));
+        }
+        let scale = numeric.iter().fold(1e-3f64, |a, x| a.max(x.abs()));
+        for (a, n) in analytic.iter().zip(&numeric) {
+            assert!((a - n).abs() <= 1e-4 * scale, "{}: {a}, by differences {n}", s.spec);
+        }
+    }
+}
+
+#[test]
+fn threads_do_not_change_a_bit() {
+    for isa in Cpu::isas() {
+        for seed in 0..40 {
+            let s = Sample::new(2000 + seed);
+            let alone = train(&Cpu::with_isa(isa, 1).unwrap(), &[&s]);
+            for threads in [2, 3, 5] {
+                let team = train(&Cpu::with_isa(isa, threads).unwrap(), &[&s]);
+                assert_eq!(alone, team, "{} on {threads} threads of {isa}", s.spec);
+            }
+        }
+    }
+}
+
+#[test]
+fn large_single_sequences_share_columns_among_threads() {
+    // Wide and few: the case in which a gang shares each step. Dense, tokens, GRU's odd group.
+    let mut rng = Rng::new(5);
+    for cell in Cell::ALL {
+        for tokens in [false, true] {
+            let builder = NetSpec::builder(cell).units([170, 165]).outputs(3);
+            let builder = if tokens { builder.tokens(9, 4) } else { builder.dense(3) };
+            let n = if cell.gates() == 1 { vec![330, 330] } else { vec![170, 165] };
+            let spec = builder.units(n).build().unwrap();
+            let s = Sample::of(spec, 40, 2, &mut rng);
+            let alone = train(&Cpu::new(1), &[&s]);
+            assert_eq!(alone, train(&Cpu::new(3), &[&s]), "{}", s.spec);
+            let run = s.model(&Cpu::new(3)).run(&s.batch(), Some(&s.start)).unwrap();
+            assert_eq!(run.values, alone[0].answers, "{}", s.spec);
+        }
+    }
+}
+
+#[test]
+fn lanes_do_not_touch_each_other() {
+    for seed in 0..30 {
+        let mut rng = Rng::new(3000 + seed);
+        let spec = random::spec(&mut rng, false);
+        // Own weights, own data, own shapes, too.
+        let samples: Vec<Sample> = (0..4)
+            .map(|_| {
+                let (steps, rows) = (rng.below(8), 1 + rng.below(9));
+                Sample::of(spec.clone(), steps, rows, &mut rng)
+            })
+            .collect();
+        let cpu = Cpu::new(2);
+        let alone: Vec<Found> = samples.iter().map(|s| train(&cpu, &[s]).remove(0)).collect();
+        let together = train(&cpu, &samples.iter().collect::<Vec<_>>());
+        assert_eq!(alone, together, "{spec}");
+    }
+}
+
+#[test]
+fn a_tape_remembers_nothing() {
+    let cpu = Cpu::new(2);
+    let mut rng = Rng::new(17);
+    let spec = NetSpec::builder(Cell::Lstm).tokens(7, 3).units([9, 5]).outputs(2);
+    let spec = spec.delay(2, Padding::Null).build().unwrap();
+    let samples = [(6, 7), (3, 12), (8, 2), (6, 7)]
+        .map(|(steps, rows)| Sample::of(spec.clone(), steps, rows, &mut rng));
+    let mut tape = drnn::Tape::on(&cpu, &spec);
+    for s in &samples {
+        let fresh = train(&cpu, &[s]).remove(0);
+        let lanes = [s.lane()];
+        let pass = tape.forward(&lanes).unwrap();
+        assert_eq!(pass.answers(0), fresh.answers);
+        let mut params = vec![f32::NAN; spec.parameters()];
+        pass.backward(&mut [drnn::Gradient {
+            answers: &s.d_answers,
+            last: Some(&s.d_last),
+            params: &mut params,
+            input: None,
+            start: None,
+        }])
+        .unwrap();
+        assert_eq!(params, fresh.d_params);
+    }
+}
+
+#[test]
+fn what_lies_behind_the_end_and_the_order_of_rows_do_not_matter() {
+    for seed in 0..40 {
+        let s = Sample::new(4000 + seed);
+        let cpu = Cpu::new(2);
+        let model = s.model(&cpu);
+        let expected = model.run(&s.batch(), Some(&s.start)).unwrap();
+
+        let q = if s.x.is_empty() { 0 } else { s.spec.input().width() };
+        let (mut x, mut tokens) = (s.x.clone(), s.tokens.clone());
+        for slot in 0..s.steps * s.rows {
+            if slot / s.rows >= s.lengths[slot % s.rows] {
+                x[slot * q..][..q].fill(f32::NAN);
+                tokens.iter_mut().skip(slot).take(1).for_each(|t| *t = u32::MAX);
+            }
+        }
+        let dirty = match s.spec.input() {
+            InputSpec::Dense(_) => Batch::dense(&x, s.steps, s.rows),
+            InputSpec::Tokens { .. } => Batch::tokens(&tokens, s.steps, s.rows),
+        };
+        let found = model.run(&dirty.lengths(&s.lengths), Some(&s.start)).unwrap();
+        assert_eq!(found, expected, "{}", s.spec);
+
+        // One row alone is what it was among the others.
+        let row = seed as usize % s.rows;
+        let slots = (0..s.lengths[row]).map(|t| t * s.rows + row);
+        let x: Vec<f32> = slots.clone().flat_map(|slot| s.x[slot * q..][..q].to_vec()).collect();
+        let tokens: Vec<u32> = slots.filter_map(|slot| s.tokens.get(slot).copied()).collect();
+        let alone = match s.spec.input() {
+            InputSpec::Dense(_) => Batch::dense(&x, s.lengths[row], 1),
+            InputSpec::Tokens { .. } => Batch::tokens(&tokens, s.lengths[row], 1),
+        };
+        let state = s.row_state(&s.start, row);
+        let narrow = |v: &[Vec<f64>]| v.iter().flatten().map(|&x| x as f32).collect();
+        let start = States { h: narrow(&state.h), c: narrow(&state.c) };
+        let found = model.run(&alone, Some(&start)).unwrap();
+        for (t, slot) in s.answer_slots(row).enumerate() {
+            assert_eq!(found.at(t, 0), expected.at(slot / s.rows, row), "{}", s.spec);
+        }
+    }
+}
+
+#[test]
+fn chunks_do_not_matter_without_a_delay() {
+    let mut rng = Rng::new(9);
+    for cell in Cell::ALL {
+        let spec = NetSpec::builder(cell).dense(3).units([7, 4]).outputs(2).build().unwrap();
+        let mut s = Sample::of(spec, 11, 3, &mut rng);
+        s.lengths = vec![11; 3];
+        let model = s.model(&Cpu::new(2));
+        let whole = model.run(&s.batch(), Some(&s.start)).unwrap();
+        let (mut values, mut states) = (Vec::new(), s.start.clone());
+        for chunk in s.x.chunks(4 * 3 * 3) {
+            let steps = chunk.len() / 9;
+            let part = model.run(&Batch::dense(chunk, steps, 3), Some(&states)).unwrap();
+            values.extend(part.values);
+            states = part.last;
+        }
+        assert_eq!((values, states), (whole.values, whole.last), "{cell:?}");
+    }
+}
+
+#[test]
+fn a_delay_is_a_shift_of_a_longer_run() {
+    let mut rng = Rng::new(10);
+    for cell in Cell::ALL {
+        for delay in [1, 3, 9] {
+            let net = |d| {
+                let b = NetSpec::builder(cell).dense(2).units([6, 5]).outputs(3);
+                b.delay(d, Padding::Null).build().unwrap()
+            };
+            let mut s = Sample::of(net(delay), 5, 4, &mut rng);
+            s.lengths = vec![5; 4]; // also shorter than a delay of 9
+            let late = s.model(&Cpu::new(2)).run(&s.batch(), Some(&s.start)).unwrap();
+            let mut longer = s.x.clone();
+            longer.resize((5 + delay) * 4 * 2, 0.0);
+            let prompt = Model::from_params(&net(0), s.params.clone()).unwrap();
+            let all = prompt.run(&Batch::dense(&longer, 5 + delay, 4), Some(&s.start)).unwrap();
+            assert_eq!(late.values, all.values[delay * 4 * 3..], "{}", s.spec);
+            assert_eq!(late.last, all.last);
+        }
+    }
+}
+
+#[test]
+fn tokens_are_rows_of_the_embedding() {
+    let mut rng = Rng::new(11);
+    for cell in Cell::ALL {
+        let tokens = NetSpec::builder(cell).tokens(6, 4).units([7]).outputs(2).build().unwrap();
+        let dense = NetSpec::builder(cell).dense(4).units([7]).outputs(2).build().unwrap();
+        let s = Sample::of(tokens, 6, 5, &mut rng);
+        let e = s.model(&Cpu::new(1)).tensor("embedding.weight").unwrap().to_vec();
+        let x: Vec<f32> =
+            s.tokens.iter().flat_map(|&t| e[t as usize * 4..][..4].to_vec()).collect();
+        let other = Model::from_params(&dense, s.params[24..].to_vec()).unwrap();
+        let expected = other.run(&Batch::dense(&x, 6, 5).lengths(&s.lengths), Some(&s.start));
+        let found = s.model(&Cpu::new(1)).run(&s.batch(), Some(&s.start));
+        assert_eq!(found, expected);
+    }
+}
+
+/// Element `t` of a row.
+fn element(s: &Sample, t: usize, row: usize) -> Element<'_> {
+    let slot = t * s.rows + row;
+    match s.spec.input() {
+        InputSpec::Dense(q) => Element::Dense(&s.x[slot * q..][..q]),
+        InputSpec::Tokens { .. } => Element::Token(s.tokens[slot]),
+    }
+}
+
+fn streaming_samples(first: u64) -> impl Iterator<Item = Sample> {
+    (first..first + 80).map(Sample::new).filter(|s| streams(&s.spec))
+}
+
+#[test]
+fn a_stream_answers_as_a_run_does() {
+    for s in streaming_samples(5000) {
+        let model = s.model(&Cpu::new(2));
+        let run = model.run(&s.batch(), None).unwrap();
+        let mut stream = Stream::new(&model).unwrap();
+        for row in 0..s.rows {
+            let mut answers = Vec::new();
+            for t in 0..s.lengths[row] {
+                if t == s.lengths[row] / 2 {
+                    // Break off, go on elsewhere.
+                    let bytes = stream.snapshot();
+                    stream = Stream::new(&model).unwrap();
+                    stream.restore(&bytes).unwrap();
+                }
+                answers.extend(stream.push(element(&s, t, row)).unwrap().map(<[f32]>::to_vec));
+                assert_eq!(answers.len(), (t + 1).saturating_sub(s.spec.delay()));
+            }
+            answers.extend(stream.finish());
+            let expected: Vec<_> =
+                s.answer_slots(row).map(|slot| run.at(slot / s.rows, row)).collect();
+            assert_eq!(answers, expected, "{}", s.spec);
+        }
+    }
+}
+
+#[test]
+fn streams_come_and_go_and_answer_as_runs_do() {
+    for (seed, s) in streaming_samples(6000).enumerate() {
+        let model = s.model(&Cpu::new(2));
+        let run = model.run(&s.batch(), None).unwrap();
+        let mut rng = Rng::new(seed as u64);
+        let mut batch = StreamBatch::new(&model).unwrap();
+        let mut answers: Vec<Vec<Vec<f32>>> = vec![Vec::new(); s.rows];
+        let mut live: Vec<(StreamId, usize, usize)> = Vec::new(); // id, row, position
+        let mut waiting: Vec<usize> = (0..s.rows).rev().collect();
+        while !live.is_empty() || !waiting.is_empty() {
+            if rng.below(2) == 0
+                && let Some(row) = waiting.pop()
+            {
+                live.push((batch.join(), row, 0));
+            }
+            let row_of = |live: &[(StreamId, usize, usize)], id| {
+                live.iter().find(|l| l.0 == id).map(|l| l.1).unwrap()
+            };
+            let (done, going): (Vec<_>, Vec<_>) =
+                live.iter().copied().partition(|&(_, row, at)| at == s.lengths[row]);
+            let ended: Vec<StreamId> = done.iter().map(|d| d.0).collect();
+            batch.finish(&ended, |id, y| answers[row_of(&live, id)].push(y.to_vec())).unwrap();
+            live = going;
+            // Some of the others have an element now.
+            let now: Vec<usize> = (0..live.len()).filter(|_| rng.below(3) > 0).collect();
+            let elements: Vec<_> =
+                now.iter().map(|&i| (live[i].0, element(&s, live[i].2, live[i].1))).collect();
+            batch.step(&elements, |id, y| answers[row_of(&live, id)].push(y.to_vec())).unwrap();
+            now.iter().for_each(|&i| live[i].2 += 1);
+            assert_eq!(batch.len(), live.len());
+        }
+        for (row, answers) in answers.iter().enumerate() {
+            let expected: Vec<_> =
+                s.answer_slots(row).map(|slot| run.at(slot / s.rows, row)).collect();
+            assert_eq!(answers, &expected, "{}", s.spec);
+        }
+    }
+}
+
+#[test]
+fn many_streams_on_many_threads_answer_as_one() {
+    let spec = NetSpec::builder(Cell::Lstm).dense(10).units([128]).outputs(5).build().unwrap();
+    let mut rng = Rng::new(1);
+    let mut s = Sample::of(spec, 6, 40, &mut rng);
+    s.lengths = vec![6; 40];
+    let model = s.model(&Cpu::new(4));
+    let run = model.run(&s.batch(), None).unwrap();
+    let mut batch = StreamBatch::new(&model).unwrap();
+    let ids: Vec<_> = (0..40).map(|_| batch.join()).collect();
+    for t in 0..6 {
+        let elements: Vec<_> =
+            ids.iter().enumerate().map(|(row, &id)| (id, element(&s, t, row))).collect();
+        let mut seen = 0;
+        batch
+            .step(&elements, |id, y| {
+                let row = ids.iter().position(|&i| i == id).unwrap();
+                assert_eq!(y, run.at(t, row));
+                seen += 1;
+            })
+            .unwrap();
+        assert_eq!(seen, 40);
+    }
+}
