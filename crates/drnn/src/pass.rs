@@ -57,7 +57,16 @@ impl Net<'_> {
         let panels = 0..panel_count(cols, self.cpu.kernels.width);
         // SAFETY: the caller's promise.
         unsafe {
-            (self.cpu.kernels.product)(&Product { rows, cols, panels, c, c_stride, init, terms })
+            (self.cpu.kernels.product)(&Product {
+                rows,
+                cols,
+                panels,
+                backwards: false,
+                c,
+                c_stride,
+                init,
+                terms,
+            })
         }
     }
 }
@@ -401,7 +410,7 @@ enum Share<'a> {
 }
 
 /// Fewer rows than this per thread, and threads share columns instead.
-const LEAST_ROWS: usize = 4;
+pub(crate) const LEAST_ROWS: usize = 4;
 /// Multiplications in a row's step from which sharing columns pays for its barriers.
 const GANG_WORK: usize = 100_000;
 

@@ -58,6 +58,7 @@ impl Cpu {
                             rows: rows.len(),
                             cols,
                             panels: 0..panel_count(cols, width),
+                            backwards: false,
                             c: c.at(rows.start * cols),
                             c_stride: cols,
                             init: Init::Zero,

@@ -178,7 +178,7 @@ impl<'a> Recurrence<'a> {
                     let stage = if hoist { Stage::Recurrent } else { Stage::Both };
                     let packed = first..first + running.len();
                     let h = self.h.at(self.before(t, running.start) * self.n);
-                    self.products(weights, feed, packed, base, stage, Some(h), member);
+                    self.products(weights, feed, packed, base, stage, Some((t, h)), member);
                     wait(member);
                     self.cell_step(t, running, base, member);
                     wait(member);
@@ -196,7 +196,7 @@ impl<'a> Recurrence<'a> {
         packed: Range<usize>,
         base: usize,
         stage: Stage,
-        h: Option<*const f32>,
+        h: Option<(usize, *const f32)>,
         member: Option<&Member>,
     ) {
         let (n, columns, width) = (self.n, self.columns(), self.kernels.width);
@@ -225,7 +225,7 @@ impl<'a> Recurrence<'a> {
                         }
                     }
                 };
-                if let (Some(h), Some(w)) = (h, &matrices.h) {
+                if let (Some((_, h)), Some(w)) = (h, &matrices.h) {
                     terms.push(rows_term(h, n, n, w.ptr()));
                 } else if stage == Stage::Recurrent {
                     continue; // this group has its input already and nothing comes to it
@@ -235,6 +235,7 @@ impl<'a> Recurrence<'a> {
                     rows: packed.len(),
                     cols: cols.len(),
                     panels: member.map_or(0..panels, |m| m.share(panels)),
+                    backwards: h.is_some_and(|(t, _)| t % 2 == 1),
                     c,
                     c_stride: columns,
                     init,
@@ -249,15 +250,14 @@ impl<'a> Recurrence<'a> {
         let gates = self.schedule.offsets[t] + rows.start - base;
         let (before, after) = (self.before(t, rows.start), self.after(t, rows.start));
         let (c_prev, c) = if self.keep { (before, after) } else { (rows.start, rows.start) };
-        let vectors = n.div_ceil(self.kernels.width);
-        let units = member.map_or(0..vectors, |m| m.share(vectors));
+        let units = own_units(n, self.kernels.width, member);
         // SAFETY: rows of this step, which nobody else has; c is not touched without a cell state.
         unsafe {
             self.kernels.forward(self.cell)(&CellForward {
                 rows: rows.len(),
                 units: n,
-                from: (units.start * self.kernels.width).min(n),
-                to: (units.end * self.kernels.width).min(n),
+                from: units.start,
+                to: units.end,
                 gates: self.gates.at(gates * self.columns()),
                 h_prev: self.h.at(before * n),
                 c_prev: self.c.0.wrapping_add(c_prev * n),
@@ -276,7 +276,14 @@ enum Stage {
     Recurrent,
 }
 
-fn wait(member: Option<&Member>) {
+/// The units of a layer that a member of a gang computes, whole vectors; all where there is no gang.
+pub(crate) fn own_units(n: usize, width: usize, member: Option<&Member>) -> Range<usize> {
+    let vectors = n.div_ceil(width);
+    let own = member.map_or(0..vectors, |m| m.share(vectors));
+    own.start * width..(own.end * width).min(n)
+}
+
+pub(crate) fn wait(member: Option<&Member>) {
     if let Some(member) = member {
         member.wait();
     }
@@ -449,6 +456,7 @@ impl Recurrence<'_> {
                 rows: rows.len(),
                 cols: n,
                 panels: 0..panel_count(n, self.kernels.width),
+                backwards: next % 2 == 1,
                 c: to.at(rows.start * n),
                 c_stride: n,
                 init,

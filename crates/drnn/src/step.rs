@@ -5,16 +5,19 @@
 //! the bit.
 
 use crate::batch::state_width;
-use crate::buffer::{Buffer, Shared};
+use crate::buffer::Buffer;
 use crate::error::{Error, Result, check_finite, check_shape};
 use crate::kernel::cells::CellForward;
-use crate::kernel::product::{Init, NULL_ROW};
+use crate::kernel::pack::panel_count;
+use crate::kernel::product::{Init, NULL_ROW, Product};
 use crate::model::Model;
-use crate::pass::{Net, share};
-use crate::recur::{Terms, rows_term};
+use crate::pass::{LEAST_ROWS, Net, share};
+use crate::recur::{Terms, own_units, rows_term, wait};
 use crate::spec::{Direction, InputSpec, NetSpec, Padding};
+use crate::team::Member;
 use crate::weights::Group;
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 /// One element of a sequence.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -97,10 +100,18 @@ pub(crate) struct Steps {
     gates: Buffer,
     answers: Buffer,
     zeros: Buffer,
+    /// Turns round at each step, see [`Product::backwards`].
+    backwards: bool,
+    /// When the last step was taken, where threads are there to share the next.
+    last: Option<Instant>,
 }
 
-/// Multiplications from which a second thread pays.
-const TEAM_WORK: usize = 1_000_000;
+/// Multiplications from which sharing a step pays: its rows among threads, or its columns.
+const ROWS_WORK: usize = 1_000_000;
+const COLUMNS_WORK: usize = 150_000;
+/// Threads stay awake this long after a job. A stream that is slower than this is stepped by its
+/// caller alone: waking another thread would take longer than the step.
+const AWAKE: Duration = Duration::from_micros(200);
 
 impl Steps {
     /// Makes room for `slots` sequences; states of the first ones are kept.
@@ -195,93 +206,155 @@ impl Steps {
         if rows == 0 {
             return;
         }
-        let threads = net.cpu.threads().min(rows.div_ceil(net.cpu.kernels.rows));
-        let parts = if rows * net.spec.parameters() < TEAM_WORK { 1 } else { threads };
+        let threads = net.cpu.threads();
+        let work = rows * net.spec.parameters();
+        self.backwards = !self.backwards;
+        let mut awake = false;
+        if threads > 1 {
+            let now = Instant::now();
+            awake = self.last.is_some_and(|last| now - last < AWAKE);
+            self.last = Some(now);
+        }
         let this = &*self;
-        net.cpu.team.each(parts, |part| {
-            // SAFETY: each part has rows of its own, and slots appear once in a step.
-            unsafe { this.run_rows(net, model, share(rows, part, parts)) }
-        });
+        if rows >= threads * LEAST_ROWS && work >= ROWS_WORK {
+            net.cpu.team.each(threads, |part| {
+                // SAFETY: each part has rows of its own, and slots appear once in a step.
+                unsafe { this.run_rows(net, model, share(rows, part, threads), None) }
+            });
+        } else if awake && work >= COLUMNS_WORK {
+            // SAFETY: the gang has all rows, and each member columns of its own.
+            net.cpu.team.gang(|member| unsafe { this.run_rows(net, model, 0..rows, Some(member)) });
+        } else {
+            // SAFETY: all rows are ours.
+            net.cpu.team.each(1, |_| unsafe { this.run_rows(net, model, 0..rows, None) });
+        }
         for &slot in &self.active {
             self.seen[slot as usize] += 1;
         }
     }
 
     /// # Safety
-    /// Nobody else has these rows of the step, and no slot appears twice.
-    unsafe fn run_rows(&self, net: &Net, model: &Model, rows: Range<usize>) {
-        let (spec, kernels) = (net.spec, net.cpu.kernels);
-        let active = &self.active[rows.clone()];
-        // SAFETY: rows of this part, and slots below `self.slots`; buffers were made for that many.
-        unsafe {
-            for (layer, &n) in spec.units().iter().enumerate() {
-                let columns = net.columns(layer);
-                let weights = &model.weights.layers[layer];
-                let gates = self.gates.ptr().cast_mut().add(rows.start * columns);
-                let h = Shared(self.h[layer].ptr().cast_mut());
-                let c = Shared(self.c[layer].ptr().cast_mut());
-                for (group, matrices) in Group::of(spec.cell()).iter().zip(&weights.groups) {
-                    let cols = group.columns(n);
-                    let mut terms = Terms::new();
-                    for w in &matrices.x {
-                        terms.push(match (layer, spec.input()) {
-                            (0, InputSpec::Dense(q)) => {
-                                rows_term(self.x.ptr(), q, q, w.ptr()).from_row(rows.start)
-                            }
-                            (0, InputSpec::Tokens { embedding: e, .. }) => {
-                                let table = net.layout.embedding().unwrap_or_default();
-                                let table = model.params[table].as_ptr();
-                                let mut term = rows_term(table, e, e, w.ptr());
-                                (term.index, term.zeros) = (self.tokens.as_ptr(), self.zeros.ptr());
-                                term.from_row(rows.start)
-                            }
-                            (layer, _) => {
-                                let below = spec.units()[layer - 1];
-                                let h = self.h[layer - 1].ptr();
-                                let mut term = rows_term(h, below, below, w.ptr());
-                                term.index = active.as_ptr();
-                                term
-                            }
-                        });
-                    }
-                    if let Some(w) = &matrices.h {
-                        let mut term = rows_term(h.0, n, n, w.ptr());
-                        term.index = active.as_ptr();
-                        terms.push(term);
-                    }
-                    let bias = weights.bias.ptr().add(cols.start);
-                    let init = Init::Rows { from: bias, stride: 0 };
-                    let to = gates.add(cols.start);
-                    net.product(rows.len(), cols.len(), to, columns, init, terms.as_slice());
-                }
-                for (i, &slot) in active.iter().enumerate() {
-                    let at = slot as usize * n;
-                    kernels.forward(spec.cell())(&CellForward {
-                        rows: 1,
-                        units: n,
-                        from: 0,
-                        to: n,
-                        gates: gates.add(i * columns),
-                        h_prev: h.at(at),
-                        c_prev: c.at(at),
-                        c: c.at(at),
-                        h: h.at(at),
-                    });
-                }
+    /// Nobody else has these rows of the step, but for the other members of a gang, and no slot
+    /// appears twice.
+    unsafe fn run_rows(
+        &self,
+        net: &Net,
+        model: &Model,
+        rows: Range<usize>,
+        member: Option<&Member>,
+    ) {
+        for layer in 0..net.spec.layers() {
+            // SAFETY: the caller's promise; barriers separate what members write from who reads it.
+            unsafe {
+                self.products(net, model, layer, &rows, member);
+                wait(member);
+                self.cells(net, layer, &rows, member);
+                wait(member);
             }
-            self.answer(net, model, rows);
+        }
+        // SAFETY: as above.
+        unsafe { self.answer(net, model, rows, member) }
+    }
+
+    /// `gates = bias + x W_ih^T + h W_hh^T` of one layer.
+    ///
+    /// # Safety
+    /// As [`Steps::run_rows`].
+    unsafe fn products(
+        &self,
+        net: &Net,
+        model: &Model,
+        layer: usize,
+        rows: &Range<usize>,
+        member: Option<&Member>,
+    ) {
+        let (spec, n, columns) = (net.spec, net.spec.units()[layer], net.columns(layer));
+        let active = self.active[rows.start..].as_ptr();
+        let weights = &model.weights.layers[layer];
+        for (group, matrices) in Group::of(spec.cell()).iter().zip(&weights.groups) {
+            let cols = group.columns(n);
+            let mut terms = Terms::new();
+            for w in &matrices.x {
+                let mut term;
+                match (layer, spec.input()) {
+                    (0, InputSpec::Dense(q)) => {
+                        let x = self.x.ptr().wrapping_add(rows.start * q);
+                        term = rows_term(x, q, q, w.ptr());
+                    }
+                    (0, InputSpec::Tokens { embedding, .. }) => {
+                        let table = &model.params[net.layout.embedding().unwrap_or_default()];
+                        term = rows_term(table.as_ptr(), embedding, embedding, w.ptr());
+                        term.index = self.tokens[rows.start..].as_ptr();
+                        term.zeros = self.zeros.ptr();
+                    }
+                    _ => {
+                        let below = spec.units()[layer - 1];
+                        term = rows_term(self.h[layer - 1].ptr(), below, below, w.ptr());
+                        term.index = active;
+                    }
+                }
+                terms.push(term);
+            }
+            if let Some(w) = &matrices.h {
+                let mut term = rows_term(self.h[layer].ptr(), n, n, w.ptr());
+                term.index = active;
+                terms.push(term);
+            }
+            let panels = panel_count(cols.len(), net.cpu.kernels.width);
+            // SAFETY: rows of this part, and slots below `self.slots`; buffers hold that many.
+            unsafe {
+                (net.cpu.kernels.product)(&Product {
+                    rows: rows.len(),
+                    cols: cols.len(),
+                    panels: member.map_or(0..panels, |m| m.share(panels)),
+                    backwards: self.backwards,
+                    c: self.gates.ptr().cast_mut().add(rows.start * columns + cols.start),
+                    c_stride: columns,
+                    init: Init::Rows { from: weights.bias.ptr().add(cols.start), stride: 0 },
+                    terms: terms.as_slice(),
+                });
+            }
+        }
+    }
+
+    /// The cell's arithmetic of one layer, state after state in its slot.
+    ///
+    /// # Safety
+    /// As [`Steps::run_rows`].
+    unsafe fn cells(&self, net: &Net, layer: usize, rows: &Range<usize>, member: Option<&Member>) {
+        let (n, columns) = (net.spec.units()[layer], net.columns(layer));
+        let units = own_units(n, net.cpu.kernels.width, member);
+        let (h, c) = (self.h[layer].ptr().cast_mut(), self.c[layer].ptr().cast_mut());
+        for row in rows.clone() {
+            let at = self.active[row] as usize * n;
+            // SAFETY: this row's gates and this slot's states.
+            unsafe {
+                net.cpu.kernels.forward(net.spec.cell())(&CellForward {
+                    rows: 1,
+                    units: n,
+                    from: units.start,
+                    to: units.end,
+                    gates: self.gates.ptr().cast_mut().add(row * columns),
+                    h_prev: h.add(at),
+                    c_prev: c.add(at),
+                    c: c.add(at),
+                    h: h.add(at),
+                });
+            }
         }
     }
 
     /// # Safety
     /// As [`Steps::run_rows`].
-    unsafe fn answer(&self, net: &Net, model: &Model, rows: Range<usize>) {
+    unsafe fn answer(&self, net: &Net, model: &Model, rows: Range<usize>, member: Option<&Member>) {
+        if member.is_some_and(|m| m.index > 0) {
+            return; // too little to share
+        }
         let (m, last) = (net.spec.answer_width(), net.spec.layers() - 1);
         let (n, h) = (net.spec.units()[last], self.h[last].ptr());
-        let to = self.answers.ptr().cast_mut();
         // SAFETY: rows of this part.
         unsafe {
-            let to = to.add(rows.start * m);
+            let to = self.answers.ptr().cast_mut().add(rows.start * m);
             if let Some([_, bias]) = net.layout.output() {
                 let mut term = rows_term(h, n, n, model.weights.output[0].ptr());
                 term.index = self.active[rows.start..].as_ptr();

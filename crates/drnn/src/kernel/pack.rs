@@ -6,15 +6,18 @@
 /// At most this many vectors side by side in a panel.
 pub const PANEL: usize = 4;
 
-/// The panels of `cols` columns: (number of the first vector, vectors).
+/// Panel `i` of `cols` columns: (number of its first vector, vectors).
 #[inline(always)]
-pub fn panels(cols: usize, width: usize) -> impl Iterator<Item = (usize, usize)> {
+pub fn panel(cols: usize, width: usize, i: usize) -> (usize, usize) {
     let vectors = cols.div_ceil(width);
     let count = vectors.div_ceil(PANEL);
-    (0..count).map(move |i| {
-        let first = i * vectors / count;
-        (first, (i + 1) * vectors / count - first)
-    })
+    let first = i * vectors / count;
+    (first, (i + 1) * vectors / count - first)
+}
+
+/// All of them, in order.
+pub fn panels(cols: usize, width: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..panel_count(cols, width)).map(move |i| panel(cols, width, i))
 }
 
 /// How many panels `cols` columns make.

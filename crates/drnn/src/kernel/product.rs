@@ -9,7 +9,7 @@
 //! multiply-adds in the order of the terms and of k, whatever tile, panel or thread it falls into:
 //! this is why results do not depend on the batch, on threads, or on hoisting a term out of a loop.
 
-use super::pack::panels;
+use super::pack::panel;
 use super::simd::Simd;
 use std::ops::Range;
 
@@ -94,6 +94,9 @@ pub struct Product<'a> {
     pub rows: usize,
     pub cols: usize,
     pub panels: Range<usize>,
+    /// Takes the panels from the last to the first. Where the same weights are used step after step,
+    /// turning round at each step finds those in cache that were used last.
+    pub backwards: bool,
     pub c: *mut f32,
     pub c_stride: usize,
     pub init: Init,
@@ -106,7 +109,9 @@ pub struct Product<'a> {
 #[inline(always)]
 pub unsafe fn product<S: Simd>(p: &Product) {
     let tiles = p.rows.div_ceil(S::ROWS);
-    for (first, vectors) in panels(p.cols, S::WIDTH).skip(p.panels.start).take(p.panels.len()) {
+    for i in 0..p.panels.len() {
+        let i = if p.backwards { p.panels.end - 1 - i } else { p.panels.start + i };
+        let (first, vectors) = panel(p.cols, S::WIDTH, i);
         // Rows are shared out evenly, so that no tile is left with a row or two.
         let (mut row, mut left) = (0, tiles);
         while left > 0 {

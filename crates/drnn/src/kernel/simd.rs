@@ -28,7 +28,8 @@ pub unsafe trait Simd: Copy {
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn mul(a: Self::V, b: Self::V) -> Self::V;
-    unsafe fn div(a: Self::V, b: Self::V) -> Self::V;
+    /// `1 / a` to a unit or two in the last place, for normal `a`.
+    unsafe fn recip(a: Self::V) -> Self::V;
     /// `a * b + c`
     unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     unsafe fn min(a: Self::V, b: Self::V) -> Self::V;
@@ -91,8 +92,8 @@ unsafe impl Simd for Portable {
         each(|i| a[i] * b[i])
     }
     #[inline(always)]
-    unsafe fn div(a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
-        each(|i| a[i] / b[i])
+    unsafe fn recip(a: [f32; 4]) -> [f32; 4] {
+        each(|i| 1.0 / a[i])
     }
     #[inline(always)]
     unsafe fn fma(a: [f32; 4], b: [f32; 4], c: [f32; 4]) -> [f32; 4] {
@@ -186,8 +187,8 @@ mod x86 {
             unsafe { _mm256_mul_ps(a, b) }
         }
         #[inline(always)]
-        unsafe fn div(a: __m256, b: __m256) -> __m256 {
-            unsafe { _mm256_div_ps(a, b) }
+        unsafe fn recip(a: __m256) -> __m256 {
+            unsafe { _mm256_div_ps(_mm256_set1_ps(1.0), a) }
         }
         #[inline(always)]
         unsafe fn fma(a: __m256, b: __m256, c: __m256) -> __m256 {
@@ -269,8 +270,13 @@ mod x86 {
             unsafe { _mm512_mul_ps(a, b) }
         }
         #[inline(always)]
-        unsafe fn div(a: __m512, b: __m512) -> __m512 {
-            unsafe { _mm512_div_ps(a, b) }
+        unsafe fn recip(a: __m512) -> __m512 {
+            // 14 bits from the table, 28 after one step of Newton's: cheaper than a division.
+            unsafe {
+                let r = _mm512_rcp14_ps(a);
+                let error = _mm512_fnmadd_ps(a, r, _mm512_set1_ps(1.0));
+                _mm512_fmadd_ps(r, error, r)
+            }
         }
         #[inline(always)]
         unsafe fn fma(a: __m512, b: __m512, c: __m512) -> __m512 {
