@@ -15,7 +15,7 @@ use crate::buffer::{Buffer, Shared};
 use crate::error::{Result, check_finite, check_shape};
 use crate::kernel::product::{Init, NULL_ROW};
 use crate::outer::{self, OuterWork, Targets};
-use crate::pass::{Lane, LaneWork, Net, Slots, parts, share};
+use crate::pass::{Lane, LaneWork, Net, Slots, parts, pieces, share};
 use crate::recur::{Ends, Terms, Upstream, rows_term};
 use crate::spec::Cell;
 use crate::weights::{Group, Way, Weights};
@@ -303,17 +303,42 @@ pub(crate) fn backward(
     outer: &mut Vec<OuterWork>,
     gradients: &mut [Gradient],
 ) {
-    let team = &net.cpu.team;
     let directions = net.directions();
-    let recurrences = lanes.len() * directions;
-    let parts = parts(net, recurrences);
-    let items = recurrences * parts;
+    let items = lanes.len() * directions * parts(net, lanes.len() * directions);
     if outer.len() < items {
         outer.resize_with(items, Default::default);
     }
+    if !net.lanes_alone(lanes.len()) {
+        return phases(net, lanes, work, back, outer, gradients);
+    }
+    let (outer, back, gradients) = (Slots::new(outer), Slots::new(back), Slots::new(gradients));
+    net.cpu.team.each(lanes.len(), |i| {
+        // The lanes that went forward last are in cache still.
+        let i = lanes.len() - 1 - i;
+        // SAFETY: each item has a lane of its own, and as many rooms as directions.
+        unsafe {
+            let (back, gradient) = (back.some(i, 1), gradients.some(i, 1));
+            let outer = outer.some(i * directions, directions);
+            phases(&net.alone(), &lanes[i..=i], &work[i..=i], back, outer, gradient);
+        }
+    });
+}
+
+/// All phases of a backward pass, one after another.
+fn phases(
+    net: &Net,
+    lanes: &[Lane],
+    work: &[LaneWork],
+    back: &mut [BackWork],
+    outer: &mut [OuterWork],
+    gradients: &mut [Gradient],
+) {
+    let directions = net.directions();
+    let parts = parts(net, lanes.len() * directions);
+    let items = lanes.len() * directions * parts;
     // SAFETY, of every `get` below: the slices have as many elements as the job has items.
     let (outer, back_slots, targets) = (Slots::new(outer), Slots::new(back), Slots::new(gradients));
-    team.each(lanes.len(), |i| unsafe {
+    net.each(lanes.len(), |i| unsafe {
         back_slots.get(i).prepare(net, &lanes[i], &work[i], targets.get(i));
     });
     let back = &*back;
@@ -323,7 +348,7 @@ pub(crate) fn backward(
         (recurrence / directions, recurrence % directions, part)
     };
 
-    team.each(items, |i| {
+    net.each(items, |i| {
         let (lane, direction, part) = split(i);
         let params = back[lane].target.params;
         // SAFETY: items have columns of their own.
@@ -340,7 +365,7 @@ pub(crate) fn backward(
         }
     });
     for layer in (0..net.spec.layers()).rev() {
-        team.each(items, |i| {
+        net.each(items, |i| {
             let (lane, direction, part) = split(i);
             let (work, back) = (&work[lane], &back[lane]);
             let place = net.place(layer, direction);
@@ -353,7 +378,7 @@ pub(crate) fn backward(
                 recurrence.backward_rows(&back.weights.layers[place], &upstream, ends, rows);
             }
         });
-        team.each(items, |i| {
+        net.each(items, |i| {
             let (lane, direction, part) = split(i);
             let targets = Targets {
                 params: back[lane].target.params,
@@ -374,8 +399,8 @@ pub(crate) fn backward(
             }
         });
     }
-    let pieces = 4 * parts;
-    team.each(lanes.len() * pieces, |i| {
+    let pieces = pieces(parts);
+    net.each(lanes.len() * pieces, |i| {
         let (lane, piece) = (i / pieces, i % pieces);
         if let Some(to) = back[lane].target.input {
             let slots = lanes[lane].batch.steps() * lanes[lane].batch.rows();
@@ -383,7 +408,7 @@ pub(crate) fn backward(
             unsafe { back[lane].input(net, &work[lane], to, share(slots, piece, pieces)) }
         }
     });
-    team.each(lanes.len(), |lane| {
+    net.each(lanes.len(), |lane| {
         if net.layout.embedding().is_some() {
             // SAFETY: one item per lane, and item `lane` of `outer` exists.
             unsafe { back[lane].embedding(net, &lanes[lane], &work[lane], outer.get(lane)) }

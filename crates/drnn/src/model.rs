@@ -128,7 +128,7 @@ impl Model {
     }
 
     pub(crate) fn net(&self) -> Net<'_> {
-        Net { cpu: &self.cpu, spec: &self.spec, layout: &self.layout }
+        Net::new(&self.cpu, &self.spec, &self.layout)
     }
 
     /// A number that another network, or other weights, would not have.
@@ -150,7 +150,7 @@ impl Model {
         let net = self.net();
         let pool = || self.work.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let mut work = pool().pop().unwrap_or_default();
-        forward(&net, |_| &self.weights, &lanes, std::slice::from_mut(&mut work), false);
+        forward(&net, &|_| &self.weights, &lanes, std::slice::from_mut(&mut work), false);
         let shape = [work.schedule.answer_steps, batch.rows(), self.spec.answer_width()];
         let values = work.answers.slice(shape.iter().product()).to_vec();
         let last = work.last(&net);

@@ -24,9 +24,34 @@ pub(crate) struct Net<'a> {
     pub cpu: &'a Cpu,
     pub spec: &'a NetSpec,
     pub layout: &'a Layout,
+    /// Threads that a phase is shared among: the team's, or one where lanes run side by side.
+    pub threads: usize,
 }
 
-impl Net<'_> {
+impl<'a> Net<'a> {
+    pub fn new(cpu: &'a Cpu, spec: &'a NetSpec, layout: &'a Layout) -> Net<'a> {
+        Net { cpu, spec, layout, threads: cpu.threads() }
+    }
+
+    /// The same, for a lane that has one thread to itself.
+    pub fn alone(self) -> Net<'a> {
+        Net { threads: 1, ..self }
+    }
+
+    /// Whether `lanes` are enough to keep every thread busy with lanes of its own. A lane then runs
+    /// through all phases at once, while its data is in cache.
+    pub fn lanes_alone(&self, lanes: usize) -> bool {
+        lanes > 1 && (lanes.is_multiple_of(self.threads) || lanes >= 4 * self.threads)
+    }
+
+    /// Calls `f(i)` for each i in 0..items.
+    pub fn each(&self, items: usize, f: impl Fn(usize) + Sync) {
+        match self.threads {
+            1 => (0..items).for_each(f),
+            _ => self.cpu.team.each(items, f),
+        }
+    }
+
     pub fn directions(&self) -> usize {
         self.spec.direction().count()
     }
@@ -394,7 +419,16 @@ impl<T> Slots<T> {
     /// `i` is below the slice's length, the slice is still borrowed, and only one item takes it.
     #[allow(clippy::mut_from_ref, reason = "each element is taken once")]
     pub unsafe fn get(&self, i: usize) -> &mut T {
+        // SAFETY: the caller's promise.
         unsafe { &mut *self.0.add(i) }
+    }
+
+    /// # Safety
+    /// As [`Slots::get`], for all of `first..first + count`.
+    #[allow(clippy::mut_from_ref, reason = "each element is taken once")]
+    pub unsafe fn some(&self, first: usize, count: usize) -> &mut [T] {
+        // SAFETY: the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.0.add(first), count) }
     }
 }
 
@@ -414,21 +448,45 @@ pub(crate) const LEAST_ROWS: usize = 4;
 /// Multiplications in a row's step from which sharing columns pays for its barriers.
 const GANG_WORK: usize = 100_000;
 
+/// How many pieces row-wise work of a lane is cut into: more than parts, so that threads end together.
+pub(crate) fn pieces(parts: usize) -> usize {
+    if parts == 1 { 1 } else { 4 * parts }
+}
+
 /// How many parts each of `recurrences` is cut into, to occupy every thread.
 pub(crate) fn parts(net: &Net, recurrences: usize) -> usize {
-    net.cpu.threads().div_ceil(recurrences.max(1))
+    net.threads.div_ceil(recurrences.max(1))
 }
 
 /// Runs all lanes forward. `weights` gives each lane's, packed forward.
 pub(crate) fn forward<'w>(
     net: &Net,
-    weights: impl Fn(usize) -> &'w Weights + Sync,
+    weights: &(dyn Fn(usize) -> &'w Weights + Sync),
+    lanes: &[Lane],
+    work: &mut [LaneWork],
+    keep: bool,
+) {
+    if !net.lanes_alone(lanes.len()) {
+        return phases(net, weights, lanes, work, keep);
+    }
+    let slots = Slots::new(work);
+    net.cpu.team.each(lanes.len(), |i| {
+        // SAFETY: `work` is as long as `lanes`, and each item has its own.
+        let work = unsafe { std::slice::from_mut(slots.get(i)) };
+        phases(&net.alone(), &|_| weights(i), &lanes[i..=i], work, keep);
+    });
+}
+
+/// All phases of a forward pass, one after another.
+fn phases<'w>(
+    net: &Net,
+    weights: &(dyn Fn(usize) -> &'w Weights + Sync),
     lanes: &[Lane],
     work: &mut [LaneWork],
     keep: bool,
 ) {
     let slots = Slots::new(work);
-    net.cpu.team.each(lanes.len(), |i| {
+    net.each(lanes.len(), |i| {
         // SAFETY: `work` is as long as `lanes`, and each item has its own.
         unsafe { slots.get(i) }.prepare(net, weights(i), &lanes[i], keep);
     });
@@ -458,15 +516,15 @@ pub(crate) fn forward<'w>(
                 net.cpu.team.gang(|member| run(recurrence, Share::Gang(member)));
             }
         } else {
-            net.cpu.team.each(recurrences * parts, |i| {
+            net.each(recurrences * parts, |i| {
                 let (recurrence, part) = (i / parts, i % parts);
                 let schedule = &work[recurrence / directions].schedule;
                 run(recurrence, Share::Rows(schedule.split(part, parts)));
             });
         }
     }
-    let pieces = 4 * parts;
-    net.cpu.team.each(lanes.len() * pieces, |i| {
+    let pieces = pieces(parts);
+    net.each(lanes.len() * pieces, |i| {
         let (lane, piece) = (i / pieces, i % pieces);
         let slots = work[lane].schedule.answer_steps * work[lane].schedule.rows();
         // SAFETY: the recurrences are done, and every slot is in one piece only.

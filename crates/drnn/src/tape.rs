@@ -84,14 +84,14 @@ impl Tape {
             self.work.resize_with(lanes.len(), Default::default);
             self.back.resize_with(lanes.len(), || BackWork::new(width));
         }
-        let net = Net { cpu: &self.cpu, spec: &self.spec, layout: &self.layout };
+        let net = Net::new(&self.cpu, &self.spec, &self.layout);
         let slots = Slots::new(&mut self.weights);
         self.cpu.team.each(lanes.len(), |i| {
             // SAFETY: there are at least as many as lanes, and each item has its own.
             unsafe { slots.get(i) }.set(&self.spec, &self.layout, lanes[i].params);
         });
         let weights = &self.weights;
-        forward(&net, |i| &weights[i], lanes, &mut self.work[..lanes.len()], true);
+        forward(&net, &|i| &weights[i], lanes, &mut self.work[..lanes.len()], true);
         Ok(Pass { tape: self, lanes })
     }
 
@@ -132,7 +132,7 @@ impl Pass<'_> {
     }
 
     fn net(&self) -> Net<'_> {
-        Net { cpu: &self.tape.cpu, spec: &self.tape.spec, layout: &self.tape.layout }
+        Net::new(&self.tape.cpu, &self.tape.spec, &self.tape.layout)
     }
 
     /// Runs all lanes backward: one [`Gradient`] per lane, in the same order.
@@ -149,7 +149,7 @@ impl Pass<'_> {
             gradient.check(&self.net(), &lanes[i]).map_err(|e| e.in_lane(i, lanes.len()))?;
         }
         let Tape { cpu, spec, layout, work, back, outer, .. } = self.tape;
-        let net = Net { cpu, spec, layout };
+        let net = Net::new(cpu, spec, layout);
         let count = lanes.len();
         backward(&net, lanes, &work[..count], &mut back[..count], outer, gradients);
         Ok(())

@@ -24,14 +24,16 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Allocations of the second and later calls. One test only: the counter is the whole process's.
+/// Allocations of a call, after the first. The counter is the whole process's, and the test
+/// harness allocates now and then: what a call itself allocates shows in the quietest of several.
 fn allocations(mut f: impl FnMut()) -> usize {
     f();
-    let before = COUNT.load(Ordering::Relaxed);
-    for _ in 0..3 {
+    let count = |f: &mut dyn FnMut()| {
+        let before = COUNT.load(Ordering::Relaxed);
         f();
-    }
-    COUNT.load(Ordering::Relaxed) - before
+        COUNT.load(Ordering::Relaxed) - before
+    };
+    (0..5).map(|_| count(&mut f)).min().unwrap()
 }
 
 #[test]
