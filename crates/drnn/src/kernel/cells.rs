@@ -105,24 +105,39 @@ enum Pass<'a> {
     Backward(&'a CellBackward),
 }
 
-/// All vectors of units `units` of all rows. The pass is known where this is inlined, so the match
-/// costs nothing; a closure instead would be compiled without the instruction set.
+/// All vectors of units `units` of all rows: whole vectors first, so that the compiler sees their
+/// length, then the tail.
 #[inline(always)]
 unsafe fn sweep<C: CellKernel, S: Simd>(rows: usize, n: usize, units: Range<usize>, pass: Pass) {
     for row in 0..rows {
         let (state, gates) = (row * n, row * n * C::COLUMNS);
         let mut unit = units.start;
-        while unit < units.end {
-            let count = S::WIDTH.min(units.end - unit);
-            let at = At { state: state + unit, gates: gates + unit, count };
-            // SAFETY: the caller's promise.
-            unsafe {
-                match pass {
-                    Pass::Forward(p) => C::forward::<S>(p, at),
-                    Pass::Backward(p) => C::backward::<S>(p, at),
-                }
+        // SAFETY: the caller's promise.
+        unsafe {
+            while unit + S::WIDTH <= units.end {
+                vector::<C, S>(
+                    pass,
+                    At { state: state + unit, gates: gates + unit, count: S::WIDTH },
+                );
+                unit += S::WIDTH;
             }
-            unit += S::WIDTH;
+            if unit < units.end {
+                let count = units.end - unit;
+                vector::<C, S>(pass, At { state: state + unit, gates: gates + unit, count });
+            }
+        }
+    }
+}
+
+/// The pass is known where this is inlined, so the match costs nothing; a closure in its stead would
+/// be compiled without the instruction set.
+#[inline(always)]
+unsafe fn vector<C: CellKernel, S: Simd>(pass: Pass, at: At) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match pass {
+            Pass::Forward(p) => C::forward::<S>(p, at),
+            Pass::Backward(p) => C::backward::<S>(p, at),
         }
     }
 }
