@@ -259,6 +259,7 @@ impl<'a> Recurrence<'a> {
                 from: units.start,
                 to: units.end,
                 gates: self.gates.at(gates * self.columns()),
+                keep: self.keep,
                 h_prev: self.h.at(before * n),
                 c_prev: self.c.0.wrapping_add(c_prev * n),
                 c: self.c.0.wrapping_add(c * n),

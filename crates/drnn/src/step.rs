@@ -335,6 +335,7 @@ impl Steps {
                     from: units.start,
                     to: units.end,
                     gates: self.gates.ptr().cast_mut().add(row * columns),
+                    keep: false,
                     h_prev: h.add(at),
                     c_prev: c.add(at),
                     c: c.add(at),

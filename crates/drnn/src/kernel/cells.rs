@@ -17,8 +17,9 @@ pub struct CellForward {
     /// The units to compute: `from..to`.
     pub from: usize,
     pub to: usize,
-    /// (rows, columns of the cell)
+    /// (rows, columns of the cell); activated gates are left here if `keep`.
     pub gates: *mut f32,
+    pub keep: bool,
     /// State before the step, (rows, n).
     pub h_prev: *const f32,
     /// Cell state before and after; may be the same place. LSTM only.
@@ -173,10 +174,12 @@ unsafe impl CellKernel for Lstm {
             let o = sigmoid::<S>(load::<S>(p.gates, at.gates + 3 * n, count));
             let c_prev = load::<S>(p.c_prev, at.state, count);
             let c = S::fma(f, c_prev, S::mul(i, g));
-            store::<S>(p.gates, at.gates, count, i);
-            store::<S>(p.gates, at.gates + n, count, f);
-            store::<S>(p.gates, at.gates + 2 * n, count, g);
-            store::<S>(p.gates, at.gates + 3 * n, count, o);
+            if p.keep {
+                store::<S>(p.gates, at.gates, count, i);
+                store::<S>(p.gates, at.gates + n, count, f);
+                store::<S>(p.gates, at.gates + 2 * n, count, g);
+                store::<S>(p.gates, at.gates + 3 * n, count, o);
+            }
             store::<S>(p.c, at.state, count, c);
             store::<S>(p.h, at.state, count, S::mul(o, tanh::<S>(c)));
         }
@@ -227,9 +230,11 @@ unsafe impl CellKernel for Gru {
             let recurrent = load::<S>(p.gates, at.gates + 3 * n, count);
             let new = tanh::<S>(S::fma(r, recurrent, input));
             let h_prev = load::<S>(p.h_prev, at.state, count);
-            store::<S>(p.gates, at.gates, count, r);
-            store::<S>(p.gates, at.gates + n, count, z);
-            store::<S>(p.gates, at.gates + 2 * n, count, new);
+            if p.keep {
+                store::<S>(p.gates, at.gates, count, r);
+                store::<S>(p.gates, at.gates + n, count, z);
+                store::<S>(p.gates, at.gates + 2 * n, count, new);
+            }
             store::<S>(p.h, at.state, count, S::fma(z, S::sub(h_prev, new), new));
         }
     }
