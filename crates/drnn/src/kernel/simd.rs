@@ -296,10 +296,7 @@ mod x86 {
         }
         #[inline(always)]
         unsafe fn exp2_whole(a: __m512) -> __m512 {
-            unsafe {
-                let biased = _mm512_add_epi32(_mm512_cvtps_epi32(a), _mm512_set1_epi32(127));
-                _mm512_castsi512_ps(_mm512_slli_epi32::<23>(biased))
-            }
+            unsafe { _mm512_scalef_ps(_mm512_set1_ps(1.0), a) }
         }
         #[inline(always)]
         unsafe fn where_positive(test: __m512, then: __m512) -> __m512 {
