@@ -296,7 +296,7 @@ unsafe fn fill(
             let mut at = n + 1;
             if let Feed::Rows(parts) = feed {
                 for part in parts {
-                    let x = part.row(p);
+                    let x = part.term(std::ptr::null()).row(p);
                     to[at..][..part.width]
                         .copy_from_slice(std::slice::from_raw_parts(x, part.width));
                     at += part.width;

@@ -8,6 +8,7 @@ use crate::batch::{Batch, Elements, States, state_offset};
 use crate::buffer::{Buffer, Shared};
 use crate::cpu::Cpu;
 use crate::error::{Result, check_finite, check_shape};
+use crate::kernel::dots::{Dots, NARROW};
 use crate::kernel::pack::panel_count;
 use crate::kernel::product::{Init, NULL_ROW, Product, Term};
 use crate::params::Layout;
@@ -92,6 +93,45 @@ impl<'a> Net<'a> {
                 init,
                 terms,
             })
+        }
+    }
+}
+
+impl Net<'_> {
+    /// `to = b + sum h W_out^T`, one term per direction, whose `w` is filled in here; nothing without
+    /// an output layer.
+    ///
+    /// # Safety
+    /// As [`crate::kernel::product::product`].
+    pub unsafe fn output(
+        &self,
+        weights: &Weights,
+        params: &[f32],
+        rows: usize,
+        to: *mut f32,
+        terms: &mut Terms,
+    ) {
+        let (Some([weight, bias]), Some(m)) = (self.layout.output(), self.spec.outputs()) else {
+            return;
+        };
+        let (bias, w_stride) = (params[bias].as_ptr(), self.spec.hidden_width());
+        let n = w_stride / self.directions();
+        for (direction, term) in terms.as_mut_slice().iter_mut().enumerate() {
+            term.w = match m <= NARROW {
+                true => params[weight.clone()][direction * n..].as_ptr(),
+                false => weights.output[direction].ptr(),
+            };
+        }
+        let terms = terms.as_slice();
+        // SAFETY: the caller's promise.
+        unsafe {
+            if m <= NARROW {
+                let dots = Dots { rows, cols: m, c: to, c_stride: m, bias, w_stride, terms };
+                (self.cpu.kernels.dots)(&dots);
+            } else {
+                let init = Init::Rows { from: bias, stride: 0 };
+                self.product(rows, m, to, m, init, terms);
+            }
         }
     }
 }
@@ -266,17 +306,15 @@ impl LaneWork {
         let to = Shared(self.answers.ptr().cast_mut());
         // SAFETY: slots are rows of `answers`, and the packed rows they name are rows of `h`.
         unsafe {
-            if let Some([_, bias]) = net.layout.output() {
-                let mut terms = Terms::new();
-                for (direction, w) in weights.output.iter().enumerate() {
-                    let mut term = rows_term(self.states(net, last, direction), n, n, w.ptr());
-                    term.index = self.schedule.packed[direction].as_ptr();
-                    term.zeros = self.zeros.ptr();
-                    terms.push(term.from_row(slots.start));
-                }
-                let init = Init::Rows { from: params[bias].as_ptr(), stride: 0 };
-                net.product(slots.len(), m, to.at(slots.start * m), m, init, terms.as_slice());
+            let mut terms = Terms::new();
+            for direction in 0..net.directions() {
+                let h = self.states(net, last, direction);
+                let mut term = rows_term(h, n, n, std::ptr::null());
+                term.index = self.schedule.packed[direction].as_ptr();
+                term.zeros = self.zeros.ptr();
+                terms.push(term.from_row(slots.start));
             }
+            net.output(weights, params, slots.len(), to.at(slots.start * m), &mut terms);
             for slot in slots {
                 for direction in 0..net.directions() {
                     let to = std::slice::from_raw_parts_mut(to.at(slot * m), m);

@@ -13,7 +13,7 @@ use crate::buffer::Shared;
 use crate::kernel::cells::{CellBackward, CellForward};
 use crate::kernel::dispatch::Kernels;
 use crate::kernel::pack::panel_count;
-use crate::kernel::product::{Init, NULL_ROW, Product, Term};
+use crate::kernel::product::{Init, Product, Term};
 use crate::schedule::Schedule;
 use crate::spec::Cell;
 use crate::team::Member;
@@ -48,24 +48,8 @@ impl Part {
     pub const NONE: Part =
         Part { x: std::ptr::null(), width: 0, index: std::ptr::null(), zeros: std::ptr::null() };
 
-    /// The row of x that packed row `p` reads.
-    ///
-    /// # Safety
-    /// There is such a packed row.
-    pub unsafe fn row(&self, p: usize) -> *const f32 {
-        // SAFETY: the index has an entry for it, and the entry names a row.
-        unsafe {
-            if self.index.is_null() {
-                return self.x.add(p * self.width);
-            }
-            match *self.index.add(p) {
-                NULL_ROW => self.zeros,
-                row => self.x.add(row as usize * self.width),
-            }
-        }
-    }
-
-    fn term(&self, w: *const f32) -> Term {
+    /// `x W`, with W packed; null where only rows are asked for.
+    pub fn term(&self, w: *const f32) -> Term {
         let (row_stride, k) = (self.width, self.width);
         Term { a: self.x, row_stride, k_stride: 1, index: self.index, zeros: self.zeros, w, k }
     }
@@ -314,6 +298,10 @@ impl Terms {
     pub fn push(&mut self, term: Term) {
         self.terms[self.len] = term;
         self.len += 1;
+    }
+
+    pub fn as_mut_slice(&mut self) -> &mut [Term] {
+        &mut self.terms[..self.len]
     }
 
     pub fn as_slice(&self) -> &[Term] {

@@ -356,11 +356,12 @@ impl Steps {
         // SAFETY: rows of this part.
         unsafe {
             let to = self.answers.ptr().cast_mut().add(rows.start * m);
-            if let Some([_, bias]) = net.layout.output() {
-                let mut term = rows_term(h, n, n, model.weights.output[0].ptr());
+            if net.spec.outputs().is_some() {
+                let mut terms = Terms::new();
+                let mut term = rows_term(h, n, n, std::ptr::null());
                 term.index = self.active[rows.start..].as_ptr();
-                let init = Init::Rows { from: model.params[bias].as_ptr(), stride: 0 };
-                net.product(rows.len(), m, to, m, init, &[term]);
+                terms.push(term);
+                net.output(&model.weights, &model.params, rows.len(), to, &mut terms);
             } else {
                 for (i, &slot) in self.active[rows].iter().enumerate() {
                     std::ptr::copy_nonoverlapping(h.add(slot as usize * n), to.add(i * m), m);

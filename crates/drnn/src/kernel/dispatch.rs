@@ -1,6 +1,7 @@
 //! The one place where the instruction set is chosen, once, at run time.
 
 use super::cells::{self, CellBackward, CellForward, Gru, Lstm, RnnRelu, RnnTanh};
+use super::dots::{self, Dots};
 use super::product::{self, Product};
 use super::simd::Portable;
 #[cfg(target_arch = "x86_64")]
@@ -21,6 +22,7 @@ pub struct Kernels {
     /// Rows of a tile.
     pub rows: usize,
     pub product: unsafe fn(&Product),
+    pub dots: unsafe fn(&Dots),
     forward: [unsafe fn(&CellForward); 4],
     backward: [unsafe fn(&CellBackward); 4],
     /// `iterations` rounds of independent fused multiply-adds on registers; returns (work in FLOP, a
@@ -58,6 +60,10 @@ macro_rules! instantiate {
             $(#[target_feature(enable = $features)])?
             unsafe fn product(p: &Product) {
                 unsafe { product::product::<$simd>(p) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn dots(p: &Dots) {
+                unsafe { dots::dots::<$simd>(p) }
             }
             $(#[target_feature(enable = $features)])?
             unsafe fn rnn_tanh(p: &CellForward) {
@@ -101,6 +107,7 @@ macro_rules! instantiate {
                 width: <$simd as super::Simd>::WIDTH,
                 rows: <$simd as super::Simd>::ROWS,
                 product,
+                dots,
                 forward: [rnn_tanh, rnn_relu, lstm, gru],
                 backward: [rnn_tanh_back, rnn_relu_back, lstm_back, gru_back],
                 fma_loop,

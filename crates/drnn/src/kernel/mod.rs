@@ -6,11 +6,13 @@
 //! | `math` | sigmoid, tanh |
 //! | `pack` | weights in reading order |
 //! | `product` | the one matrix product |
+//! | `dots` | the same for a handful of columns |
 //! | `cells` | gate arithmetic, forward and backward |
 //! | `dispatch` | the choice of instruction set |
 
 pub mod cells;
 pub mod dispatch;
+pub mod dots;
 mod math;
 pub mod pack;
 pub mod product;

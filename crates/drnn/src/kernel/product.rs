@@ -33,6 +33,24 @@ pub struct Term {
 }
 
 impl Term {
+    /// Where row r of A begins.
+    ///
+    /// # Safety
+    /// There is such a row.
+    #[inline(always)]
+    pub unsafe fn row(&self, r: usize) -> *const f32 {
+        // SAFETY: within the caller's array or index.
+        unsafe {
+            if self.index.is_null() {
+                return self.a.add(r * self.row_stride);
+            }
+            match *self.index.add(r) {
+                NULL_ROW => self.zeros,
+                r => self.a.add(r as usize * self.row_stride),
+            }
+        }
+    }
+
     /// The same term for rows from `row` on.
     ///
     /// # Safety
@@ -201,15 +219,7 @@ unsafe fn accumulate<S: Simd, const M: usize, const P: usize>(
 ) {
     // SAFETY: as promised to `product`.
     unsafe {
-        let a: [*const f32; M] = std::array::from_fn(|m| {
-            if term.index.is_null() {
-                return term.a.add((row + m) * term.row_stride);
-            }
-            match *term.index.add(row + m) {
-                NULL_ROW => term.zeros,
-                r => term.a.add(r as usize * term.row_stride),
-            }
-        });
+        let a: [*const f32; M] = std::array::from_fn(|m| term.row(row + m));
         let mut w = term.w.add(first * S::WIDTH * term.k);
         let mut offset = 0;
         for _ in 0..term.k {

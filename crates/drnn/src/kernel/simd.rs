@@ -40,6 +40,8 @@ pub unsafe trait Simd: Copy {
     unsafe fn exp2_whole(a: Self::V) -> Self::V;
     /// `then` where `test > 0`, else zero.
     unsafe fn where_positive(test: Self::V, then: Self::V) -> Self::V;
+    /// Sum of all elements.
+    unsafe fn total(a: Self::V) -> f32;
 }
 
 /// Plain arrays of four, which every compiler turns into its baseline vectors (SSE2, NEON, wasm).
@@ -124,6 +126,10 @@ unsafe impl Simd for Portable {
     #[inline(always)]
     unsafe fn where_positive(test: [f32; 4], then: [f32; 4]) -> [f32; 4] {
         each(|i| if test[i] > 0.0 { then[i] } else { 0.0 })
+    }
+    #[inline(always)]
+    unsafe fn total(a: [f32; 4]) -> f32 {
+        (a[0] + a[2]) + (a[1] + a[3])
     }
 }
 
@@ -220,6 +226,14 @@ mod x86 {
                 _mm256_and_ps(mask, then)
             }
         }
+        #[inline(always)]
+        unsafe fn total(a: __m256) -> f32 {
+            unsafe {
+                let four = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
+                let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+                _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))
+            }
+        }
     }
 
     /// AVX-512F: 32 registers of sixteen, and masks for the tail.
@@ -304,6 +318,10 @@ mod x86 {
                 let mask = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(test, _mm512_setzero_ps());
                 _mm512_maskz_mov_ps(mask, then)
             }
+        }
+        #[inline(always)]
+        unsafe fn total(a: __m512) -> f32 {
+            unsafe { _mm512_reduce_add_ps(a) }
         }
     }
 }
