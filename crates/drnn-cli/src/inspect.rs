@@ -3,8 +3,8 @@
 use crate::Failure;
 use crate::net::Net;
 use clap::Args;
+use drnn::grouped;
 use drnn::params::Layout;
-use drnn::spec::grouped;
 use serde_json::json;
 use std::io::Write;
 

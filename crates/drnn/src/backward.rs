@@ -76,7 +76,6 @@ struct EndsWork {
 
 /// One lane's memory for the way back, reused from batch to batch.
 pub(crate) struct BackWork {
-    weights: Weights,
     /// By layer, then direction.
     ends: Vec<EndsWork>,
     /// Gradient of the table of symbols, by direction: (symbols + 1, columns).
@@ -95,20 +94,19 @@ struct Target {
     start: bool,
 }
 
-impl BackWork {
-    pub fn new(width: usize) -> BackWork {
-        let weights = Weights::new(Way::Backward, width);
+impl Default for BackWork {
+    fn default() -> BackWork {
         let target = Target { params: Shared(std::ptr::null_mut()), input: None, start: false };
         let (table, packed_input) = Default::default();
-        BackWork { weights, ends: Vec::new(), table, packed_input, target }
+        BackWork { ends: Vec::new(), table, packed_input, target }
     }
+}
 
+impl BackWork {
     pub fn bytes(&self) -> usize {
         let ends = self.ends.iter().flat_map(|e| [&e.dh, &e.carry, &e.step]);
         let index = self.packed_input.iter().map(|v| v.capacity() * size_of::<u32>());
-        self.weights.bytes()
-            + ends.chain(&self.table).map(Buffer::bytes).sum::<usize>()
-            + index.sum::<usize>()
+        ends.chain(&self.table).map(Buffer::bytes).sum::<usize>() + index.sum::<usize>()
     }
 
     fn prepare(&mut self, net: &Net, lane: &Lane, work: &LaneWork, gradient: &mut Gradient) {
@@ -117,7 +115,6 @@ impl BackWork {
             input: gradient.input.as_mut().map(|x| Shared(x.as_mut_ptr())),
             start: gradient.start.is_some(),
         };
-        self.weights.set(net.spec, net.layout, lane.params);
         let s = &work.schedule;
         let rows = s.rows();
         self.ends.resize_with(work.layers.len(), Default::default);
@@ -159,6 +156,7 @@ impl BackWork {
     fn upstream(
         &self,
         net: &Net,
+        weights: &Weights,
         work: &LaneWork,
         d_answers: &[f32],
         layer: usize,
@@ -171,7 +169,7 @@ impl BackWork {
             for above in 0..net.directions() {
                 let place = net.place(layer + 1, above);
                 let gates = work.layers[place].gates.ptr();
-                let matrices = &self.weights.layers[place].groups;
+                let matrices = &weights.layers[place].groups;
                 for (group, matrices) in Group::of(net.spec.cell()).iter().zip(matrices) {
                     let Some(w) = matrices.x.get(direction) else { continue };
                     let cols = group.columns(n);
@@ -188,7 +186,7 @@ impl BackWork {
         }
         let m = net.spec.answer_width();
         let index = s.answer[direction].as_ptr();
-        match self.weights.output.get(direction) {
+        match weights.output.get(direction) {
             Some(w) => {
                 let mut term = rows_term(d_answers.as_ptr(), m, m, w.ptr());
                 (term.index, term.zeros) = (index, work.zeros.ptr());
@@ -205,7 +203,7 @@ impl BackWork {
 
     fn ends(&self, place: usize, start: bool) -> Ends {
         let ends = &self.ends[place];
-        let shared = |buffer: &Buffer| Shared(buffer.ptr().cast_mut());
+        let shared = |buffer: &Buffer| buffer.shared();
         Ends { dh: shared(&ends.dh), carry: shared(&ends.carry), step: shared(&ends.step), start }
     }
 
@@ -213,12 +211,19 @@ impl BackWork {
     ///
     /// # Safety
     /// The first layer's gates hold their gradients, and nobody else writes these slots.
-    unsafe fn input(&self, net: &Net, work: &LaneWork, to: Shared, slots: Range<usize>) {
+    unsafe fn input(
+        &self,
+        net: &Net,
+        weights: &Weights,
+        work: &LaneWork,
+        to: Shared,
+        slots: Range<usize>,
+    ) {
         let (n, q, columns) = (net.spec.units()[0], net.spec.input().width(), net.columns(0));
         let mut terms = Terms::new();
         for direction in 0..net.directions() {
             let gates = work.layers[direction].gates.ptr();
-            let matrices = &self.weights.layers[direction].groups;
+            let matrices = &weights.layers[direction].groups;
             for (group, matrices) in Group::of(net.spec.cell()).iter().zip(matrices) {
                 for w in &matrices.x {
                     let cols = group.columns(n);
@@ -241,7 +246,14 @@ impl BackWork {
     ///
     /// # Safety
     /// The table's gradient is complete, and nobody else uses these two.
-    unsafe fn embedding(&self, net: &Net, lane: &Lane, work: &LaneWork, room: &mut OuterWork) {
+    unsafe fn embedding(
+        &self,
+        net: &Net,
+        weights: &Weights,
+        lane: &Lane,
+        work: &LaneWork,
+        room: &mut OuterWork,
+    ) {
         let symbols = &work.table.symbols;
         let (n, e, columns) = (net.spec.units()[0], net.spec.input().width(), net.columns(0));
         let mut terms = Terms::new();
@@ -251,7 +263,7 @@ impl BackWork {
             unsafe {
                 outer::embedded_input(net, lane, work, direction, table, self.target.params, room);
             }
-            let matrices = &self.weights.layers[direction].groups;
+            let matrices = &weights.layers[direction].groups;
             for (group, matrices) in Group::of(net.spec.cell()).iter().zip(matrices) {
                 for w in &matrices.x {
                     let cols = group.columns(n);
@@ -293,11 +305,13 @@ impl BackWork {
     }
 }
 
-/// Runs all lanes backward, after [`crate::pass::forward`] with `keep`. `outer` is room for the
-/// weight products, grown to one per item.
+/// Runs all lanes backward, after [`crate::pass::forward`] with `keep`. `weights` is each lane's room
+/// for them, `outer` room for the
+/// the weight products, grown to one per item.
 pub(crate) fn backward(
     net: &Net,
     lanes: &[Lane],
+    weights: &mut [Weights],
     work: &[LaneWork],
     back: &mut [BackWork],
     outer: &mut Vec<OuterWork>,
@@ -309,17 +323,19 @@ pub(crate) fn backward(
         outer.resize_with(items, Default::default);
     }
     if !net.lanes_alone(lanes.len()) {
-        return phases(net, lanes, work, back, outer, gradients);
+        return phases(net, lanes, weights, work, back, outer, gradients);
     }
     let (outer, back, gradients) = (Slots::new(outer), Slots::new(back), Slots::new(gradients));
+    let weights = Slots::new(weights);
     net.cpu.team.each(lanes.len(), |i| {
         // The lanes that went forward last are in cache still.
         let i = lanes.len() - 1 - i;
         // SAFETY: each item has a lane of its own, and as many rooms as directions.
         unsafe {
             let (back, gradient) = (back.some(i, 1), gradients.some(i, 1));
+            let weights = weights.some(i, 1);
             let outer = outer.some(i * directions, directions);
-            phases(&net.alone(), &lanes[i..=i], &work[i..=i], back, outer, gradient);
+            phases(&net.alone(), &lanes[i..=i], weights, &work[i..=i], back, outer, gradient);
         }
     });
 }
@@ -328,6 +344,7 @@ pub(crate) fn backward(
 fn phases(
     net: &Net,
     lanes: &[Lane],
+    weights: &mut [Weights],
     work: &[LaneWork],
     back: &mut [BackWork],
     outer: &mut [OuterWork],
@@ -336,12 +353,17 @@ fn phases(
     let directions = net.directions();
     let parts = parts(net, lanes.len() * directions);
     let items = lanes.len() * directions * parts;
-    // SAFETY, of every `get` below: the slices have as many elements as the job has items.
     let (outer, back_slots, targets) = (Slots::new(outer), Slots::new(back), Slots::new(gradients));
-    net.each(lanes.len(), |i| unsafe {
-        back_slots.get(i).prepare(net, &lanes[i], &work[i], targets.get(i));
+    let weight_slots = Slots::new(weights);
+    net.each(lanes.len(), |i| {
+        // SAFETY: the slices are as long as `lanes`, and each item has its own element.
+        let (weights, back, gradient) =
+            unsafe { (weight_slots.get(i), back_slots.get(i), targets.get(i)) };
+        let input = net.layout.embedding().is_some() || gradient.input.is_some();
+        weights.set(Way::Backward, input, net.spec, net.layout, lanes[i].params);
+        back.prepare(net, &lanes[i], &work[i], gradient);
     });
-    let back = &*back;
+    let (back, weights) = (&*back, &*weights);
     let answers = |lane: usize| gradients[lane].answers;
     let split = |i: usize| {
         let (recurrence, part) = (i / parts, i % parts);
@@ -369,20 +391,21 @@ fn phases(
             let (lane, direction, part) = split(i);
             let (work, back) = (&work[lane], &back[lane]);
             let place = net.place(layer, direction);
-            let upstream = back.upstream(net, work, answers(lane), layer, direction);
+            let upstream =
+                back.upstream(net, &weights[lane], work, answers(lane), layer, direction);
             let rows = work.schedule.split(part, parts);
             let ends = back.ends(place, back.target.start);
             // SAFETY: items have rows of their own, and the layer above is done.
             unsafe {
                 let recurrence = work.recurrence(net, layer, direction);
-                recurrence.backward_rows(&back.weights.layers[place], &upstream, ends, rows);
+                recurrence.backward_rows(&weights[lane].layers[place], &upstream, ends, rows);
             }
         });
         net.each(items, |i| {
             let (lane, direction, part) = split(i);
             let targets = Targets {
                 params: back[lane].target.params,
-                table: Shared(back[lane].table[direction].ptr().cast_mut()),
+                table: back[lane].table[direction].shared(),
             };
             // SAFETY: items have columns of their own, and the gates' gradients are complete.
             unsafe {
@@ -405,13 +428,23 @@ fn phases(
         if let Some(to) = back[lane].target.input {
             let slots = lanes[lane].batch.steps() * lanes[lane].batch.rows();
             // SAFETY: the first layer is done, and every slot is in one piece only.
-            unsafe { back[lane].input(net, &work[lane], to, share(slots, piece, pieces)) }
+            unsafe {
+                back[lane].input(net, &weights[lane], &work[lane], to, share(slots, piece, pieces))
+            }
         }
     });
     net.each(lanes.len(), |lane| {
         if net.layout.embedding().is_some() {
             // SAFETY: one item per lane, and item `lane` of `outer` exists.
-            unsafe { back[lane].embedding(net, &lanes[lane], &work[lane], outer.get(lane)) }
+            unsafe {
+                back[lane].embedding(
+                    net,
+                    &weights[lane],
+                    &lanes[lane],
+                    &work[lane],
+                    outer.get(lane),
+                )
+            }
         }
     });
     for (lane, gradient) in gradients.iter_mut().enumerate() {

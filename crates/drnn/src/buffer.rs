@@ -1,15 +1,22 @@
 //! Memory for kernels: aligned to cache lines, made once, grown when a larger batch comes.
 
+use std::cell::UnsafeCell;
+
 /// A cache line.
 #[repr(C, align(64))]
 #[derive(Clone, Copy)]
 struct Line([f32; 16]);
 
 /// Aligned floats. Growing keeps no contents; what is there after [`Buffer::reserve`] is arbitrary.
-#[derive(Default, Clone)]
+///
+/// Threads of a job write rows of one buffer through [`Buffer::shared`], hence the cells.
+#[derive(Default)]
 pub(crate) struct Buffer {
-    lines: Vec<Line>,
+    lines: Vec<UnsafeCell<Line>>,
 }
+
+// SAFETY: plain floats; whoever writes through `shared` sees to it that nobody else uses those rows.
+unsafe impl Sync for Buffer {}
 
 impl Buffer {
     /// Makes room for `len` floats.
@@ -18,7 +25,7 @@ impl Buffer {
         if lines > self.lines.len() {
             // Cleared first: a reallocation would copy what nobody needs.
             self.lines = Vec::new();
-            self.lines.resize(lines, Line([0.0; 16]));
+            self.lines.resize_with(lines, || UnsafeCell::new(Line([0.0; 16])));
         }
     }
 
@@ -27,17 +34,17 @@ impl Buffer {
         self.lines.len() * size_of::<Line>()
     }
 
-    /// For kernels.
+    /// To read.
     pub fn ptr(&self) -> *const f32 {
         self.lines.as_ptr().cast()
     }
 
-    /// For kernels.
-    pub fn ptr_mut(&mut self) -> *mut f32 {
-        self.lines.as_mut_ptr().cast()
+    /// To write, each thread its own rows.
+    pub fn shared(&self) -> Shared {
+        Shared(UnsafeCell::raw_get(self.lines.as_ptr()).cast())
     }
 
-    /// The first `len` floats.
+    /// The first `len` floats. Nobody writes them meanwhile.
     pub fn slice(&self, len: usize) -> &[f32] {
         assert!(len <= self.lines.len() * 16);
         // SAFETY: a line is 16 floats without padding, and the length was checked.
@@ -48,7 +55,7 @@ impl Buffer {
     pub fn slice_mut(&mut self, len: usize) -> &mut [f32] {
         assert!(len <= self.lines.len() * 16);
         // SAFETY: as above, and the borrow is exclusive.
-        unsafe { std::slice::from_raw_parts_mut(self.ptr_mut(), len) }
+        unsafe { std::slice::from_raw_parts_mut(self.shared().0, len) }
     }
 }
 
@@ -68,6 +75,7 @@ impl Shared {
     /// # Safety
     /// The result lies within the same allocation.
     pub unsafe fn at(self, offset: usize) -> *mut f32 {
+        // SAFETY: the caller's promise.
         unsafe { self.0.add(offset) }
     }
 }

@@ -1,8 +1,75 @@
+//! Delayed recurrent networks: single-layer or stacked RNN, LSTM and GRU whose answer to input t is
+//! read d steps later (Turek et al., ICML 2020).
+//!
+//! ```text
+//! h_t = cell(x_t, h_{t-1})        y_t = W h_{t+d} + b
+//! ```
+//!
+//! The delay buys depth in time and a look at the d elements that follow, and the network still
+//! streams: memory is one state, latency is d steps. With d = 0 all of this is an ordinary recurrent
+//! network, forward or bidirectional, with PyTorch's equations, tensor names and layouts.
+//!
+//! ```
+//! use drnn::{Batch, Cell, Model, NetSpec, Padding, Stream};
+//!
+//! let spec = NetSpec::builder(Cell::Lstm).dense(1).units([32]).outputs(1);
+//! let spec = spec.delay(3, Padding::Null).build()?;
+//! println!("{spec}"); // dlstm(32 units, delay 3): answers 3 steps late; ..
+//! let model = Model::init(&spec, 1);
+//!
+//! // Whole sequences: answers are aligned with the input.
+//! let x = [0.5, 0.1, -0.3, 0.8, 0.2];
+//! let whole = model.run(&Batch::dense(&x, 5, 1), None)?;
+//!
+//! // The same, live: answers come three elements late.
+//! let mut stream = Stream::new(&model)?;
+//! let mut live = Vec::new();
+//! for x in &x {
+//!     live.extend(stream.push(std::slice::from_ref(x))?.map(|y| y[0]));
+//! }
+//! live.extend(stream.finish().concat());
+//! assert_eq!(live, whole.values);
+//! # Ok::<(), drnn::Error>(())
+//! ```
+//!
+//! # The map
+//!
+//! | what you want | where | |
+//! |---|---|---|
+//! | describe a network | [`NetSpec`] | checked when built; [`params::Layout`] names its tensors |
+//! | run it | [`Model`] | batches of sequences of any lengths, states in and out |
+//! | run it live | [`Stream`], [`StreamBatch`] | snapshots; the same bits as a run |
+//! | train it | [`Tape`] | forward, then backward to one flat gradient; several models as [`Lane`]s |
+//! | choose threads | [`Cpu`] | results never depend on them |
+//!
+//! Inside, from the outside in:
+//!
+//! | file | what |
+//! |---|---|
+//! | `model`, `tape`, `stream`, `stream_batch` | what users call: checks, then one of the passes below |
+//! | `pass`, `backward`, `step` | a whole network forward, backward, or by one step |
+//! | `recur` | one direction of one layer through time |
+//! | `outer` | gradients of weights, one product over all steps |
+//! | `schedule` | sequences of different lengths as dense blocks of rows |
+//! | `weights` | parameters packed for the kernels |
+//! | `kernel` | arithmetic on plain memory, per instruction set |
+//! | `team`, `buffer` | threads and memory |
+//! | `reference` | the oracle in f64 that tests compare with |
+//!
+//! # Unsafe code
+//!
+//! Kernels work on raw pointers, because threads share buffers row by row, and on vector intrinsics.
+//! Shapes are checked before a pass begins (`check` in `batch`, `pass`, `backward`, `step`); from
+//! there on sizes follow from the spec and the schedule. Each block says why it holds.
+
+#![deny(missing_docs)]
+#![warn(clippy::undocumented_unsafe_blocks)]
+
 mod backward;
 mod batch;
 mod buffer;
 mod cpu;
-pub mod error;
+mod error;
 mod kernel;
 mod model;
 mod outer;
@@ -15,21 +82,22 @@ pub mod reference;
 pub mod rng;
 mod schedule;
 mod snapshot;
-pub mod spec;
+mod spec;
 mod step;
 mod stream;
 mod stream_batch;
 mod tape;
 mod team;
 mod weights;
+
 pub use backward::Gradient;
 pub use batch::{Batch, Elements, States};
 pub use cpu::Cpu;
-pub use error::{Error, Result};
+pub use error::{Error, Result, Shape};
 pub use model::{Answers, Model};
 pub use pass::Lane;
 pub use peak::Peak;
-pub use spec::*;
+pub use spec::{Builder, Cell, Direction, InputSpec, NetSpec, Padding, grouped};
 pub use step::Element;
 pub use stream::Stream;
 pub use stream_batch::{StreamBatch, StreamId};

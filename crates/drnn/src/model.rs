@@ -84,15 +84,15 @@ impl Model {
 
     fn assemble(spec: &NetSpec, layout: Layout, params: Vec<f32>) -> Model {
         let cpu = Cpu::default();
-        let weights = Weights::new(Way::Forward, cpu.kernels.width);
+        let weights = Weights::new(cpu.kernels.width);
         let spec = spec.clone();
         let (work, fingerprint) = Default::default();
         Model { cpu, spec, layout, params, weights, work, fingerprint }.packed()
     }
 
     fn packed(mut self) -> Model {
-        self.weights = Weights::new(Way::Forward, self.cpu.kernels.width);
-        self.weights.set(&self.spec, &self.layout, &self.params);
+        self.weights = Weights::new(self.cpu.kernels.width);
+        self.weights.set(Way::Forward, true, &self.spec, &self.layout, &self.params);
         self
     }
 

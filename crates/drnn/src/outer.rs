@@ -173,7 +173,7 @@ pub(crate) unsafe fn layer(
                 unsafe {
                     let a = room.features.ptr().add(features.start);
                     let g = gates.add(start * columns + group.columns(n).start + cols.start);
-                    let to = room.sums.ptr_mut().add(from + features.start * sums_stride);
+                    let to = room.sums.shared().0.add(from + features.start * sums_stride);
                     OuterWork::add_block(
                         net,
                         &mut room.panel,
@@ -409,7 +409,7 @@ pub(crate) unsafe fn embedded_input(
                     (room.features.ptr(), stride, e),
                     (g, columns, cols.len()),
                     symbols.len(),
-                    (room.sums.ptr_mut(), sums_stride),
+                    (room.sums.shared().0, sums_stride),
                     block == 0,
                 );
             }

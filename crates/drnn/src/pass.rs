@@ -5,7 +5,7 @@
 //! the output layer.
 
 use crate::batch::{Batch, Elements, States, state_offset};
-use crate::buffer::{Buffer, Shared};
+use crate::buffer::Buffer;
 use crate::cpu::Cpu;
 use crate::error::{Result, check_finite, check_shape};
 use crate::kernel::dots::{Dots, NARROW};
@@ -289,9 +289,9 @@ impl LaneWork {
             cell: net.spec.cell(),
             n: net.spec.units()[layer],
             schedule: &self.schedule,
-            h: Shared(work.h.ptr().cast_mut()),
-            c: Shared(work.c.ptr().cast_mut()),
-            gates: Shared(work.gates.ptr().cast_mut()),
+            h: work.h.shared(),
+            c: work.c.shared(),
+            gates: work.gates.shared(),
             keep: self.keep,
         }
     }
@@ -303,7 +303,7 @@ impl LaneWork {
     unsafe fn answer(&self, net: &Net, weights: &Weights, params: &[f32], slots: Range<usize>) {
         let (m, last) = (net.spec.answer_width(), net.spec.layers() - 1);
         let n = net.spec.units()[last];
-        let to = Shared(self.answers.ptr().cast_mut());
+        let to = self.answers.shared();
         // SAFETY: slots are rows of `answers`, and the packed rows they name are rows of `h`.
         unsafe {
             let mut terms = Terms::new();
@@ -312,7 +312,7 @@ impl LaneWork {
                 let mut term = rows_term(h, n, n, std::ptr::null());
                 term.index = self.schedule.packed[direction].as_ptr();
                 term.zeros = self.zeros.ptr();
-                terms.push(term.from_row(slots.start));
+                terms.push(term.at_row(slots.start));
             }
             net.output(weights, params, slots.len(), to.at(slots.start * m), &mut terms);
             for slot in slots {

@@ -44,8 +44,8 @@ impl Cpu {
             buffer.reserve(len);
             buffer.slice_mut(len).fill(0.01);
         }
-        let c = Shared(buffers[2].ptr_mut());
-        let (a, w) = (Shared(buffers[0].ptr_mut()), Shared(buffers[1].ptr_mut()));
+        let c = Shared(buffers[2].shared().0);
+        let (a, w) = (Shared(buffers[0].shared().0), Shared(buffers[1].shared().0));
         let product = best(|| {
             let start = Instant::now();
             self.team.each(threads, |part| {

@@ -115,6 +115,7 @@ impl<'a> Recurrence<'a> {
     /// # Safety
     /// The memory is as the fields say, and nobody else uses these rows meanwhile.
     pub unsafe fn forward_rows(&self, weights: &LayerWeights, feed: Feed, rows: Range<usize>) {
+        // SAFETY: the caller's promise.
         unsafe { self.forward(weights, feed, rows, None) }
     }
 
@@ -123,6 +124,7 @@ impl<'a> Recurrence<'a> {
     /// # Safety
     /// The memory is as the fields say, and only the gang uses it meanwhile.
     pub unsafe fn forward_gang(&self, weights: &LayerWeights, feed: Feed, member: &Member) {
+        // SAFETY: the caller's promise.
         unsafe { self.forward(weights, feed, 0..self.schedule.rows(), Some(member)) }
     }
 
@@ -153,16 +155,16 @@ impl<'a> Recurrence<'a> {
             unsafe {
                 if hoist {
                     let packed = s.offsets[t]..s.offsets[end];
-                    self.products(weights, feed, packed, base, Stage::Input, None, member);
+                    self.products(weights, feed, packed, base, Stage::Input, member);
                     wait(member);
                 }
                 for t in t..end {
                     let running = self.running(t, &rows);
                     let first = s.offsets[t] + running.start;
-                    let stage = if hoist { Stage::Recurrent } else { Stage::Both };
                     let packed = first..first + running.len();
                     let h = self.h.at(self.before(t, running.start) * self.n);
-                    self.products(weights, feed, packed, base, stage, Some((t, h)), member);
+                    let stage = if hoist { Stage::Recurrent(t, h) } else { Stage::Both(t, h) };
+                    self.products(weights, feed, packed, base, stage, member);
                     wait(member);
                     self.cell_step(t, running, base, member);
                     wait(member);
@@ -180,10 +182,14 @@ impl<'a> Recurrence<'a> {
         packed: Range<usize>,
         base: usize,
         stage: Stage,
-        h: Option<(usize, *const f32)>,
         member: Option<&Member>,
     ) {
         let (n, columns, width) = (self.n, self.columns(), self.kernels.width);
+        let (from_x, recurrent) = match stage {
+            Stage::Both(t, h) => (true, Some((t, h))),
+            Stage::Input => (true, None),
+            Stage::Recurrent(t, h) => (false, Some((t, h))),
+        };
         for (group, matrices) in Group::of(self.cell).iter().zip(&weights.groups) {
             let cols = group.columns(n);
             // SAFETY: offsets stay within the rows and columns that the caller's memory has.
@@ -194,24 +200,24 @@ impl<'a> Recurrence<'a> {
                     Feed::Table { table, index } => {
                         let from =
                             Init::Gather { from: table, stride: columns, index: index.as_ptr() };
-                        from.from(packed.start, cols.start)
+                        from.at(packed.start, cols.start)
                     }
                     Feed::Rows(parts) => {
-                        if stage != Stage::Recurrent {
+                        if from_x {
                             for (part, w) in parts.iter().zip(&matrices.x) {
-                                terms.push(part.term(w.ptr()).from_row(packed.start));
+                                terms.push(part.term(w.ptr()).at_row(packed.start));
                             }
                         }
-                        if stage == Stage::Recurrent && !matrices.x.is_empty() {
+                        if !from_x && !matrices.x.is_empty() {
                             Init::Rows { from: c, stride: columns }
                         } else {
                             Init::Rows { from: weights.bias.ptr().add(cols.start), stride: 0 }
                         }
                     }
                 };
-                if let (Some((_, h)), Some(w)) = (h, &matrices.h) {
+                if let (Some((_, h)), Some(w)) = (recurrent, &matrices.h) {
                     terms.push(rows_term(h, n, n, w.ptr()));
-                } else if stage == Stage::Recurrent {
+                } else if !from_x {
                     continue; // this group has its input already and nothing comes to it
                 }
                 let panels = panel_count(cols.len(), width);
@@ -219,7 +225,7 @@ impl<'a> Recurrence<'a> {
                     rows: packed.len(),
                     cols: cols.len(),
                     panels: member.map_or(0..panels, |m| m.share(panels)),
-                    backwards: h.is_some_and(|(t, _)| t % 2 == 1),
+                    backwards: recurrent.is_some_and(|(t, _)| t % 2 == 1),
                     c,
                     c_stride: columns,
                     init,
@@ -253,12 +259,12 @@ impl<'a> Recurrence<'a> {
     }
 }
 
-/// Which products of a step are due.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// Which products of a step are due; where the recurrent one is, the step and the states before it.
+#[derive(Clone, Copy)]
 enum Stage {
-    Both,
+    Both(usize, *const f32),
     Input,
-    Recurrent,
+    Recurrent(usize, *const f32),
 }
 
 /// The units of a layer that a member of a gang computes, whole vectors; all where there is no gang.
@@ -426,9 +432,9 @@ impl Recurrence<'_> {
             let (mut terms, mut init) = (Terms::new(), Init::Zero);
             if let Some((t, upstream)) = upstream {
                 let packed = self.schedule.offsets[t] + rows.start;
-                init = upstream.init.from(packed, 0);
+                init = upstream.init.at(packed, 0);
                 for term in upstream.terms.as_slice() {
-                    terms.push(term.from_row(packed));
+                    terms.push(term.at_row(packed));
                 }
             }
             if !self.running(next, &rows).is_empty() {

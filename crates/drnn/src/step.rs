@@ -308,7 +308,7 @@ impl Steps {
                     cols: cols.len(),
                     panels: member.map_or(0..panels, |m| m.share(panels)),
                     backwards: self.backwards,
-                    c: self.gates.ptr().cast_mut().add(rows.start * columns + cols.start),
+                    c: self.gates.shared().at(rows.start * columns + cols.start),
                     c_stride: columns,
                     init: Init::Rows { from: weights.bias.ptr().add(cols.start), stride: 0 },
                     terms: terms.as_slice(),
@@ -324,7 +324,7 @@ impl Steps {
     unsafe fn cells(&self, net: &Net, layer: usize, rows: &Range<usize>, member: Option<&Member>) {
         let (n, columns) = (net.spec.units()[layer], net.columns(layer));
         let units = own_units(n, net.cpu.kernels.width, member);
-        let (h, c) = (self.h[layer].ptr().cast_mut(), self.c[layer].ptr().cast_mut());
+        let (h, c) = (self.h[layer].shared().0, self.c[layer].shared().0);
         for row in rows.clone() {
             let at = self.active[row] as usize * n;
             // SAFETY: this row's gates and this slot's states.
@@ -334,7 +334,7 @@ impl Steps {
                     units: n,
                     from: units.start,
                     to: units.end,
-                    gates: self.gates.ptr().cast_mut().add(row * columns),
+                    gates: self.gates.shared().at(row * columns),
                     keep: false,
                     h_prev: h.add(at),
                     c_prev: c.add(at),
@@ -355,7 +355,7 @@ impl Steps {
         let (n, h) = (net.spec.units()[last], self.h[last].ptr());
         // SAFETY: rows of this part.
         unsafe {
-            let to = self.answers.ptr().cast_mut().add(rows.start * m);
+            let to = self.answers.shared().at(rows.start * m);
             if net.spec.outputs().is_some() {
                 let mut terms = Terms::new();
                 let mut term = rows_term(h, n, n, std::ptr::null());

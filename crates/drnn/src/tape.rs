@@ -48,10 +48,12 @@ pub struct Tape {
 /// Memory of a [`Tape`], in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
-    /// What a backward pass needs: gates, cell states, states.
+    /// What the way back needs of every step: gates, cell states, states.
     pub kept: usize,
-    /// All that is held: the above, packed weights, indices, answers, room to work.
-    pub held: usize,
+    /// What else grows with the batch: indices, answers, tables.
+    pub extra: usize,
+    /// What does not: packed weights, and room for the products that make their gradients.
+    pub fixed: usize,
 }
 
 impl Tape {
@@ -80,15 +82,21 @@ impl Tape {
         }
         let width = self.cpu.kernels.width;
         if self.work.len() < lanes.len() {
-            self.weights.resize_with(lanes.len(), || Weights::new(Way::Forward, width));
+            self.weights.resize_with(lanes.len(), || Weights::new(width));
             self.work.resize_with(lanes.len(), Default::default);
-            self.back.resize_with(lanes.len(), || BackWork::new(width));
+            self.back.resize_with(lanes.len(), Default::default);
         }
         let net = Net::new(&self.cpu, &self.spec, &self.layout);
         let slots = Slots::new(&mut self.weights);
         self.cpu.team.each(lanes.len(), |i| {
             // SAFETY: there are at least as many as lanes, and each item has its own.
-            unsafe { slots.get(i) }.set(&self.spec, &self.layout, lanes[i].params);
+            unsafe { slots.get(i) }.set(
+                Way::Forward,
+                true,
+                &self.spec,
+                &self.layout,
+                lanes[i].params,
+            );
         });
         let weights = &self.weights;
         forward(&net, &|i| &weights[i], lanes, &mut self.work[..lanes.len()], true);
@@ -99,10 +107,10 @@ impl Tape {
     pub fn memory(&self) -> Memory {
         let work = self.work.iter().map(LaneWork::bytes);
         let (kept, held) = work.fold((0, 0), |(a, b), (kept, held)| (a + kept, b + held));
-        let rest = self.weights.iter().map(Weights::bytes).sum::<usize>()
-            + self.back.iter().map(BackWork::bytes).sum::<usize>()
+        let back: usize = self.back.iter().map(BackWork::bytes).sum();
+        let fixed = self.weights.iter().map(Weights::bytes).sum::<usize>()
             + self.outer.iter().map(OuterWork::bytes).sum::<usize>();
-        Memory { kept, held: held + rest }
+        Memory { kept, extra: held - kept + back, fixed }
     }
 }
 
@@ -148,10 +156,11 @@ impl Pass<'_> {
         for (i, gradient) in gradients.iter().enumerate() {
             gradient.check(&self.net(), &lanes[i]).map_err(|e| e.in_lane(i, lanes.len()))?;
         }
-        let Tape { cpu, spec, layout, work, back, outer, .. } = self.tape;
+        let Tape { cpu, spec, layout, weights, work, back, outer } = self.tape;
         let net = Net::new(cpu, spec, layout);
         let count = lanes.len();
-        backward(&net, lanes, &work[..count], &mut back[..count], outer, gradients);
+        let (weights, back) = (&mut weights[..count], &mut back[..count]);
+        backward(&net, lanes, weights, &work[..count], back, outer, gradients);
         Ok(())
     }
 }

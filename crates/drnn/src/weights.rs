@@ -117,9 +117,8 @@ pub(crate) enum Way {
     Backward,
 }
 
-/// A whole network, packed one way.
+/// A whole network, packed one way or the other, in the same memory.
 pub(crate) struct Weights {
-    way: Way,
     width: usize,
     /// By layer, then direction.
     pub layers: Vec<LayerWeights>,
@@ -129,19 +128,21 @@ pub(crate) struct Weights {
 
 impl Weights {
     /// Nothing yet; `width` is the kernels'.
-    pub fn new(way: Way, width: usize) -> Weights {
-        Weights { way, width, layers: Vec::new(), output: Vec::new() }
+    pub fn new(width: usize) -> Weights {
+        Weights { width, layers: Vec::new(), output: Vec::new() }
     }
 
-    /// Packs `params`, into the same memory as before.
-    pub fn set(&mut self, spec: &NetSpec, layout: &Layout, params: &[f32]) {
+    /// Packs `params`, into the same memory as before. Backward, the first layer's `weight_ih` is left
+    /// out unless the gradient of `input` is wanted.
+    pub fn set(&mut self, way: Way, input: bool, spec: &NetSpec, layout: &Layout, params: &[f32]) {
         let directions = spec.direction().count();
         self.layers.resize_with(spec.layers() * directions, Default::default);
         for layer in 0..spec.layers() {
             for direction in 0..directions {
                 let weights = &mut self.layers[layer * directions + direction];
                 let tensors = layout.layer(layer, direction).map(|r| &params[r]);
-                weights.set(spec, layer, tensors, self.way, self.width);
+                let x = way == Way::Forward || input || layer > 0;
+                weights.set(spec, layer, tensors, way, x, self.width);
             }
         }
         if let (Some([weight, _]), Some(m)) = (layout.output(), spec.outputs()) {
@@ -149,7 +150,7 @@ impl Weights {
             self.output.resize_with(directions, Default::default);
             for (direction, packed) in self.output.iter_mut().enumerate() {
                 let w = &params[weight.clone()][direction * n..];
-                match self.way {
+                match way {
                     Way::Forward => packed.set(w, (n, 1), (m, n * directions), self.width),
                     Way::Backward => packed.set(w, (m, n * directions), (n, 1), self.width),
                 }
@@ -173,6 +174,7 @@ impl LayerWeights {
         layer: usize,
         [w_ih, w_hh, b_ih, b_hh]: [&[f32]; 4],
         way: Way,
+        x: bool,
         width: usize,
     ) {
         let (cell, n, q) = (spec.cell(), spec.units()[layer], spec.layer_input(layer));
@@ -187,7 +189,7 @@ impl LayerWeights {
             let bias = &mut bias[group.columns(n)];
             if let Some(rows) = group.x_rows(n) {
                 add(bias, &b_ih[rows.clone()]);
-                packed.x.resize_with(parts, Default::default);
+                packed.x.resize_with(if x { parts } else { 0 }, Default::default);
                 for (i, to) in packed.x.iter_mut().enumerate() {
                     let w = &w_ih[rows.start * q + i * part..];
                     match way {

@@ -180,8 +180,9 @@ fn train(cpu: &Cpu, shape: &'static Shape, lanes: usize) -> Result<Work> {
         tape.forward(&lanes)?.backward(&mut gradients)
     };
     let memory = move || {
-        let held_bytes = held.borrow().memory().held;
-        Some(Memory { must_keep_bytes: must_keep, held_bytes })
+        let memory = held.borrow().memory();
+        let held_bytes = memory.kept + memory.extra;
+        Some(Memory { must_keep_bytes: must_keep, held_bytes, fixed_bytes: memory.fixed })
     };
     let flop = flop(shape).1 * lanes as f64;
     Ok(Work { unit: Box::new(unit), per_call: 1, flop, memory: Box::new(memory) })

@@ -58,15 +58,19 @@ struct Outcome {
     median_s: f64,
     gflops: f64,
     share_of_peak: f64,
-    /// Memory of a training step: what must be kept for the way back, and all that is held.
+    /// Memory of a training step.
     #[serde(skip_serializing_if = "Option::is_none")]
     memory: Option<Memory>,
 }
 
 #[derive(Serialize, Clone, Copy)]
 struct Memory {
+    /// Gates, cell states and states of every step.
     must_keep_bytes: usize,
+    /// What is held of that kind, with all else that grows with the batch.
     held_bytes: usize,
+    /// Packed weights and room for their gradients, whatever the batch.
+    fixed_bytes: usize,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -106,12 +110,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             )?;
             if let Some(m) = outcome.memory {
                 let mb = |bytes: usize| bytes as f64 / 1e6;
-                let ratio = m.held_bytes as f64 / m.must_keep_bytes as f64;
-                let (kept, held) = (mb(m.must_keep_bytes), mb(m.held_bytes));
+                let (must, held, fixed) =
+                    (mb(m.must_keep_bytes), mb(m.held_bytes), mb(m.fixed_bytes));
                 writeln!(
                     out,
-                    "{:49}  holds {held:.1} MB, {ratio:.2} x the {kept:.1} MB that must be kept",
-                    ""
+                    "{:49}  holds {held:.1} MB, {:.2} x the {must:.1} MB that must be kept; {fixed:.1} MB for weights",
+                    "",
+                    held / must
                 )?;
             }
         }

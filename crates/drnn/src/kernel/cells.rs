@@ -4,6 +4,11 @@
 //! leaves the activated gates there, and the backward pass turns them into the gradients of the
 //! pre-activations, in place. Beside `gates` every array has rows of `n` floats.
 
+#![allow(
+    unsafe_op_in_unsafe_fn,
+    reason = "every function here is unsafe as a whole, with the contract of its trait or module"
+)]
+
 use super::math::{sigmoid, tanh};
 use super::simd::Simd;
 use std::ops::Range;
@@ -69,34 +74,28 @@ pub struct At {
 
 #[inline(always)]
 unsafe fn load<S: Simd>(p: *const f32, offset: usize, count: usize) -> S::V {
-    // SAFETY: the caller's row has `count` floats at `offset`.
-    unsafe {
-        if count == S::WIDTH { S::load(p.add(offset)) } else { S::load_part(p.add(offset), count) }
-    }
+    if count == S::WIDTH { S::load(p.add(offset)) } else { S::load_part(p.add(offset), count) }
 }
 
 #[inline(always)]
 unsafe fn store<S: Simd>(p: *mut f32, offset: usize, count: usize, v: S::V) {
-    // SAFETY: the caller's row has `count` floats at `offset`.
-    unsafe {
-        if count == S::WIDTH {
-            S::store(p.add(offset), v)
-        } else {
-            S::store_part(p.add(offset), v, count)
-        }
+    if count == S::WIDTH {
+        S::store(p.add(offset), v)
+    } else {
+        S::store_part(p.add(offset), v, count)
     }
 }
 
 /// `1 - x * x`
 #[inline(always)]
 unsafe fn one_minus_square<S: Simd>(x: S::V) -> S::V {
-    unsafe { S::sub(S::splat(1.0), S::mul(x, x)) }
+    S::sub(S::splat(1.0), S::mul(x, x))
 }
 
 /// `x (1 - x)`
 #[inline(always)]
 unsafe fn logistic_slope<S: Simd>(x: S::V) -> S::V {
-    unsafe { S::mul(x, S::sub(S::splat(1.0), x)) }
+    S::mul(x, S::sub(S::splat(1.0), x))
 }
 
 /// Which way a sweep goes, and on what.
@@ -113,19 +112,13 @@ unsafe fn sweep<C: CellKernel, S: Simd>(rows: usize, n: usize, units: Range<usiz
     for row in 0..rows {
         let (state, gates) = (row * n, row * n * C::COLUMNS);
         let mut unit = units.start;
-        // SAFETY: the caller's promise.
-        unsafe {
-            while unit + S::WIDTH <= units.end {
-                vector::<C, S>(
-                    pass,
-                    At { state: state + unit, gates: gates + unit, count: S::WIDTH },
-                );
-                unit += S::WIDTH;
-            }
-            if unit < units.end {
-                let count = units.end - unit;
-                vector::<C, S>(pass, At { state: state + unit, gates: gates + unit, count });
-            }
+        while unit + S::WIDTH <= units.end {
+            vector::<C, S>(pass, At { state: state + unit, gates: gates + unit, count: S::WIDTH });
+            unit += S::WIDTH;
+        }
+        if unit < units.end {
+            let count = units.end - unit;
+            vector::<C, S>(pass, At { state: state + unit, gates: gates + unit, count });
         }
     }
 }
@@ -134,12 +127,9 @@ unsafe fn sweep<C: CellKernel, S: Simd>(rows: usize, n: usize, units: Range<usiz
 /// be compiled without the instruction set.
 #[inline(always)]
 unsafe fn vector<C: CellKernel, S: Simd>(pass: Pass, at: At) {
-    // SAFETY: the caller's promise.
-    unsafe {
-        match pass {
-            Pass::Forward(p) => C::forward::<S>(p, at),
-            Pass::Backward(p) => C::backward::<S>(p, at),
-        }
+    match pass {
+        Pass::Forward(p) => C::forward::<S>(p, at),
+        Pass::Backward(p) => C::backward::<S>(p, at),
     }
 }
 
@@ -147,14 +137,14 @@ unsafe fn vector<C: CellKernel, S: Simd>(pass: Pass, at: At) {
 /// See [`CellKernel`].
 #[inline(always)]
 pub unsafe fn forward<C: CellKernel, S: Simd>(p: &CellForward) {
-    unsafe { sweep::<C, S>(p.rows, p.units, p.from..p.to, Pass::Forward(p)) }
+    sweep::<C, S>(p.rows, p.units, p.from..p.to, Pass::Forward(p))
 }
 
 /// # Safety
 /// See [`CellKernel`].
 #[inline(always)]
 pub unsafe fn backward<C: CellKernel, S: Simd>(p: &CellBackward) {
-    unsafe { sweep::<C, S>(p.rows, p.units, 0..p.units, Pass::Backward(p)) }
+    sweep::<C, S>(p.rows, p.units, 0..p.units, Pass::Backward(p))
 }
 
 /// `i, f, o = sigmoid, g = tanh;  c = f c' + i g;  h = o tanh(c)`. Columns i, f, g, o.
@@ -166,49 +156,45 @@ unsafe impl CellKernel for Lstm {
 
     #[inline(always)]
     unsafe fn forward<S: Simd>(p: &CellForward, at: At) {
-        unsafe {
-            let (n, count) = (p.units, at.count);
-            let i = sigmoid::<S>(load::<S>(p.gates, at.gates, count));
-            let f = sigmoid::<S>(load::<S>(p.gates, at.gates + n, count));
-            let g = tanh::<S>(load::<S>(p.gates, at.gates + 2 * n, count));
-            let o = sigmoid::<S>(load::<S>(p.gates, at.gates + 3 * n, count));
-            let c_prev = load::<S>(p.c_prev, at.state, count);
-            let c = S::fma(f, c_prev, S::mul(i, g));
-            if p.keep {
-                store::<S>(p.gates, at.gates, count, i);
-                store::<S>(p.gates, at.gates + n, count, f);
-                store::<S>(p.gates, at.gates + 2 * n, count, g);
-                store::<S>(p.gates, at.gates + 3 * n, count, o);
-            }
-            store::<S>(p.c, at.state, count, c);
-            store::<S>(p.h, at.state, count, S::mul(o, tanh::<S>(c)));
+        let (n, count) = (p.units, at.count);
+        let i = sigmoid::<S>(load::<S>(p.gates, at.gates, count));
+        let f = sigmoid::<S>(load::<S>(p.gates, at.gates + n, count));
+        let g = tanh::<S>(load::<S>(p.gates, at.gates + 2 * n, count));
+        let o = sigmoid::<S>(load::<S>(p.gates, at.gates + 3 * n, count));
+        let c_prev = load::<S>(p.c_prev, at.state, count);
+        let c = S::fma(f, c_prev, S::mul(i, g));
+        if p.keep {
+            store::<S>(p.gates, at.gates, count, i);
+            store::<S>(p.gates, at.gates + n, count, f);
+            store::<S>(p.gates, at.gates + 2 * n, count, g);
+            store::<S>(p.gates, at.gates + 3 * n, count, o);
         }
+        store::<S>(p.c, at.state, count, c);
+        store::<S>(p.h, at.state, count, S::mul(o, tanh::<S>(c)));
     }
 
     #[inline(always)]
     unsafe fn backward<S: Simd>(p: &CellBackward, at: At) {
-        unsafe {
-            let (n, count) = (p.units, at.count);
-            let i = load::<S>(p.gates, at.gates, count);
-            let f = load::<S>(p.gates, at.gates + n, count);
-            let g = load::<S>(p.gates, at.gates + 2 * n, count);
-            let o = load::<S>(p.gates, at.gates + 3 * n, count);
-            let dh = load::<S>(p.dh, at.state, count);
-            let tanh_c = tanh::<S>(load::<S>(p.c, at.state, count));
-            let c_prev = load::<S>(p.c_prev, at.state, count);
+        let (n, count) = (p.units, at.count);
+        let i = load::<S>(p.gates, at.gates, count);
+        let f = load::<S>(p.gates, at.gates + n, count);
+        let g = load::<S>(p.gates, at.gates + 2 * n, count);
+        let o = load::<S>(p.gates, at.gates + 3 * n, count);
+        let dh = load::<S>(p.dh, at.state, count);
+        let tanh_c = tanh::<S>(load::<S>(p.c, at.state, count));
+        let c_prev = load::<S>(p.c_prev, at.state, count);
 
-            let carry = load::<S>(p.carry, at.state, count);
-            let dc = S::fma(S::mul(dh, o), one_minus_square::<S>(tanh_c), carry);
-            let di = S::mul(S::mul(dc, g), logistic_slope::<S>(i));
-            let df = S::mul(S::mul(dc, c_prev), logistic_slope::<S>(f));
-            let dg = S::mul(S::mul(dc, i), one_minus_square::<S>(g));
-            let d_o = S::mul(S::mul(dh, tanh_c), logistic_slope::<S>(o));
-            store::<S>(p.gates, at.gates, count, di);
-            store::<S>(p.gates, at.gates + n, count, df);
-            store::<S>(p.gates, at.gates + 2 * n, count, dg);
-            store::<S>(p.gates, at.gates + 3 * n, count, d_o);
-            store::<S>(p.carry, at.state, count, S::mul(dc, f));
-        }
+        let carry = load::<S>(p.carry, at.state, count);
+        let dc = S::fma(S::mul(dh, o), one_minus_square::<S>(tanh_c), carry);
+        let di = S::mul(S::mul(dc, g), logistic_slope::<S>(i));
+        let df = S::mul(S::mul(dc, c_prev), logistic_slope::<S>(f));
+        let dg = S::mul(S::mul(dc, i), one_minus_square::<S>(g));
+        let d_o = S::mul(S::mul(dh, tanh_c), logistic_slope::<S>(o));
+        store::<S>(p.gates, at.gates, count, di);
+        store::<S>(p.gates, at.gates + n, count, df);
+        store::<S>(p.gates, at.gates + 2 * n, count, dg);
+        store::<S>(p.gates, at.gates + 3 * n, count, d_o);
+        store::<S>(p.carry, at.state, count, S::mul(dc, f));
     }
 }
 
@@ -222,44 +208,40 @@ unsafe impl CellKernel for Gru {
 
     #[inline(always)]
     unsafe fn forward<S: Simd>(p: &CellForward, at: At) {
-        unsafe {
-            let (n, count) = (p.units, at.count);
-            let r = sigmoid::<S>(load::<S>(p.gates, at.gates, count));
-            let z = sigmoid::<S>(load::<S>(p.gates, at.gates + n, count));
-            let input = load::<S>(p.gates, at.gates + 2 * n, count);
-            let recurrent = load::<S>(p.gates, at.gates + 3 * n, count);
-            let new = tanh::<S>(S::fma(r, recurrent, input));
-            let h_prev = load::<S>(p.h_prev, at.state, count);
-            if p.keep {
-                store::<S>(p.gates, at.gates, count, r);
-                store::<S>(p.gates, at.gates + n, count, z);
-                store::<S>(p.gates, at.gates + 2 * n, count, new);
-            }
-            store::<S>(p.h, at.state, count, S::fma(z, S::sub(h_prev, new), new));
+        let (n, count) = (p.units, at.count);
+        let r = sigmoid::<S>(load::<S>(p.gates, at.gates, count));
+        let z = sigmoid::<S>(load::<S>(p.gates, at.gates + n, count));
+        let input = load::<S>(p.gates, at.gates + 2 * n, count);
+        let recurrent = load::<S>(p.gates, at.gates + 3 * n, count);
+        let new = tanh::<S>(S::fma(r, recurrent, input));
+        let h_prev = load::<S>(p.h_prev, at.state, count);
+        if p.keep {
+            store::<S>(p.gates, at.gates, count, r);
+            store::<S>(p.gates, at.gates + n, count, z);
+            store::<S>(p.gates, at.gates + 2 * n, count, new);
         }
+        store::<S>(p.h, at.state, count, S::fma(z, S::sub(h_prev, new), new));
     }
 
     #[inline(always)]
     unsafe fn backward<S: Simd>(p: &CellBackward, at: At) {
-        unsafe {
-            let (n, count) = (p.units, at.count);
-            let r = load::<S>(p.gates, at.gates, count);
-            let z = load::<S>(p.gates, at.gates + n, count);
-            let new = load::<S>(p.gates, at.gates + 2 * n, count);
-            let recurrent = load::<S>(p.gates, at.gates + 3 * n, count);
-            let h_prev = load::<S>(p.h_prev, at.state, count);
-            let carry = load::<S>(p.carry, at.state, count);
-            let dh = S::add(load::<S>(p.dh, at.state, count), carry);
+        let (n, count) = (p.units, at.count);
+        let r = load::<S>(p.gates, at.gates, count);
+        let z = load::<S>(p.gates, at.gates + n, count);
+        let new = load::<S>(p.gates, at.gates + 2 * n, count);
+        let recurrent = load::<S>(p.gates, at.gates + 3 * n, count);
+        let h_prev = load::<S>(p.h_prev, at.state, count);
+        let carry = load::<S>(p.carry, at.state, count);
+        let dh = S::add(load::<S>(p.dh, at.state, count), carry);
 
-            let dz = S::mul(S::mul(dh, S::sub(h_prev, new)), logistic_slope::<S>(z));
-            let dn = S::mul(S::mul(dh, S::sub(S::splat(1.0), z)), one_minus_square::<S>(new));
-            let dr = S::mul(S::mul(dn, recurrent), logistic_slope::<S>(r));
-            store::<S>(p.gates, at.gates, count, dr);
-            store::<S>(p.gates, at.gates + n, count, dz);
-            store::<S>(p.gates, at.gates + 2 * n, count, dn);
-            store::<S>(p.gates, at.gates + 3 * n, count, S::mul(dn, r));
-            store::<S>(p.carry, at.state, count, S::mul(dh, z));
-        }
+        let dz = S::mul(S::mul(dh, S::sub(h_prev, new)), logistic_slope::<S>(z));
+        let dn = S::mul(S::mul(dh, S::sub(S::splat(1.0), z)), one_minus_square::<S>(new));
+        let dr = S::mul(S::mul(dn, recurrent), logistic_slope::<S>(r));
+        store::<S>(p.gates, at.gates, count, dr);
+        store::<S>(p.gates, at.gates + n, count, dz);
+        store::<S>(p.gates, at.gates + 2 * n, count, dn);
+        store::<S>(p.gates, at.gates + 3 * n, count, S::mul(dn, r));
+        store::<S>(p.carry, at.state, count, S::mul(dh, z));
     }
 }
 
@@ -272,19 +254,15 @@ unsafe impl CellKernel for RnnTanh {
 
     #[inline(always)]
     unsafe fn forward<S: Simd>(p: &CellForward, at: At) {
-        unsafe {
-            let a = load::<S>(p.gates, at.gates, at.count);
-            store::<S>(p.h, at.state, at.count, tanh::<S>(a));
-        }
+        let a = load::<S>(p.gates, at.gates, at.count);
+        store::<S>(p.h, at.state, at.count, tanh::<S>(a));
     }
 
     #[inline(always)]
     unsafe fn backward<S: Simd>(p: &CellBackward, at: At) {
-        unsafe {
-            let h = load::<S>(p.h, at.state, at.count);
-            let dh = load::<S>(p.dh, at.state, at.count);
-            store::<S>(p.gates, at.gates, at.count, S::mul(dh, one_minus_square::<S>(h)));
-        }
+        let h = load::<S>(p.h, at.state, at.count);
+        let dh = load::<S>(p.dh, at.state, at.count);
+        store::<S>(p.gates, at.gates, at.count, S::mul(dh, one_minus_square::<S>(h)));
     }
 }
 
@@ -297,19 +275,15 @@ unsafe impl CellKernel for RnnRelu {
 
     #[inline(always)]
     unsafe fn forward<S: Simd>(p: &CellForward, at: At) {
-        unsafe {
-            let a = load::<S>(p.gates, at.gates, at.count);
-            // Zero first: then a NaN in `a` is what `max` returns.
-            store::<S>(p.h, at.state, at.count, S::max(S::splat(0.0), a));
-        }
+        let a = load::<S>(p.gates, at.gates, at.count);
+        // Zero first: then a NaN in `a` is what `max` returns.
+        store::<S>(p.h, at.state, at.count, S::max(S::splat(0.0), a));
     }
 
     #[inline(always)]
     unsafe fn backward<S: Simd>(p: &CellBackward, at: At) {
-        unsafe {
-            let h = load::<S>(p.h, at.state, at.count);
-            let dh = load::<S>(p.dh, at.state, at.count);
-            store::<S>(p.gates, at.gates, at.count, S::where_positive(h, dh));
-        }
+        let h = load::<S>(p.h, at.state, at.count);
+        let dh = load::<S>(p.dh, at.state, at.count);
+        store::<S>(p.gates, at.gates, at.count, S::where_positive(h, dh));
     }
 }

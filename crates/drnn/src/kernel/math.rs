@@ -8,54 +8,53 @@
 //! tanh(x)    = u / (u + 2),  u = e^2x - 1 computed as such, so that small x lose nothing
 //! ```
 
+#![allow(
+    unsafe_op_in_unsafe_fn,
+    reason = "every function here is unsafe as a whole, with the contract of its trait or module"
+)]
+
 use super::simd::Simd;
-use std::f32::consts::LOG2_E;
+use std::f32::consts::{LN_2, LOG2_E};
 
 /// Coefficients of p, by weighted least squares on `(2^f - 1) / f`.
 const P: [f32; 6] =
-    [0.693_147_2, 0.240_226_49, 0.055_503_573, 0.009_618_238, 0.001_339_075_9, 0.000_154_035_14];
+    [LN_2, 0.240_226_49, 0.055_503_573, 0.009_618_238, 0.001_339_075_9, 0.000_154_035_14];
 
 /// `(2^f - 1, 2^k)`, the two halves of `2^t`, for t within the range of f32's exponent.
 #[inline(always)]
 unsafe fn exp2_parts<S: Simd>(t: S::V) -> (S::V, S::V) {
-    unsafe {
-        let k = S::round(t);
-        let f = S::sub(t, k);
-        let mut p = S::splat(P[5]);
-        p = S::fma(p, f, S::splat(P[4]));
-        p = S::fma(p, f, S::splat(P[3]));
-        p = S::fma(p, f, S::splat(P[2]));
-        p = S::fma(p, f, S::splat(P[1]));
-        p = S::fma(p, f, S::splat(P[0]));
-        (S::mul(p, f), S::exp2_whole(k))
-    }
+    let k = S::round(t);
+    let f = S::sub(t, k);
+    let mut p = S::splat(P[5]);
+    p = S::fma(p, f, S::splat(P[4]));
+    p = S::fma(p, f, S::splat(P[3]));
+    p = S::fma(p, f, S::splat(P[2]));
+    p = S::fma(p, f, S::splat(P[1]));
+    p = S::fma(p, f, S::splat(P[0]));
+    (S::mul(p, f), S::exp2_whole(k))
 }
 
 /// The bound comes first in `min` and `max`: then a NaN in `x` is what they return.
 #[inline(always)]
 unsafe fn clamp<S: Simd>(x: S::V, bound: f32) -> S::V {
-    unsafe { S::max(S::splat(-bound), S::min(S::splat(bound), x)) }
+    S::max(S::splat(-bound), S::min(S::splat(bound), x))
 }
 
 /// `1 / (1 + e^-x)`
 #[inline(always)]
 pub unsafe fn sigmoid<S: Simd>(x: S::V) -> S::V {
-    unsafe {
-        let (e, scale) = exp2_parts::<S>(clamp::<S>(S::mul(x, S::splat(-LOG2_E)), 126.0));
-        let one = S::splat(1.0);
-        S::recip(S::add(S::fma(e, scale, scale), one))
-    }
+    let (e, scale) = exp2_parts::<S>(clamp::<S>(S::mul(x, S::splat(-LOG2_E)), 126.0));
+    let one = S::splat(1.0);
+    S::recip(S::add(S::fma(e, scale, scale), one))
 }
 
 /// `(e^2x - 1) / (e^2x + 1)`
 #[inline(always)]
 pub unsafe fn tanh<S: Simd>(x: S::V) -> S::V {
-    unsafe {
-        // From t = 27 on, where x is 9.4, tanh is 1 in f32.
-        let (e, scale) = exp2_parts::<S>(clamp::<S>(S::mul(x, S::splat(2.0 * LOG2_E)), 27.0));
-        let u = S::fma(e, scale, S::sub(scale, S::splat(1.0)));
-        S::mul(u, S::recip(S::add(u, S::splat(2.0))))
-    }
+    // From t = 27 on, where x is 9.4, tanh is 1 in f32.
+    let (e, scale) = exp2_parts::<S>(clamp::<S>(S::mul(x, S::splat(2.0 * LOG2_E)), 27.0));
+    let u = S::fma(e, scale, S::sub(scale, S::splat(1.0)));
+    S::mul(u, S::recip(S::add(u, S::splat(2.0))))
 }
 
 #[cfg(test)]

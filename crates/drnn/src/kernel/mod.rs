@@ -10,6 +10,11 @@
 //! | `cells` | gate arithmetic, forward and backward |
 //! | `dispatch` | the choice of instruction set |
 
+#![allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "each function states its contract, and its body is nothing but that contract's use"
+)]
+
 pub mod cells;
 pub mod dispatch;
 pub mod dots;

@@ -9,6 +9,8 @@
 //! multiply-adds in the order of the terms and of k, whatever tile, panel or thread it falls into:
 //! this is why results do not depend on the batch, on threads, or on hoisting a term out of a loop.
 
+#![allow(clippy::needless_range_loop, reason = "r, k, m and v are the letters of the formula")]
+
 use super::pack::panel;
 use super::simd::Simd;
 use std::ops::Range;
@@ -55,7 +57,7 @@ impl Term {
     ///
     /// # Safety
     /// Such rows exist.
-    pub unsafe fn from_row(mut self, row: usize) -> Term {
+    pub unsafe fn at_row(mut self, row: usize) -> Term {
         // SAFETY: within the caller's array or index.
         unsafe {
             if self.index.is_null() {
@@ -90,7 +92,7 @@ impl Init {
     ///
     /// # Safety
     /// Such rows and columns exist.
-    pub unsafe fn from(self, row: usize, col: usize) -> Init {
+    pub unsafe fn at(self, row: usize, col: usize) -> Init {
         // SAFETY: within the caller's array or index.
         unsafe {
             match self {

@@ -4,6 +4,11 @@
 //! instantiated once per set in [`super::dispatch`]. Every function here is `#[inline(always)]`, so
 //! that it melts into the `#[target_feature]` function that calls it.
 
+#![allow(
+    unsafe_op_in_unsafe_fn,
+    reason = "every function here is unsafe as a whole, with the contract of its trait or module"
+)]
+
 /// Vector operations of one instruction set.
 ///
 /// # Safety
@@ -65,20 +70,20 @@ unsafe impl Simd for Portable {
     }
     #[inline(always)]
     unsafe fn load(p: *const f32) -> [f32; 4] {
-        unsafe { p.cast::<[f32; 4]>().read_unaligned() }
+        p.cast::<[f32; 4]>().read_unaligned()
     }
     #[inline(always)]
     unsafe fn store(p: *mut f32, v: [f32; 4]) {
-        unsafe { p.cast::<[f32; 4]>().write_unaligned(v) }
+        p.cast::<[f32; 4]>().write_unaligned(v)
     }
     #[inline(always)]
     unsafe fn load_part(p: *const f32, count: usize) -> [f32; 4] {
-        each(|i| if i < count { unsafe { *p.add(i) } } else { 0.0 })
+        each(|i| if i < count { *p.add(i) } else { 0.0 })
     }
     #[inline(always)]
     unsafe fn store_part(p: *mut f32, v: [f32; 4], count: usize) {
         for (i, x) in v.into_iter().enumerate().take(count) {
-            unsafe { *p.add(i) = x }
+            *p.add(i) = x
         }
     }
     #[inline(always)]
@@ -153,86 +158,76 @@ mod x86 {
 
         #[inline(always)]
         unsafe fn splat(x: f32) -> __m256 {
-            unsafe { _mm256_set1_ps(x) }
+            _mm256_set1_ps(x)
         }
         #[inline(always)]
         unsafe fn load(p: *const f32) -> __m256 {
-            unsafe { _mm256_loadu_ps(p) }
+            _mm256_loadu_ps(p)
         }
         #[inline(always)]
         unsafe fn store(p: *mut f32, v: __m256) {
-            unsafe { _mm256_storeu_ps(p, v) }
+            _mm256_storeu_ps(p, v)
         }
         // By way of the stack: masked moves of this generation are slow on some processors.
         #[inline(always)]
         unsafe fn load_part(p: *const f32, count: usize) -> __m256 {
             let mut buffer = [0.0f32; 8];
-            unsafe {
-                std::ptr::copy_nonoverlapping(p, buffer.as_mut_ptr(), count);
-                _mm256_loadu_ps(buffer.as_ptr())
-            }
+            std::ptr::copy_nonoverlapping(p, buffer.as_mut_ptr(), count);
+            _mm256_loadu_ps(buffer.as_ptr())
         }
         #[inline(always)]
         unsafe fn store_part(p: *mut f32, v: __m256, count: usize) {
             let mut buffer = [0.0f32; 8];
-            unsafe {
-                _mm256_storeu_ps(buffer.as_mut_ptr(), v);
-                std::ptr::copy_nonoverlapping(buffer.as_ptr(), p, count);
-            }
+            _mm256_storeu_ps(buffer.as_mut_ptr(), v);
+            std::ptr::copy_nonoverlapping(buffer.as_ptr(), p, count);
         }
         #[inline(always)]
         unsafe fn add(a: __m256, b: __m256) -> __m256 {
-            unsafe { _mm256_add_ps(a, b) }
+            _mm256_add_ps(a, b)
         }
         #[inline(always)]
         unsafe fn sub(a: __m256, b: __m256) -> __m256 {
-            unsafe { _mm256_sub_ps(a, b) }
+            _mm256_sub_ps(a, b)
         }
         #[inline(always)]
         unsafe fn mul(a: __m256, b: __m256) -> __m256 {
-            unsafe { _mm256_mul_ps(a, b) }
+            _mm256_mul_ps(a, b)
         }
         #[inline(always)]
         unsafe fn recip(a: __m256) -> __m256 {
-            unsafe { _mm256_div_ps(_mm256_set1_ps(1.0), a) }
+            _mm256_div_ps(_mm256_set1_ps(1.0), a)
         }
         #[inline(always)]
         unsafe fn fma(a: __m256, b: __m256, c: __m256) -> __m256 {
-            unsafe { _mm256_fmadd_ps(a, b, c) }
+            _mm256_fmadd_ps(a, b, c)
         }
         #[inline(always)]
         unsafe fn min(a: __m256, b: __m256) -> __m256 {
-            unsafe { _mm256_min_ps(a, b) }
+            _mm256_min_ps(a, b)
         }
         #[inline(always)]
         unsafe fn max(a: __m256, b: __m256) -> __m256 {
-            unsafe { _mm256_max_ps(a, b) }
+            _mm256_max_ps(a, b)
         }
         #[inline(always)]
         unsafe fn round(a: __m256) -> __m256 {
-            unsafe { _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a) }
+            _mm256_round_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a)
         }
         #[inline(always)]
         unsafe fn exp2_whole(a: __m256) -> __m256 {
-            unsafe {
-                let biased = _mm256_add_epi32(_mm256_cvtps_epi32(a), _mm256_set1_epi32(127));
-                _mm256_castsi256_ps(_mm256_slli_epi32::<23>(biased))
-            }
+            let biased = _mm256_add_epi32(_mm256_cvtps_epi32(a), _mm256_set1_epi32(127));
+            _mm256_castsi256_ps(_mm256_slli_epi32::<23>(biased))
         }
         #[inline(always)]
         unsafe fn where_positive(test: __m256, then: __m256) -> __m256 {
-            unsafe {
-                let mask = _mm256_cmp_ps::<_CMP_GT_OQ>(test, _mm256_setzero_ps());
-                _mm256_and_ps(mask, then)
-            }
+            let mask = _mm256_cmp_ps::<_CMP_GT_OQ>(test, _mm256_setzero_ps());
+            _mm256_and_ps(mask, then)
         }
         #[inline(always)]
         unsafe fn total(a: __m256) -> f32 {
-            unsafe {
-                let four = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
-                let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-                _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))
-            }
+            let four = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
+            let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+            _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))
         }
     }
 
@@ -253,75 +248,71 @@ mod x86 {
 
         #[inline(always)]
         unsafe fn splat(x: f32) -> __m512 {
-            unsafe { _mm512_set1_ps(x) }
+            _mm512_set1_ps(x)
         }
         #[inline(always)]
         unsafe fn load(p: *const f32) -> __m512 {
-            unsafe { _mm512_loadu_ps(p) }
+            _mm512_loadu_ps(p)
         }
         #[inline(always)]
         unsafe fn store(p: *mut f32, v: __m512) {
-            unsafe { _mm512_storeu_ps(p, v) }
+            _mm512_storeu_ps(p, v)
         }
         #[inline(always)]
         unsafe fn load_part(p: *const f32, count: usize) -> __m512 {
-            unsafe { _mm512_maskz_loadu_ps(first(count), p) }
+            _mm512_maskz_loadu_ps(first(count), p)
         }
         #[inline(always)]
         unsafe fn store_part(p: *mut f32, v: __m512, count: usize) {
-            unsafe { _mm512_mask_storeu_ps(p, first(count), v) }
+            _mm512_mask_storeu_ps(p, first(count), v)
         }
         #[inline(always)]
         unsafe fn add(a: __m512, b: __m512) -> __m512 {
-            unsafe { _mm512_add_ps(a, b) }
+            _mm512_add_ps(a, b)
         }
         #[inline(always)]
         unsafe fn sub(a: __m512, b: __m512) -> __m512 {
-            unsafe { _mm512_sub_ps(a, b) }
+            _mm512_sub_ps(a, b)
         }
         #[inline(always)]
         unsafe fn mul(a: __m512, b: __m512) -> __m512 {
-            unsafe { _mm512_mul_ps(a, b) }
+            _mm512_mul_ps(a, b)
         }
         #[inline(always)]
         unsafe fn recip(a: __m512) -> __m512 {
             // 14 bits from the table, 28 after one step of Newton's: cheaper than a division.
-            unsafe {
-                let r = _mm512_rcp14_ps(a);
-                let error = _mm512_fnmadd_ps(a, r, _mm512_set1_ps(1.0));
-                _mm512_fmadd_ps(r, error, r)
-            }
+            let r = _mm512_rcp14_ps(a);
+            let error = _mm512_fnmadd_ps(a, r, _mm512_set1_ps(1.0));
+            _mm512_fmadd_ps(r, error, r)
         }
         #[inline(always)]
         unsafe fn fma(a: __m512, b: __m512, c: __m512) -> __m512 {
-            unsafe { _mm512_fmadd_ps(a, b, c) }
+            _mm512_fmadd_ps(a, b, c)
         }
         #[inline(always)]
         unsafe fn min(a: __m512, b: __m512) -> __m512 {
-            unsafe { _mm512_min_ps(a, b) }
+            _mm512_min_ps(a, b)
         }
         #[inline(always)]
         unsafe fn max(a: __m512, b: __m512) -> __m512 {
-            unsafe { _mm512_max_ps(a, b) }
+            _mm512_max_ps(a, b)
         }
         #[inline(always)]
         unsafe fn round(a: __m512) -> __m512 {
-            unsafe { _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a) }
+            _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(a)
         }
         #[inline(always)]
         unsafe fn exp2_whole(a: __m512) -> __m512 {
-            unsafe { _mm512_scalef_ps(_mm512_set1_ps(1.0), a) }
+            _mm512_scalef_ps(_mm512_set1_ps(1.0), a)
         }
         #[inline(always)]
         unsafe fn where_positive(test: __m512, then: __m512) -> __m512 {
-            unsafe {
-                let mask = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(test, _mm512_setzero_ps());
-                _mm512_maskz_mov_ps(mask, then)
-            }
+            let mask = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(test, _mm512_setzero_ps());
+            _mm512_maskz_mov_ps(mask, then)
         }
         #[inline(always)]
         unsafe fn total(a: __m512) -> f32 {
-            unsafe { _mm512_reduce_add_ps(a) }
+            _mm512_reduce_add_ps(a)
         }
     }
 }
