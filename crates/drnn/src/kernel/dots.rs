@@ -53,3 +53,57 @@ pub unsafe fn dots<S: Simd>(p: &Dots) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::dispatch::all_kernels;
+    use super::super::product::NULL_ROW;
+    use super::*;
+    use crate::rng::Rng;
+
+    #[test]
+    fn equals_two_loops() {
+        let mut rng = Rng::new(2);
+        for kernels in all_kernels() {
+            for _ in 0..60 {
+                let (rows, k, cols) = (1 + rng.below(6), rng.below(50), 1 + rng.below(NARROW));
+                let mut random = |n: usize| (0..n).map(|_| rng.symmetric(1.0)).collect::<Vec<_>>();
+                let (a, w, bias, zeros) =
+                    (random(rows * k), random(cols * k), random(cols), vec![0.0; k]);
+                let mut index: Vec<u32> = (0..rows as u32).rev().collect();
+                index[0] = NULL_ROW;
+                let term = Term {
+                    a: a.as_ptr(),
+                    row_stride: k,
+                    k_stride: 1,
+                    index: index.as_ptr(),
+                    zeros: zeros.as_ptr(),
+                    w: w.as_ptr(),
+                    k,
+                };
+                let mut c = vec![f32::NAN; rows * cols];
+                // SAFETY: the shapes above.
+                unsafe {
+                    (kernels.dots)(&Dots {
+                        rows,
+                        cols,
+                        c: c.as_mut_ptr(),
+                        c_stride: cols,
+                        bias: bias.as_ptr(),
+                        w_stride: k,
+                        terms: &[term],
+                    });
+                }
+                for (r, &row) in index.iter().enumerate() {
+                    for j in 0..cols {
+                        let a = if row == NULL_ROW { &zeros } else { &a[row as usize * k..][..k] };
+                        let pairs = a.iter().zip(&w[j * k..][..k]);
+                        let sum: f64 = pairs.map(|(x, y)| f64::from(*x) * f64::from(*y)).sum();
+                        let expected = f64::from(bias[j]) + sum;
+                        assert!((f64::from(c[r * cols + j]) - expected).abs() < 1e-5);
+                    }
+                }
+            }
+        }
+    }
+}

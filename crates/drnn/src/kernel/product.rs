@@ -238,3 +238,120 @@ unsafe fn accumulate<S: Simd, const M: usize, const P: usize>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::dispatch::all_kernels;
+    use super::super::pack::{pack, packed_len, panel_count};
+    use super::*;
+    use crate::rng::Rng;
+
+    /// `init + A W` by three loops, rows of A through the index.
+    fn naive(init: &[f32], a: &[f32], index: &[u32], w: &[f32], k: usize, cols: usize) -> Vec<f64> {
+        let mut c: Vec<f64> = init.iter().map(|&x| x.into()).collect();
+        for (r, &row) in index.iter().enumerate() {
+            for j in 0..cols {
+                for kk in 0..k {
+                    let x = if row == NULL_ROW { 0.0 } else { a[row as usize * k + kk] };
+                    c[r * cols + j] += f64::from(x) * f64::from(w[kk * cols + j]);
+                }
+            }
+        }
+        c
+    }
+
+    #[test]
+    fn equals_three_loops_however_it_is_cut() {
+        let mut rng = Rng::new(1);
+        for kernels in all_kernels() {
+            for _ in 0..60 {
+                let (rows, k, cols) = (1 + rng.below(20), rng.below(40), 1 + rng.below(150));
+                let mut random = |n: usize| (0..n).map(|_| rng.symmetric(1.0)).collect::<Vec<_>>();
+                let (a, w, init) = (random(rows * k), random(k * cols), random(rows * cols));
+                let zeros = vec![0.0; k];
+                let mut packed = vec![f32::NAN; packed_len(k, cols, kernels.width)];
+                pack(&mut packed, &w, (k, cols), (cols, 1), kernels.width);
+                let index: Vec<u32> = (0..rows)
+                    .map(|_| match rng.below(rows + 1) {
+                        r if r == rows => NULL_ROW,
+                        r => r as u32,
+                    })
+                    .collect();
+                let term = Term {
+                    a: a.as_ptr(),
+                    row_stride: k,
+                    k_stride: 1,
+                    index: index.as_ptr(),
+                    zeros: zeros.as_ptr(),
+                    w: packed.as_ptr(),
+                    k,
+                };
+                let panels = panel_count(cols, kernels.width);
+                let run = |row_cut: usize, panel_cut: usize, backwards: bool| {
+                    let mut c = init.clone();
+                    for rows in [0..row_cut, row_cut..rows] {
+                        for panels in [0..panel_cut, panel_cut..panels] {
+                            // SAFETY: cuts lie within the shapes; C is its own start.
+                            unsafe {
+                                let to = c.as_mut_ptr().add(rows.start * cols);
+                                (kernels.product)(&Product {
+                                    rows: rows.len(),
+                                    cols,
+                                    panels,
+                                    backwards,
+                                    c: to,
+                                    c_stride: cols,
+                                    init: Init::Rows { from: to, stride: cols },
+                                    terms: &[term.at_row(rows.start)],
+                                });
+                            }
+                        }
+                    }
+                    c
+                };
+                let whole = run(0, 0, false);
+                for (found, expected) in whole.iter().zip(naive(&init, &a, &index, &w, k, cols)) {
+                    assert!((f64::from(*found) - expected).abs() < 1e-5, "{}", kernels.name);
+                }
+                assert_eq!(whole, run(rng.below(rows + 1), rng.below(panels + 1), true));
+            }
+        }
+    }
+
+    #[test]
+    fn starts_from_zero_a_row_or_a_table() {
+        for kernels in all_kernels() {
+            let (rows, cols) = (7, 19);
+            let table: Vec<f32> = (0..3 * cols).map(|i| i as f32).collect();
+            let index = [2, NULL_ROW, 0, 1, 2, 0, NULL_ROW];
+            let start = |init: Init| {
+                let mut c = vec![f32::NAN; rows * cols];
+                let panels = 0..panel_count(cols, kernels.width);
+                // SAFETY: the shapes above; no terms.
+                unsafe {
+                    (kernels.product)(&Product {
+                        rows,
+                        cols,
+                        panels,
+                        backwards: false,
+                        c: c.as_mut_ptr(),
+                        c_stride: cols,
+                        init,
+                        terms: &[],
+                    });
+                }
+                c
+            };
+            let from = table.as_ptr();
+            assert_eq!(start(Init::Zero), vec![0.0; rows * cols]);
+            assert_eq!(start(Init::Rows { from, stride: 0 }), table[..cols].repeat(rows));
+            let gathered = start(Init::Gather { from, stride: cols, index: index.as_ptr() });
+            for (row, &i) in gathered.chunks(cols).zip(&index) {
+                match i {
+                    NULL_ROW => assert_eq!(row, vec![0.0; cols]),
+                    i => assert_eq!(row, &table[i as usize * cols..][..cols]),
+                }
+            }
+        }
+    }
+}

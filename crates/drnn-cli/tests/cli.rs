@@ -1,0 +1,117 @@
+//! The program as its user meets it: text, JSON and exit codes.
+
+use std::process::{Command, Output};
+
+fn drnn(arguments: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_drnn")).args(arguments.split_whitespace()).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// What it says, where it is to end with exit code 2.
+fn refused(arguments: &str) -> String {
+    let output = drnn(arguments);
+    assert_eq!(output.status.code(), Some(2), "{arguments}");
+    assert!(output.stdout.is_empty(), "{arguments}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+const PAPER: &str = "inspect --net dlstm --units 512 --delay 8 --padding look-ahead \
+                     --symbols 28 --embedding 10 --outputs 27";
+
+#[test]
+fn inspect_shows_size_latency_and_tensors() {
+    let output = drnn(PAPER);
+    assert!(output.status.success());
+    let expected = "\
+dlstm(512 units, delay 8): answers 8 steps late; 28 symbols -> 10 -> 512 -> 27; 1,087,283 parameters
+
+embedding.weight  [28, 10]                 280
+weight_ih_l0      [2048, 10]            20,480
+weight_hh_l0      [2048, 512]        1,048,576
+bias_ih_l0        [2048]                 2,048
+bias_hh_l0        [2048]                 2,048
+output.weight     [27, 512]             13,824
+output.bias       [27]                      27
+total                                1,087,283
+";
+    assert_eq!(stdout(&output), expected);
+}
+
+#[test]
+fn inspect_json_can_be_read_back() {
+    let output = drnn(&format!("{PAPER} --json"));
+    let value: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!((&value["parameters"], &value["delay"]), (&1_087_283.into(), &8.into()));
+    let spec: drnn::NetSpec = serde_json::from_value(value["spec"].clone()).unwrap();
+    assert_eq!(spec.parameters(), 1_087_283);
+    assert_eq!(value["tensors"][2]["shape"], serde_json::json!([2048, 512]));
+}
+
+#[test]
+fn networks_of_every_kind_can_be_named() {
+    for net in ["rnn", "birnn", "lstm", "bilstm", "gru", "bigru"] {
+        let text = stdout(&drnn(&format!("inspect --net {net} --layers 2 --units 8 --inputs 3")));
+        assert!(text.starts_with(&format!("{net}(2 x 8 units")), "{text}");
+    }
+    for net in ["drnn", "dlstm", "dgru"] {
+        let text = stdout(&drnn(&format!("inspect --net {net} --units 8,4 --delay 2")));
+        assert!(text.starts_with(&format!("{net}(8 + 4 units, delay 2)")), "{text}");
+    }
+    let text = stdout(&drnn("inspect --net rnn --nonlinearity relu"));
+    assert!(text.starts_with("rnn(100 units, relu)"), "{text}");
+}
+
+#[test]
+fn bad_usage_is_refused_with_the_remedy() {
+    assert!(refused("inspect --net dlstm").contains("needs --delay D"));
+    assert!(
+        refused("inspect --net lstm --delay 3").contains("for a delay say drnn, dlstm or dgru")
+    );
+    assert!(refused("inspect --net lstm --units 0").contains("layer 0 has no units"));
+    assert!(
+        refused("inspect --net lstm --layers 3 --units 5,6").contains("--units names 2 layers")
+    );
+    assert!(refused("inspect --net lstm --units 99999999999999").contains("too large"));
+    assert!(refused("inspect --net lstm --units x").contains("--units"));
+    assert!(refused("inspect --net transformer").contains("possible values: rnn, birnn"));
+    assert!(refused("inspect --net lstm --symbols 5").contains("--embedding"));
+    assert!(refused("inspect --net dlstm --delay 2 --padding 3").contains("needs token input"));
+    assert!(refused("inspect --net dlstm --delay 2 --padding x").contains("look-ahead"));
+    assert!(refused("bench --case nonsense").contains("train-n100"));
+    assert!(refused("bench --isa sse9").contains("this processor runs"));
+    assert!(refused("bench --rounds 0").contains("--rounds"));
+    assert!(refused("bench --threads 0").contains("--threads"));
+    assert!(refused("").contains("Usage"));
+    assert!(refused("dance").contains("unrecognized subcommand"));
+}
+
+#[test]
+fn bench_measures_a_case() {
+    let output = drnn("bench --case stream-n256 --rounds 2 --threads 1 --json");
+    assert!(output.status.success());
+    let value: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let case = &value["cases"][0];
+    assert_eq!((&case["name"], &value["threads"]), (&"stream-n256".into(), &1.into()));
+    assert_eq!(case["seconds"].as_array().unwrap().len(), 2);
+    assert!(case["gflops"].as_f64().unwrap() > 0.0);
+    assert!(case["share_of_peak"].as_f64().unwrap() > 0.0);
+
+    let text = stdout(&drnn("bench --case stream-n256 --rounds 1 --isa portable"));
+    assert!(text.contains("portable; limit"), "{text}");
+    assert!(text.lines().any(|l| l.starts_with("stream-n256")), "{text}");
+}
+
+#[test]
+#[cfg(unix)]
+fn a_closed_pipe_is_not_an_error() {
+    let script = format!(
+        "{} inspect --net lstm | true; exit ${{PIPESTATUS[0]}}",
+        env!("CARGO_BIN_EXE_drnn")
+    );
+    let output = Command::new("bash").arg("-c").arg(script).output().unwrap();
+    assert!(output.status.success());
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
