@@ -3,7 +3,7 @@
 //! ```text
 //! for each layer, the last first
 //!     dgates          from above and from the next step            (recur)
-//!     [dW_hh db dW_ih] = dgates^T [h_{t-1} 1 x_t]                  one product over all steps (outer)
+//!     [dW_hh db dW_ih] = dgates^T [h_{t-1} 1 x_t]                  (layer_gradient)
 //! dx = dgates W_ih                                                 where it is asked for
 //! ```
 //!
@@ -14,7 +14,8 @@ use crate::batch::{Elements, States, state_offset};
 use crate::buffer::{Buffer, Shared};
 use crate::error::{Result, check_finite, check_shape};
 use crate::kernel::product::{Init, NULL_ROW};
-use crate::outer::{self, OuterWork, Targets};
+use crate::layer_gradient::{LayerGradient, Targets};
+use crate::outer::{self, OuterWork};
 use crate::pass::{Lane, LaneWork, Net, Slots, parts, pieces, share};
 use crate::recur::{Ends, Terms, Upstream, rows_term};
 use crate::spec::Cell;
@@ -387,7 +388,7 @@ fn phases(
         }
     });
     for layer in (0..net.spec.layers()).rev() {
-        net.each(items, |i| {
+        let recur = |i: usize, after_step: &mut dyn FnMut(usize)| {
             let (lane, direction, part) = split(i);
             let (work, back) = (&work[lane], &back[lane]);
             let place = net.place(layer, direction);
@@ -395,32 +396,37 @@ fn phases(
                 back.upstream(net, &weights[lane], work, answers(lane), layer, direction);
             let rows = work.schedule.split(part, parts);
             let ends = back.ends(place, back.target.start);
+            let recurrence = work.recurrence(net, layer, direction);
+            let weights = &weights[lane].layers[place];
             // SAFETY: items have rows of their own, and the layer above is done.
-            unsafe {
-                let recurrence = work.recurrence(net, layer, direction);
-                recurrence.backward_rows(&weights[lane].layers[place], &upstream, ends, rows);
-            }
-        });
-        net.each(items, |i| {
+            unsafe { recurrence.backward_rows(weights, &upstream, ends, rows, after_step) }
+        };
+        let gradient = |i: usize| {
             let (lane, direction, part) = split(i);
             let targets = Targets {
                 params: back[lane].target.params,
                 table: back[lane].table[direction].shared(),
             };
-            // SAFETY: items have columns of their own, and the gates' gradients are complete.
-            unsafe {
-                let at = (layer, direction);
-                outer::layer(
-                    net,
-                    &lanes[lane],
-                    &work[lane],
-                    at,
-                    (part, parts),
-                    targets,
-                    outer.get(i),
-                );
-            }
-        });
+            // SAFETY: each item has its own room.
+            let room = unsafe { outer.get(i) };
+            let at = (layer, direction);
+            LayerGradient::new(net, &lanes[lane], &work[lane], at, (part, parts), targets, room)
+        };
+        // SAFETY, below: items have columns of their own, and add rows whose gradients are complete.
+        if parts == 1 {
+            net.each(items, |i| {
+                let mut gradient = gradient(i);
+                let offsets = &work[split(i).0].schedule.offsets;
+                // SAFETY: as above.
+                recur(i, &mut |t| unsafe { gradient.down_to(offsets[t]) });
+                // SAFETY: as above.
+                unsafe { gradient.finish() }
+            });
+        } else {
+            net.each(items, |i| recur(i, &mut |_| {}));
+            // SAFETY: as above.
+            net.each(items, |i| unsafe { gradient(i).finish() });
+        }
     }
     let pieces = pieces(parts);
     net.each(lanes.len() * pieces, |i| {

@@ -49,7 +49,7 @@
 //! | `model`, `tape`, `stream`, `stream_batch` | what users call: checks, then one of the passes below |
 //! | `pass`, `backward`, `step` | a whole network forward, backward, or by one step |
 //! | `recur` | one direction of one layer through time |
-//! | `outer` | gradients of weights, one product over all steps |
+//! | `layer_gradient`, `outer` | gradients of weights, one product over all steps |
 //! | `schedule` | sequences of different lengths as dense blocks of rows |
 //! | `weights` | parameters packed for the kernels |
 //! | `kernel` | arithmetic on plain memory, per instruction set |
@@ -71,6 +71,7 @@ mod buffer;
 mod cpu;
 mod error;
 mod kernel;
+mod layer_gradient;
 mod model;
 mod outer;
 pub mod params;

@@ -91,15 +91,7 @@ impl<'a> Recurrence<'a> {
         columns(self.cell, self.n)
     }
 
-    /// Row of `h` (and of kept `c`) that holds the state before step t of sorted row r.
-    fn before(&self, t: usize, r: usize) -> usize {
-        match t {
-            0 => r,
-            t => self.schedule.rows() + self.schedule.offsets[t - 1] + r,
-        }
-    }
-
-    /// Row that holds the state after it.
+    /// Row of `h` (and of kept `c`) that holds the state after step t of sorted row r.
     fn after(&self, t: usize, r: usize) -> usize {
         self.schedule.rows() + self.schedule.offsets[t] + r
     }
@@ -162,7 +154,7 @@ impl<'a> Recurrence<'a> {
                     let running = self.running(t, &rows);
                     let first = s.offsets[t] + running.start;
                     let packed = first..first + running.len();
-                    let h = self.h.at(self.before(t, running.start) * self.n);
+                    let h = self.h.at(self.schedule.before(t, running.start) * self.n);
                     let stage = if hoist { Stage::Recurrent(t, h) } else { Stage::Both(t, h) };
                     self.products(weights, feed, packed, base, stage, member);
                     wait(member);
@@ -238,7 +230,7 @@ impl<'a> Recurrence<'a> {
     unsafe fn cell_step(&self, t: usize, rows: Range<usize>, base: usize, member: Option<&Member>) {
         let n = self.n;
         let gates = self.schedule.offsets[t] + rows.start - base;
-        let (before, after) = (self.before(t, rows.start), self.after(t, rows.start));
+        let (before, after) = (self.schedule.before(t, rows.start), self.after(t, rows.start));
         let (c_prev, c) = if self.keep { (before, after) } else { (rows.start, rows.start) };
         let units = own_units(n, self.kernels.width, member);
         // SAFETY: rows of this step, which nobody else has; c is not touched without a cell state.
@@ -347,7 +339,8 @@ pub(crate) struct Ends {
 
 impl Recurrence<'_> {
     /// Takes sorted rows back through all steps and leaves gradients of the pre-activations in
-    /// `gates`. `weights` are packed [`crate::weights::Way::Backward`].
+    /// `gates`, telling `after_step` which step is done. `weights` are packed
+    /// [`crate::weights::Way::Backward`].
     ///
     /// # Safety
     /// As [`Recurrence::forward_rows`], after a forward pass with `keep`.
@@ -357,6 +350,7 @@ impl Recurrence<'_> {
         upstream: &Upstream,
         ends: Ends,
         rows: Range<usize>,
+        mut after_step: impl FnMut(usize),
     ) {
         let n = self.n;
         for t in (0..self.schedule.alive.len()).rev() {
@@ -385,7 +379,8 @@ impl Recurrence<'_> {
                     *ends.step.at(i) += *ends.dh.at(i);
                 }
                 let gates = self.schedule.offsets[t] + running.start;
-                let (before, after) = (self.before(t, running.start), self.after(t, running.start));
+                let (before, after) =
+                    (self.schedule.before(t, running.start), self.after(t, running.start));
                 self.kernels.backward(self.cell)(&CellBackward {
                     rows: running.len(),
                     units: n,
@@ -398,6 +393,7 @@ impl Recurrence<'_> {
                     carry: ends.carry.at(running.start * n),
                 });
             }
+            after_step(t);
         }
         let started = self.running(0, &rows);
         if ends.start && !started.is_empty() {

@@ -121,6 +121,15 @@ impl Schedule {
         self.order.len()
     }
 
+    /// Where the state before step t of sorted row r lies among the B start states and the states by
+    /// packed row that follow them.
+    pub fn before(&self, t: usize, r: usize) -> usize {
+        match t {
+            0 => r,
+            t => self.rows() + self.offsets[t - 1] + r,
+        }
+    }
+
     /// Copies the caller's rows of n floats (or zeros) into sorted order.
     pub fn sort_rows(&self, n: usize, from: Option<&[f32]>, to: &mut [f32]) {
         let Some(from) = from else {
