@@ -11,12 +11,14 @@
 //! gradients by `W_ih` within its own steps. Items of a phase write disjoint rows or columns.
 
 use crate::batch::{Elements, States, state_offset};
+use crate::buffer::Slots;
 use crate::buffer::{Buffer, Shared};
 use crate::error::{Result, check_finite, check_shape};
 use crate::kernel::product::{Init, NULL_ROW};
 use crate::layer_gradient::{LayerGradient, Targets};
+use crate::net::{Net, parts, pieces, share};
 use crate::outer::{self, OuterWork};
-use crate::pass::{Lane, LaneWork, Net, Slots, parts, pieces, share};
+use crate::pass::{Lane, LaneWork};
 use crate::recur::{Ends, Terms, Upstream, rows_term};
 use crate::spec::Cell;
 use crate::weights::{Group, Way, Weights};

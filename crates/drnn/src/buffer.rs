@@ -79,3 +79,33 @@ impl Shared {
         unsafe { self.0.add(offset) }
     }
 }
+
+/// One element of a slice for each item of a job.
+pub(crate) struct Slots<T>(*mut T);
+
+// SAFETY: elements go to one item each, and T may be sent there.
+unsafe impl<T: Send> Send for Slots<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Slots<T> {}
+
+impl<T> Slots<T> {
+    pub fn new(items: &mut [T]) -> Slots<T> {
+        Slots(items.as_mut_ptr())
+    }
+
+    /// # Safety
+    /// `i` is below the slice's length, the slice is still borrowed, and only one item takes it.
+    #[allow(clippy::mut_from_ref, reason = "each element is taken once")]
+    pub unsafe fn get(&self, i: usize) -> &mut T {
+        // SAFETY: the caller's promise.
+        unsafe { &mut *self.0.add(i) }
+    }
+
+    /// # Safety
+    /// As [`Slots::get`], for all of `first..first + count`.
+    #[allow(clippy::mut_from_ref, reason = "each element is taken once")]
+    pub unsafe fn some(&self, first: usize, count: usize) -> &mut [T] {
+        // SAFETY: the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.0.add(first), count) }
+    }
+}

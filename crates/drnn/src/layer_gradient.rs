@@ -8,8 +8,9 @@
 //! has a recurrence to itself adds each block while it is still in cache.
 
 use crate::buffer::Shared;
+use crate::net::Net;
 use crate::outer::{BLOCK, OuterWork, feature_stride, own_columns, transpose};
-use crate::pass::{Lane, LaneWork, Net};
+use crate::pass::{Lane, LaneWork};
 use crate::recur::{Feed, Part};
 use crate::weights::Group;
 use std::ops::Range;

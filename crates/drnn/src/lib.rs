@@ -51,9 +51,10 @@
 //! | `recur` | one direction of one layer through time |
 //! | `layer_gradient`, `outer` | gradients of weights, one product over all steps |
 //! | `schedule` | sequences of different lengths as dense blocks of rows |
-//! | `weights` | parameters packed for the kernels |
+//! | `weights`, `table` | parameters packed for the kernels; token input made into rows |
+//! | `net` | what every phase needs to know |
 //! | `kernel` | arithmetic on plain memory, per instruction set |
-//! | `team`, `buffer` | threads and memory |
+//! | `team`, `buffer`, `denormals` | threads and memory |
 //! | `reference` | the oracle in f64 that tests compare with |
 //!
 //! # Unsafe code
@@ -69,10 +70,12 @@ mod backward;
 mod batch;
 mod buffer;
 mod cpu;
+mod denormals;
 mod error;
 mod kernel;
 mod layer_gradient;
 mod model;
+mod net;
 mod outer;
 pub mod params;
 mod pass;
@@ -87,6 +90,7 @@ mod spec;
 mod step;
 mod stream;
 mod stream_batch;
+mod table;
 mod tape;
 mod team;
 mod weights;

@@ -20,8 +20,9 @@
 use crate::batch::{Batch, States};
 use crate::cpu::Cpu;
 use crate::error::Result;
+use crate::net::Net;
 use crate::params::{Layout, initial};
-use crate::pass::{Lane, LaneWork, Net, check_params, forward};
+use crate::pass::{Lane, LaneWork, check_params, forward};
 use crate::snapshot::hash;
 use crate::spec::NetSpec;
 use crate::weights::{Way, Weights};

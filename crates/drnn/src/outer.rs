@@ -12,7 +12,8 @@
 use crate::buffer::{Buffer, Shared};
 use crate::kernel::pack::{pack, packed_len, panels};
 use crate::kernel::product::{Init, NULL_ROW, Term};
-use crate::pass::{Lane, LaneWork, Net, share};
+use crate::net::{Net, share};
+use crate::pass::{Lane, LaneWork};
 use crate::weights::Group;
 use std::ops::Range;
 

@@ -5,136 +5,18 @@
 //! the output layer.
 
 use crate::batch::{Batch, Elements, States, state_offset};
-use crate::buffer::Buffer;
-use crate::cpu::Cpu;
+use crate::buffer::{Buffer, Slots};
 use crate::error::{Result, check_finite, check_shape};
-use crate::kernel::dots::{Dots, NARROW};
-use crate::kernel::pack::panel_count;
-use crate::kernel::product::{Init, NULL_ROW, Product, Term};
+use crate::kernel::product::NULL_ROW;
+use crate::net::{LEAST_ROWS, Net, parts, pieces, share};
 use crate::params::Layout;
 use crate::recur::{Feed, Part, Recurrence, Terms, rows_term};
 use crate::schedule::Schedule;
-use crate::spec::{InputSpec, NetSpec, Padding};
+use crate::spec::NetSpec;
+use crate::table::Table;
 use crate::team::Member;
-use crate::weights::{Group, Weights, columns};
+use crate::weights::{Weights, columns};
 use std::ops::Range;
-
-/// A network and what it runs on: what every phase needs to know.
-#[derive(Clone, Copy)]
-pub(crate) struct Net<'a> {
-    pub cpu: &'a Cpu,
-    pub spec: &'a NetSpec,
-    pub layout: &'a Layout,
-    /// Threads that a phase is shared among: the team's, or one where lanes run side by side.
-    pub threads: usize,
-}
-
-impl<'a> Net<'a> {
-    pub fn new(cpu: &'a Cpu, spec: &'a NetSpec, layout: &'a Layout) -> Net<'a> {
-        Net { cpu, spec, layout, threads: cpu.threads() }
-    }
-
-    /// The same, for a lane that has one thread to itself.
-    pub fn alone(self) -> Net<'a> {
-        Net { threads: 1, ..self }
-    }
-
-    /// Whether `lanes` are enough to keep every thread busy with lanes of its own. A lane then runs
-    /// through all phases at once, while its data is in cache.
-    pub fn lanes_alone(&self, lanes: usize) -> bool {
-        lanes > 1 && (lanes.is_multiple_of(self.threads) || lanes >= 4 * self.threads)
-    }
-
-    /// Calls `f(i)` for each i in 0..items.
-    pub fn each(&self, items: usize, f: impl Fn(usize) + Sync) {
-        match self.threads {
-            1 => (0..items).for_each(f),
-            _ => self.cpu.team.each(items, f),
-        }
-    }
-
-    pub fn directions(&self) -> usize {
-        self.spec.direction().count()
-    }
-
-    /// Gate columns of a layer.
-    pub fn columns(&self, layer: usize) -> usize {
-        columns(self.spec.cell(), self.spec.units()[layer])
-    }
-
-    /// Place of (layer, direction) in vectors that hold one thing for each.
-    pub fn place(&self, layer: usize, direction: usize) -> usize {
-        layer * self.directions() + direction
-    }
-
-    /// A product over all columns.
-    ///
-    /// # Safety
-    /// As [`crate::kernel::product::product`].
-    pub unsafe fn product(
-        &self,
-        rows: usize,
-        cols: usize,
-        c: *mut f32,
-        c_stride: usize,
-        init: Init,
-        terms: &[Term],
-    ) {
-        let panels = 0..panel_count(cols, self.cpu.kernels.width);
-        // SAFETY: the caller's promise.
-        unsafe {
-            (self.cpu.kernels.product)(&Product {
-                rows,
-                cols,
-                panels,
-                backwards: false,
-                c,
-                c_stride,
-                init,
-                terms,
-            })
-        }
-    }
-}
-
-impl Net<'_> {
-    /// `to = b + sum h W_out^T`, one term per direction, whose `w` is filled in here; nothing without
-    /// an output layer.
-    ///
-    /// # Safety
-    /// As [`crate::kernel::product::product`].
-    pub unsafe fn output(
-        &self,
-        weights: &Weights,
-        params: &[f32],
-        rows: usize,
-        to: *mut f32,
-        terms: &mut Terms,
-    ) {
-        let (Some([weight, bias]), Some(m)) = (self.layout.output(), self.spec.outputs()) else {
-            return;
-        };
-        let (bias, w_stride) = (params[bias].as_ptr(), self.spec.hidden_width());
-        let n = w_stride / self.directions();
-        for (direction, term) in terms.as_mut_slice().iter_mut().enumerate() {
-            term.w = match m <= NARROW {
-                true => params[weight.clone()][direction * n..].as_ptr(),
-                false => weights.output[direction].ptr(),
-            };
-        }
-        let terms = terms.as_slice();
-        // SAFETY: the caller's promise.
-        unsafe {
-            if m <= NARROW {
-                let dots = Dots { rows, cols: m, c: to, c_stride: m, bias, w_stride, terms };
-                (self.cpu.kernels.dots)(&dots);
-            } else {
-                let init = Init::Rows { from: bias, stride: 0 };
-                self.product(rows, m, to, m, init, terms);
-            }
-        }
-    }
-}
 
 /// A model and its data, one of several that run side by side.
 #[derive(Debug, Clone, Copy)]
@@ -179,19 +61,6 @@ pub(crate) struct LayerWork {
     pub c: Buffer,
     /// (N, columns), or a step's worth
     pub gates: Buffer,
-}
-
-/// The distinct symbols of a batch and their rows in the table of `bias + E W_ih^T`.
-#[derive(Default)]
-pub(crate) struct Table {
-    /// Symbol of each table row; one more row, for the zero vector, follows.
-    pub symbols: Vec<u32>,
-    /// Symbol -> table row; [`NULL_ROW`] while it has none.
-    row_of: Vec<u32>,
-    /// Packed row -> table row, by direction.
-    pub index: [Vec<u32>; 2],
-    /// (symbols + 1, columns), by direction.
-    pub rows: [Buffer; 2],
 }
 
 /// One lane's memory, reused from batch to batch.
@@ -368,133 +237,14 @@ impl LaneWork {
     }
 }
 
-impl Table {
-    /// Numbers the distinct symbols in the order of their appearance.
-    fn index_symbols(&mut self, net: &Net, schedule: &Schedule, tokens: &[u32]) {
-        let padding = match net.spec.padding() {
-            Padding::Symbol(id) => Some(id),
-            _ => None,
-        };
-        for &symbol in &self.symbols {
-            self.row_of[symbol as usize] = NULL_ROW;
-        }
-        self.symbols.clear();
-        if let InputSpec::Tokens { symbols, .. } = net.spec.input() {
-            self.row_of.resize(symbols, NULL_ROW);
-        }
-        for direction in 0..net.directions() {
-            let index = &mut self.index[direction];
-            index.clear();
-            index.extend(schedule.input[direction].iter().map(|&slot| {
-                let symbol = match slot {
-                    NULL_ROW => padding,
-                    slot => Some(tokens[slot as usize]),
-                };
-                let Some(symbol) = symbol else {
-                    return NULL_ROW;
-                };
-                let row = &mut self.row_of[symbol as usize];
-                if *row == NULL_ROW {
-                    *row = self.symbols.len() as u32;
-                    self.symbols.push(symbol);
-                }
-                *row
-            }));
-        }
-        let zero_vector = self.symbols.len() as u32;
-        for row in self.index.iter_mut().flatten().filter(|row| **row == NULL_ROW) {
-            *row = zero_vector;
-        }
-    }
-
-    /// `rows[s] = bias + E[symbols[s]] W_ih^T`, and the bias alone for the zero vector.
-    fn fill(&mut self, net: &Net, weights: &Weights, params: &[f32]) {
-        let (n, count, columns) = (net.spec.units()[0], self.symbols.len(), net.columns(0));
-        let width = net.spec.input().width();
-        let e = &params[net.layout.embedding().unwrap_or_default()];
-        for (direction, layer) in weights.layers.iter().enumerate().take(net.directions()) {
-            self.rows[direction].reserve((count + 1) * columns);
-            let rows = self.rows[direction].slice_mut((count + 1) * columns);
-            for row in rows.chunks_exact_mut(columns) {
-                row.copy_from_slice(layer.bias.slice(columns));
-            }
-            for (group, matrices) in Group::of(net.spec.cell()).iter().zip(&layer.groups) {
-                let cols = group.columns(n);
-                for w in &matrices.x {
-                    let mut term = rows_term(e.as_ptr(), width, width, w.ptr());
-                    term.index = self.symbols.as_ptr();
-                    let c = rows[cols.start..].as_mut_ptr();
-                    let init = Init::Rows { from: c, stride: columns };
-                    // SAFETY: `count` rows of `columns` floats; every symbol is a row of E.
-                    unsafe { net.product(count, cols.len(), c, columns, init, &[term]) }
-                }
-            }
-        }
-    }
-
-    /// Bytes held.
-    pub fn bytes(&self) -> usize {
-        let words = self.index.iter().chain([&self.symbols, &self.row_of]);
-        words.map(|v| v.capacity() * size_of::<u32>()).sum::<usize>()
-            + self.rows.iter().map(Buffer::bytes).sum::<usize>()
-    }
-}
-
-/// One element of a slice for each item of a job.
-pub(crate) struct Slots<T>(*mut T);
-
-// SAFETY: elements go to one item each, and T may be sent there.
-unsafe impl<T: Send> Send for Slots<T> {}
-// SAFETY: as above.
-unsafe impl<T: Send> Sync for Slots<T> {}
-
-impl<T> Slots<T> {
-    pub fn new(items: &mut [T]) -> Slots<T> {
-        Slots(items.as_mut_ptr())
-    }
-
-    /// # Safety
-    /// `i` is below the slice's length, the slice is still borrowed, and only one item takes it.
-    #[allow(clippy::mut_from_ref, reason = "each element is taken once")]
-    pub unsafe fn get(&self, i: usize) -> &mut T {
-        // SAFETY: the caller's promise.
-        unsafe { &mut *self.0.add(i) }
-    }
-
-    /// # Safety
-    /// As [`Slots::get`], for all of `first..first + count`.
-    #[allow(clippy::mut_from_ref, reason = "each element is taken once")]
-    pub unsafe fn some(&self, first: usize, count: usize) -> &mut [T] {
-        // SAFETY: the caller's promise.
-        unsafe { std::slice::from_raw_parts_mut(self.0.add(first), count) }
-    }
-}
-
-/// Part `part` of `parts` of 0..n.
-pub(crate) fn share(n: usize, part: usize, parts: usize) -> Range<usize> {
-    n * part / parts..n * (part + 1) / parts
-}
-
 /// What one thread does of a recurrence.
 enum Share<'a> {
     Rows(Range<usize>),
     Gang(&'a Member<'a>),
 }
 
-/// Fewer rows than this per thread, and threads share columns instead.
-pub(crate) const LEAST_ROWS: usize = 4;
 /// Multiplications in a row's step from which sharing columns pays for its barriers.
 const GANG_WORK: usize = 100_000;
-
-/// How many pieces row-wise work of a lane is cut into: more than parts, so that threads end together.
-pub(crate) fn pieces(parts: usize) -> usize {
-    if parts == 1 { 1 } else { 4 * parts }
-}
-
-/// How many parts each of `recurrences` is cut into, to occupy every thread.
-pub(crate) fn parts(net: &Net, recurrences: usize) -> usize {
-    net.threads.div_ceil(recurrences.max(1))
-}
 
 /// Runs all lanes forward. `weights` gives each lane's, packed forward.
 pub(crate) fn forward<'w>(

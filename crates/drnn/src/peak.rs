@@ -4,7 +4,7 @@ use crate::buffer::{Buffer, Shared};
 use crate::cpu::Cpu;
 use crate::kernel::pack::{packed_len, panel_count};
 use crate::kernel::product::{Init, Product};
-use crate::pass::share;
+use crate::net::share;
 use crate::recur::rows_term;
 use std::time::Instant;
 

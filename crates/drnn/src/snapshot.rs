@@ -9,7 +9,7 @@
 
 use crate::error::{Error, Result};
 use crate::model::Model;
-use crate::pass::Net;
+use crate::net::Net;
 use crate::step::Steps;
 
 const MAGIC: &[u8; 8] = b"DRNNSNP1";

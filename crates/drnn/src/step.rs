@@ -11,7 +11,7 @@ use crate::kernel::cells::CellForward;
 use crate::kernel::pack::panel_count;
 use crate::kernel::product::{Init, NULL_ROW, Product};
 use crate::model::Model;
-use crate::pass::{LEAST_ROWS, Net, share};
+use crate::net::{LEAST_ROWS, Net, share};
 use crate::recur::{Terms, own_units, rows_term, wait};
 use crate::spec::{Direction, InputSpec, NetSpec, Padding};
 use crate::team::Member;

@@ -25,11 +25,13 @@
 
 use crate::backward::{BackWork, Gradient, backward};
 use crate::batch::States;
+use crate::buffer::Slots;
 use crate::cpu::Cpu;
 use crate::error::{Error, Result, Shape};
+use crate::net::Net;
 use crate::outer::OuterWork;
 use crate::params::Layout;
-use crate::pass::{Lane, LaneWork, Net, Slots, forward};
+use crate::pass::{Lane, LaneWork, forward};
 use crate::spec::NetSpec;
 use crate::weights::{Way, Weights};
 

@@ -116,6 +116,39 @@ fn threads_do_not_change_a_bit() {
 }
 
 #[test]
+fn denormals_are_zero_on_every_path() {
+    let mut rng = Rng::new(12);
+    let spec = NetSpec::builder(Cell::RnnRelu).dense(3).units([20]).outputs(2).build().unwrap();
+    let mut s = Sample::of(spec, 5, 9, &mut rng);
+    s.lengths = vec![5; 9];
+    s.start = States::zeros(&s.spec, 9);
+    // Inputs times weights are just normal numbers, states times output weights are not.
+    for tensor in drnn::params::Layout::new(&s.spec).tensors() {
+        let scale = match tensor.name.as_str() {
+            "weight_ih_l0" => 1e-18,
+            "output.weight" => 1e-4,
+            _ => 0.0,
+        };
+        s.params[tensor.range.clone()].iter_mut().for_each(|p| *p *= scale);
+    }
+    s.x.iter_mut().for_each(|x| *x *= 1e-18);
+    let alone = train(&Cpu::new(1), &[&s]).remove(0);
+    assert!(alone.last.h.iter().any(|&h| h != 0.0));
+    assert!(alone.answers.iter().all(|&y| y == 0.0), "1e-36 times 1e-5");
+    assert_eq!(alone, train(&Cpu::new(3), &[&s]).remove(0));
+    assert_eq!(vec![alone.clone(); 4], train(&Cpu::new(2), &[&s; 4]));
+    for threads in [1, 3] {
+        let model = s.model(&Cpu::new(threads));
+        assert_eq!(model.run(&s.batch(), None).unwrap().values, alone.answers);
+        let mut stream = Stream::new(&model).unwrap();
+        for t in 0..5 {
+            let answer = stream.push(element(&s, t, 4)).unwrap().unwrap();
+            assert_eq!(answer, &alone.answers[(t * 9 + 4) * 2..][..2]);
+        }
+    }
+}
+
+#[test]
 fn large_single_sequences_share_columns_among_threads() {
     // Wide and few: the case in which a gang shares each step. Dense, tokens, GRU's odd group.
     let mut rng = Rng::new(5);

@@ -1,0 +1,147 @@
+//! A network and what it runs on: what every phase of a pass needs to know.
+
+use crate::cpu::Cpu;
+use crate::denormals::FlushDenormals;
+use crate::kernel::dots::{Dots, NARROW};
+use crate::kernel::pack::panel_count;
+use crate::kernel::product::{Init, Product, Term};
+use crate::params::Layout;
+use crate::recur::Terms;
+use crate::spec::NetSpec;
+use crate::weights::{Weights, columns};
+use std::ops::Range;
+
+/// A network and what it runs on: what every phase needs to know.
+#[derive(Clone, Copy)]
+pub(crate) struct Net<'a> {
+    pub cpu: &'a Cpu,
+    pub spec: &'a NetSpec,
+    pub layout: &'a Layout,
+    /// Threads that a phase is shared among: the team's, or one where lanes run side by side.
+    pub threads: usize,
+}
+
+impl<'a> Net<'a> {
+    pub fn new(cpu: &'a Cpu, spec: &'a NetSpec, layout: &'a Layout) -> Net<'a> {
+        Net { cpu, spec, layout, threads: cpu.threads() }
+    }
+
+    /// The same, for a lane that has one thread to itself.
+    pub fn alone(self) -> Net<'a> {
+        Net { threads: 1, ..self }
+    }
+
+    /// Whether `lanes` are enough to keep every thread busy with lanes of its own. A lane then runs
+    /// through all phases at once, while its data is in cache.
+    pub fn lanes_alone(&self, lanes: usize) -> bool {
+        lanes > 1 && (lanes.is_multiple_of(self.threads) || lanes >= 4 * self.threads)
+    }
+
+    /// Calls `f(i)` for each i in 0..items.
+    pub fn each(&self, items: usize, f: impl Fn(usize) + Sync) {
+        if self.threads > 1 {
+            return self.cpu.team.each(items, f);
+        }
+        let _flush = FlushDenormals::on();
+        (0..items).for_each(f);
+    }
+
+    pub fn directions(&self) -> usize {
+        self.spec.direction().count()
+    }
+
+    /// Gate columns of a layer.
+    pub fn columns(&self, layer: usize) -> usize {
+        columns(self.spec.cell(), self.spec.units()[layer])
+    }
+
+    /// Place of (layer, direction) in vectors that hold one thing for each.
+    pub fn place(&self, layer: usize, direction: usize) -> usize {
+        layer * self.directions() + direction
+    }
+
+    /// A product over all columns.
+    ///
+    /// # Safety
+    /// As [`crate::kernel::product::product`].
+    pub unsafe fn product(
+        &self,
+        rows: usize,
+        cols: usize,
+        c: *mut f32,
+        c_stride: usize,
+        init: Init,
+        terms: &[Term],
+    ) {
+        let panels = 0..panel_count(cols, self.cpu.kernels.width);
+        // SAFETY: the caller's promise.
+        unsafe {
+            (self.cpu.kernels.product)(&Product {
+                rows,
+                cols,
+                panels,
+                backwards: false,
+                c,
+                c_stride,
+                init,
+                terms,
+            })
+        }
+    }
+}
+
+impl Net<'_> {
+    /// `to = b + sum h W_out^T`, one term per direction, whose `w` is filled in here; nothing without
+    /// an output layer.
+    ///
+    /// # Safety
+    /// As [`crate::kernel::product::product`].
+    pub unsafe fn output(
+        &self,
+        weights: &Weights,
+        params: &[f32],
+        rows: usize,
+        to: *mut f32,
+        terms: &mut Terms,
+    ) {
+        let (Some([weight, bias]), Some(m)) = (self.layout.output(), self.spec.outputs()) else {
+            return;
+        };
+        let (bias, w_stride) = (params[bias].as_ptr(), self.spec.hidden_width());
+        let n = w_stride / self.directions();
+        for (direction, term) in terms.as_mut_slice().iter_mut().enumerate() {
+            term.w = match m <= NARROW {
+                true => params[weight.clone()][direction * n..].as_ptr(),
+                false => weights.output[direction].ptr(),
+            };
+        }
+        let terms = terms.as_slice();
+        // SAFETY: the caller's promise.
+        unsafe {
+            if m <= NARROW {
+                let dots = Dots { rows, cols: m, c: to, c_stride: m, bias, w_stride, terms };
+                (self.cpu.kernels.dots)(&dots);
+            } else {
+                let init = Init::Rows { from: bias, stride: 0 };
+                self.product(rows, m, to, m, init, terms);
+            }
+        }
+    }
+}
+
+/// Part `part` of `parts` of 0..n.
+pub(crate) fn share(n: usize, part: usize, parts: usize) -> Range<usize> {
+    n * part / parts..n * (part + 1) / parts
+}
+
+/// Fewer rows than this per thread, and threads share columns instead.
+pub(crate) const LEAST_ROWS: usize = 4;
+/// How many pieces row-wise work of a lane is cut into: more than parts, so that threads end together.
+pub(crate) fn pieces(parts: usize) -> usize {
+    if parts == 1 { 1 } else { 4 * parts }
+}
+
+/// How many parts each of `recurrences` is cut into, to occupy every thread.
+pub(crate) fn parts(net: &Net, recurrences: usize) -> usize {
+    net.threads.div_ceil(recurrences.max(1))
+}
