@@ -89,6 +89,17 @@ fn bad_usage_is_refused_with_the_remedy() {
 }
 
 #[test]
+fn the_environment_is_checked_too() {
+    for (name, value) in [("DRNN_ISA", "sse9"), ("DRNN_THREADS", "0"), ("DRNN_THREADS", "many")] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_drnn"));
+        let output = command.arg("bench").env(name, value).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{name}={value}");
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert!(text.contains(&format!("environment variable {name} is `{value}`")), "{text}");
+    }
+}
+
+#[test]
 fn bench_measures_a_case() {
     let output = drnn("bench --case stream-n256 --rounds 2 --threads 1 --json");
     assert!(output.status.success());

@@ -1,9 +1,17 @@
 //! What a network runs on: threads and an instruction set.
 
-use crate::kernel::dispatch::{Kernels, all_kernels, kernels};
+use crate::error::{Error, Result};
+use crate::kernel::dispatch::{Kernels, all_kernels};
 use crate::team::Team;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
+
+/// More threads than any machine of today has cores.
+const MOST_THREADS: usize = 1024;
+
+fn all_cores() -> usize {
+    std::thread::available_parallelism().map_or(1, |n| n.get())
+}
 
 /// Threads and kernels. Cheap to clone; clones share the threads. Neither choice of threads changes
 /// a bit of any result.
@@ -14,9 +22,9 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// A team of `threads` on the fastest instruction set (or the one that `DRNN_ISA` names).
+    /// A team of `threads` on the fastest instruction set that the processor has.
     pub fn new(threads: usize) -> Cpu {
-        Cpu { kernels: kernels(), team: Arc::new(Team::new(threads)) }
+        Cpu { kernels: all_kernels()[0], team: Arc::new(Team::new(threads)) }
     }
 
     /// The same with a certain instruction set: `avx512`, `avx2` or `portable`; None where the
@@ -31,14 +39,32 @@ impl Cpu {
         all_kernels().iter().map(|k| k.name).collect()
     }
 
-    /// The one that everything uses unless told otherwise: all cores, or `DRNN_THREADS` of them.
+    /// What the environment asks for: `DRNN_THREADS` threads (all cores) on `DRNN_ISA` (the fastest).
+    pub fn from_env() -> Result<Cpu> {
+        let threads = match std::env::var("DRNN_THREADS") {
+            Err(_) => all_cores(),
+            Ok(value) => match value.parse() {
+                Ok(threads @ 1..=MOST_THREADS) => threads,
+                _ => {
+                    let expected = format!("a number from 1 to {MOST_THREADS}");
+                    return Err(Error::Environment { name: "DRNN_THREADS", value, expected });
+                }
+            },
+        };
+        match std::env::var("DRNN_ISA") {
+            Err(_) => Ok(Cpu::new(threads)),
+            Ok(value) => Cpu::with_isa(&value, threads).ok_or_else(|| {
+                let expected = format!("one of {} on this processor", Cpu::isas().join(", "));
+                Error::Environment { name: "DRNN_ISA", value, expected }
+            }),
+        }
+    }
+
+    /// The one that everything uses unless told otherwise: [`Cpu::from_env`], or all cores where the
+    /// environment makes no sense.
     pub fn global() -> &'static Cpu {
         static GLOBAL: OnceLock<Cpu> = OnceLock::new();
-        GLOBAL.get_or_init(|| {
-            let wanted = std::env::var("DRNN_THREADS").ok().and_then(|s| s.parse().ok());
-            let cores = || std::thread::available_parallelism().map_or(1, |n| n.get());
-            Cpu::new(wanted.unwrap_or_else(cores))
-        })
+        GLOBAL.get_or_init(|| Cpu::from_env().unwrap_or_else(|_| Cpu::new(all_cores())))
     }
 
     /// Threads, the caller's included.

@@ -79,6 +79,17 @@ pub enum Error {
     #[error("snapshot: {0}")]
     Snapshot(String),
 
+    /// An environment variable that says what cannot be.
+    #[error("environment variable {name} is `{value}`, expected {expected}")]
+    Environment {
+        /// The variable.
+        name: &'static str,
+        /// What it says.
+        value: String,
+        /// What it may say.
+        expected: String,
+    },
+
     /// Any of these, in one of several lanes.
     #[error("lane {lane}: {error}")]
     Lane {

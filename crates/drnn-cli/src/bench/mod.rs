@@ -74,14 +74,12 @@ struct Memory {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let threads = arguments.threads.map_or_else(|| Cpu::global().threads(), |n| n as usize);
-    let cpu = match &arguments.isa {
-        None => Cpu::new(threads),
-        Some(isa) => Cpu::with_isa(isa, threads).ok_or_else(|| {
-            let known = Cpu::isas().join(", ");
-            Failure::Input(format!("--isa {isa}: this processor runs {known}"))
-        })?,
-    };
+    let cpu = Cpu::from_env()?;
+    let threads = arguments.threads.map_or(cpu.threads(), |n| n as usize);
+    let isa = arguments.isa.as_deref().unwrap_or(cpu.isa());
+    let cpu = Cpu::with_isa(isa, threads).ok_or_else(|| {
+        Failure::Input(format!("--isa {isa}: this processor runs {}", Cpu::isas().join(", ")))
+    })?;
     let mut out = std::io::stdout().lock();
     let Peak { fma, product } = cpu.peak();
     let peak = fma.max(product);

@@ -7,13 +7,12 @@ use super::simd::Portable;
 #[cfg(target_arch = "x86_64")]
 use super::simd::{Avx2, Avx512};
 use crate::spec::Cell;
-use std::sync::OnceLock;
 
 /// The kernels, compiled for one instruction set.
 ///
 /// # Safety
 /// Every function has the contract of its generic namesake; that the processor has the instruction
-/// set is ensured by [`kernels`] and [`all_kernels`], which hand out nothing else.
+/// set is ensured by [`all_kernels`], which hands out nothing else.
 pub struct Kernels {
     /// `avx512`, `avx2` or `portable`.
     pub name: &'static str,
@@ -144,17 +143,6 @@ pub fn all_kernels() -> Vec<&'static Kernels> {
     }
     all.push(&portable::KERNELS);
     all
-}
-
-/// The kernels in use: the fastest that the processor runs, or the one that `DRNN_ISA` names.
-pub fn kernels() -> &'static Kernels {
-    static CHOSEN: OnceLock<&'static Kernels> = OnceLock::new();
-    CHOSEN.get_or_init(|| {
-        let all = all_kernels();
-        let wanted = std::env::var("DRNN_ISA").ok();
-        let named = wanted.and_then(|name| all.iter().find(|k| k.name == name).copied());
-        named.unwrap_or(all[0])
-    })
 }
 
 #[inline(always)]
