@@ -6,7 +6,6 @@ or with bound buffers, one thread or all) every way is a variant, and the fastes
 """
 
 import json
-import math
 import os
 import statistics
 import subprocess
@@ -22,6 +21,7 @@ from torch import nn
 
 MIN_REPEATS = 3
 TOLERANCE = 1e-4
+FACTS = ("version", "isa", "peak_gflops", "gflops", "share_of_peak")
 
 
 @dataclass(frozen=True)
@@ -103,28 +103,27 @@ def call_json(command):
 
 
 class Ours:
-    """`drnn bench` in a subprocess; the number of its rounds is chosen to fill `seconds`."""
+    """`drnn bench` in a subprocess: one round of at least `seconds`, whose time is the median of its repeats."""
 
     name = "ours"
 
     def __init__(self, program, case, threads):
         self.program, self.case, self.threads = program, case, threads
-        self.variant, self.facts, self.unit_s = f"{threads} threads", {}, None
+        self.variant, self.facts = f"{threads} threads", {}
 
-    def run(self, rounds):
-        command = [self.program, "bench", "--case", self.case.name, "--rounds", str(rounds)]
-        answer = call_json(command + ["--threads", str(self.threads), "--json"])
-        result = next(c for c in answer.pop("cases") if c["name"] == self.case.name)
-        self.facts = answer
-        self.facts.update({k: result[k] for k in ("gflops", "share_of_peak") if k in result})
-        return statistics.median(result["seconds"])
+    def run(self, seconds, *options):
+        command = [self.program, "bench", "--case", self.case.name, "--rounds", "1", "--seconds", str(seconds)]
+        answer = call_json(command + ["--threads", str(self.threads), "--json", *options])
+        result = answer.pop("cases")[0]
+        for facts in (answer, result):
+            self.facts.update({k: facts[k] for k in FACTS if facts.get(k) is not None})
+        return result["median_s"]
 
     def warm_up(self, seconds):
-        self.unit_s = self.run(MIN_REPEATS)
+        self.run(seconds)  # the machine's limit too, which the rounds leave out
 
     def measure(self, seconds):
-        wanted = math.ceil(seconds / (self.unit_s * self.case.block))
-        return self.run(min(max(wanted, MIN_REPEATS), 500))
+        return self.run(seconds, "--no-peak")
 
 
 class RustPeer:

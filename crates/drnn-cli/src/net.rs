@@ -51,9 +51,9 @@ pub struct Net {
     /// Kind of network
     #[arg(long, value_enum, default_value = "dlstm")]
     net: Kind,
-    /// Number of layers, k
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
-    layers: u64,
+    /// Number of layers, k [default: 1, or as many as --units names]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    layers: Option<u64>,
     /// Units per layer, n; or one number per layer: 128,64
     #[arg(long, value_delimiter = ',', default_value = "100")]
     units: Vec<usize>,
@@ -61,8 +61,9 @@ pub struct Net {
     #[arg(long)]
     delay: Option<usize>,
     /// What a delayed network reads after the end: null, look-ahead, or the number of a symbol
-    #[arg(long, default_value = "null", value_parser = parse_padding)]
-    padding: Padding,
+    /// [default: null]
+    #[arg(long, value_parser = parse_padding)]
+    padding: Option<Padding>,
     /// Floats per input vector, q
     #[arg(long, default_value_t = 1, conflicts_with = "symbols")]
     inputs: usize,
@@ -75,9 +76,9 @@ pub struct Net {
     /// Values per answer, m; without it the answers are the last layer's states
     #[arg(long)]
     outputs: Option<usize>,
-    /// Activation of a plain RNN
-    #[arg(long, value_enum, default_value = "tanh")]
-    nonlinearity: Nonlinearity,
+    /// Activation of a plain RNN [default: tanh]
+    #[arg(long, value_enum)]
+    nonlinearity: Option<Nonlinearity>,
 }
 
 fn parse_padding(text: &str) -> Result<Padding, String> {
@@ -94,37 +95,51 @@ fn parse_padding(text: &str) -> Result<Padding, String> {
 impl Net {
     /// The network that the arguments describe.
     pub fn spec(&self) -> Result<NetSpec, Failure> {
-        let layers = self.layers as usize;
-        let units = match self.units.as_slice() {
-            [n] => vec![*n; layers],
-            list if self.layers == 1 || list.len() == layers => list.to_vec(),
-            list => {
-                let message = format!("--layers {layers}, but --units names {} layers", list.len());
-                return Err(Failure::Input(message));
+        let refuse = |message: String| Err(Failure::Input(message));
+        let units = match (self.units.as_slice(), self.layers.map(|k| k as usize)) {
+            ([n], layers) => vec![*n; layers.unwrap_or(1)],
+            (list, Some(layers)) if list.len() != layers => {
+                return refuse(format!(
+                    "--layers {layers}, but --units names {} layers",
+                    list.len()
+                ));
             }
+            (list, _) => list.to_vec(),
         };
+        if self.nonlinearity.is_some() && self.net.cell(Nonlinearity::Tanh) != Cell::RnnTanh {
+            return refuse(
+                "--nonlinearity: only a plain RNN (rnn, birnn, drnn) has a choice".into(),
+            );
+        }
+        if self.padding.is_some() && !self.net.delayed() {
+            return refuse(
+                "--padding: only a delayed network (drnn, dlstm, dgru) reads any".into(),
+            );
+        }
         let delay = match (self.net.delayed(), self.delay) {
             (true, Some(delay)) => delay,
             (true, None) => {
-                let message = "a delayed network needs --delay D, the steps it answers late";
-                return Err(Failure::Input(message.into()));
+                return refuse(
+                    "a delayed network needs --delay D, the steps it answers late".into(),
+                );
             }
             (false, None | Some(0)) => 0,
             (false, Some(delay)) => {
                 let kind = self.net.to_possible_value();
                 let name = kind.as_ref().map_or("", |v| v.get_name());
-                let message = format!(
+                return refuse(format!(
                     "--delay {delay} with --net {name}: for a delay say drnn, dlstm or dgru"
-                );
-                return Err(Failure::Input(message));
+                ));
             }
         };
-        let mut builder = NetSpec::builder(self.net.cell(self.nonlinearity)).units(units);
+        let mut builder =
+            NetSpec::builder(self.net.cell(self.nonlinearity.unwrap_or(Nonlinearity::Tanh)))
+                .units(units);
         builder = match (self.symbols, self.embedding) {
             (Some(symbols), Some(embedding)) => builder.tokens(symbols, embedding),
             _ => builder.dense(self.inputs),
         };
-        builder = builder.delay(delay, self.padding);
+        builder = builder.delay(delay, self.padding.unwrap_or(Padding::Null));
         if self.net.bidirectional() {
             builder = builder.bidirectional();
         }

@@ -1,7 +1,9 @@
 //! A batch of sequences, as the caller has them: time-major, any lengths, any order.
 
 use crate::error::{Error, Result, Shape, check_finite, check_shape};
+use crate::recur::HOIST;
 use crate::spec::{InputSpec, NetSpec};
+use crate::weights::columns;
 
 /// The elements of a batch.
 #[derive(Debug, Clone, Copy)]
@@ -54,6 +56,9 @@ impl<'a> Batch<'a> {
     }
 
     /// Elements of sequence `row`.
+    ///
+    /// # Panics
+    /// If there is no such sequence.
     pub fn length(&self, row: usize) -> usize {
         self.lengths.map_or(self.steps, |l| l[row])
     }
@@ -85,13 +90,7 @@ impl<'a> Batch<'a> {
                 return Err(Error::InputKind { found: "tokens", expected });
             }
         }
-        let slots = (steps + spec.delay()).checked_mul(rows);
-        if slots.is_none_or(|n| n >= u32::MAX as usize) {
-            return Err(Error::TooLarge(format!(
-                "{steps} steps (and the delay) by {rows} sequences"
-            )));
-        }
-        Ok(())
+        check_size(spec, steps, rows)
     }
 
     fn check_dense(&self, x: &[f32], q: usize) -> Result<()> {
@@ -120,6 +119,25 @@ impl<'a> Batch<'a> {
     }
 }
 
+/// Whether every array of a pass can be addressed: rows by 32-bit numbers, bytes by the machine.
+fn check_size(spec: &NetSpec, steps: usize, rows: usize) -> Result<()> {
+    let widest = spec.units().iter().map(|&n| columns(spec.cell(), n)).max().unwrap_or(0);
+    let widest = widest.max(state_width(spec)).max(spec.input().width()).max(spec.answer_width());
+    let fits = || {
+        // Start states lie before the first step, hence one more than there are.
+        let slots = steps.checked_add(spec.delay())?.checked_add(1)?.checked_mul(rows)?;
+        let bytes = slots.checked_add(HOIST)?.checked_mul(widest)?.checked_mul(size_of::<f32>())?;
+        Some(slots < u32::MAX as usize && bytes <= isize::MAX as usize)
+    };
+    if fits() == Some(true) {
+        return Ok(());
+    }
+    Err(Error::TooLarge(format!(
+        "{steps} steps and a delay of {}, by {rows} sequences, by {widest} values",
+        spec.delay()
+    )))
+}
+
 /// States of a batch: h, and for the LSTM c, of every layer and direction.
 ///
 /// ```text
@@ -137,13 +155,23 @@ pub struct States {
 
 impl States {
     /// Zeros for `rows` sequences.
+    ///
+    /// # Panics
+    /// If there is no memory for that many.
     pub fn zeros(spec: &NetSpec, rows: usize) -> States {
         let len = state_width(spec) * rows;
         let c = if spec.cell().has_cell_state() { vec![0.0; len] } else { Vec::new() };
         States { h: vec![0.0; len], c }
     }
 
+    /// Right shapes for a batch that was checked, and every value finite.
     pub(crate) fn check(&self, what: &str, spec: &NetSpec, rows: usize) -> Result<()> {
+        self.check_shape(what, spec, rows)?;
+        check_finite(&format!("{what}.h"), &self.h)?;
+        check_finite(&format!("{what}.c"), &self.c)
+    }
+
+    pub(crate) fn check_shape(&self, what: &str, spec: &NetSpec, rows: usize) -> Result<()> {
         let width = state_width(spec);
         let check = |name: &str, values: &[f32], len: usize| {
             if values.len() != len {
@@ -159,7 +187,7 @@ impl States {
                     },
                 });
             }
-            check_finite(&format!("{what}.{name}"), values)
+            Ok(())
         };
         check("h", &self.h, width * rows)?;
         check("c", &self.c, if spec.cell().has_cell_state() { width * rows } else { 0 })

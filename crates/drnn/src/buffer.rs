@@ -7,7 +7,8 @@ use std::cell::UnsafeCell;
 #[derive(Clone, Copy)]
 struct Line([f32; 16]);
 
-/// Aligned floats. Growing keeps no contents; what is there after [`Buffer::reserve`] is arbitrary.
+/// Aligned floats. New memory is zero; where [`Buffer::reserve`] finds enough, what was there stays,
+/// and where it has to grow, nothing is kept.
 ///
 /// Threads of a job write rows of one buffer through [`Buffer::shared`], hence the cells.
 #[derive(Default)]

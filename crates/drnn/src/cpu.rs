@@ -13,8 +13,8 @@ fn all_cores() -> usize {
     std::thread::available_parallelism().map_or(1, |n| n.get())
 }
 
-/// Threads and kernels. Cheap to clone; clones share the threads. Neither choice of threads changes
-/// a bit of any result.
+/// Threads and kernels. Cheap to clone; clones share the threads. The number of threads changes no bit of
+/// any result; the instruction set may change the last ones.
 #[derive(Clone)]
 pub struct Cpu {
     pub(crate) kernels: &'static Kernels,

@@ -79,6 +79,10 @@ pub enum Error {
     #[error("snapshot: {0}")]
     Snapshot(String),
 
+    /// The gradient of an input that has none.
+    #[error("the gradient of the input was asked for, but the input is tokens, which have none")]
+    NoInputGradient,
+
     /// An environment variable that says what cannot be.
     #[error("environment variable {name} is `{value}`, expected {expected}")]
     Environment {
@@ -101,6 +105,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// The same at a place `offset` further on, for a part of an array that was checked alone.
+    pub(crate) fn moved(self, offset: usize) -> Error {
+        match self {
+            Error::NotFinite { name, value, position } => {
+                Error::NotFinite { name, value, position: position + offset }
+            }
+            other => other,
+        }
+    }
+
     /// Says which lane it was, where there are several.
     pub(crate) fn in_lane(self, lane: usize, lanes: usize) -> Error {
         if lanes < 2 {
@@ -125,7 +139,13 @@ pub enum Shape {
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            Shape::Dims(d) => write!(f, "shape {d:?} ({} values)", d.iter().product::<usize>()),
+            Shape::Dims(d) => {
+                write!(f, "shape {d:?}")?;
+                match d.iter().try_fold(1usize, |a, &d| a.checked_mul(d)) {
+                    Some(n) => write!(f, " ({n} values)"),
+                    None => Ok(()),
+                }
+            }
             Shape::Len(1) => write!(f, "1 value"),
             Shape::Len(n) => write!(f, "{n} values"),
         }

@@ -9,9 +9,10 @@
 
 use crate::buffer::Shared;
 use crate::net::Net;
-use crate::outer::{BLOCK, OuterWork, feature_stride, own_columns, transpose};
+use crate::outer::{BLOCK, OuterWork, feature_stride, transpose};
 use crate::pass::{Lane, LaneWork};
 use crate::recur::{Feed, Part};
+use crate::team::share_vectors;
 use crate::weights::Group;
 use std::ops::Range;
 
@@ -79,7 +80,7 @@ impl<'a> LayerGradient<'a> {
         let mut sums = 0;
         for (group, share) in Group::of(net.spec.cell()).iter().zip(&mut shares) {
             let columns = group.columns(n);
-            let own = own_columns(columns.len(), width, part, parts);
+            let own = share_vectors(columns.len(), width, part, parts);
             let first = if group.h_rows(n).is_some() { 0 } else { n };
             let last = if group.x_rows(n).is_some() { all } else { n + 1 };
             *share = Share {

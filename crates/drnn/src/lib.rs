@@ -47,7 +47,7 @@
 //! | file | what |
 //! |---|---|
 //! | `model`, `tape`, `stream`, `stream_batch` | what users call: checks, then one of the passes below |
-//! | `pass`, `backward`, `step` | a whole network forward, backward, or by one step |
+//! | `pass`, `backward` (`back_work`), `step` | a whole network forward, backward, or by one step |
 //! | `recur` | one direction of one layer through time |
 //! | `layer_gradient`, `outer` | gradients of weights, one product over all steps |
 //! | `schedule` | sequences of different lengths as dense blocks of rows |
@@ -60,18 +60,22 @@
 //! # Unsafe code
 //!
 //! Kernels work on raw pointers, because threads share buffers row by row, and on vector intrinsics.
-//! Shapes are checked before a pass begins (`check` in `batch`, `pass`, `backward`, `step`); from
-//! there on sizes follow from the spec and the schedule. Each block says why it holds.
+//! Shapes are checked before a pass begins (`check` in `batch`, `pass`, `gradient`, `step`); from
+//! there on sizes follow from the spec and the schedule. Each block says why it holds. While a pass
+//! runs, its threads flush denormal numbers to zero by the processor's control register, which is put
+//! back afterwards; nothing but kernels runs meanwhile.
 
 #![deny(missing_docs)]
 #![warn(clippy::undocumented_unsafe_blocks)]
 
+mod back_work;
 mod backward;
 mod batch;
 mod buffer;
 mod cpu;
 mod denormals;
 mod error;
+mod gradient;
 mod kernel;
 mod layer_gradient;
 mod model;
@@ -95,11 +99,11 @@ mod tape;
 mod team;
 mod weights;
 
-pub use backward::Gradient;
 pub use batch::{Batch, Elements, States};
 pub use cpu::Cpu;
 pub use error::{Error, Result, Shape};
-pub use model::{Answers, Model};
+pub use gradient::Gradient;
+pub use model::{Answers, Model, ModelRef};
 pub use pass::Lane;
 pub use peak::Peak;
 pub use spec::{Builder, Cell, Direction, InputSpec, NetSpec, Padding, grouped};

@@ -27,7 +27,8 @@ use crate::snapshot::hash;
 use crate::spec::NetSpec;
 use crate::weights::{Way, Weights};
 use std::fmt;
-use std::sync::{Mutex, OnceLock};
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// A network with its parameters. Cheap to run from several threads at once.
 pub struct Model {
@@ -135,7 +136,7 @@ impl Model {
     /// A number that another network, or other weights, would not have.
     pub fn fingerprint(&self) -> u64 {
         *self.fingerprint.get_or_init(|| {
-            let spec = format!("{:?}", self.spec);
+            let spec = format!("{}; padding {:?}", self.spec, self.spec.padding());
             let params = self.params.iter().map(|x| x.to_bits());
             hash(spec.bytes().map(u32::from).chain(params))
         })
@@ -159,6 +160,31 @@ impl Model {
         Ok(Answers { values, last, shape })
     }
 }
+
+/// A model that a stream holds on to: `Model`, `&Model`, `Box<Model>`, `Rc<Model>` or `Arc<Model>`.
+///
+/// Sealed: a stream's memory fits the model it began with, so it must be the same one every time.
+pub trait ModelRef: sealed::Sealed {
+    /// The model.
+    fn model(&self) -> &Model;
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+macro_rules! model_ref {
+    ($($holder:ty),*) => {$(
+        impl sealed::Sealed for $holder {}
+        impl ModelRef for $holder {
+            fn model(&self) -> &Model {
+                self
+            }
+        }
+    )*};
+}
+
+model_ref!(Model, &Model, Box<Model>, Rc<Model>, Arc<Model>);
 
 impl fmt::Display for Model {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {

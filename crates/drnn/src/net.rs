@@ -9,7 +9,6 @@ use crate::params::Layout;
 use crate::recur::Terms;
 use crate::spec::NetSpec;
 use crate::weights::{Weights, columns};
-use std::ops::Range;
 
 /// A network and what it runs on: what every phase needs to know.
 #[derive(Clone, Copy)]
@@ -127,11 +126,6 @@ impl Net<'_> {
             }
         }
     }
-}
-
-/// Part `part` of `parts` of 0..n.
-pub(crate) fn share(n: usize, part: usize, parts: usize) -> Range<usize> {
-    n * part / parts..n * (part + 1) / parts
 }
 
 /// Fewer rows than this per thread, and threads share columns instead.

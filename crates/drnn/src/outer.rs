@@ -12,10 +12,10 @@
 use crate::buffer::{Buffer, Shared};
 use crate::kernel::pack::{pack, packed_len, panels};
 use crate::kernel::product::{Init, NULL_ROW, Term};
-use crate::net::{Net, share};
+use crate::net::Net;
 use crate::pass::{Lane, LaneWork};
+use crate::team::share_vectors;
 use crate::weights::Group;
-use std::ops::Range;
 
 /// Packed rows per block.
 pub(crate) const BLOCK: usize = 256;
@@ -91,12 +91,6 @@ pub(crate) fn feature_stride(features: usize) -> usize {
     features.next_multiple_of(LINE) + LINE
 }
 
-/// Columns of a group that item `part` of `parts` has, whole vectors.
-pub(crate) fn own_columns(columns: usize, width: usize, part: usize, parts: usize) -> Range<usize> {
-    let vectors = share(columns.div_ceil(width), part, parts);
-    (vectors.start * width).min(columns)..(vectors.end * width).min(columns)
-}
-
 /// `to[c, f] = from[f, c]` for `features` by `cols`.
 ///
 /// # Safety
@@ -135,7 +129,7 @@ pub(crate) unsafe fn output(
     let (m, n) = (net.spec.answer_width(), net.spec.hidden_width() / net.directions());
     let s = &work.schedule;
     let (total, hidden) = (s.total(), net.spec.hidden_width());
-    let cols = own_columns(n, net.cpu.kernels.width, part, parts);
+    let cols = share_vectors(n, net.cpu.kernels.width, part, parts);
     let stride = feature_stride(m);
     room.features.reserve(BLOCK * stride);
     // SAFETY: this item's columns of the weight; the bias is the first item's.

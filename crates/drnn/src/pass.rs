@@ -8,13 +8,13 @@ use crate::batch::{Batch, Elements, States, state_offset};
 use crate::buffer::{Buffer, Slots};
 use crate::error::{Result, check_finite, check_shape};
 use crate::kernel::product::NULL_ROW;
-use crate::net::{LEAST_ROWS, Net, parts, pieces, share};
+use crate::net::{LEAST_ROWS, Net, parts, pieces};
 use crate::params::Layout;
 use crate::recur::{Feed, Part, Recurrence, Terms, rows_term};
 use crate::schedule::Schedule;
 use crate::spec::NetSpec;
 use crate::table::Table;
-use crate::team::Member;
+use crate::team::{Member, share};
 use crate::weights::{Weights, columns};
 use std::ops::Range;
 

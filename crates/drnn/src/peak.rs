@@ -4,8 +4,8 @@ use crate::buffer::{Buffer, Shared};
 use crate::cpu::Cpu;
 use crate::kernel::pack::{packed_len, panel_count};
 use crate::kernel::product::{Init, Product};
-use crate::net::share;
 use crate::recur::rows_term;
+use crate::team::share;
 use std::time::Instant;
 
 /// GFLOP/s of all threads together.
@@ -21,7 +21,7 @@ pub struct Peak {
 const TRIES: usize = 5;
 
 impl Cpu {
-    /// Measures the limits, in about a second.
+    /// Measures the limits, in about a second. Needs a clock, which wasm32-unknown-unknown lacks.
     pub fn peak(&self) -> Peak {
         let threads = self.threads();
         let iterations = 40_000_000 / self.kernels.width;
@@ -31,7 +31,7 @@ impl Cpu {
                 // SAFETY: registers only, and `kernels` are of this processor.
                 std::hint::black_box(unsafe { (self.kernels.fma_loop)(iterations) });
             });
-            // SAFETY: as above; no iterations, to learn what one is worth.
+            // SAFETY: as above; one iteration, to learn what it is worth.
             let flop = unsafe { (self.kernels.fma_loop)(1) }.0 * iterations as f64;
             flop * threads as f64 / start.elapsed().as_secs_f64()
         });

@@ -16,12 +16,12 @@ use crate::kernel::pack::panel_count;
 use crate::kernel::product::{Init, Product, Term};
 use crate::schedule::Schedule;
 use crate::spec::Cell;
-use crate::team::Member;
+use crate::team::{Member, share_vectors};
 use crate::weights::{Group, LayerWeights, columns};
 use std::ops::Range;
 
 /// Packed rows whose x is multiplied at once where a step alone has too few rows to be efficient.
-const HOIST: usize = 96;
+pub(crate) const HOIST: usize = 96;
 
 /// Where a layer's input comes from, by packed row.
 #[derive(Clone, Copy)]
@@ -196,11 +196,11 @@ impl<'a> Recurrence<'a> {
                     }
                     Feed::Rows(parts) => {
                         if from_x {
-                            for (part, w) in parts.iter().zip(&matrices.x) {
+                            for (part, w) in parts.iter().zip(matrices.x()) {
                                 terms.push(part.term(w.ptr()).at_row(packed.start));
                             }
                         }
-                        if !from_x && !matrices.x.is_empty() {
+                        if !from_x && !matrices.x().is_empty() {
                             Init::Rows { from: c, stride: columns }
                         } else {
                             Init::Rows { from: weights.bias.ptr().add(cols.start), stride: 0 }
@@ -261,9 +261,7 @@ enum Stage {
 
 /// The units of a layer that a member of a gang computes, whole vectors; all where there is no gang.
 pub(crate) fn own_units(n: usize, width: usize, member: Option<&Member>) -> Range<usize> {
-    let vectors = n.div_ceil(width);
-    let own = member.map_or(0..vectors, |m| m.share(vectors));
-    own.start * width..(own.end * width).min(n)
+    member.map_or(0..n, |m| share_vectors(n, width, m.index, m.count))
 }
 
 pub(crate) fn wait(member: Option<&Member>) {

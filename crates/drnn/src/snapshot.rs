@@ -68,8 +68,11 @@ pub(crate) fn load(
     let (body, sum) = (&bytes[..expected - 8], word(expected - 8));
     let mut values =
         body[HEAD..].chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
-    if checksum(body) != sum || values.clone().any(|x| !x.is_finite()) {
+    if checksum(body) != sum {
         return refuse("damaged: the checksum does not fit".into());
+    }
+    if values.clone().any(|x| !x.is_finite()) {
+        return refuse("the state it holds has run out of range (infinity or NaN)".into());
     }
     steps.each_state(net, slot, |state| {
         for (to, x) in state.iter_mut().zip(&mut values) {

@@ -11,10 +11,10 @@ use crate::kernel::cells::CellForward;
 use crate::kernel::pack::panel_count;
 use crate::kernel::product::{Init, NULL_ROW, Product};
 use crate::model::Model;
-use crate::net::{LEAST_ROWS, Net, share};
+use crate::net::{LEAST_ROWS, Net};
 use crate::recur::{Terms, own_units, rows_term, wait};
 use crate::spec::{Direction, InputSpec, NetSpec, Padding};
-use crate::team::Member;
+use crate::team::{Member, share};
 use crate::weights::Group;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -87,7 +87,7 @@ pub(crate) fn check_streams(spec: &NetSpec) -> Result<()> {
 /// States of live sequences by slot, and room for one step of them.
 #[derive(Default)]
 pub(crate) struct Steps {
-    /// Per layer: h (slots, n), and c the same or empty.
+    /// Per layer: h (slots, n), and c the same (empty for cells without it).
     h: Vec<Buffer>,
     c: Vec<Buffer>,
     slots: usize,
@@ -123,7 +123,9 @@ impl Steps {
         self.h.resize_with(spec.layers(), Default::default);
         self.c.resize_with(spec.layers(), Default::default);
         for (layer, &n) in spec.units().iter().enumerate() {
-            for part in [&mut self.h[layer], &mut self.c[layer]] {
+            let with_c = spec.cell().has_cell_state();
+            for part in [Some(&mut self.h[layer]), with_c.then_some(&mut self.c[layer])] {
+                let Some(part) = part else { continue };
                 let mut larger = Buffer::default();
                 larger.reserve(slots * n);
                 larger.slice_mut(slots * n).fill(0.0);
@@ -229,7 +231,8 @@ impl Steps {
             net.cpu.team.each(1, |_| unsafe { this.run_rows(net, model, 0..rows, None) });
         }
         for &slot in &self.active {
-            self.seen[slot as usize] += 1;
+            let seen = &mut self.seen[slot as usize];
+            *seen = seen.saturating_add(1);
         }
     }
 
@@ -274,7 +277,7 @@ impl Steps {
         for (group, matrices) in Group::of(spec.cell()).iter().zip(&weights.groups) {
             let cols = group.columns(n);
             let mut terms = Terms::new();
-            for w in &matrices.x {
+            for w in matrices.x() {
                 let mut term;
                 match (layer, spec.input()) {
                     (0, InputSpec::Dense(q)) => {
@@ -337,8 +340,8 @@ impl Steps {
                     gates: self.gates.shared().at(row * columns),
                     keep: false,
                     h_prev: h.add(at),
-                    c_prev: c.add(at),
-                    c: c.add(at),
+                    c_prev: c.wrapping_add(at),
+                    c: c.wrapping_add(at),
                     h: h.add(at),
                 });
             }

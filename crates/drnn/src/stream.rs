@@ -14,32 +14,31 @@
 //! ```
 
 use crate::error::Result;
-use crate::model::Model;
+use crate::model::ModelRef;
 use crate::snapshot;
 use crate::spec::Padding;
 use crate::step::{Element, Steps, check_streams};
-use std::borrow::Borrow;
 
-/// A live sequence of one model, which may be borrowed or shared (`&Model`, `Arc<Model>`). A push
+/// A live sequence of one model, which may be borrowed or shared ([`ModelRef`]). A push
 /// allocates nothing.
 pub struct Stream<M> {
     model: M,
     steps: Steps,
 }
 
-impl<M: Borrow<Model>> Stream<M> {
+impl<M: ModelRef> Stream<M> {
     /// A sequence that has not begun. Bidirectional networks cannot stream.
     pub fn new(model: M) -> Result<Stream<M>> {
-        check_streams(model.borrow().spec())?;
+        check_streams(model.model().spec())?;
         let mut steps = Steps::default();
-        steps.grow(&model.borrow().net(), 1);
+        steps.grow(&model.model().net(), 1);
         Ok(Stream { model, steps })
     }
 
     /// Reads the next element; answers the one d before it, once there is one. An element that is
     /// refused changes nothing.
     pub fn push<'a>(&mut self, element: impl Into<Element<'a>>) -> Result<Option<&[f32]>> {
-        let (model, element) = (self.model.borrow(), element.into());
+        let (model, element) = (self.model.model(), element.into());
         element.check(model.spec(), self.steps.seen(0), 0)?;
         let net = model.net();
         self.steps.clear();
@@ -52,7 +51,7 @@ impl<M: Borrow<Model>> Stream<M> {
     ///
     /// With [`Padding::LookAhead`] there are none: the last d elements were there to be looked at.
     pub fn finish(&mut self) -> Vec<Vec<f32>> {
-        let model = self.model.borrow();
+        let model = self.model.model();
         let net = model.net();
         let mut rest = Vec::new();
         if self.steps.seen(0) > 0 && model.spec().padding() != Padding::LookAhead {
@@ -74,13 +73,13 @@ impl<M: Borrow<Model>> Stream<M> {
 
     /// The state as bytes, to go on later or elsewhere.
     pub fn snapshot(&mut self) -> Vec<u8> {
-        let model = self.model.borrow();
+        let model = self.model.model();
         snapshot::save(&model.net(), model, &mut self.steps, 0)
     }
 
     /// Goes on from a snapshot. Bytes of another network are refused, and nothing changes.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
-        let model = self.model.borrow();
+        let model = self.model.model();
         snapshot::load(&model.net(), model, &mut self.steps, 0, bytes)
     }
 }

@@ -17,16 +17,18 @@
 //! ```
 
 use crate::error::{Error, Result};
-use crate::model::Model;
+use crate::model::ModelRef;
 use crate::snapshot;
 use crate::spec::Padding;
 use crate::step::{Element, Steps, check_streams};
-use std::borrow::Borrow;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Names a stream of a [`StreamBatch`]. Never reused: a stream that has left is not mistaken for
 /// one that came later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId {
+    /// Which batch it belongs to.
+    batch: u64,
     slot: u32,
     /// How many streams had the slot before.
     turn: u64,
@@ -38,6 +40,8 @@ pub struct StreamBatch<M> {
     steps: Steps,
     slots: Vec<Slot>,
     free: Vec<u32>,
+    /// No other batch of this process has it.
+    number: u64,
     /// Number of the current call, by which a stream named twice is noticed.
     call: u64,
 }
@@ -49,12 +53,14 @@ struct Slot {
     called: u64,
 }
 
-impl<M: Borrow<Model>> StreamBatch<M> {
+impl<M: ModelRef> StreamBatch<M> {
     /// No stream yet. Bidirectional networks cannot stream.
     pub fn new(model: M) -> Result<StreamBatch<M>> {
-        check_streams(model.borrow().spec())?;
+        check_streams(model.model().spec())?;
         let (slots, free) = (Vec::new(), Vec::new());
-        Ok(StreamBatch { model, steps: Steps::default(), slots, free, call: 0 })
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Ok(StreamBatch { model, steps: Steps::default(), slots, free, number, call: 0 })
     }
 
     /// Live streams.
@@ -71,19 +77,19 @@ impl<M: Borrow<Model>> StreamBatch<M> {
     pub fn join(&mut self) -> StreamId {
         if self.free.is_empty() {
             let (old, new) = (self.slots.len(), (self.slots.len() * 2).max(8));
-            self.steps.grow(&self.model.borrow().net(), new);
+            self.steps.grow(&self.model.model().net(), new);
             self.slots.resize(new, Slot { turn: 0, live: false, called: 0 });
             self.free.extend((old as u32..new as u32).rev());
         }
         let slot = self.free.pop().unwrap_or_default();
         self.slots[slot as usize].live = true;
-        StreamId { slot, turn: self.slots[slot as usize].turn }
+        self.id(slot as usize)
     }
 
     /// Ends a stream without its last answers.
     pub fn leave(&mut self, id: StreamId) -> Result<()> {
         let slot = self.slot(id)?;
-        self.steps.reset(&self.model.borrow().net(), slot);
+        self.steps.reset(&self.model.model().net(), slot);
         self.slots[slot].live = false;
         self.slots[slot].turn += 1;
         self.free.push(id.slot);
@@ -100,9 +106,9 @@ impl<M: Borrow<Model>> StreamBatch<M> {
         self.call += 1;
         for (row, (id, element)) in elements.iter().enumerate() {
             let slot = self.once(*id)?;
-            element.check(self.model.borrow().spec(), self.steps.seen(slot), row)?;
+            element.check(self.model.model().spec(), self.steps.seen(slot), row)?;
         }
-        let model = self.model.borrow();
+        let model = self.model.model();
         let net = model.net();
         self.steps.clear();
         for (id, element) in elements {
@@ -110,7 +116,7 @@ impl<M: Borrow<Model>> StreamBatch<M> {
         }
         self.steps.run(&net, model);
         for (slot, row) in self.steps.answers(model.spec()) {
-            answer(StreamId { slot: slot as u32, turn: self.slots[slot].turn }, row);
+            answer(self.id(slot), row);
         }
         Ok(())
     }
@@ -125,7 +131,7 @@ impl<M: Borrow<Model>> StreamBatch<M> {
         for &id in ids {
             self.once(id)?;
         }
-        let model = self.model.borrow();
+        let model = self.model.model();
         let net = model.net();
         if model.spec().padding() != Padding::LookAhead {
             for _ in 0..model.spec().delay() {
@@ -138,7 +144,7 @@ impl<M: Borrow<Model>> StreamBatch<M> {
                 }
                 self.steps.run(&net, model);
                 for (slot, row) in self.steps.answers(model.spec()) {
-                    answer(StreamId { slot: slot as u32, turn: self.slots[slot].turn }, row);
+                    answer(self.id(slot), row);
                 }
             }
         }
@@ -153,7 +159,7 @@ impl<M: Borrow<Model>> StreamBatch<M> {
     /// A stream's state as bytes; [`crate::Stream`] reads the same.
     pub fn snapshot(&mut self, id: StreamId) -> Result<Vec<u8>> {
         let slot = self.slot(id)?;
-        let model = self.model.borrow();
+        let model = self.model.model();
         Ok(snapshot::save(&model.net(), model, &mut self.steps, slot))
     }
 
@@ -161,7 +167,7 @@ impl<M: Borrow<Model>> StreamBatch<M> {
     /// changes.
     pub fn restore(&mut self, id: StreamId, bytes: &[u8]) -> Result<()> {
         let slot = self.slot(id)?;
-        let model = self.model.borrow();
+        let model = self.model.model();
         snapshot::load(&model.net(), model, &mut self.steps, slot, bytes)
     }
 
@@ -176,8 +182,15 @@ impl<M: Borrow<Model>> StreamBatch<M> {
 
     fn slot(&self, id: StreamId) -> Result<usize> {
         match self.slots.get(id.slot as usize) {
-            Some(slot) if slot.live && slot.turn == id.turn => Ok(id.slot as usize),
-            _ => Err(Error::Stream(format!("{id:?} is not live: it has left, or never joined"))),
+            Some(slot) if slot.live && self.id(id.slot as usize) == id => Ok(id.slot as usize),
+            _ => Err(Error::Stream(format!(
+                "{id:?} is not live here: it has left, or joined another batch"
+            ))),
         }
+    }
+
+    /// The name of the stream that has the slot now.
+    fn id(&self, slot: usize) -> StreamId {
+        StreamId { batch: self.number, slot: slot as u32, turn: self.slots[slot].turn }
     }
 }

@@ -73,7 +73,7 @@ impl Table {
             }
             for (group, matrices) in Group::of(net.spec.cell()).iter().zip(&layer.groups) {
                 let cols = group.columns(n);
-                for w in &matrices.x {
+                for w in matrices.x() {
                     let mut term = rows_term(e.as_ptr(), width, width, w.ptr());
                     term.index = self.symbols.as_ptr();
                     let c = rows[cols.start..].as_mut_ptr();

@@ -23,11 +23,13 @@
 //! # Ok::<(), drnn::Error>(())
 //! ```
 
-use crate::backward::{BackWork, Gradient, backward};
+use crate::back_work::BackWork;
+use crate::backward::backward;
 use crate::batch::States;
 use crate::buffer::Slots;
 use crate::cpu::Cpu;
 use crate::error::{Error, Result, Shape};
+use crate::gradient::Gradient;
 use crate::net::Net;
 use crate::outer::OuterWork;
 use crate::params::Layout;

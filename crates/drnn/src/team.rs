@@ -9,6 +9,7 @@
 use crate::denormals::FlushDenormals;
 use std::any::Any;
 use std::cell::UnsafeCell;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, TryLockError};
@@ -61,9 +62,20 @@ impl Member<'_> {
     }
 
     /// This member's share of 0..n.
-    pub fn share(&self, n: usize) -> std::ops::Range<usize> {
-        n * self.index / self.count..n * (self.index + 1) / self.count
+    pub fn share(&self, n: usize) -> Range<usize> {
+        share(n, self.index, self.count)
     }
+}
+
+/// Part `part` of `parts` of 0..n.
+pub(crate) fn share(n: usize, part: usize, parts: usize) -> Range<usize> {
+    n * part / parts..n * (part + 1) / parts
+}
+
+/// The same in whole vectors of `width`; the last part has the tail.
+pub(crate) fn share_vectors(n: usize, width: usize, part: usize, parts: usize) -> Range<usize> {
+    let vectors = share(n.div_ceil(width), part, parts);
+    (vectors.start * width).min(n)..(vectors.end * width).min(n)
 }
 
 #[derive(Default)]
@@ -283,6 +295,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(target_family = "wasm", ignore = "no threads")]
     fn nested_and_concurrent_jobs_run_on_their_callers() {
         let team = Team::new(2);
         let count = AtomicUsize::new(0);
@@ -303,6 +316,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(target_family = "wasm", ignore = "no unwinding")]
     fn a_panic_reaches_the_caller_and_the_team_lives_on() {
         let team = Team::new(2);
         for bad in 0..6 {

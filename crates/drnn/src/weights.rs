@@ -77,7 +77,6 @@ pub(crate) fn columns(cell: Cell, n: usize) -> usize {
 #[derive(Default)]
 pub(crate) struct Packed {
     data: Buffer,
-    pub k: usize,
 }
 
 impl Packed {
@@ -85,7 +84,6 @@ impl Packed {
         let len = packed_len(k.0, cols.0, width);
         self.data.reserve(len);
         pack(self.data.slice_mut(len), w, k, cols, width);
-        self.k = k.0;
     }
 
     pub fn ptr(&self) -> *const f32 {
@@ -96,8 +94,17 @@ impl Packed {
 /// The matrices that meet in one group: of h, and of each part of x.
 #[derive(Default)]
 pub(crate) struct GroupWeights {
-    pub x: Vec<Packed>,
+    x: Vec<Packed>,
+    /// Whether `x` was packed this time; its memory stays either way.
+    has_x: bool,
     pub h: Option<Packed>,
+}
+
+impl GroupWeights {
+    /// One matrix per part of x; none where x does not feed the group, or was left out.
+    pub fn x(&self) -> &[Packed] {
+        if self.has_x { &self.x } else { &[] }
+    }
 }
 
 /// One direction of one layer.
@@ -189,8 +196,9 @@ impl LayerWeights {
             let bias = &mut bias[group.columns(n)];
             if let Some(rows) = group.x_rows(n) {
                 add(bias, &b_ih[rows.clone()]);
-                packed.x.resize_with(if x { parts } else { 0 }, Default::default);
-                for (i, to) in packed.x.iter_mut().enumerate() {
+                packed.x.resize_with(parts, Default::default);
+                packed.has_x = x;
+                for (i, to) in packed.x.iter_mut().enumerate().take(if x { parts } else { 0 }) {
                     let w = &w_ih[rows.start * q + i * part..];
                     match way {
                         Way::Forward => to.set(w, (part, 1), (rows.len(), q), width),

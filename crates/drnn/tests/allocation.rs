@@ -40,27 +40,12 @@ fn allocations(mut f: impl FnMut()) -> usize {
 fn steps_allocate_nothing() {
     let cpu = Cpu::new(2);
     for cell in Cell::ALL {
+        for dense in [false, true] {
+            training_allocates_nothing(&cpu, cell, dense);
+        }
         let spec = NetSpec::builder(cell).tokens(9, 4).units([20, 12]).outputs(3);
         let spec = spec.delay(2, Padding::Null).build().unwrap();
         let model = Model::init(&spec, 1).on(&cpu);
-        let tokens: Vec<u32> = (0..8 * 30).map(|i| i % 9).collect();
-        let lengths: Vec<usize> = (0..30).map(|i| i % 9).collect();
-        let batch = Batch::tokens(&tokens, 8, 30).lengths(&lengths);
-        let lanes = [Lane { params: model.params(), batch, start: None }; 3];
-        let d_answers = vec![0.1; 8 * 30 * 3];
-        let mut params = vec![vec![0.0; spec.parameters()]; 3];
-        let mut params = params.iter_mut();
-        let mut gradients: [Gradient; 3] = std::array::from_fn(|_| Gradient {
-            answers: &d_answers,
-            last: None,
-            params: params.next().unwrap(),
-            input: None,
-            start: None,
-        });
-        let mut tape = Tape::on(&cpu, &spec);
-        let count = allocations(|| tape.forward(&lanes).unwrap().backward(&mut gradients).unwrap());
-        assert_eq!(count, 0, "training pass of {spec}");
-
         let mut stream = Stream::new(&model).unwrap();
         let count = allocations(|| {
             stream.push(3).unwrap();
@@ -72,4 +57,30 @@ fn steps_allocate_nothing() {
         let count = allocations(|| streams.step(&elements, |_, _| {}).unwrap());
         assert_eq!(count, 0, "streams of {spec}");
     }
+}
+
+fn training_allocates_nothing(cpu: &Cpu, cell: Cell, dense: bool) {
+    let builder = NetSpec::builder(cell).units([20, 12]).outputs(3).delay(2, Padding::Null);
+    let builder = if dense { builder.dense(4) } else { builder.tokens(9, 4) };
+    let spec = builder.build().unwrap();
+    let model = Model::init(&spec, 1).on(cpu);
+    let tokens: Vec<u32> = (0..8 * 30).map(|i| i % 9).collect();
+    let x: Vec<f32> = tokens.iter().flat_map(|&t| [t as f32 * 0.1; 4]).collect();
+    let lengths: Vec<usize> = (0..30).map(|i| i % 9).collect();
+    let batch = if dense { Batch::dense(&x, 8, 30) } else { Batch::tokens(&tokens, 8, 30) };
+    let batch = batch.lengths(&lengths);
+    let lanes = [Lane { params: model.params(), batch, start: None }; 3];
+    let d_answers = vec![0.1; 8 * 30 * 3];
+    let mut params = vec![vec![0.0; spec.parameters()]; 3];
+    let mut params = params.iter_mut();
+    let mut gradients: [Gradient; 3] = std::array::from_fn(|_| Gradient {
+        answers: &d_answers,
+        last: None,
+        params: params.next().unwrap(),
+        input: None,
+        start: None,
+    });
+    let mut tape = Tape::on(cpu, &spec);
+    let count = allocations(|| tape.forward(&lanes).unwrap().backward(&mut gradients).unwrap());
+    assert_eq!(count, 0, "training pass of {spec}");
 }

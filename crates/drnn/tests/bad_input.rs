@@ -70,6 +70,19 @@ fn kinds_tokens_and_numbers() {
 }
 
 #[test]
+fn what_cannot_be_addressed_is_refused() {
+    for (steps, rows) in [(0, u32::MAX as usize), (0, usize::MAX), (usize::MAX, 0)] {
+        let found = dense().run(&Batch::dense(&[], steps, rows), None);
+        assert!(matches!(found, Err(Error::TooLarge(_))), "{steps} by {rows}: {found:?}");
+    }
+    let spec = NetSpec::builder(Cell::Lstm).dense(1).units([1]).delay(1 << 20, Padding::Null);
+    let model = Model::init(&spec.build().unwrap(), 1);
+    let found = model.run(&Batch::dense(&[0.0; 5000], 1, 5000), None).unwrap_err().to_string();
+    let expected = "too large: 1 steps and a delay of 1048576, by 5000 sequences, by 4 values";
+    assert_eq!(found, expected);
+}
+
+#[test]
 fn empty_batches_are_legal() {
     for (steps, rows) in [(0, 0), (0, 3), (3, 0)] {
         let answers = dense().run(&Batch::dense(&[], steps, rows), None).unwrap();
@@ -139,11 +152,11 @@ fn training_passes() {
     let found = wrong(&[0.0; 3], 154, None, 1);
     assert_eq!(found, "`gradient of answers` has 3 values, expected shape [2, 1, 2] (4 values)");
     let found = wrong(&[0.0, 0.0, f32::NAN, 0.0], 154, None, 1);
-    assert!(found.starts_with("`gradient of answers` holds NaN"), "{found}");
+    assert_eq!(found, "`gradient of answers` holds NaN at position 2");
     let found = wrong(&[0.0; 4], 150, None, 1);
     assert_eq!(found, "`gradient of params` has 150 values, expected shape [154] (154 values)");
     let found = wrong(&[0.0; 4], 154, Some(5), 1);
-    assert_eq!(found, "`gradient of input` has 5 values, expected shape [6] (6 values)");
+    assert_eq!(found, "`gradient of input` has 5 values, expected shape [2, 1, 3] (6 values)");
     let found = wrong(&[0.0; 4], 154, None, 2);
     assert_eq!(found, "`gradients` has 2 values, expected 1 value");
 }
@@ -187,6 +200,12 @@ fn batches_of_streams_refuse_as_a_whole() {
     let twice = batch.step(&[(a, x), (a, x)], |_, _| {}).unwrap_err().to_string();
     assert!(twice.contains("named twice"), "{twice}");
     assert_eq!(batch.snapshot(a).unwrap(), before, "a moved although b was refused");
+
+    // A name means nothing to another batch.
+    let mut other = StreamBatch::new(&model).unwrap();
+    let foreign = other.join();
+    assert_ne!(foreign, a);
+    assert!(batch.step(&[(foreign, x)], |_, _| {}).unwrap_err().to_string().contains("not live"));
 
     batch.leave(b).unwrap();
     let c = batch.join(); // gets b's place, but not its name or state
@@ -235,6 +254,20 @@ fn snapshots_of_others_and_damaged_ones_are_refused() {
 }
 
 #[test]
+fn a_state_that_ran_away_is_not_restored() {
+    let spec = NetSpec::builder(Cell::RnnRelu).dense(1).units([1]).build().unwrap();
+    let model = Model::from_params(&spec, vec![1e30, 1e30, 0.0, 0.0]).unwrap();
+    let mut stream = Stream::new(&model).unwrap();
+    for _ in 0..3 {
+        stream.push(&[1.0]).unwrap();
+    }
+    let bytes = stream.snapshot();
+    let error = stream.restore(&bytes).unwrap_err().to_string();
+    assert!(error.contains("out of range"), "{error}");
+}
+
+#[test]
+#[cfg_attr(target_family = "wasm", ignore = "no threads")]
 fn sharing_a_model_between_threads_is_safe() {
     let model = dense().on(&Cpu::new(2));
     let x: Vec<f32> = (0..60).map(|i| (i as f32 * 0.1).sin()).collect();

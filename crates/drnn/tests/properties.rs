@@ -158,11 +158,91 @@ fn large_single_sequences_share_columns_among_threads() {
             let builder = if tokens { builder.tokens(9, 4) } else { builder.dense(3) };
             let n = if cell.gates() == 1 { vec![330, 330] } else { vec![170, 165] };
             let spec = builder.units(n).build().unwrap();
-            let s = Sample::of(spec, 40, 2, &mut rng);
+            let s = Sample::of(spec, 150, 2, &mut rng);
             let alone = train(&Cpu::new(1), &[&s]);
             assert_eq!(alone, train(&Cpu::new(3), &[&s]), "{}", s.spec);
             let run = s.model(&Cpu::new(3)).run(&s.batch(), Some(&s.start)).unwrap();
             assert_eq!(run.values, alone[0].answers, "{}", s.spec);
+        }
+    }
+}
+
+#[test]
+fn long_batches_cross_every_block() {
+    // More packed rows than a block of the weights' gradients, more symbols too, and more steps than
+    // are hoisted at once.
+    let mut rng = Rng::new(77);
+    for cell in Cell::ALL {
+        for (kind, steps, rows) in [(0, 45, 20), (1, 45, 20), (2, 45, 20), (0, 300, 2), (1, 300, 2)]
+        {
+            let builder = NetSpec::builder(cell).units([3, 2]).outputs(2);
+            let builder = match kind {
+                0 => builder.dense(2).delay(3, Padding::Null),
+                1 => builder.tokens(400, 2).delay(3, Padding::Null),
+                _ => builder.dense(2).bidirectional(),
+            };
+            let s = Sample::of(builder.build().unwrap(), steps, rows, &mut rng);
+            let alone = train(&Cpu::new(1), &[&s]).remove(0);
+            for threads in [2, 3] {
+                assert_eq!(alone, train(&Cpu::new(threads), &[&s]).remove(0), "{}", s.spec);
+            }
+            assert_eq!(vec![alone.clone(); 4], train(&Cpu::new(2), &[&s; 4]), "{}", s.spec);
+            if kind == 1 {
+                continue; // 400 symbols are too many for the oracle, and blocks of them are below
+            }
+            let d_params = oracle_gradient(&s);
+            close(&format!("{} d_params", s.spec), wide(&alone.d_params), &d_params, 1e-5);
+        }
+    }
+    // Tokens against the same vectors as dense input: embeddings' gradients are sums of inputs'.
+    let spec = NetSpec::builder(Cell::Gru).tokens(400, 2).units([3]).build().unwrap();
+    let s = Sample::of(spec, 45, 20, &mut rng);
+    let e = &s.params[..800];
+    let x: Vec<f32> = s.tokens.iter().flat_map(|&t| e[t as usize * 2..][..2].to_vec()).collect();
+    let spec = NetSpec::builder(Cell::Gru).dense(2).units([3]).build().unwrap();
+    let mut dense = Sample::of(spec, 45, 20, &mut rng);
+    (dense.params, dense.x) = (s.params[800..].to_vec(), x);
+    (dense.lengths, dense.start) = (s.lengths.clone(), s.start.clone());
+    (dense.d_answers, dense.d_last) = (s.d_answers.clone(), s.d_last.clone());
+    let (tokens, dense) = (train(&Cpu::new(2), &[&s]), train(&Cpu::new(2), &[&dense]));
+    let mut d_embedding = vec![0.0; 800];
+    for (slot, &token) in s.tokens.iter().enumerate() {
+        for i in 0..2 {
+            d_embedding[token as usize * 2 + i] += f64::from(dense[0].d_input[slot * 2 + i]);
+        }
+    }
+    close("embedding", wide(&tokens[0].d_params[..800]), &d_embedding, 1e-5);
+    close("rest", wide(&tokens[0].d_params[800..]), &wide(&dense[0].d_params), 1e-5);
+}
+
+/// Gradient of the parameters, by the oracle, rows summed.
+fn oracle_gradient(s: &Sample) -> Vec<f64> {
+    let params = wide(&s.params);
+    let mut sum = vec![0.0; params.len()];
+    for row in 0..s.rows {
+        let (sequence, start) = (s.sequence(row), s.row_state(&s.start, row));
+        let (d_outputs, d_last) = (s.d_outputs(row), s.row_state(&s.d_last, row));
+        let found = reference::gradient(&s.spec, &params, &sequence, &start, &d_outputs, &d_last);
+        sum.iter_mut().zip(&found.params).for_each(|(a, b)| *a += b);
+    }
+    sum
+}
+
+#[test]
+fn a_single_stream_shared_by_threads_answers_as_a_run_does() {
+    let mut rng = Rng::new(3);
+    for cell in Cell::ALL {
+        // Wide enough for threads to share each step, fast enough for them to stay awake.
+        let n = if cell.gates() == 1 { 500 } else { 250 };
+        let spec = NetSpec::builder(cell).dense(5).units([n, 40]).outputs(6).build().unwrap();
+        let mut s = Sample::of(spec, 200, 1, &mut rng);
+        s.lengths = vec![200];
+        let model = s.model(&Cpu::new(2));
+        let run = model.run(&s.batch(), None).unwrap();
+        let mut stream = Stream::new(&model).unwrap();
+        for t in 0..200 {
+            let answer = stream.push(element(&s, t, 0)).unwrap().unwrap();
+            assert_eq!(answer, run.at(t, 0), "{}", s.spec);
         }
     }
 }
@@ -190,26 +270,43 @@ fn lanes_do_not_touch_each_other() {
 fn a_tape_remembers_nothing() {
     let cpu = Cpu::new(2);
     let mut rng = Rng::new(17);
-    let spec = NetSpec::builder(Cell::Lstm).tokens(7, 3).units([9, 5]).outputs(2);
-    let spec = spec.delay(2, Padding::Null).build().unwrap();
-    let samples = [(6, 7), (3, 12), (8, 2), (6, 7)]
-        .map(|(steps, rows)| Sample::of(spec.clone(), steps, rows, &mut rng));
-    let mut tape = drnn::Tape::on(&cpu, &spec);
-    for s in &samples {
-        let fresh = train(&cpu, &[s]).remove(0);
-        let lanes = [s.lane()];
-        let pass = tape.forward(&lanes).unwrap();
-        assert_eq!(pass.answers(0), fresh.answers);
-        let mut params = vec![f32::NAN; spec.parameters()];
-        pass.backward(&mut [drnn::Gradient {
-            answers: &s.d_answers,
-            last: Some(&s.d_last),
-            params: &mut params,
-            input: None,
-            start: None,
-        }])
-        .unwrap();
-        assert_eq!(params, fresh.d_params);
+    for tokens in [false, true] {
+        let builder = NetSpec::builder(Cell::Lstm).units([9, 5]).outputs(2);
+        let builder = if tokens { builder.tokens(7, 3) } else { builder.dense(3) };
+        let spec = builder.delay(2, Padding::Null).build().unwrap();
+        let samples = [(6, 7), (3, 12), (8, 2), (6, 7), (0, 3), (7, 7)]
+            .map(|(steps, rows)| Sample::of(spec.clone(), steps, rows, &mut rng));
+        let mut tape = drnn::Tape::on(&cpu, &spec);
+        for round in 0..12 {
+            // One lane, two, one .. with and without gradients of input and start.
+            let lanes = 1 + round % 2;
+            let used: Vec<&Sample> = (0..lanes).map(|i| &samples[(round + i) % 6]).collect();
+            let (input, start) = (round % 3 == 0 && !tokens, round % 4 < 2);
+            let fresh = train(&cpu, &used);
+            let lanes: Vec<_> = used.iter().map(|s| s.lane()).collect();
+            let pass = tape.forward(&lanes).unwrap();
+            let mut params = vec![vec![f32::NAN; spec.parameters()]; lanes.len()];
+            let mut inputs: Vec<_> = used.iter().map(|s| vec![f32::NAN; s.x.len()]).collect();
+            let mut starts: Vec<_> = used.iter().map(|s| States::zeros(&spec, s.rows)).collect();
+            let mut gradients = Vec::new();
+            let outs = params.iter_mut().zip(&mut inputs).zip(&mut starts);
+            for (i, ((params, d_input), d_start)) in outs.enumerate() {
+                assert_eq!(pass.answers(i), fresh[i].answers);
+                gradients.push(drnn::Gradient {
+                    answers: &used[i].d_answers,
+                    last: Some(&used[i].d_last),
+                    params,
+                    input: input.then_some(d_input),
+                    start: start.then_some(d_start),
+                });
+            }
+            pass.backward(&mut gradients).unwrap();
+            for (i, fresh) in fresh.iter().enumerate() {
+                assert_eq!(params[i], fresh.d_params, "round {round}");
+                assert!(!input || inputs[i] == fresh.d_input, "round {round}");
+                assert!(!start || starts[i] == fresh.d_start, "round {round}");
+            }
+        }
     }
 }
 

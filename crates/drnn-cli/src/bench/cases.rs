@@ -3,8 +3,7 @@
 use super::Memory;
 use drnn::rng::Rng;
 use drnn::{
-    Batch, Cell, Cpu, Element, Gradient, InputSpec, Lane, Model, NetSpec, Padding, Stream,
-    StreamBatch, Tape,
+    Batch, Cell, Cpu, Element, Gradient, Lane, Model, NetSpec, Padding, Stream, StreamBatch, Tape,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -103,7 +102,8 @@ impl Shape {
     fn lengths(&self) -> Vec<usize> {
         let (rows, spread) = (self.rows, self.steps - self.least);
         let at = |i: usize| (i * 13 + 5) % rows;
-        (0..rows).map(|i| self.least + at(i) * spread / (rows - 1)).collect()
+        let rounded = |i: usize| (2 * at(i) * spread + rows - 1) / (2 * (rows - 1));
+        (0..rows).map(|i| self.least + rounded(i)).collect()
     }
 }
 
@@ -129,14 +129,15 @@ impl Data {
             gradient: vec![0.0; spec.parameters()],
         }
     }
+}
 
-    fn batch<'a>(&'a self, shape: &Shape, spec: &NetSpec, lengths: &'a [usize]) -> Batch<'a> {
-        let batch = match spec.input() {
-            InputSpec::Dense(_) => Batch::dense(&self.x, shape.steps, shape.rows),
-            InputSpec::Tokens { .. } => Batch::tokens(&self.tokens, shape.steps, shape.rows),
-        };
-        batch.lengths(lengths)
-    }
+/// The batch of one lane.
+fn batch<'a>(shape: &Shape, x: &'a [f32], tokens: &'a [u32], lengths: &'a [usize]) -> Batch<'a> {
+    let batch = match shape.q {
+        0 => Batch::tokens(tokens, shape.steps, shape.rows),
+        _ => Batch::dense(x, shape.steps, shape.rows),
+    };
+    batch.lengths(lengths)
 }
 
 /// FLOP of the products: forward, and with gradients of all parameters.
@@ -163,11 +164,8 @@ fn train(cpu: &Cpu, shape: &'static Shape, lanes: usize) -> Result<Work> {
         let (mut lanes, mut gradients) = (Vec::new(), Vec::new());
         for data in &mut data {
             let Data { params, x, tokens, d_answers, gradient } = data;
-            let batch = match spec.input() {
-                InputSpec::Dense(_) => Batch::dense(x, shape.steps, shape.rows),
-                InputSpec::Tokens { .. } => Batch::tokens(tokens, shape.steps, shape.rows),
-            };
-            lanes.push(Lane { params, batch: batch.lengths(&lengths), start: None });
+            let batch = batch(shape, x, tokens, &lengths);
+            lanes.push(Lane { params, batch, start: None });
             let answers = d_answers.as_slice();
             gradients.push(Gradient {
                 answers,
@@ -194,7 +192,7 @@ fn infer(cpu: &Cpu, shape: &'static Shape) -> Result<Work> {
     let model = Model::from_params(&spec, data.params.clone())?.on(cpu);
     let lengths = shape.lengths();
     let unit = move || {
-        model.run(&data.batch(shape, model.spec(), &lengths), None)?;
+        model.run(&batch(shape, &data.x, &data.tokens, &lengths), None)?;
         Ok(())
     };
     Ok(Work { unit: Box::new(unit), per_call: 1, flop: flop(shape).0, memory: Box::new(|| None) })

@@ -23,6 +23,12 @@ pub struct Arguments {
     /// Rounds per case
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
+    /// Least seconds per round
+    #[arg(long, default_value_t = 0.2, value_parser = seconds)]
+    seconds: f64,
+    /// Leave the machine's limit out, and the shares of it
+    #[arg(long)]
+    no_peak: bool,
     /// Threads [default: all cores]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
@@ -34,18 +40,22 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Least time of a round.
-const ROUND: Duration = Duration::from_millis(200);
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.0..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("expected a number from 0 to 3600".into()),
+    }
+}
 
 #[derive(Serialize)]
 struct Report {
     version: &'static str,
     threads: usize,
     isa: &'static str,
-    /// The higher of the two limits; shares are of this.
-    peak_gflops: f64,
-    fma_gflops: f64,
-    product_gflops: f64,
+    /// The higher of the two limits, registers and a large product; shares are of this.
+    peak_gflops: Option<f64>,
+    fma_gflops: Option<f64>,
+    product_gflops: Option<f64>,
     cases: Vec<Outcome>,
 }
 
@@ -57,7 +67,7 @@ struct Outcome {
     seconds: Vec<f64>,
     median_s: f64,
     gflops: f64,
-    share_of_peak: f64,
+    share_of_peak: Option<f64>,
     /// Memory of a training step.
     #[serde(skip_serializing_if = "Option::is_none")]
     memory: Option<Memory>,
@@ -81,31 +91,29 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Failure::Input(format!("--isa {isa}: this processor runs {}", Cpu::isas().join(", ")))
     })?;
     let mut out = std::io::stdout().lock();
-    let Peak { fma, product } = cpu.peak();
-    let peak = fma.max(product);
+    let limits = (!arguments.no_peak).then(|| cpu.peak());
+    let peak = limits.map(|Peak { fma, product }| fma.max(product));
     if !arguments.json {
-        writeln!(out, "{} threads, {}; limit {peak:.0} GFLOP/s", cpu.threads(), cpu.isa())?;
-        writeln!(out, "(registers {fma:.0}, large product {product:.0})\n")?;
-        writeln!(
-            out,
-            "{:18} {:>11} {:>9} {:>9}  {:32}",
-            "case", "time", "GFLOP/s", "of limit", "work"
-        )?;
+        write!(out, "{} threads, {}", cpu.threads(), cpu.isa())?;
+        if let (Some(peak), Some(Peak { fma, product })) = (peak, limits) {
+            write!(
+                out,
+                "; limit {peak:.0} GFLOP/s (registers {fma:.0}, large product {product:.0})"
+            )?;
+        }
+        writeln!(out, "\n\n{:18} {:>11} {:>9} {:>9}  work", "case", "time", "GFLOP/s", "of limit")?;
     }
     let mut outcomes = Vec::new();
     for case in CASES {
         if !arguments.cases.is_empty() && !arguments.cases.iter().any(|name| name == case.name) {
             continue;
         }
-        let outcome = measure(&case, &cpu, arguments.rounds, peak)?;
+        let outcome = measure(&case, &cpu, arguments, peak)?;
         if !arguments.json {
             let time = human_time(outcome.median_s);
-            let share = outcome.share_of_peak * 100.0;
-            writeln!(
-                out,
-                "{:18} {time:>11} {:>9.1} {share:>8.0}%  {}",
-                case.name, outcome.gflops, case.what
-            )?;
+            let share = outcome.share_of_peak.map_or("-".into(), |x| format!("{:.0}%", x * 100.0));
+            let gflops = outcome.gflops;
+            writeln!(out, "{:18} {time:>11} {gflops:>9.1} {share:>9}  {}", case.name, case.what)?;
             if let Some(m) = outcome.memory {
                 let mb = |bytes: usize| bytes as f64 / 1e6;
                 let (must, held, fixed) =
@@ -126,8 +134,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             threads: cpu.threads(),
             isa: cpu.isa(),
             peak_gflops: peak,
-            fma_gflops: fma,
-            product_gflops: product,
+            fma_gflops: limits.map(|l| l.fma),
+            product_gflops: limits.map(|l| l.product),
             cases: outcomes,
         };
         serde_json::to_writer(&mut out, &report).map_err(std::io::Error::from)?;
@@ -136,17 +144,23 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-fn measure(case: &Case, cpu: &Cpu, rounds: u32, peak: f64) -> Result<Outcome, Failure> {
+fn measure(
+    case: &Case,
+    cpu: &Cpu,
+    arguments: &Arguments,
+    peak: Option<f64>,
+) -> Result<Outcome, Failure> {
+    let least = Duration::from_secs_f64(arguments.seconds);
     let mut work = (case.make)(cpu)?;
     let warm_up = Instant::now();
-    while warm_up.elapsed() < ROUND / 2 {
+    while warm_up.elapsed() < least / 2 {
         (work.unit)()?;
     }
     let mut seconds = Vec::new();
-    for _ in 0..rounds {
+    for _ in 0..arguments.rounds {
         let mut times = Vec::new();
         let round = Instant::now();
-        while round.elapsed() < ROUND || times.len() < 3 {
+        while round.elapsed() < least || times.len() < 3 {
             let start = Instant::now();
             (work.unit)()?;
             times.push(start.elapsed().as_secs_f64() / work.per_call as f64);
@@ -157,7 +171,15 @@ fn measure(case: &Case, cpu: &Cpu, rounds: u32, peak: f64) -> Result<Outcome, Fa
     let gflops = work.flop / median_s / 1e9;
     let memory = (work.memory)();
     let (name, what) = (case.name, case.what);
-    Ok(Outcome { name, what, seconds, median_s, gflops, share_of_peak: gflops / peak, memory })
+    Ok(Outcome {
+        name,
+        what,
+        seconds,
+        median_s,
+        gflops,
+        share_of_peak: peak.map(|peak| gflops / peak),
+        memory,
+    })
 }
 
 fn median(values: &[f64]) -> f64 {

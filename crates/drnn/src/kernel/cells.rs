@@ -53,7 +53,8 @@ pub struct CellBackward {
 /// A cell's arithmetic, one vector of units at a time.
 ///
 /// # Safety
-/// As [`Simd`]; the operands are valid for `rows` rows of their width, and disjoint where written.
+/// As [`Simd`]; the operands are valid for `rows` rows of their width. Those written may be those
+/// read (h over `h_prev`, c over `c_prev`), element for element, and otherwise overlap nothing.
 pub unsafe trait CellKernel {
     /// Width of a row of `gates`, in units.
     const COLUMNS: usize;
@@ -285,5 +286,59 @@ unsafe impl CellKernel for RnnRelu {
         let h = load::<S>(p.h, at.state, at.count);
         let dh = load::<S>(p.dh, at.state, at.count);
         store::<S>(p.gates, at.gates, at.count, S::where_positive(h, dh));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::dispatch::all_kernels;
+    use super::*;
+    use crate::spec::Cell;
+
+    /// `(sigmoid(x), tanh(x))`, by way of an LSTM whose other gates are known: with `g = 0` the new c
+    /// is `f c'`, and `tanh` is what an RNN does.
+    fn functions(kernels: &super::super::dispatch::Kernels, x: f32) -> (f32, f32) {
+        let (mut gates, mut c, mut h) = ([0.0, x, 0.0, 0.0], 1.0f32, 0.0f32);
+        let mut a = x;
+        let mut p = CellForward {
+            rows: 1,
+            units: 1,
+            from: 0,
+            to: 1,
+            gates: gates.as_mut_ptr(),
+            keep: false,
+            h_prev: &raw const h,
+            c_prev: &raw const c,
+            c: &raw mut c,
+            h: &raw mut h,
+        };
+        // SAFETY: one row of one unit everywhere.
+        unsafe {
+            kernels.forward(Cell::Lstm)(&p);
+            p.gates = &raw mut a;
+            kernels.forward(Cell::RnnTanh)(&p);
+            (*p.c, *p.h)
+        }
+    }
+
+    #[test]
+    fn gate_functions_are_accurate_and_saturate_on_every_instruction_set() {
+        for kernels in all_kernels() {
+            for i in -4000..=4000 {
+                let x = i as f32 * 1e-2;
+                let (s, t) = functions(kernels, x);
+                let x = f64::from(x);
+                let (s0, t0) = (1.0 / (1.0 + (-x).exp()), x.tanh());
+                let tolerance = 3e-7 + x.abs() * 1e-7 * (1.0 - s0);
+                assert!((f64::from(s) - s0).abs() <= tolerance * s0, "{} {x}", kernels.name);
+                assert!((f64::from(t) - t0).abs() <= 3e-7 * t0.abs(), "{} {x}", kernels.name);
+            }
+            for (x, s, t) in [(1e30, 1.0, 1.0), (f32::INFINITY, 1.0, 1.0), (-1e30, 0.0, -1.0)] {
+                let (s1, t1) = functions(kernels, x);
+                assert!((s1 - s).abs() < 1e-30 && t1 == t, "{} {x}: {s1} {t1}", kernels.name);
+            }
+            let (s, t) = functions(kernels, f32::NAN);
+            assert!(s.is_nan() && t.is_nan(), "{}", kernels.name);
+        }
     }
 }

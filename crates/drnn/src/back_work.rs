@@ -1,0 +1,252 @@
+//! One lane's way back: its memory, and the gradients that enter and leave a layer.
+
+use crate::batch::{Elements, States, state_offset};
+use crate::buffer::{Buffer, Shared};
+use crate::gradient::Gradient;
+use crate::kernel::product::{Init, NULL_ROW};
+use crate::net::Net;
+use crate::outer::{self, OuterWork};
+use crate::pass::{Lane, LaneWork};
+use crate::recur::{Ends, Terms, Upstream, rows_term};
+use crate::spec::Cell;
+use crate::weights::{Group, Weights};
+use std::ops::Range;
+
+/// Gradients of the states at both ends of (layer, direction).
+#[derive(Default)]
+struct EndsWork {
+    dh: Buffer,
+    carry: Buffer,
+    step: Buffer,
+}
+
+/// One lane's memory for the way back, reused from batch to batch.
+pub(crate) struct BackWork {
+    /// By layer, then direction.
+    ends: Vec<EndsWork>,
+    /// Gradient of the table of symbols, by direction: (symbols + 1, columns).
+    pub table: [Buffer; 2],
+    /// The caller's input slot -> packed row, by direction.
+    packed_input: [Vec<u32>; 2],
+    /// The caller's arrays, for the length of one call.
+    pub target: Target,
+}
+
+/// Where a call reads and writes: pointers into its [`Gradient`].
+#[derive(Clone, Copy)]
+pub(crate) struct Target {
+    pub params: Shared,
+    pub input: Option<Shared>,
+    pub start: bool,
+}
+
+impl Default for BackWork {
+    fn default() -> BackWork {
+        let target = Target { params: Shared(std::ptr::null_mut()), input: None, start: false };
+        let (table, packed_input) = Default::default();
+        BackWork { ends: Vec::new(), table, packed_input, target }
+    }
+}
+
+impl BackWork {
+    pub fn bytes(&self) -> usize {
+        let ends = self.ends.iter().flat_map(|e| [&e.dh, &e.carry, &e.step]);
+        let index = self.packed_input.iter().map(|v| v.capacity() * size_of::<u32>());
+        ends.chain(&self.table).map(Buffer::bytes).sum::<usize>() + index.sum::<usize>()
+    }
+
+    pub fn prepare(&mut self, net: &Net, lane: &Lane, work: &LaneWork, gradient: &mut Gradient) {
+        self.target = Target {
+            params: Shared(gradient.params.as_mut_ptr()),
+            input: gradient.input.as_mut().map(|x| Shared(x.as_mut_ptr())),
+            start: gradient.start.is_some(),
+        };
+        let s = &work.schedule;
+        let rows = s.rows();
+        self.ends.resize_with(work.layers.len(), Default::default);
+        for (i, ends) in self.ends.iter_mut().enumerate() {
+            let (layer, direction) = (i / net.directions(), i % net.directions());
+            let n = net.spec.units()[layer];
+            let offset = state_offset(net.spec, layer, direction, rows);
+            for buffer in [&mut ends.dh, &mut ends.carry, &mut ends.step] {
+                buffer.reserve(rows * n);
+            }
+            s.sort_rows(n, gradient.last.map(|l| &l.h[offset..]), ends.dh.slice_mut(rows * n));
+            let dc =
+                gradient.last.filter(|_| net.spec.cell() == Cell::Lstm).map(|l| &l.c[offset..]);
+            s.sort_rows(n, dc, ends.carry.slice_mut(rows * n));
+        }
+        match lane.batch.elements() {
+            Elements::Tokens(_) => {
+                for table in &mut self.table[..net.directions()] {
+                    table.reserve((work.table.symbols.len() + 1) * net.columns(0));
+                }
+            }
+            Elements::Dense(_) if gradient.input.is_some() => {
+                for direction in 0..net.directions() {
+                    let index = &mut self.packed_input[direction];
+                    index.clear();
+                    index.resize(lane.batch.steps() * rows, NULL_ROW);
+                    for (p, &slot) in s.input[direction].iter().enumerate() {
+                        if slot != NULL_ROW {
+                            index[slot as usize] = p as u32;
+                        }
+                    }
+                }
+            }
+            Elements::Dense(_) => {}
+        }
+    }
+
+    /// The gradient that reaches the states of (layer, direction) from above.
+    pub fn upstream(
+        &self,
+        net: &Net,
+        weights: &Weights,
+        work: &LaneWork,
+        d_answers: &[f32],
+        layer: usize,
+        direction: usize,
+    ) -> Upstream {
+        let s = &work.schedule;
+        let mut upstream = Upstream { init: Init::Zero, terms: Terms::new() };
+        if layer + 1 < net.spec.layers() {
+            let (n, columns) = (net.spec.units()[layer + 1], net.columns(layer + 1));
+            for above in 0..net.directions() {
+                let place = net.place(layer + 1, above);
+                let gates = work.layers[place].gates.ptr();
+                let matrices = &weights.layers[place].groups;
+                for (group, matrices) in Group::of(net.spec.cell()).iter().zip(matrices) {
+                    let Some(w) = matrices.x().get(direction) else { continue };
+                    let cols = group.columns(n);
+                    // SAFETY: a column of the gates.
+                    let a = unsafe { gates.add(cols.start) };
+                    let mut term = rows_term(a, columns, cols.len(), w.ptr());
+                    if above != direction {
+                        term.index = s.mirror.as_ptr();
+                    }
+                    upstream.terms.push(term);
+                }
+            }
+            return upstream;
+        }
+        let m = net.spec.answer_width();
+        let index = s.answer[direction].as_ptr();
+        match weights.output.get(direction) {
+            Some(w) => {
+                let mut term = rows_term(d_answers.as_ptr(), m, m, w.ptr());
+                (term.index, term.zeros) = (index, work.zeros.ptr());
+                upstream.terms.push(term);
+            }
+            None => {
+                let n = m / net.directions();
+                let from = d_answers.as_ptr().wrapping_add(direction * n);
+                upstream.init = Init::Gather { from, stride: m, index };
+            }
+        }
+        upstream
+    }
+
+    pub fn ends(&self, place: usize, start: bool) -> Ends {
+        let ends = &self.ends[place];
+        let shared = |buffer: &Buffer| buffer.shared();
+        Ends { dh: shared(&ends.dh), carry: shared(&ends.carry), step: shared(&ends.step), start }
+    }
+
+    /// Gradient of some slots of dense input.
+    ///
+    /// # Safety
+    /// The first layer's gates hold their gradients, and nobody else writes these slots.
+    pub unsafe fn input(
+        &self,
+        net: &Net,
+        weights: &Weights,
+        work: &LaneWork,
+        to: Shared,
+        slots: Range<usize>,
+    ) {
+        let (n, q, columns) = (net.spec.units()[0], net.spec.input().width(), net.columns(0));
+        let mut terms = Terms::new();
+        for direction in 0..net.directions() {
+            let gates = work.layers[direction].gates.ptr();
+            let matrices = &weights.layers[direction].groups;
+            for (group, matrices) in Group::of(net.spec.cell()).iter().zip(matrices) {
+                for w in matrices.x() {
+                    let cols = group.columns(n);
+                    // SAFETY: a column of the gates; slots are entries of the index.
+                    let mut term =
+                        unsafe { rows_term(gates.add(cols.start), columns, cols.len(), w.ptr()) };
+                    term.index = self.packed_input[direction][slots.start..].as_ptr();
+                    term.zeros = work.zeros.ptr();
+                    terms.push(term);
+                }
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe {
+            net.product(slots.len(), q, to.at(slots.start * q), q, Init::Zero, terms.as_slice())
+        }
+    }
+
+    /// Gradients of what made the table of symbols: `dW_ih = dtable^T E`, `dE = dtable W_ih`.
+    ///
+    /// # Safety
+    /// The table's gradient is complete, and nobody else uses these two.
+    pub unsafe fn embedding(
+        &self,
+        net: &Net,
+        weights: &Weights,
+        lane: &Lane,
+        work: &LaneWork,
+        room: &mut OuterWork,
+    ) {
+        let symbols = &work.table.symbols;
+        let (n, e, columns) = (net.spec.units()[0], net.spec.input().width(), net.columns(0));
+        let mut terms = Terms::new();
+        for direction in 0..net.directions() {
+            let table = self.table[direction].slice(symbols.len() * columns);
+            // SAFETY: the caller's promise.
+            unsafe {
+                outer::embedded_input(net, lane, work, direction, table, self.target.params, room);
+            }
+            let matrices = &weights.layers[direction].groups;
+            for (group, matrices) in Group::of(net.spec.cell()).iter().zip(matrices) {
+                for w in matrices.x() {
+                    let cols = group.columns(n);
+                    let a = self.table[direction].ptr().wrapping_add(cols.start);
+                    terms.push(rows_term(a, columns, cols.len(), w.ptr()));
+                }
+            }
+        }
+        let range = net.layout.embedding().unwrap_or_default();
+        room.sums.reserve(symbols.len() * e);
+        let rows = room.sums.slice_mut(symbols.len() * e);
+        // SAFETY: the embedding's part of the flat gradient; `symbols` rows of every table.
+        unsafe {
+            net.product(symbols.len(), e, rows.as_mut_ptr(), e, Init::Zero, terms.as_slice());
+            let to =
+                std::slice::from_raw_parts_mut(self.target.params.at(range.start), range.len());
+            to.fill(0.0);
+            for (row, &symbol) in rows.chunks_exact(e).zip(symbols) {
+                to[symbol as usize * e..][..e].copy_from_slice(row);
+            }
+        }
+    }
+
+    /// Gradient of the start states, in the caller's order.
+    pub fn start(&self, net: &Net, work: &LaneWork, to: &mut States) {
+        let s = &work.schedule;
+        for (i, ends) in self.ends.iter().enumerate() {
+            let (layer, direction) = (i / net.directions(), i % net.directions());
+            let n = net.spec.units()[layer];
+            let offset = state_offset(net.spec, layer, direction, s.rows());
+            for (r, &row) in s.order.iter().enumerate() {
+                let at = offset + row as usize * n;
+                to.h[at..][..n].copy_from_slice(&ends.dh.slice((r + 1) * n)[r * n..]);
+                if net.spec.cell().has_cell_state() {
+                    to.c[at..][..n].copy_from_slice(&ends.carry.slice((r + 1) * n)[r * n..]);
+                }
+            }
+        }
+    }
+}
