@@ -111,3 +111,8 @@ pub use step::Element;
 pub use stream::Stream;
 pub use stream_batch::{StreamBatch, StreamId};
 pub use tape::{Memory, Pass, Tape};
+
+/// The README's example, compiled and run with the other examples.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
