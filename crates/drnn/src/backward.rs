@@ -16,7 +16,9 @@ use crate::gradient::Gradient;
 use crate::layer_gradient::{LayerGradient, Targets};
 use crate::net::{Net, parts, pieces};
 use crate::outer::{self, OuterWork};
-use crate::pass::{Lane, LaneWork};
+use crate::pass::{Lane, LaneWork, most_rows};
+use crate::recur_back::WayBack;
+use crate::team::Member;
 use crate::team::share;
 use crate::weights::{Way, Weights};
 
@@ -103,6 +105,13 @@ struct Phases<'a> {
     parts: usize,
 }
 
+/// What one thread does of a recurrence's way back: an item's rows, calling after each step, or its
+/// part in a gang.
+enum Share<'a> {
+    Rows(&'a mut dyn FnMut(usize)),
+    Gang(&'a Member<'a>),
+}
+
 impl Phases<'_> {
     fn items(&self) -> usize {
         self.lanes.len() * self.net.directions() * self.parts
@@ -148,29 +157,42 @@ impl Phases<'_> {
                 let mut gradient = self.layer_gradient(i, layer);
                 // SAFETY: all columns are this item's, and rows from step t on are complete.
                 let mut add = |t: usize| unsafe { gradient.down_to(offsets[t]) };
-                self.recur(i, layer, &mut add);
+                self.recur(i, layer, Share::Rows(&mut add));
                 // SAFETY: as above, for all rows.
                 unsafe { gradient.finish() }
             });
         } else {
-            self.net.each(self.items(), |i| self.recur(i, layer, &mut |_| {}));
+            if self.net.shares_columns(self.parts, most_rows(self.lanes), layer) {
+                for i in (0..self.items()).step_by(self.parts) {
+                    self.net.cpu.team.gang(|member| self.recur(i, layer, Share::Gang(member)));
+                }
+            } else {
+                self.net.each(self.items(), |i| self.recur(i, layer, Share::Rows(&mut |_| {})));
+            }
             // SAFETY: items have columns of their own, and all rows are complete.
             self.net.each(self.items(), |i| unsafe { self.layer_gradient(i, layer).finish() });
         }
     }
 
-    fn recur(&self, i: usize, layer: usize, after_step: &mut dyn FnMut(usize)) {
+    /// Back through the steps of an item's rows, or with a gang those of all rows.
+    fn recur(&self, i: usize, layer: usize, share: Share) {
         let (lane, direction, part) = self.item(i);
         let (net, work, back) = (self.net, &self.work[lane], &self.back[lane]);
         let (weights, answers) = (&self.weights[lane], self.gradients[lane].answers);
         let place = net.place(layer, direction);
-        let upstream = back.upstream(net, weights, work, answers, layer, direction);
-        let rows = work.schedule.split(part, self.parts);
+        let upstream = &back.upstream(net, weights, work, answers, layer, direction);
         let ends = back.ends(place, back.target.start);
+        let way = WayBack { weights: &weights.layers[place], upstream, ends };
         let recurrence = work.recurrence(net, layer, direction);
-        // SAFETY: items have rows of their own, and the layer above is done.
+        // SAFETY: items have rows of their own, a gang the recurrence; the layer above is done.
         unsafe {
-            recurrence.backward_rows(&weights.layers[place], &upstream, ends, rows, after_step);
+            match share {
+                Share::Rows(after_step) => {
+                    let rows = work.schedule.split(part, self.parts);
+                    recurrence.backward_rows(way, rows, after_step);
+                }
+                Share::Gang(member) => recurrence.backward_gang(way, member),
+            }
         }
     }
 

@@ -48,7 +48,7 @@
 //! |---|---|
 //! | `model`, `tape`, `stream`, `stream_batch` | what users call: checks, then one of the passes below |
 //! | `pass`, `backward` (`back_work`), `step` | a whole network forward, backward, or by one step |
-//! | `recur` | one direction of one layer through time |
+//! | `recur`, `recur_back` | one direction of one layer through time, and back |
 //! | `layer_gradient`, `outer` | gradients of weights, one product over all steps |
 //! | `schedule` | sequences of different lengths as dense blocks of rows |
 //! | `weights`, `table` | parameters packed for the kernels; token input made into rows |
@@ -85,6 +85,7 @@ pub mod params;
 mod pass;
 mod peak;
 mod recur;
+mod recur_back;
 #[doc(hidden)]
 pub mod reference;
 pub mod rng;

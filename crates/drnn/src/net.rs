@@ -36,6 +36,13 @@ impl<'a> Net<'a> {
         lanes > 1 && (lanes.is_multiple_of(self.threads) || lanes >= 4 * self.threads)
     }
 
+    /// Whether threads share the columns of a layer's steps, because there are too few rows for the
+    /// `parts` that each recurrence would be cut into.
+    pub fn shares_columns(&self, parts: usize, rows: usize, layer: usize) -> bool {
+        let step_work = self.columns(layer) * self.spec.units()[layer];
+        parts > 1 && rows < parts * LEAST_ROWS && step_work >= GANG_WORK
+    }
+
     /// Calls `f(i)` for each i in 0..items.
     pub fn each(&self, items: usize, f: impl Fn(usize) + Sync) {
         if self.threads > 1 {
@@ -130,6 +137,8 @@ impl Net<'_> {
 
 /// Fewer rows than this per thread, and threads share columns instead.
 pub(crate) const LEAST_ROWS: usize = 4;
+/// Multiplications in a row's step from which sharing columns pays for its barriers.
+const GANG_WORK: usize = 100_000;
 /// How many pieces row-wise work of a lane is cut into: more than parts, so that threads end together.
 pub(crate) fn pieces(parts: usize) -> usize {
     if parts == 1 { 1 } else { 4 * parts }

@@ -8,7 +8,7 @@ use crate::batch::{Batch, Elements, States, state_offset};
 use crate::buffer::{Buffer, Slots};
 use crate::error::{Result, check_finite, check_shape};
 use crate::kernel::product::NULL_ROW;
-use crate::net::{LEAST_ROWS, Net, parts, pieces};
+use crate::net::{Net, parts, pieces};
 use crate::params::Layout;
 use crate::recur::{Feed, Part, Recurrence, Terms, rows_term};
 use crate::schedule::Schedule;
@@ -237,14 +237,16 @@ impl LaneWork {
     }
 }
 
+/// Sequences of the lane that has most.
+pub(crate) fn most_rows(lanes: &[Lane]) -> usize {
+    lanes.iter().map(|lane| lane.batch.rows()).max().unwrap_or(0)
+}
+
 /// What one thread does of a recurrence.
 enum Share<'a> {
     Rows(Range<usize>),
     Gang(&'a Member<'a>),
 }
-
-/// Multiplications in a row's step from which sharing columns pays for its barriers.
-const GANG_WORK: usize = 100_000;
 
 /// Runs all lanes forward. `weights` gives each lane's, packed forward.
 pub(crate) fn forward<'w>(
@@ -282,7 +284,7 @@ fn phases<'w>(
     let directions = net.directions();
     let recurrences = lanes.len() * directions;
     let parts = parts(net, recurrences);
-    let most_rows = lanes.iter().map(|lane| lane.batch.rows()).max().unwrap_or(0);
+    let most_rows = most_rows(lanes);
     for layer in 0..net.spec.layers() {
         let run = |recurrence: usize, share: Share| {
             let (lane, direction) = (recurrence / directions, recurrence % directions);
@@ -298,8 +300,7 @@ fn phases<'w>(
                 }
             }
         };
-        let step_work = net.columns(layer) * net.spec.units()[layer];
-        if parts > 1 && most_rows < parts * LEAST_ROWS && step_work >= GANG_WORK {
+        if net.shares_columns(parts, most_rows, layer) {
             for recurrence in 0..recurrences {
                 net.cpu.team.gang(|member| run(recurrence, Share::Gang(member)));
             }

@@ -1,8 +1,8 @@
-//! The recurrence: one direction of one layer, step by step, forward and backward.
+//! The recurrence: one direction of one layer, step by step. Its way back is in
+//! [`crate::recur_back`].
 //!
 //! ```text
-//! forward    gates_t = bias + x_t W_ih^T + h_{t-1} W_hh^T       then the cell's arithmetic -> h_t, c_t
-//! backward   dh_t    = upstream_t + dgates_{t+1} W_hh           then the cell's arithmetic -> dgates_t
+//! gates_t = bias + x_t W_ih^T + h_{t-1} W_hh^T          then the cell's arithmetic -> h_t, c_t
 //! ```
 //!
 //! Rows are independent of each other, so a thread takes some of them through all steps and never
@@ -10,7 +10,7 @@
 //! (a gang, two barriers a step). Either way every number comes out the same.
 
 use crate::buffer::Shared;
-use crate::kernel::cells::{CellBackward, CellForward};
+use crate::kernel::cells::CellForward;
 use crate::kernel::dispatch::Kernels;
 use crate::kernel::pack::panel_count;
 use crate::kernel::product::{Init, Product, Term};
@@ -87,17 +87,17 @@ impl<'a> Recurrence<'a> {
         rows + HOIST
     }
 
-    fn columns(&self) -> usize {
+    pub fn columns(&self) -> usize {
         columns(self.cell, self.n)
     }
 
     /// Row of `h` (and of kept `c`) that holds the state after step t of sorted row r.
-    fn after(&self, t: usize, r: usize) -> usize {
+    pub fn after(&self, t: usize, r: usize) -> usize {
         self.schedule.rows() + self.schedule.offsets[t] + r
     }
 
     /// Rows of `rows` that run at step t.
-    fn running(&self, t: usize, rows: &Range<usize>) -> Range<usize> {
+    pub fn running(&self, t: usize, rows: &Range<usize>) -> Range<usize> {
         let alive = self.schedule.alive.get(t).copied().unwrap_or(0);
         rows.start..rows.end.min(alive).max(rows.start)
     }
@@ -309,148 +309,4 @@ impl Terms {
 pub(crate) fn rows_term(a: *const f32, row_stride: usize, k: usize, w: *const f32) -> Term {
     let (index, zeros) = (std::ptr::null(), std::ptr::null());
     Term { a, row_stride, k_stride: 1, index, zeros, w, k }
-}
-
-/// The gradient that reaches a layer's states from above, by packed row.
-pub(crate) struct Upstream {
-    pub init: Init,
-    pub terms: Terms,
-}
-
-// SAFETY: read only.
-unsafe impl Send for Upstream {}
-// SAFETY: as above.
-unsafe impl Sync for Upstream {}
-
-/// Gradients of the states at both ends, by sorted row, and room to work. Each (B, n).
-#[derive(Clone, Copy)]
-pub(crate) struct Ends {
-    /// In: gradient of the last h. Out: of the start h.
-    pub dh: Shared,
-    /// In: gradient of the last c (LSTM), zeros (GRU). Out: of the start c (LSTM).
-    pub carry: Shared,
-    /// Room for the gradient of h at the current step.
-    pub step: Shared,
-    /// Whether the gradient of the start state is wanted.
-    pub start: bool,
-}
-
-impl Recurrence<'_> {
-    /// Takes sorted rows back through all steps and leaves gradients of the pre-activations in
-    /// `gates`, telling `after_step` which step is done. `weights` are packed
-    /// [`crate::weights::Way::Backward`].
-    ///
-    /// # Safety
-    /// As [`Recurrence::forward_rows`], after a forward pass with `keep`.
-    pub unsafe fn backward_rows(
-        &self,
-        weights: &LayerWeights,
-        upstream: &Upstream,
-        ends: Ends,
-        rows: Range<usize>,
-        mut after_step: impl FnMut(usize),
-    ) {
-        let n = self.n;
-        for t in (0..self.schedule.alive.len()).rev() {
-            let running = self.running(t, &rows);
-            if running.is_empty() {
-                continue;
-            }
-            let going_on = self.running(t + 1, &rows);
-            // SAFETY: rows of this step, which nobody else has.
-            unsafe {
-                self.state_gradient(
-                    weights,
-                    Some((t, upstream)),
-                    t + 1,
-                    ends.step,
-                    going_on.clone(),
-                );
-                self.state_gradient(
-                    weights,
-                    Some((t, upstream)),
-                    t + 1,
-                    ends.step,
-                    going_on.end..running.end,
-                );
-                for i in going_on.end * n..running.end * n {
-                    *ends.step.at(i) += *ends.dh.at(i);
-                }
-                let gates = self.schedule.offsets[t] + running.start;
-                let (before, after) =
-                    (self.schedule.before(t, running.start), self.after(t, running.start));
-                self.kernels.backward(self.cell)(&CellBackward {
-                    rows: running.len(),
-                    units: n,
-                    gates: self.gates.at(gates * self.columns()),
-                    h_prev: self.h.at(before * n),
-                    h: self.h.at(after * n),
-                    c_prev: self.c.0.wrapping_add(before * n),
-                    c: self.c.0.wrapping_add(after * n),
-                    dh: ends.step.at(running.start * n),
-                    carry: ends.carry.at(running.start * n),
-                });
-            }
-            after_step(t);
-        }
-        let started = self.running(0, &rows);
-        if ends.start && !started.is_empty() {
-            // SAFETY: as above.
-            unsafe {
-                self.state_gradient(weights, None, 0, ends.dh, started.clone());
-                if self.cell == Cell::Gru {
-                    for i in started.start * n..started.end * n {
-                        *ends.dh.at(i) += *ends.carry.at(i);
-                    }
-                }
-            }
-        }
-    }
-
-    /// `to = upstream_t + dgates_next W_hh` for sorted rows; the second summand only for those that
-    /// run at step `next`.
-    unsafe fn state_gradient(
-        &self,
-        weights: &LayerWeights,
-        upstream: Option<(usize, &Upstream)>,
-        next: usize,
-        to: Shared,
-        rows: Range<usize>,
-    ) {
-        if rows.is_empty() {
-            return;
-        }
-        let (n, columns) = (self.n, self.columns());
-        // SAFETY: the caller's rows; gates of step `next` are this thread's own, already done.
-        unsafe {
-            let (mut terms, mut init) = (Terms::new(), Init::Zero);
-            if let Some((t, upstream)) = upstream {
-                let packed = self.schedule.offsets[t] + rows.start;
-                init = upstream.init.at(packed, 0);
-                for term in upstream.terms.as_slice() {
-                    terms.push(term.at_row(packed));
-                }
-            }
-            if !self.running(next, &rows).is_empty() {
-                let row = self.schedule.offsets[next] + rows.start;
-                for (group, matrices) in Group::of(self.cell).iter().zip(&weights.groups) {
-                    if let Some(w) = &matrices.h {
-                        let cols = group.columns(n);
-                        let a = self.gates.at(row * columns + cols.start);
-                        terms.push(rows_term(a, columns, cols.len(), w.ptr()));
-                    }
-                }
-            }
-            (self.kernels.product)(&Product {
-                rows: rows.len(),
-                cols: n,
-                panels: 0..panel_count(n, self.kernels.width),
-                backwards: next % 2 == 1,
-                c: to.at(rows.start * n),
-                c_stride: n,
-                init,
-                terms: terms.as_slice(),
-            });
-        }
-    }
 }

@@ -17,6 +17,9 @@ use std::thread::JoinHandle;
 
 /// How often a member looks for the next job before it sleeps: some tenths of a millisecond.
 const SPINS: usize = 20_000;
+/// How often one looks before it lets other threads of the system run, in case there are more of them
+/// than cores and the one waited for is among them.
+const PATIENCE: usize = 2_000;
 
 type Job<'a> = dyn Fn(usize) + Sync + 'a;
 
@@ -100,10 +103,10 @@ fn spin_until(ready: impl Fn() -> bool) {
     let mut spins = 0;
     while !ready() {
         spins += 1;
-        if spins < SPINS {
+        if spins < PATIENCE {
             std::hint::spin_loop();
         } else {
-            std::thread::yield_now(); // more threads than cores: let the others get there
+            std::thread::yield_now();
         }
     }
 }

@@ -39,6 +39,8 @@ pub struct CellForward {
 pub struct CellBackward {
     pub rows: usize,
     pub units: usize,
+    pub from: usize,
+    pub to: usize,
     pub gates: *mut f32,
     pub h_prev: *const f32,
     pub h: *const f32,
@@ -145,7 +147,7 @@ pub unsafe fn forward<C: CellKernel, S: Simd>(p: &CellForward) {
 /// See [`CellKernel`].
 #[inline(always)]
 pub unsafe fn backward<C: CellKernel, S: Simd>(p: &CellBackward) {
-    sweep::<C, S>(p.rows, p.units, 0..p.units, Pass::Backward(p))
+    sweep::<C, S>(p.rows, p.units, p.from..p.to, Pass::Backward(p))
 }
 
 /// `i, f, o = sigmoid, g = tanh;  c = f c' + i g;  h = o tanh(c)`. Columns i, f, g, o.
