@@ -1,19 +1,29 @@
-//! `drnn inspect`: what a network is made of, before anything is trained.
+//! `drnn inspect`: what a model file holds, or what a network would be made of.
 
 use crate::Failure;
 use crate::net::Net;
 use clap::Args;
-use drnn::grouped;
 use drnn::params::Layout;
+use drnn::{Import, Model, grouped};
 use serde_json::json;
 use std::io::Write;
+use std::path::PathBuf;
 
-/// Show what a network is made of: size, latency, and every tensor by its PyTorch name
+/// Show what a model file holds, or what a network would be made of
 ///
-/// Example: drnn inspect --net dlstm --units 512 --delay 8 --symbols 28 --embedding 10 --outputs 27
+/// Size, latency, and every tensor by its PyTorch name. A file is drnn's own, or the state dict of a
+/// PyTorch nn.RNN, nn.LSTM or nn.GRU as safetensors. Examples:
+///   drnn inspect model.safetensors
+///   drnn inspect --net dlstm --units 512 --delay 8 --symbols 28 --embedding 10 --outputs 27
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
+    /// Model file; without it, the network that the options describe
+    #[arg(conflicts_with_all = ["net", "layers", "units", "delay", "padding", "inputs", "symbols", "embedding", "outputs"])]
+    file: Option<PathBuf>,
+    /// PyTorch files: what stands before the tensors' names, such as encoder.lstm.
+    #[arg(long, requires = "file")]
+    prefix: Option<String>,
     #[command(flatten)]
     net: Net,
     /// One JSON object instead of text
@@ -22,7 +32,14 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let spec = arguments.net.spec()?;
+    let spec = match &arguments.file {
+        None => arguments.net.spec()?,
+        Some(file) => {
+            let relu = arguments.net.is_relu();
+            let options = Import { prefix: arguments.prefix.clone(), relu };
+            Model::import(file, &options)?.spec().clone()
+        }
+    };
     let layout = Layout::new(&spec);
     let mut out = std::io::stdout().lock();
     if arguments.json {

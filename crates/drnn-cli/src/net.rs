@@ -93,6 +93,11 @@ fn parse_padding(text: &str) -> Result<Padding, String> {
 }
 
 impl Net {
+    /// Whether a plain RNN is said to have relu.
+    pub fn is_relu(&self) -> bool {
+        self.nonlinearity == Some(Nonlinearity::Relu)
+    }
+
     /// The network that the arguments describe.
     pub fn spec(&self) -> Result<NetSpec, Failure> {
         let refuse = |message: String| Err(Failure::Input(message));

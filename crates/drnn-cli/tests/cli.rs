@@ -51,6 +51,29 @@ fn inspect_json_can_be_read_back() {
 }
 
 #[test]
+fn inspect_reads_model_files_and_refuses_others() {
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../drnn/tests/golden");
+    let text = stdout(&drnn(&format!("inspect {golden}/lstm_2x5_both_ways.safetensors")));
+    assert!(text.starts_with("bilstm(2 x 5 units per direction)"), "{text}");
+    let text = stdout(&drnn(&format!("inspect {golden}/rnn_relu.safetensors --nonlinearity relu")));
+    assert!(text.starts_with("rnn(5 units, relu)"), "{text}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.safetensors");
+    let spec = drnn::NetSpec::builder(drnn::Cell::Gru).dense(2).units([3]).build().unwrap();
+    drnn::Model::init(&spec, 1).save(&path).unwrap();
+    let path = path.display().to_string();
+    assert!(stdout(&drnn(&format!("inspect {path}"))).starts_with("gru(3 units)"));
+
+    assert!(refused("inspect nowhere.safetensors").contains("nowhere.safetensors: cannot be read"));
+    let found = refused(&format!("inspect {golden}/torch.json"));
+    assert!(found.contains("torch.json: is not a whole safetensors file"), "{found}");
+    assert!(refused(&format!("inspect {path} --net lstm")).contains("cannot be used with"));
+    let found = refused(&format!("inspect {golden}/lstm_f16.safetensors --prefix encoder."));
+    assert!(found.contains("prefixes that have one: `net.`"), "{found}");
+}
+
+#[test]
 fn networks_of_every_kind_can_be_named() {
     for net in ["rnn", "birnn", "lstm", "bilstm", "gru", "bigru"] {
         let text = stdout(&drnn(&format!("inspect --net {net} --layers 2 --units 8 --inputs 3")));

@@ -83,6 +83,15 @@ pub enum Error {
     #[error("the gradient of the input was asked for, but the input is tokens, which have none")]
     NoInputGradient,
 
+    /// A file that cannot be read or written, or is not what it should be.
+    #[error("{file}: {reason}")]
+    File {
+        /// Its path; `model file` where only its bytes are known.
+        file: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+
     /// An environment variable that says what cannot be.
     #[error("environment variable {name} is `{value}`, expected {expected}")]
     Environment {

@@ -39,6 +39,7 @@
 //! | describe a network | [`NetSpec`] | checked when built; [`params::Layout`] names its tensors |
 //! | run it | [`Model`] | batches of sequences of any lengths, states in and out |
 //! | run it live | [`Stream`], [`StreamBatch`] | snapshots; the same bits as a run |
+//! | keep it | [`Model::save`], [`Model::load`], [`Model::import`] | safetensors with PyTorch's names |
 //! | train it | [`Tape`] | forward, then backward to one flat gradient; several models as [`Lane`]s |
 //! | choose threads | [`Cpu`] | results never depend on them |
 //!
@@ -55,6 +56,7 @@
 //! | `net` | what every phase needs to know |
 //! | `kernel` | arithmetic on plain memory, per instruction set |
 //! | `team`, `buffer`, `denormals` | threads and memory |
+//! | `file`, `file_import` | model files, our own and PyTorch's |
 //! | `reference` | the oracle in f64 that tests compare with |
 //!
 //! # Unsafe code
@@ -75,6 +77,8 @@ mod buffer;
 mod cpu;
 mod denormals;
 mod error;
+mod file;
+mod file_import;
 mod gradient;
 mod kernel;
 mod layer_gradient;
@@ -103,6 +107,7 @@ mod weights;
 pub use batch::{Batch, Elements, States};
 pub use cpu::Cpu;
 pub use error::{Error, Result, Shape};
+pub use file_import::Import;
 pub use gradient::Gradient;
 pub use model::{Answers, Model, ModelRef};
 pub use pass::Lane;

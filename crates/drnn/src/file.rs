@@ -1,0 +1,214 @@
+//! A model as one `.safetensors` file.
+//!
+//! Tensors carry PyTorch's names and layouts, so `safetensors.torch.load_file` reads them and a plain
+//! recurrent network goes into `nn.LSTM.load_state_dict` unchanged. The metadata entry `drnn` holds
+//! what tensors cannot say:
+//!
+//! ```json
+//! {"format": 1, "spec": {"cell": "lstm", "input": {"dense": 3}, "units": [5], ..}}
+//! ```
+//!
+//! A file is written beside its place, synced and renamed: there is the old one or the new one, never
+//! half of one. A damaged or hostile file is refused with the tensor and the reason, and nothing is
+//! allocated that its header merely claims.
+
+use crate::error::{Error, Result};
+use crate::model::Model;
+use crate::params::{Layout, Tensor};
+use crate::spec::NetSpec;
+use half::{bf16, f16};
+use safetensors::tensor::{TensorView, serialize};
+use safetensors::{Dtype, SafeTensors};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::io::Write;
+use std::path::Path;
+
+/// The metadata entry that makes a file ours.
+const KEY: &str = "drnn";
+/// Newest format that this version reads and writes.
+const FORMAT: u32 = 1;
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    format: u32,
+    spec: NetSpec,
+}
+
+/// An error about a file whose path is not known here.
+pub(crate) fn refuse(reason: impl Into<String>) -> Error {
+    Error::File { file: "model file".into(), reason: reason.into() }
+}
+
+/// The same error with the path in it.
+fn in_file(error: Error, path: &Path) -> Error {
+    let reason = match error {
+        Error::File { reason, .. } => reason,
+        other => other.to_string(),
+    };
+    Error::File { file: path.display().to_string(), reason }
+}
+
+/// Reads a whole file.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).map_err(|e| in_file(refuse(format!("cannot be read: {e}")), path))
+}
+
+/// A file of no name yet, as readable as any new file: temporary ones are the owner's alone.
+#[cfg(unix)]
+fn new_file(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
+    use std::os::unix::fs::PermissionsExt;
+    let permissions = std::fs::Permissions::from_mode(0o666); // less the umask
+    tempfile::Builder::new().permissions(permissions).tempfile_in(folder)
+}
+
+/// A file of no name yet.
+#[cfg(not(unix))]
+fn new_file(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
+    tempfile::Builder::new().tempfile_in(folder)
+}
+
+impl Model {
+    /// The model as the bytes of a safetensors file.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let header = Header { format: FORMAT, spec: self.spec().clone() };
+        let header = serde_json::to_string(&header).map_err(|e| refuse(e.to_string()))?;
+        let bytes: Vec<u8> = self.params().iter().flat_map(|x| x.to_le_bytes()).collect();
+        let mut views = Vec::new();
+        for Tensor { name, dims, range } in self.layout().tensors() {
+            let data = &bytes[range.start * 4..range.end * 4];
+            let view = TensorView::new(Dtype::F32, dims.clone(), data);
+            views.push((name.as_str(), view.map_err(|e| refuse(e.to_string()))?));
+        }
+        let metadata = HashMap::from([(KEY.to_string(), header)]);
+        serialize(views, Some(metadata)).map_err(|e| refuse(e.to_string()))
+    }
+
+    /// Writes the model to `path`. Where that fails, what was there before is untouched.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        let bytes = self.to_bytes().map_err(|e| in_file(e, path))?;
+        let write = || {
+            // Beside its place, because a rename works within one file system only.
+            let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
+            let mut file = new_file(folder.unwrap_or(Path::new(".")))?;
+            file.write_all(&bytes)?;
+            file.as_file().sync_all()?;
+            file.persist(path)?;
+            Ok(())
+        };
+        write()
+            .map_err(|e: std::io::Error| in_file(refuse(format!("cannot be written: {e}")), path))
+    }
+
+    /// Reads a model that [`Model::save`] wrote. For files of PyTorch see [`Model::import`].
+    pub fn load(path: impl AsRef<Path>) -> Result<Model> {
+        let path = path.as_ref();
+        Model::from_bytes(&read(path)?).map_err(|e| in_file(e, path))
+    }
+
+    /// Reads a model from the bytes of such a file.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Model> {
+        let file = TensorFile::parse(bytes)?;
+        let Some(header) = &file.header else {
+            return Err(refuse(
+                "is a safetensors file, but not drnn's (no `drnn` in its metadata); \
+                 a PyTorch state dict can be imported",
+            ));
+        };
+        let format = serde_json::from_str::<serde_json::Value>(header)
+            .map_err(|e| refuse(format!("metadata `drnn` is not JSON: {e}")))?["format"]
+            .as_u64();
+        if format != Some(u64::from(FORMAT)) {
+            let found = format.map_or("no format".into(), |n| format!("format {n}"));
+            return Err(refuse(format!("has {found}; this version reads format {FORMAT}")));
+        }
+        let header: Header =
+            serde_json::from_str(header).map_err(|e| refuse(format!("metadata `drnn`: {e}")))?;
+        let layout = Layout::new(&header.spec);
+        for name in file.names() {
+            if layout.find(name).is_none() {
+                return Err(refuse(format!("unexpected tensor `{name}` in {}", header.spec)));
+            }
+        }
+        let mut params = Vec::new();
+        for tensor in layout.tensors() {
+            params.extend(file.values(&tensor.name, &tensor.dims)?);
+        }
+        Model::from_params(&header.spec, params)
+    }
+}
+
+impl Model {
+    /// Imports a PyTorch state dict from a file, see [`crate::Import`].
+    pub fn import(path: impl AsRef<Path>, options: &crate::Import) -> Result<Model> {
+        let path = path.as_ref();
+        Model::import_bytes(&read(path)?, options).map_err(|e| in_file(e, path))
+    }
+}
+
+/// A safetensors file whose header was checked against its length.
+pub(crate) struct TensorFile<'a> {
+    tensors: SafeTensors<'a>,
+    header: Option<String>,
+}
+
+impl<'a> TensorFile<'a> {
+    pub fn parse(bytes: &'a [u8]) -> Result<TensorFile<'a>> {
+        let broken = |e| refuse(format!("is not a whole safetensors file: {e}"));
+        let tensors = SafeTensors::deserialize(bytes).map_err(broken)?;
+        let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(broken)?;
+        let header = metadata.metadata().as_ref().and_then(|m| m.get(KEY)).cloned();
+        Ok(TensorFile { tensors, header })
+    }
+
+    /// Whether [`Model::save`] wrote it.
+    pub fn is_ours(&self) -> bool {
+        self.header.is_some()
+    }
+
+    /// Names of all tensors, sorted.
+    pub fn names(&self) -> Vec<&str> {
+        let mut names = self.tensors.names();
+        names.sort_unstable();
+        names
+    }
+
+    /// Shape of a tensor.
+    pub fn shape(&self, name: &str) -> Result<Vec<usize>> {
+        Ok(self.view(name)?.shape().to_vec())
+    }
+
+    fn view(&self, name: &str) -> Result<TensorView<'_>> {
+        self.tensors.tensor(name).map_err(|_| refuse(format!("tensor `{name}` is missing")))
+    }
+
+    /// Values of a tensor of the shape expected; f64, f16 and bf16 become f32.
+    pub fn values(&self, name: &str, dims: &[usize]) -> Result<Vec<f32>> {
+        let view = self.view(name)?;
+        if view.shape() != dims {
+            let found = view.shape();
+            return Err(refuse(format!("tensor `{name}` has shape {found:?}, expected {dims:?}")));
+        }
+        let data = view.data();
+        Ok(match view.dtype() {
+            Dtype::F32 => each(data, f32::from_le_bytes),
+            Dtype::F64 => each(data, |b| f64::from_le_bytes(b) as f32),
+            Dtype::F16 => each(data, |b| f16::from_le_bytes(b).to_f32()),
+            Dtype::BF16 => each(data, |b| bf16::from_le_bytes(b).to_f32()),
+            other => {
+                let expected = "F32, F64, F16 or BF16";
+                return Err(refuse(format!("tensor `{name}` is {other:?}, expected {expected}")));
+            }
+        })
+    }
+}
+
+fn each<const N: usize>(data: &[u8], read: impl Fn([u8; N]) -> f32) -> Vec<f32> {
+    let values = data.chunks_exact(N).map(|chunk| {
+        let mut bytes = [0; N];
+        bytes.copy_from_slice(chunk);
+        read(bytes)
+    });
+    values.collect()
+}

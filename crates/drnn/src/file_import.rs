@@ -1,0 +1,138 @@
+//! PyTorch's `nn.RNN`, `nn.LSTM` and `nn.GRU` from their tensors alone.
+//!
+//! Everything but a plain RNN's activation can be read off names and shapes: layers from the number in
+//! the name, both directions from `_reverse`, the cell from the rows of `weight_hh` per unit. Biases may
+//! be missing (`bias=False`): they are zero then. The model has no embedding and no output layer, so it
+//! answers with hidden states.
+
+use crate::error::Result;
+use crate::file::{TensorFile, refuse};
+use crate::model::Model;
+use crate::params::Layout;
+use crate::spec::{Cell, NetSpec};
+
+/// What a state dict does not say.
+#[derive(Debug, Clone, Default)]
+pub struct Import {
+    /// What stands before the names: `encoder.lstm.`; found by itself where there is only one network.
+    /// Tensors without it are not looked at.
+    pub prefix: Option<String>,
+    /// A plain RNN was trained with `nonlinearity='relu'`.
+    pub relu: bool,
+}
+
+const FIRST: &str = "weight_ih_l0";
+
+impl Model {
+    /// Imports a PyTorch state dict from the bytes of a safetensors file.
+    pub fn import_bytes(bytes: &[u8], options: &Import) -> Result<Model> {
+        let file = TensorFile::parse(bytes)?;
+        if file.is_ours() {
+            return Model::from_bytes(bytes);
+        }
+        let prefix = find_prefix(&file, options)?;
+        let spec = find_spec(&file, &prefix, options)?;
+        let layout = Layout::new(&spec);
+        check_names(&file, &prefix, &layout, &spec)?;
+        let names = file.names();
+        let mut params = Vec::new();
+        for tensor in layout.tensors() {
+            let name = format!("{prefix}{}", tensor.name);
+            if tensor.name.starts_with("bias") && !names.contains(&name.as_str()) {
+                params.resize(params.len() + tensor.range.len(), 0.0);
+            } else {
+                params.extend(file.values(&name, &tensor.dims)?);
+            }
+        }
+        Model::from_params(&spec, params)
+    }
+}
+
+fn find_prefix(file: &TensorFile, options: &Import) -> Result<String> {
+    let names = file.names();
+    let found: Vec<&str> = names.iter().filter_map(|name| name.strip_suffix(FIRST)).collect();
+    match (&options.prefix, found.as_slice()) {
+        (Some(prefix), _) if found.contains(&prefix.as_str()) => Ok(prefix.clone()),
+        (Some(prefix), _) => {
+            let there = found.iter().map(|p| format!("`{p}`")).collect::<Vec<_>>().join(", ");
+            let there = if there.is_empty() { "none".into() } else { there };
+            Err(refuse(format!(
+                "tensor `{prefix}{FIRST}` is missing; prefixes that have one: {there}"
+            )))
+        }
+        (None, [prefix]) => Ok((*prefix).into()),
+        (None, []) => Err(refuse(format!(
+            "tensor `{FIRST}` is missing: not the state dict of an nn.RNN, nn.LSTM or nn.GRU"
+        ))),
+        (None, many) => Err(refuse(format!(
+            "holds {} recurrent networks ({}): say which prefix",
+            many.len(),
+            many.iter().map(|p| format!("`{p}`")).collect::<Vec<_>>().join(", ")
+        ))),
+    }
+}
+
+fn find_spec(file: &TensorFile, prefix: &str, options: &Import) -> Result<NetSpec> {
+    let names = file.names();
+    let has = |name: &str| names.contains(&format!("{prefix}{name}").as_str());
+    let matrix = |name: &str| -> Result<[usize; 2]> {
+        let name = format!("{prefix}{name}");
+        let shape = file.shape(&name)?;
+        let [rows, cols] = shape[..] else {
+            return Err(refuse(format!("tensor `{name}` has shape {shape:?}, expected a matrix")));
+        };
+        Ok([rows, cols])
+    };
+    let mut units = Vec::new();
+    let mut gates = None;
+    while has(&format!("weight_ih_l{}", units.len())) {
+        let name = format!("weight_hh_l{}", units.len());
+        let [rows, n] = matrix(&name)?;
+        let of = gates.get_or_insert(rows.checked_div(n).unwrap_or(0));
+        if n == 0 || rows != *of * n {
+            let expected = format!("{of} rows per unit");
+            return Err(refuse(format!(
+                "tensor `{prefix}{name}` has shape [{rows}, {n}], expected {expected}"
+            )));
+        }
+        units.push(n);
+    }
+    let cell = match gates {
+        Some(4) => Cell::Lstm,
+        Some(3) => Cell::Gru,
+        Some(1) if options.relu => Cell::RnnRelu,
+        Some(1) => Cell::RnnTanh,
+        gates => {
+            let gates = gates.unwrap_or(0);
+            return Err(refuse(format!(
+                "tensor `{prefix}weight_hh_l0` has {gates} rows per unit, expected 1 (RNN), 3 (GRU) \
+                 or 4 (LSTM)"
+            )));
+        }
+    };
+    let mut builder = NetSpec::builder(cell).dense(matrix(FIRST)?[1]).units(units);
+    if has("weight_ih_l0_reverse") {
+        builder = builder.bidirectional();
+    }
+    builder.build()
+}
+
+/// Biases are all there or none is, and nothing is there that the network would not use.
+fn check_names(file: &TensorFile, prefix: &str, layout: &Layout, spec: &NetSpec) -> Result<()> {
+    let own: Vec<&str> =
+        file.names().into_iter().filter_map(|name| name.strip_prefix(prefix)).collect();
+    let biases = own.iter().filter(|name| name.starts_with("bias_")).count();
+    for tensor in layout.tensors() {
+        let optional = tensor.name.starts_with("bias_") && biases == 0;
+        if !optional && !own.contains(&tensor.name.as_str()) {
+            return Err(refuse(format!("tensor `{prefix}{}` is missing", tensor.name)));
+        }
+    }
+    match own.iter().find(|name| layout.find(name).is_none()) {
+        None => Ok(()),
+        Some(name) if name.starts_with("weight_hr_") => Err(refuse(format!(
+            "tensor `{prefix}{name}`: projections (proj_size) are not supported"
+        ))),
+        Some(name) => Err(refuse(format!("unexpected tensor `{prefix}{name}` in {spec}"))),
+    }
+}
