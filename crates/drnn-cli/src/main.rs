@@ -3,6 +3,8 @@
 //! | file | what |
 //! |---|---|
 //! | `net` | a network on the command line |
+//! | `run` | `drnn run`: whole sequences through a model file |
+//! | `npy` | NumPy arrays |
 //! | `inspect` | `drnn inspect`: what a network is made of |
 //! | `bench` | `drnn bench`: the kernels against the machine's limit |
 //!
@@ -11,6 +13,8 @@
 mod bench;
 mod inspect;
 mod net;
+mod npy;
+mod run;
 
 use clap::{Parser, Subcommand};
 use std::io::ErrorKind;
@@ -28,6 +32,7 @@ struct Arguments {
 enum Command {
     Bench(bench::Arguments),
     Inspect(inspect::Arguments),
+    Run(run::Arguments),
 }
 
 /// Why the program ends before its work is done.
@@ -55,6 +60,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Run(arguments) => run::run(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -21,7 +21,8 @@ use safetensors::tensor::{TensorView, serialize};
 use safetensors::{Dtype, SafeTensors};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::io::Write;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::Path;
 
 /// The metadata entry that makes a file ours.
@@ -54,9 +55,24 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(|e| in_file(refuse(format!("cannot be read: {e}")), path))
 }
 
+/// Writes a file so that there is the old one or the new one, never half of one: beside its place,
+/// synced, then renamed.
+pub fn write_atomically(
+    path: &Path,
+    write: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<()> {
+    // Beside its place, because a rename works within one file system only.
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut file = new_file(folder)?;
+    write(file.as_file_mut())?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    Ok(())
+}
+
 /// A file of no name yet, as readable as any new file: temporary ones are the owner's alone.
 #[cfg(unix)]
-fn new_file(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
+fn new_file(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
     use std::os::unix::fs::PermissionsExt;
     let permissions = std::fs::Permissions::from_mode(0o666); // less the umask
     tempfile::Builder::new().permissions(permissions).tempfile_in(folder)
@@ -64,7 +80,7 @@ fn new_file(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
 
 /// A file of no name yet.
 #[cfg(not(unix))]
-fn new_file(folder: &Path) -> std::io::Result<tempfile::NamedTempFile> {
+fn new_file(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
     tempfile::Builder::new().tempfile_in(folder)
 }
 
@@ -88,17 +104,8 @@ impl Model {
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let bytes = self.to_bytes().map_err(|e| in_file(e, path))?;
-        let write = || {
-            // Beside its place, because a rename works within one file system only.
-            let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
-            let mut file = new_file(folder.unwrap_or(Path::new(".")))?;
-            file.write_all(&bytes)?;
-            file.as_file().sync_all()?;
-            file.persist(path)?;
-            Ok(())
-        };
-        write()
-            .map_err(|e: std::io::Error| in_file(refuse(format!("cannot be written: {e}")), path))
+        write_atomically(path, |file| file.write_all(&bytes))
+            .map_err(|e| in_file(refuse(format!("cannot be written: {e}")), path))
     }
 
     /// Reads a model that [`Model::save`] wrote. For files of PyTorch see [`Model::import`].

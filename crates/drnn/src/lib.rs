@@ -107,6 +107,7 @@ mod weights;
 pub use batch::{Batch, Elements, States};
 pub use cpu::Cpu;
 pub use error::{Error, Result, Shape};
+pub use file::write_atomically;
 pub use file_import::Import;
 pub use gradient::Gradient;
 pub use model::{Answers, Model, ModelRef};

@@ -1,0 +1,134 @@
+//! NumPy arrays in and out: floats become f32, integers i64, Fortran order becomes C order.
+
+use crate::Failure;
+use npyz::{NpyFile, Order, WriterBuilder};
+use std::io::Write;
+use std::path::Path;
+
+/// An array in C order.
+#[derive(Debug, PartialEq)]
+pub struct Array {
+    pub shape: Vec<usize>,
+    pub values: Values,
+}
+
+#[derive(Debug, PartialEq)]
+pub enum Values {
+    Floats(Vec<f32>),
+    Integers(Vec<i64>),
+}
+
+/// Reads `path`.
+pub fn read(path: &Path) -> Result<Array, Failure> {
+    let refuse = |reason: String| Failure::Input(format!("{}: {reason}", path.display()));
+    let bytes = std::fs::read(path).map_err(|e| refuse(format!("cannot be read: {e}")))?;
+    parse(&bytes).map_err(refuse)
+}
+
+fn parse(bytes: &[u8]) -> Result<Array, String> {
+    let broken = |e: std::io::Error| format!("is not a whole .npy file: {e}");
+    let header = NpyFile::new(bytes).map_err(broken)?;
+    let (order, dtype) = (header.order(), header.dtype().descr());
+    let shape: Option<Vec<usize>> =
+        header.shape().iter().map(|&n| usize::try_from(n).ok()).collect();
+    let count = shape.as_ref().and_then(|s| s.iter().try_fold(1usize, |a, &n| a.checked_mul(n)));
+    // Each element takes a byte at least: what is not there is not made room for.
+    let (Some(shape), Some(count)) = (shape, count.filter(|&n| n <= bytes.len())) else {
+        return Err(format!("claims shape {:?}, more than the file holds", header.shape()));
+    };
+    macro_rules! read_as {
+        ($kind:ident, $($from:ty => $convert:expr),*) => {$(
+            let file = NpyFile::new(bytes).map_err(broken)?;
+            if let Ok(values) = file.try_data::<$from>() {
+                let values: Result<Vec<$from>, _> = values.take(count).collect();
+                let values = values.map_err(broken)?.into_iter().map($convert).collect();
+                return Ok(Array { values: Values::$kind(in_c_order(values, &shape, order)), shape });
+            }
+        )*};
+    }
+    read_as!(Floats, f32 => |x| x, f64 => |x| x as f32);
+    read_as!(Integers, i64 => |x| x, i32 => i64::from, i16 => i64::from, i8 => i64::from,
+             u32 => i64::from, u16 => i64::from, u8 => i64::from,
+             u64 => |x| i64::try_from(x).unwrap_or(i64::MAX));
+    Err(format!("holds {dtype}; expected floats (f4, f8) or integers"))
+}
+
+fn in_c_order<T: Copy>(values: Vec<T>, shape: &[usize], order: Order) -> Vec<T> {
+    if order == Order::C || values.is_empty() {
+        return values;
+    }
+    let mut place = vec![0; shape.len()];
+    let mut out = Vec::with_capacity(values.len());
+    for _ in 0..values.len() {
+        let index = place.iter().zip(shape).rev().fold(0, |at, (i, n)| at * n + i);
+        out.push(values[index]);
+        for (i, n) in place.iter_mut().zip(shape).rev() {
+            *i += 1;
+            if *i < *n {
+                break;
+            }
+            *i = 0;
+        }
+    }
+    out
+}
+
+/// Writes floats of `shape` to `path`: all of the file or nothing.
+pub fn write(path: &Path, shape: &[usize], values: &[f32]) -> Result<(), Failure> {
+    let make = || -> std::io::Result<()> {
+        let mut bytes = Vec::new();
+        let dims: Vec<u64> = shape.iter().map(|&n| n as u64).collect();
+        let options = npyz::WriteOptions::new().default_dtype().shape(&dims);
+        let mut writer = options.writer(&mut bytes).begin_nd()?;
+        writer.extend(values.iter().copied())?;
+        writer.finish()?;
+        drnn::write_atomically(path, |file| file.write_all(&bytes))
+    };
+    make().map_err(|e| Failure::Input(format!("{}: cannot be written: {e}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn npy(header: &str, data: &[u8]) -> Vec<u8> {
+        let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+        let padded = format!("{header:<117}\n");
+        bytes.extend((padded.len() as u16).to_le_bytes());
+        bytes.extend(padded.as_bytes());
+        bytes.extend(data);
+        bytes
+    }
+
+    #[test]
+    fn types_and_orders() {
+        let data: Vec<u8> = (0..6).collect();
+        let c = npy("{'descr': '|u1', 'fortran_order': False, 'shape': (2, 3), }", &data);
+        let f = npy("{'descr': '|u1', 'fortran_order': True, 'shape': (2, 3), }", &data);
+        assert_eq!(parse(&c).unwrap().values, Values::Integers(vec![0, 1, 2, 3, 4, 5]));
+        assert_eq!(parse(&f).unwrap().values, Values::Integers(vec![0, 2, 4, 1, 3, 5]));
+        let big =
+            npy("{'descr': '>f8', 'fortran_order': False, 'shape': (1,), }", &1.5f64.to_be_bytes());
+        assert_eq!(parse(&big).unwrap().values, Values::Floats(vec![1.5]));
+        let text = npy("{'descr': '<U1', 'fortran_order': False, 'shape': (1,), }", &[0; 4]);
+        assert!(parse(&text).unwrap_err().contains("expected floats (f4, f8) or integers"));
+    }
+
+    #[test]
+    fn damaged_files_are_refused() {
+        let whole = npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }", &[0; 8]);
+        assert!(parse(&whole).is_ok());
+        for len in 0..whole.len() {
+            assert!(parse(&whole[..len]).is_err(), "{len}");
+        }
+        for at in 0..whole.len() - 8 {
+            for bit in 0..8 {
+                let mut damaged = whole.clone();
+                damaged[at] ^= 1 << bit;
+                let _ = parse(&damaged); // may be legal; must not panic
+            }
+        }
+        let huge = "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }";
+        assert!(parse(&npy(huge, &[0; 8])).unwrap_err().contains("more than the file holds"));
+    }
+}

@@ -1,0 +1,134 @@
+//! `drnn run`: arrays in and out, against the library and against PyTorch's own answers.
+
+use drnn::{Batch, Cell, Model, NetSpec, Padding, States};
+use npyz::WriterBuilder;
+use std::path::Path;
+use std::process::Command;
+
+fn write<T: npyz::AutoSerialize + Copy>(path: &Path, shape: &[u64], values: &[T]) {
+    let file = std::fs::File::create(path).unwrap();
+    let options = npyz::WriteOptions::new().default_dtype().shape(shape);
+    let mut writer = options.writer(file).begin_nd().unwrap();
+    writer.extend(values.iter().copied()).unwrap();
+    writer.finish().unwrap();
+}
+
+fn read(path: &Path) -> (Vec<u64>, Vec<f32>) {
+    let bytes = std::fs::read(path).unwrap();
+    let file = npyz::NpyFile::new(&bytes[..]).unwrap();
+    (file.shape().to_vec(), file.into_vec().unwrap())
+}
+
+/// Runs `drnn run` in a folder; what it says if it is refused.
+fn run(folder: &Path, arguments: &str) -> Result<(), String> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_drnn"));
+    let output =
+        command.arg("run").args(arguments.split_whitespace()).current_dir(folder).output().unwrap();
+    match output.status.code() {
+        Some(0) => Ok(()),
+        Some(2) => Err(String::from_utf8(output.stderr).unwrap()),
+        other => panic!("exit code {other:?}"),
+    }
+}
+
+#[test]
+fn answers_states_and_lengths_are_the_librarys() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let spec = NetSpec::builder(Cell::Lstm).dense(3).units([4, 4]).outputs(2);
+    let spec = spec.delay(1, Padding::Null).build().unwrap();
+    let model = Model::init(&spec, 5);
+    model.save(at("model.safetensors")).unwrap();
+    let x: Vec<f32> = (0..5 * 2 * 3).map(|i| (i as f32 * 0.7).sin()).collect();
+    let start = States { h: vec![0.25; 16], c: vec![-0.5; 16] };
+    write(&at("x.npy"), &[5, 2, 3], &x);
+    write(&at("l.npy"), &[2], &[5i64, 2]);
+    write(&at("h0.npy"), &[2, 2, 4], &start.h);
+    write(&at("c0.npy"), &[2, 2, 4], &start.c);
+    let files = "--lengths l.npy --h0 h0.npy --c0 c0.npy --states .";
+    run(folder.path(), &format!("model.safetensors x.npy -o y.npy {files}")).unwrap();
+    let expected = model.run(&Batch::dense(&x, 5, 2).lengths(&[5, 2]), Some(&start)).unwrap();
+    assert_eq!(read(&at("y.npy")), (vec![5, 2, 2], expected.values));
+    assert_eq!(read(&at("h.npy")), (vec![2, 2, 4], expected.last.h));
+    assert_eq!(read(&at("c.npy")), (vec![2, 2, 4], expected.last.c));
+}
+
+#[test]
+fn tokens_of_any_integer_type() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let spec = NetSpec::builder(Cell::Gru).tokens(5, 2).units([3]).build().unwrap();
+    let model = Model::init(&spec, 5);
+    model.save(at("model.safetensors")).unwrap();
+    write(&at("x.npy"), &[4, 1], &[0u8, 4, 2, 1]);
+    run(folder.path(), "model.safetensors x.npy -o y.npy").unwrap();
+    let expected = model.run(&Batch::tokens(&[0, 4, 2, 1], 4, 1), None).unwrap();
+    assert_eq!(read(&at("y.npy")).1, expected.values);
+
+    for bad in [5i64, -1, 1 << 40] {
+        write(&at("x.npy"), &[2, 1], &[0, bad]);
+        let error = run(folder.path(), "model.safetensors x.npy -o new.npy").unwrap_err();
+        assert!(
+            error.contains("x.npy: token") && error.contains("step 1 of sequence 0"),
+            "{error}"
+        );
+        assert!(!at("new.npy").exists());
+    }
+}
+
+#[test]
+fn pytorchs_file_gives_pytorchs_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../drnn/tests/golden");
+    let file = golden.join("lstm_2x5_both_ways.safetensors");
+    let bytes = std::fs::read(&file).unwrap();
+    let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let floats = |name: &str| -> Vec<f32> {
+        let data = tensors.tensor(name).unwrap().data();
+        data.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
+    };
+    write(&folder.path().join("x.npy"), &[4, 2, 3], &floats("x"));
+    run(folder.path(), &format!("{} x.npy -o y.npy", file.display())).unwrap();
+    let (shape, y) = read(&folder.path().join("y.npy"));
+    assert_eq!(shape, [4, 2, 10]);
+    for (found, expected) in y.iter().zip(floats("y")) {
+        assert!((found - expected).abs() < 1e-6, "{found}, expected {expected}");
+    }
+}
+
+#[test]
+fn bad_arrays_are_refused_and_nothing_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let spec = NetSpec::builder(Cell::RnnTanh).dense(2).units([3]).build().unwrap();
+    Model::init(&spec, 1).save(at("m.safetensors")).unwrap();
+    write(&at("x.npy"), &[2, 1, 2], &[0.5f32; 4]);
+    write(&at("flat.npy"), &[4], &[0.5f32; 4]);
+    write(&at("nan.npy"), &[2, 1, 2], &[0.5, f32::NAN, 0.5, 0.5]);
+    write(&at("tokens.npy"), &[2, 1], &[1i32, 2]);
+    write(&at("l.npy"), &[1], &[3i64]);
+    write(&at("minus.npy"), &[1], &[-3i64]);
+    std::fs::write(at("text.npy"), "not an array").unwrap();
+    std::fs::write(at("y.npy"), "an old answer").unwrap();
+    let refused = |arguments: &str| run(folder.path(), arguments).unwrap_err();
+    for (arguments, expected) in [
+        ("m.safetensors gone.npy", "gone.npy: cannot be read"),
+        ("m.safetensors text.npy", "text.npy: is not a whole .npy file"),
+        ("m.safetensors flat.npy", "flat.npy: floats of shape [4], expected floats [T, B, 2]"),
+        ("m.safetensors tokens.npy", "tokens.npy: integers of shape [2, 1], expected floats"),
+        ("m.safetensors nan.npy", "nan.npy: `x` holds NaN at position 1"),
+        ("gone.safetensors x.npy", "gone.safetensors: cannot be read"),
+        ("x.npy x.npy", "x.npy: is not a whole safetensors file"),
+        ("m.safetensors x.npy --lengths l.npy", "length 3 of sequence 0 is more than the 2 steps"),
+        ("m.safetensors x.npy --lengths minus.npy", "minus.npy: a length of -3"),
+        ("m.safetensors x.npy --lengths x.npy", "x.npy: shape [2, 1, 2], expected integers [1]"),
+        ("m.safetensors x.npy --h0 x.npy", "x.npy: shape [2, 1, 2], expected floats [1, 1, 3]"),
+        ("m.safetensors x.npy --c0 x.npy", "has no cell state"),
+    ] {
+        let found = refused(&format!("{arguments} -o y.npy"));
+        assert!(found.contains(expected), "{found:?}, expected {expected:?}");
+        assert_eq!(std::fs::read(at("y.npy")).unwrap(), b"an old answer");
+    }
+    let found = refused("m.safetensors x.npy -o nowhere/y.npy");
+    assert!(found.contains("nowhere/y.npy: cannot be written"), "{found}");
+}
