@@ -5,10 +5,10 @@
 //! | `net` | a network on the command line |
 //! | `run` | `drnn run`: whole sequences through a model file |
 //! | `npy` | NumPy arrays |
-//! | `inspect` | `drnn inspect`: what a network is made of |
+//! | `inspect` | `drnn inspect`: what a model file holds, or a network is made of |
 //! | `bench` | `drnn bench`: the kernels against the machine's limit |
 //!
-//! Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input.
+//! Exit codes: 0 done, 2 bad usage or bad input (1 is for checks that fail; there is none yet).
 
 mod bench;
 mod inspect;

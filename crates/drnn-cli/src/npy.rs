@@ -25,22 +25,57 @@ pub fn read(path: &Path) -> Result<Array, Failure> {
     parse(&bytes).map_err(refuse)
 }
 
+/// More than any header of a plain array takes.
+const LONGEST_HEADER: usize = 4096;
+
+/// The shape in the header, which is so plain that the full parser cannot be led astray by it: a
+/// dictionary without lists or nesting, whose shape asks for no more elements than there are bytes.
+fn plain_shape(bytes: &[u8]) -> Result<Vec<usize>, String> {
+    let broken = || "is not a whole .npy file of plain numbers".to_string();
+    let word = |at: usize| bytes.get(at).copied().map(usize::from).ok_or_else(broken);
+    if !bytes.starts_with(b"\x93NUMPY") {
+        return Err(broken());
+    }
+    let (start, len) = match word(6)? {
+        1 => (10, word(8)? | word(9)? << 8),
+        2 | 3 => (12, word(8)? | word(9)? << 8 | word(10)? << 16 | word(11)? << 24),
+        _ => return Err(broken()),
+    };
+    if len > LONGEST_HEADER {
+        return Err(broken());
+    }
+    let header = bytes.get(start..start + len).and_then(|h| std::str::from_utf8(h).ok());
+    let header = header.ok_or_else(broken)?;
+    let count = |c: char| header.matches(c).count();
+    if [count('{'), count('('), count(')'), count('[')] != [1, 1, 1, 0] {
+        return Err(broken());
+    }
+    let shape = header.split(['(', ')']).nth(1).ok_or_else(broken)?;
+    let dims = shape.split(',').map(str::trim).filter(|n| !n.is_empty());
+    let dims: Vec<usize> =
+        dims.map(|n| n.parse().map_err(|_| broken())).collect::<Result<_, _>>()?;
+    match dims.iter().try_fold(1usize, |a, &n| a.checked_mul(n)) {
+        // Neighbouring dimensions are multiplied without checks later on, zeros or not.
+        Some(n) if n <= bytes.len() && dims.iter().all(|&n| n < 1 << 31) && dims.len() <= 3 => {
+            Ok(dims)
+        }
+        _ => Err(format!("claims shape {dims:?}, more than the file holds or an array may have")),
+    }
+}
+
 fn parse(bytes: &[u8]) -> Result<Array, String> {
-    let broken = |e: std::io::Error| format!("is not a whole .npy file: {e}");
+    let shape = plain_shape(bytes)?;
+    let broken = |e: std::io::Error| {
+        let reason: String = e.to_string().chars().take(200).collect();
+        format!("is not a whole .npy file: {reason}")
+    };
     let header = NpyFile::new(bytes).map_err(broken)?;
     let (order, dtype) = (header.order(), header.dtype().descr());
-    let shape: Option<Vec<usize>> =
-        header.shape().iter().map(|&n| usize::try_from(n).ok()).collect();
-    let count = shape.as_ref().and_then(|s| s.iter().try_fold(1usize, |a, &n| a.checked_mul(n)));
-    // Each element takes a byte at least: what is not there is not made room for.
-    let (Some(shape), Some(count)) = (shape, count.filter(|&n| n <= bytes.len())) else {
-        return Err(format!("claims shape {:?}, more than the file holds", header.shape()));
-    };
     macro_rules! read_as {
         ($kind:ident, $($from:ty => $convert:expr),*) => {$(
             let file = NpyFile::new(bytes).map_err(broken)?;
             if let Ok(values) = file.try_data::<$from>() {
-                let values: Result<Vec<$from>, _> = values.take(count).collect();
+                let values: Result<Vec<$from>, _> = values.collect();
                 let values = values.map_err(broken)?.into_iter().map($convert).collect();
                 return Ok(Array { values: Values::$kind(in_c_order(values, &shape, order)), shape });
             }
@@ -128,7 +163,15 @@ mod tests {
                 let _ = parse(&damaged); // may be legal; must not panic
             }
         }
-        let huge = "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296), }";
-        assert!(parse(&npy(huge, &[0; 8])).unwrap_err().contains("more than the file holds"));
+        for shape in ["(4294967296, 4294967296)", "(9999999999, 0)", "(1, 1, 1, 1)", "(3,)"] {
+            let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}");
+            assert!(parse(&npy(&header, &[0; 8])).is_err(), "{shape}");
+        }
+        // Nested lists would keep the parser busy for ever, a long header would fill the memory.
+        let nested = "{'descr': [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[['<f4']]]], 'shape': (1,), }";
+        assert!(parse(&npy(nested, &[0; 8])).unwrap_err().contains("plain numbers"));
+        assert!(
+            parse(b"\x93NUMPY\x02\x00\xff\xff\xff\xff{").unwrap_err().contains("plain numbers")
+        );
     }
 }

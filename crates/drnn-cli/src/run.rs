@@ -4,7 +4,7 @@
 use crate::Failure;
 use crate::npy::{self, Array, Values};
 use clap::Args;
-use drnn::{Batch, Import, InputSpec, Model, NetSpec, States};
+use drnn::{Batch, Error, Import, InputSpec, Model, NetSpec, States};
 use std::path::{Path, PathBuf};
 
 /// Run whole sequences through a model: X.npy in, Y.npy out
@@ -59,6 +59,7 @@ impl ImportArguments {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let model = Model::import(&arguments.model, &arguments.import.options())?;
     let spec = model.spec();
+    arguments.check(spec)?;
     let input = Input::read(&arguments.x, spec)?;
     let lengths = arguments.lengths.as_deref().map(|path| lengths(path, input.rows)).transpose()?;
     let mut batch = match &input.values {
@@ -68,20 +69,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(lengths) = &lengths {
         batch = batch.lengths(lengths);
     }
-    let mut start = States::zeros(spec, input.rows);
-    let given = arguments.h0.is_some() || arguments.c0.is_some();
-    if let Some(path) = &arguments.h0 {
-        start.h = state(path, spec, input.rows)?;
-    }
-    if let Some(path) = &arguments.c0 {
-        if !spec.cell().has_cell_state() {
-            return Err(Failure::Input(format!("--c0: {spec} has no cell state")));
-        }
-        start.c = state(path, spec, input.rows)?;
-    }
+    let start = arguments.start(spec, input.rows)?;
     let answers = model
-        .run(&batch, given.then_some(&start))
-        .map_err(|error| Failure::Input(format!("{}: {error}", arguments.x.display())))?;
+        .run(&batch, start.as_ref())
+        .map_err(|error| Failure::Input(arguments.explain(&input, error)))?;
+    npy::write(&arguments.output, &answers.shape(), &answers.values)?;
     if let Some(folder) = &arguments.states {
         let shape = state_shape(spec, input.rows)?;
         npy::write(&folder.join("h.npy"), &shape, &answers.last.h)?;
@@ -89,8 +81,64 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             npy::write(&folder.join("c.npy"), &shape, &answers.last.c)?;
         }
     }
-    npy::write(&arguments.output, &answers.shape(), &answers.values)
+    Ok(())
 }
+
+impl Arguments {
+    /// What cannot be meant, before anything is computed.
+    fn check(&self, spec: &NetSpec) -> Result<(), Failure> {
+        if self.c0.is_some() && !spec.cell().has_cell_state() {
+            return Err(Failure::Input(format!("--c0: {spec} has no cell state")));
+        }
+        if let Some(folder) = &self.states {
+            state_shape(spec, 1)?;
+            if ["h.npy", "c.npy"].iter().any(|name| folder.join(name) == self.output) {
+                let path = self.output.display();
+                return Err(Failure::Input(format!(
+                    "{path}: both the answers and --states go there"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// States to start from, zeros where only the other half is given.
+    fn start(&self, spec: &NetSpec, rows: usize) -> Result<Option<States>, Failure> {
+        let read =
+            |path: &Option<PathBuf>| path.as_deref().map(|p| state(p, spec, rows)).transpose();
+        let (h, c) = (read(&self.h0)?, read(&self.c0)?);
+        let Some(len) = h.as_ref().or(c.as_ref()).map(Vec::len) else {
+            return Ok(None);
+        };
+        let zeros = || vec![0.0; len];
+        let c = if spec.cell().has_cell_state() { c.unwrap_or_else(zeros) } else { Vec::new() };
+        Ok(Some(States { h: h.unwrap_or_else(zeros), c }))
+    }
+
+    /// The error with the file that it is about, and with the number that stands there.
+    fn explain(&self, input: &Input, error: Error) -> String {
+        let path = match &error {
+            Error::Length { .. } => self.lengths.as_ref(),
+            Error::NotFinite { name, .. } if name == "start.h" => self.h0.as_ref(),
+            Error::NotFinite { name, .. } if name == "start.c" => self.c0.as_ref(),
+            _ => None,
+        };
+        let path = path.unwrap_or(&self.x).display();
+        match (&error, &input.values) {
+            (Error::Token { step, row, symbols, .. }, Values::Integers(tokens)) => {
+                let token = tokens[step * input.rows + row];
+                format!(
+                    "{path}: token {token} at step {step} of sequence {row} is not from 0 to {}",
+                    symbols - 1
+                )
+            }
+            _ => format!("{path}: {error}"),
+        }
+    }
+}
+
+/// An array without elements may claim any number of rows; states would be made for each.
+const MOST_OF_NOTHING: usize = 1 << 20;
 
 /// X, of the kind that the network reads.
 struct Input {
@@ -108,13 +156,16 @@ impl Input {
             let path = path.display();
             Err(Failure::Input(format!("{path}: {kind} of shape {shape:?}, expected {expected}")))
         };
+        if shape.contains(&0) && shape.iter().any(|&n| n > MOST_OF_NOTHING) {
+            return wrong("fewer sequences of nothing");
+        }
         match (spec.input(), &values, shape.as_slice()) {
             (InputSpec::Dense(q), Values::Floats(_), &[steps, rows, width]) if width == q => {
                 Ok(Input { steps, rows, values, tokens: Vec::new() })
             }
             (InputSpec::Dense(q), ..) => wrong(&format!("floats [T, B, {q}]")),
             (InputSpec::Tokens { .. }, Values::Integers(tokens), &[steps, rows]) => {
-                // What no token can be becomes one that the library refuses, place and all.
+                // What no token can be becomes one that the library refuses, with its place.
                 let tokens = tokens.iter().map(|&t| u32::try_from(t).unwrap_or(u32::MAX)).collect();
                 Ok(Input { steps, rows, values, tokens })
             }

@@ -68,10 +68,8 @@ fn tokens_of_any_integer_type() {
     for bad in [5i64, -1, 1 << 40] {
         write(&at("x.npy"), &[2, 1], &[0, bad]);
         let error = run(folder.path(), "model.safetensors x.npy -o new.npy").unwrap_err();
-        assert!(
-            error.contains("x.npy: token") && error.contains("step 1 of sequence 0"),
-            "{error}"
-        );
+        let expected = format!("x.npy: token {bad} at step 1 of sequence 0 is not from 0 to 4");
+        assert!(error.contains(&expected), "{error}");
         assert!(!at("new.npy").exists());
     }
 }
@@ -108,6 +106,8 @@ fn bad_arrays_are_refused_and_nothing_is_written() {
     write(&at("tokens.npy"), &[2, 1], &[1i32, 2]);
     write(&at("l.npy"), &[1], &[3i64]);
     write(&at("minus.npy"), &[1], &[-3i64]);
+    write(&at("h0.npy"), &[1, 1, 3], &[0.5, 0.5, f32::INFINITY]);
+    write(&at("nothing.npy"), &[0, 1 << 30, 2], &[0.0f32; 0]);
     std::fs::write(at("text.npy"), "not an array").unwrap();
     std::fs::write(at("y.npy"), "an old answer").unwrap();
     let refused = |arguments: &str| run(folder.path(), arguments).unwrap_err();
@@ -119,7 +119,11 @@ fn bad_arrays_are_refused_and_nothing_is_written() {
         ("m.safetensors nan.npy", "nan.npy: `x` holds NaN at position 1"),
         ("gone.safetensors x.npy", "gone.safetensors: cannot be read"),
         ("x.npy x.npy", "x.npy: is not a whole safetensors file"),
-        ("m.safetensors x.npy --lengths l.npy", "length 3 of sequence 0 is more than the 2 steps"),
+        ("m.safetensors nothing.npy", "nothing.npy: floats of shape [0, 1073741824, 2], expected"),
+        ("m.safetensors x.npy --h0 h0.npy", "h0.npy: `start.h` holds inf at position 2"),
+        ("m.safetensors x.npy --lengths l.npy", "l.npy: length 3 of sequence 0 is more than the 2"),
+        ("m.safetensors x.npy --nonlinearity relu", "m.safetensors: is drnn's own"),
+        ("m.safetensors x.npy --prefix a.", "m.safetensors: is drnn's own"),
         ("m.safetensors x.npy --lengths minus.npy", "minus.npy: a length of -3"),
         ("m.safetensors x.npy --lengths x.npy", "x.npy: shape [2, 1, 2], expected integers [1]"),
         ("m.safetensors x.npy --h0 x.npy", "x.npy: shape [2, 1, 2], expected floats [1, 1, 3]"),
@@ -129,6 +133,10 @@ fn bad_arrays_are_refused_and_nothing_is_written() {
         assert!(found.contains(expected), "{found:?}, expected {expected:?}");
         assert_eq!(std::fs::read(at("y.npy")).unwrap(), b"an old answer");
     }
-    let found = refused("m.safetensors x.npy -o nowhere/y.npy");
-    assert!(found.contains("nowhere/y.npy: cannot be written"), "{found}");
+    let found = refused("m.safetensors x.npy -o nowhere/y.npy --states .");
+    assert!(found.contains("nowhere/y.npy: cannot be written: "), "{found}");
+    assert!(!found.contains(".tmp"), "{found}");
+    assert!(!at("h.npy").exists());
+    let found = refused("m.safetensors x.npy -o s/h.npy --states s");
+    assert!(found.contains("both the answers and --states go there"), "{found}");
 }

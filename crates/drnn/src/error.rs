@@ -75,6 +75,10 @@ pub enum Error {
     #[error("cannot stream: {0}")]
     Stream(String),
 
+    /// A stream that is not live, or is named twice.
+    #[error("stream {0}")]
+    StreamId(String),
+
     /// Bytes that are not a snapshot of this network.
     #[error("snapshot: {0}")]
     Snapshot(String),

@@ -56,17 +56,26 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
 }
 
 /// Writes a file so that there is the old one or the new one, never half of one: beside its place,
-/// synced, then renamed.
+/// synced, then renamed. A link is followed, permissions stay, and what is no plain file (a pipe, a
+/// device) is written to as it is.
 pub fn write_atomically(
     path: &Path,
     write: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> io::Result<()> {
+    let old = std::fs::metadata(path).ok(); // of what a link points to
+    if old.as_ref().is_some_and(|old| !old.is_file() && !old.is_dir()) {
+        return write(&mut File::options().write(true).open(path)?);
+    }
+    let path = if old.is_some() { &path.canonicalize()? } else { path };
     // Beside its place, because a rename works within one file system only.
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = new_file(folder)?;
+    let mut file = new_file(folder).map_err(|e| e.kind())?; // without its name, which means nothing
     write(file.as_file_mut())?;
+    if let Some(old) = old.filter(|old| old.is_file()) {
+        file.as_file().set_permissions(old.permissions())?;
+    }
     file.as_file().sync_all()?;
-    file.persist(path)?;
+    file.persist(path).map_err(|e| e.error)?;
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use crate::spec::{Cell, NetSpec};
 #[derive(Debug, Clone, Default)]
 pub struct Import {
     /// What stands before the names: `encoder.lstm.`; found by itself where there is only one network.
-    /// Tensors without it are not looked at.
+    /// Tensors without it, or with one where there is none, are not looked at.
     pub prefix: Option<String>,
     /// A plain RNN was trained with `nonlinearity='relu'`.
     pub relu: bool,
@@ -28,6 +28,11 @@ impl Model {
     pub fn import_bytes(bytes: &[u8], options: &Import) -> Result<Model> {
         let file = TensorFile::parse(bytes)?;
         if file.is_ours() {
+            if options.prefix.is_some() || options.relu {
+                return Err(refuse(
+                    "is drnn's own, and says itself what its names and activation are",
+                ));
+            }
             return Model::from_bytes(bytes);
         }
         let prefix = find_prefix(&file, options)?;
@@ -88,14 +93,22 @@ fn find_spec(file: &TensorFile, prefix: &str, options: &Import) -> Result<NetSpe
     while has(&format!("weight_ih_l{}", units.len())) {
         let name = format!("weight_hh_l{}", units.len());
         let [rows, n] = matrix(&name)?;
-        let of = gates.get_or_insert(rows.checked_div(n).unwrap_or(0));
-        if n == 0 || rows != *of * n {
+        if n == 0 {
+            return Err(refuse(format!(
+                "tensor `{prefix}{name}` has shape [{rows}, {n}]: no units"
+            )));
+        }
+        let of = gates.get_or_insert(rows / n);
+        if rows != *of * n {
             let expected = format!("{of} rows per unit");
             return Err(refuse(format!(
                 "tensor `{prefix}{name}` has shape [{rows}, {n}], expected {expected}"
             )));
         }
         units.push(n);
+    }
+    if options.relu && gates != Some(1) {
+        return Err(refuse("only a plain RNN (nn.RNN) has relu for an activation"));
     }
     let cell = match gates {
         Some(4) => Cell::Lstm,
@@ -119,8 +132,8 @@ fn find_spec(file: &TensorFile, prefix: &str, options: &Import) -> Result<NetSpe
 
 /// Biases are all there or none is, and nothing is there that the network would not use.
 fn check_names(file: &TensorFile, prefix: &str, layout: &Layout, spec: &NetSpec) -> Result<()> {
-    let own: Vec<&str> =
-        file.names().into_iter().filter_map(|name| name.strip_prefix(prefix)).collect();
+    let own = file.names().into_iter().filter_map(|name| name.strip_prefix(prefix));
+    let own: Vec<&str> = own.filter(|name| !name.contains('.')).collect();
     let biases = own.iter().filter(|name| name.starts_with("bias_")).count();
     for tensor in layout.tensors() {
         let optional = tensor.name.starts_with("bias_") && biases == 0;

@@ -194,6 +194,10 @@ impl Builder {
         if self.units.is_empty() {
             return refuse("no layers: `units` needs one number per layer".into());
         }
+        if self.units.len() > MOST_LAYERS {
+            let layers = self.units.len();
+            return Err(Error::TooLarge(format!("{layers} layers (at most {MOST_LAYERS})")));
+        }
         if let Some(layer) = self.units.iter().position(|&n| n == 0) {
             return refuse(format!("layer {layer} has no units"));
         }
@@ -254,6 +258,8 @@ impl Builder {
     }
 }
 
+/// The deepest network accepted.
+const MOST_LAYERS: usize = 1000;
 /// The longest delay accepted.
 const MOST_DELAY: usize = 1 << 20;
 

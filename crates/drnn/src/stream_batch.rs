@@ -175,7 +175,7 @@ impl<M: ModelRef> StreamBatch<M> {
     fn once(&mut self, id: StreamId) -> Result<usize> {
         let slot = self.slot(id)?;
         if std::mem::replace(&mut self.slots[slot].called, self.call) == self.call {
-            return Err(Error::Stream(format!("{id:?} is named twice in one step")));
+            return Err(Error::StreamId(format!("{id:?} is named twice in one call")));
         }
         Ok(slot)
     }
@@ -183,7 +183,7 @@ impl<M: ModelRef> StreamBatch<M> {
     fn slot(&self, id: StreamId) -> Result<usize> {
         match self.slots.get(id.slot as usize) {
             Some(slot) if slot.live && self.id(id.slot as usize) == id => Ok(id.slot as usize),
-            _ => Err(Error::Stream(format!(
+            _ => Err(Error::StreamId(format!(
                 "{id:?} is not live here: it has left, or joined another batch"
             ))),
         }

@@ -4,6 +4,7 @@ use drnn::{Batch, Cell, Error, Import, Model, NetSpec, Padding};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView, serialize};
 use std::collections::HashMap;
+use std::io::Write;
 
 fn model(seed: u64) -> Model {
     let spec = NetSpec::builder(Cell::Lstm).tokens(7, 3).units([5, 4]).outputs(2);
@@ -41,7 +42,36 @@ fn a_saved_model_comes_back_bit_for_bit() {
 }
 
 #[test]
-fn a_failed_save_leaves_the_old_file() {
+fn a_failed_write_leaves_the_old_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    std::fs::write(&path, b"old").unwrap();
+    let error = drnn::write_atomically(&path, |file| {
+        file.write_all(b"half")?;
+        Err(std::io::Error::other("the disk is full"))
+    });
+    assert_eq!(error.unwrap_err().to_string(), "the disk is full");
+    assert_eq!(std::fs::read(&path).unwrap(), b"old");
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+}
+
+#[test]
+#[cfg(unix)]
+fn links_and_permissions_survive_a_write() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let folder = tempfile::tempdir().unwrap();
+    let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+    std::fs::write(&file, b"old").unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+    symlink(&file, &link).unwrap();
+    drnn::write_atomically(&link, |f| f.write_all(b"new")).unwrap();
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(std::fs::read(&file).unwrap(), b"new");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_save_that_cannot_be_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("missing").join("model.safetensors");
     let error = model(1).save(&path).unwrap_err().to_string();
@@ -140,13 +170,21 @@ fn refused_with_the_tensor_and_the_reason() {
     assert!(
         foreign(&[("fc.weight", &[2, 2])], None).contains("`weight_ih_l0` is missing: not the")
     );
-    assert!(foreign(&more, None).contains("unexpected tensor `head.weight` in lstm(2 units)"));
+    let odd_name = [&all[..], &[("bias_l9", &[2])]].concat();
+    assert!(foreign(&odd_name, None).contains("unexpected tensor `bias_l9` in lstm(2 units)"));
+    let relu = Import { prefix: None, relu: true };
+    let error = Model::import_bytes(&file(&all, None), &relu).unwrap_err().to_string();
+    assert!(error.contains("only a plain RNN"), "{error}");
+    // A network at the top level does not mind what has a prefix.
+    assert!(Model::import_bytes(&file(&more, None), &Import::default()).is_ok());
     assert!(foreign(&all[..3], None).contains("tensor `bias_hh_l0` is missing"));
     assert!(foreign(&all[..1], None).contains("tensor `weight_hh_l0` is missing"));
     let gates: [(&str, &[usize]); 2] = [("weight_ih_l0", &[4, 1]), ("weight_hh_l0", &[4, 2])];
     assert!(foreign(&gates, None).contains("has 2 rows per unit, expected 1 (RNN), 3 (GRU) or 4"));
     let odd: [(&str, &[usize]); 2] = [("weight_ih_l0", &[9, 1]), ("weight_hh_l0", &[9, 2])];
     assert!(foreign(&odd, None).contains("has shape [9, 2], expected 4 rows per unit"));
+    let none: [(&str, &[usize]); 2] = [("weight_ih_l0", &[0, 1]), ("weight_hh_l0", &[0, 0])];
+    assert!(foreign(&none, None).contains("tensor `weight_hh_l0` has shape [0, 0]: no units"));
     let hr = [&all[..], &[("weight_hr_l0", &[1, 2])]].concat();
     assert!(foreign(&hr, None).contains("projections (proj_size) are not supported"));
     let two: [(&str, &[usize]); 4] = [

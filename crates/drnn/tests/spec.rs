@@ -76,6 +76,7 @@ fn nonsense_is_refused_with_the_reason() {
             "network spec: padding symbol 4 is not among the 4 symbols",
         ),
         (lstm().dense(1).units([usize::MAX / 2]), "too large"),
+        (lstm().dense(1).units(vec![1; 1001]), "too large: 1001 layers"),
         (lstm().dense(1).units(vec![usize::MAX / 8; 3]), "too large"),
         (lstm().dense(1).units([3]).delay(usize::MAX, Padding::Null), "too large: a delay"),
     ];
