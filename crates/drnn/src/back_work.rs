@@ -3,14 +3,12 @@
 use crate::batch::{Elements, States, state_offset};
 use crate::buffer::{Buffer, Shared};
 use crate::gradient::Gradient;
-use crate::kernel::product::{Init, NULL_ROW};
+use crate::kernel::product::{Init, NULL_ROW, Term, Terms};
 use crate::net::Net;
 use crate::outer::{self, OuterWork};
 use crate::pass::{Lane, LaneWork};
-use crate::recur::{Terms, rows_term};
 use crate::recur_back::{Ends, Upstream};
-use crate::spec::Cell;
-use crate::weights::{Group, Weights};
+use crate::weights::{Group, LayerWeights, Weights};
 use std::ops::Range;
 
 /// Gradients of the states at both ends of (layer, direction).
@@ -73,8 +71,8 @@ impl BackWork {
                 buffer.reserve(rows * n);
             }
             s.sort_rows(n, gradient.last.map(|l| &l.h[offset..]), ends.dh.slice_mut(rows * n));
-            let dc =
-                gradient.last.filter(|_| net.spec.cell() == Cell::Lstm).map(|l| &l.c[offset..]);
+            let has_c = net.spec.cell().has_cell_state();
+            let dc = gradient.last.filter(|_| has_c).map(|l| &l.c[offset..]);
             s.sort_rows(n, dc, ends.carry.slice_mut(rows * n));
         }
         match lane.batch.elements() {
@@ -112,21 +110,13 @@ impl BackWork {
         let s = &work.schedule;
         let mut upstream = Upstream { init: Init::Zero, terms: Terms::new() };
         if layer + 1 < net.spec.layers() {
-            let (n, columns) = (net.spec.units()[layer + 1], net.columns(layer + 1));
             for above in 0..net.directions() {
                 let place = net.place(layer + 1, above);
-                let gates = work.layers[place].gates.ptr();
-                let matrices = &weights.layers[place].groups;
-                for (group, matrices) in Group::of(net.spec.cell()).iter().zip(matrices) {
-                    let Some(w) = matrices.x().get(direction) else { continue };
-                    let cols = group.columns(n);
-                    // SAFETY: a column of the gates.
-                    let a = unsafe { gates.add(cols.start) };
-                    let mut term = rows_term(a, columns, cols.len(), w.ptr());
-                    if above != direction {
-                        term.index = s.mirror.as_ptr();
-                    }
-                    upstream.terms.push(term);
+                let (gates, weights) = (&work.layers[place].gates, &weights.layers[place]);
+                let same = above == direction;
+                let index = if same { std::ptr::null() } else { s.mirror.as_ptr() };
+                for term in input_terms(net, layer + 1, gates, weights, direction) {
+                    upstream.terms.push(Term { index, ..term });
                 }
             }
             return upstream;
@@ -135,7 +125,7 @@ impl BackWork {
         let index = s.answer[direction].as_ptr();
         match weights.output.get(direction) {
             Some(w) => {
-                let mut term = rows_term(d_answers.as_ptr(), m, m, w.ptr());
+                let mut term = Term::rows(d_answers.as_ptr(), m, m, w.ptr());
                 (term.index, term.zeros) = (index, work.zeros.ptr());
                 upstream.terms.push(term);
             }
@@ -150,8 +140,8 @@ impl BackWork {
 
     pub fn ends(&self, place: usize, start: bool) -> Ends {
         let ends = &self.ends[place];
-        let shared = |buffer: &Buffer| buffer.shared();
-        Ends { dh: shared(&ends.dh), carry: shared(&ends.carry), step: shared(&ends.step), start }
+        let (dh, carry, step) = (ends.dh.shared(), ends.carry.shared(), ends.step.shared());
+        Ends { dh, carry, step, start }
     }
 
     /// Gradient of some slots of dense input.
@@ -166,21 +156,13 @@ impl BackWork {
         to: Shared,
         slots: Range<usize>,
     ) {
-        let (n, q, columns) = (net.spec.units()[0], net.spec.input().width(), net.columns(0));
+        let q = net.spec.input().width();
         let mut terms = Terms::new();
         for direction in 0..net.directions() {
-            let gates = work.layers[direction].gates.ptr();
-            let matrices = &weights.layers[direction].groups;
-            for (group, matrices) in Group::of(net.spec.cell()).iter().zip(matrices) {
-                for w in matrices.x() {
-                    let cols = group.columns(n);
-                    // SAFETY: a column of the gates; slots are entries of the index.
-                    let mut term =
-                        unsafe { rows_term(gates.add(cols.start), columns, cols.len(), w.ptr()) };
-                    term.index = self.packed_input[direction][slots.start..].as_ptr();
-                    term.zeros = work.zeros.ptr();
-                    terms.push(term);
-                }
+            let (gates, weights) = (&work.layers[direction].gates, &weights.layers[direction]);
+            let index = self.packed_input[direction][slots.start..].as_ptr();
+            for term in input_terms(net, 0, gates, weights, 0) {
+                terms.push(Term { index, zeros: work.zeros.ptr(), ..term });
             }
         }
         // SAFETY: the caller's promise.
@@ -202,7 +184,7 @@ impl BackWork {
         room: &mut OuterWork,
     ) {
         let symbols = &work.table.symbols;
-        let (n, e, columns) = (net.spec.units()[0], net.spec.input().width(), net.columns(0));
+        let (e, columns) = (net.spec.input().width(), net.columns(0));
         let mut terms = Terms::new();
         for direction in 0..net.directions() {
             let table = self.table[direction].slice(symbols.len() * columns);
@@ -210,13 +192,9 @@ impl BackWork {
             unsafe {
                 outer::embedded_input(net, lane, work, direction, table, self.target.params, room);
             }
-            let matrices = &weights.layers[direction].groups;
-            for (group, matrices) in Group::of(net.spec.cell()).iter().zip(matrices) {
-                for w in matrices.x() {
-                    let cols = group.columns(n);
-                    let a = self.table[direction].ptr().wrapping_add(cols.start);
-                    terms.push(rows_term(a, columns, cols.len(), w.ptr()));
-                }
+            let weights = &weights.layers[direction];
+            for term in input_terms(net, 0, &self.table[direction], weights, 0) {
+                terms.push(term);
             }
         }
         let range = net.layout.embedding().unwrap_or_default();
@@ -250,4 +228,21 @@ impl BackWork {
             }
         }
     }
+}
+
+/// Terms `G W_ih` of a layer for one part of its input, one per group that x feeds: G are gradients of
+/// its gates, (.., columns).
+fn input_terms(
+    net: &Net,
+    layer: usize,
+    g: &Buffer,
+    weights: &LayerWeights,
+    part: usize,
+) -> impl Iterator<Item = Term> {
+    let (n, columns, g) = (net.spec.units()[layer], net.columns(layer), g.ptr());
+    let groups = Group::of(net.spec.cell()).iter().zip(&weights.groups);
+    groups.filter_map(move |(group, matrices)| {
+        let (cols, w) = (group.columns(n), matrices.x().get(part)?);
+        Some(Term::rows(g.wrapping_add(cols.start), columns, cols.len(), w.ptr()))
+    })
 }

@@ -14,7 +14,7 @@ use crate::back_work::BackWork;
 use crate::buffer::Slots;
 use crate::gradient::Gradient;
 use crate::layer_gradient::{LayerGradient, Targets};
-use crate::net::{Net, parts, pieces};
+use crate::net::{Net, pieces};
 use crate::outer::{self, OuterWork};
 use crate::pass::{Lane, LaneWork, most_rows};
 use crate::recur_back::WayBack;
@@ -34,7 +34,7 @@ pub(crate) fn backward(
     gradients: &mut [Gradient],
 ) {
     let directions = net.directions();
-    let items = lanes.len() * directions * parts(net, lanes.len() * directions);
+    let items = lanes.len() * directions * net.parts(lanes.len() * directions);
     if outer.len() < items {
         outer.resize_with(items, Default::default);
     }
@@ -76,7 +76,7 @@ fn phases(
         weights.set(Way::Backward, input, net.spec, net.layout, lanes[i].params);
         back.prepare(net, &lanes[i], &work[i], gradient);
     });
-    let parts = parts(net, lanes.len() * net.directions());
+    let parts = net.parts(lanes.len() * net.directions());
     let room = Slots::new(outer);
     let phases = Phases { net, lanes, weights, work, back, gradients, room, parts };
     phases.output();

@@ -125,7 +125,10 @@ impl Model {
 
     /// Reads a model from the bytes of such a file.
     pub fn from_bytes(bytes: &[u8]) -> Result<Model> {
-        let file = TensorFile::parse(bytes)?;
+        Model::from_file(&TensorFile::parse(bytes)?)
+    }
+
+    pub(crate) fn from_file(file: &TensorFile) -> Result<Model> {
         let Some(header) = &file.header else {
             return Err(refuse(
                 "is a safetensors file, but not drnn's (no `drnn` in its metadata); \
@@ -153,9 +156,7 @@ impl Model {
         }
         Model::from_params(&header.spec, params)
     }
-}
 
-impl Model {
     /// Imports a PyTorch state dict from a file, see [`crate::Import`].
     pub fn import(path: impl AsRef<Path>, options: &crate::Import) -> Result<Model> {
         let path = path.as_ref();

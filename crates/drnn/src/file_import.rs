@@ -33,7 +33,7 @@ impl Model {
                     "is drnn's own, and says itself what its names and activation are",
                 ));
             }
-            return Model::from_bytes(bytes);
+            return Model::from_file(&file);
         }
         let prefix = find_prefix(&file, options)?;
         let spec = find_spec(&file, &prefix, options)?;
@@ -56,13 +56,13 @@ impl Model {
 fn find_prefix(file: &TensorFile, options: &Import) -> Result<String> {
     let names = file.names();
     let found: Vec<&str> = names.iter().filter_map(|name| name.strip_suffix(FIRST)).collect();
+    let listed = found.iter().map(|p| format!("`{p}`")).collect::<Vec<_>>().join(", ");
     match (&options.prefix, found.as_slice()) {
         (Some(prefix), _) if found.contains(&prefix.as_str()) => Ok(prefix.clone()),
         (Some(prefix), _) => {
-            let there = found.iter().map(|p| format!("`{p}`")).collect::<Vec<_>>().join(", ");
-            let there = if there.is_empty() { "none".into() } else { there };
+            let listed = if listed.is_empty() { "none" } else { &listed };
             Err(refuse(format!(
-                "tensor `{prefix}{FIRST}` is missing; prefixes that have one: {there}"
+                "tensor `{prefix}{FIRST}` is missing; prefixes that have one: {listed}"
             )))
         }
         (None, [prefix]) => Ok((*prefix).into()),
@@ -70,9 +70,8 @@ fn find_prefix(file: &TensorFile, options: &Import) -> Result<String> {
             "tensor `{FIRST}` is missing: not the state dict of an nn.RNN, nn.LSTM or nn.GRU"
         ))),
         (None, many) => Err(refuse(format!(
-            "holds {} recurrent networks ({}): say which prefix",
-            many.len(),
-            many.iter().map(|p| format!("`{p}`")).collect::<Vec<_>>().join(", ")
+            "holds {} recurrent networks ({listed}): say which prefix",
+            many.len()
         ))),
     }
 }

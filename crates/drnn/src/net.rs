@@ -1,16 +1,20 @@
-//! A network and what it runs on: what every phase of a pass needs to know.
+//! What every phase of a pass needs to know, and how its work is cut up.
 
 use crate::cpu::Cpu;
 use crate::denormals::FlushDenormals;
 use crate::kernel::dots::{Dots, NARROW};
 use crate::kernel::pack::panel_count;
-use crate::kernel::product::{Init, Product, Term};
+use crate::kernel::product::{Init, Product, Term, Terms};
 use crate::params::Layout;
-use crate::recur::Terms;
 use crate::spec::NetSpec;
 use crate::weights::{Weights, columns};
 
-/// A network and what it runs on: what every phase needs to know.
+/// Fewer rows than this per thread, and threads share columns instead.
+pub(crate) const LEAST_ROWS: usize = 4;
+/// Multiplications in a row's step from which sharing columns pays for its barriers.
+const GANG_WORK: usize = 100_000;
+
+/// A network and what it runs on.
 #[derive(Clone, Copy)]
 pub(crate) struct Net<'a> {
     pub cpu: &'a Cpu,
@@ -41,6 +45,11 @@ impl<'a> Net<'a> {
     pub fn shares_columns(&self, parts: usize, rows: usize, layer: usize) -> bool {
         let step_work = self.columns(layer) * self.spec.units()[layer];
         parts > 1 && rows < parts * LEAST_ROWS && step_work >= GANG_WORK
+    }
+
+    /// How many parts each of `recurrences` is cut into, to occupy every thread.
+    pub fn parts(&self, recurrences: usize) -> usize {
+        self.threads.div_ceil(recurrences.max(1))
     }
 
     /// Calls `f(i)` for each i in 0..items.
@@ -94,9 +103,7 @@ impl<'a> Net<'a> {
             })
         }
     }
-}
 
-impl Net<'_> {
     /// `to = b + sum h W_out^T`, one term per direction, whose `w` is filled in here; nothing without
     /// an output layer.
     ///
@@ -135,16 +142,7 @@ impl Net<'_> {
     }
 }
 
-/// Fewer rows than this per thread, and threads share columns instead.
-pub(crate) const LEAST_ROWS: usize = 4;
-/// Multiplications in a row's step from which sharing columns pays for its barriers.
-const GANG_WORK: usize = 100_000;
 /// How many pieces row-wise work of a lane is cut into: more than parts, so that threads end together.
 pub(crate) fn pieces(parts: usize) -> usize {
     if parts == 1 { 1 } else { 4 * parts }
-}
-
-/// How many parts each of `recurrences` is cut into, to occupy every thread.
-pub(crate) fn parts(net: &Net, recurrences: usize) -> usize {
-    net.threads.div_ceil(recurrences.max(1))
 }

@@ -70,16 +70,7 @@ impl OuterWork {
                 } else {
                     Init::Rows { from: to, stride: to_stride }
                 };
-                let (index, zeros) = (std::ptr::null(), std::ptr::null());
-                let term = Term {
-                    a: features,
-                    row_stride: 1,
-                    k_stride: stride,
-                    index,
-                    zeros,
-                    w: panel.ptr(),
-                    k: rows,
-                };
+                let term = Term { k_stride: stride, ..Term::rows(features, 1, rows, panel.ptr()) };
                 net.product(count, span, to, to_stride, init, &[term]);
             }
         }

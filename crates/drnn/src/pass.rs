@@ -7,10 +7,10 @@
 use crate::batch::{Batch, Elements, States, state_offset};
 use crate::buffer::{Buffer, Slots};
 use crate::error::{Result, check_finite, check_shape};
-use crate::kernel::product::NULL_ROW;
-use crate::net::{Net, parts, pieces};
+use crate::kernel::product::{NULL_ROW, Term, Terms};
+use crate::net::{Net, pieces};
 use crate::params::Layout;
-use crate::recur::{Feed, Part, Recurrence, Terms, rows_term};
+use crate::recur::{Feed, Part, Recurrence};
 use crate::schedule::Schedule;
 use crate::spec::NetSpec;
 use crate::table::Table;
@@ -178,7 +178,7 @@ impl LaneWork {
             let mut terms = Terms::new();
             for direction in 0..net.directions() {
                 let h = self.states(net, last, direction);
-                let mut term = rows_term(h, n, n, std::ptr::null());
+                let mut term = Term::rows(h, n, n, std::ptr::null());
                 term.index = self.schedule.packed[direction].as_ptr();
                 term.zeros = self.zeros.ptr();
                 terms.push(term.at_row(slots.start));
@@ -219,10 +219,7 @@ impl LaneWork {
             let n = spec.units()[layer];
             let offset = state_offset(spec, layer, direction, rows);
             for (r, &row) in s.order.iter().enumerate() {
-                let row_after = match s.steps[r] {
-                    0 => r,
-                    steps => rows + s.offsets[steps - 1] + r,
-                };
+                let row_after = s.before(s.steps[r], r);
                 let to = offset + row as usize * n;
                 let h = work.h.slice((rows + s.total()) * n);
                 last.h[to..][..n].copy_from_slice(&h[row_after * n..][..n]);
@@ -283,7 +280,7 @@ fn phases<'w>(
     let work = &*work;
     let directions = net.directions();
     let recurrences = lanes.len() * directions;
-    let parts = parts(net, recurrences);
+    let parts = net.parts(recurrences);
     let most_rows = most_rows(lanes);
     for layer in 0..net.spec.layers() {
         let run = |recurrence: usize, share: Share| {

@@ -3,8 +3,7 @@
 use crate::buffer::{Buffer, Shared};
 use crate::cpu::Cpu;
 use crate::kernel::pack::{packed_len, panel_count};
-use crate::kernel::product::{Init, Product};
-use crate::recur::rows_term;
+use crate::kernel::product::{Init, Product, Term};
 use crate::team::share;
 use std::time::Instant;
 
@@ -52,7 +51,7 @@ impl Cpu {
                 let rows = share(rows, part, threads);
                 // SAFETY: parts have rows of their own, within the lengths above.
                 unsafe {
-                    let term = rows_term(a.at(rows.start * k), k, k, w.at(0));
+                    let term = Term::rows(a.at(rows.start * k), k, k, w.at(0));
                     for _ in 0..times {
                         (self.kernels.product)(&Product {
                             rows: rows.len(),

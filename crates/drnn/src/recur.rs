@@ -13,7 +13,7 @@ use crate::buffer::Shared;
 use crate::kernel::cells::CellForward;
 use crate::kernel::dispatch::Kernels;
 use crate::kernel::pack::panel_count;
-use crate::kernel::product::{Init, Product, Term};
+use crate::kernel::product::{Init, Product, Term, Terms};
 use crate::schedule::Schedule;
 use crate::spec::Cell;
 use crate::team::{Member, share_vectors};
@@ -50,8 +50,8 @@ impl Part {
 
     /// `x W`, with W packed; null where only rows are asked for.
     pub fn term(&self, w: *const f32) -> Term {
-        let (row_stride, k) = (self.width, self.width);
-        Term { a: self.x, row_stride, k_stride: 1, index: self.index, zeros: self.zeros, w, k }
+        let term = Term::rows(self.x, self.width, self.width, w);
+        Term { index: self.index, zeros: self.zeros, ..term }
     }
 }
 
@@ -89,11 +89,6 @@ impl<'a> Recurrence<'a> {
 
     pub fn columns(&self) -> usize {
         columns(self.cell, self.n)
-    }
-
-    /// Row of `h` (and of kept `c`) that holds the state after step t of sorted row r.
-    pub fn after(&self, t: usize, r: usize) -> usize {
-        self.schedule.rows() + self.schedule.offsets[t] + r
     }
 
     /// Rows of `rows` that run at step t.
@@ -208,7 +203,7 @@ impl<'a> Recurrence<'a> {
                     }
                 };
                 if let (Some((_, h)), Some(w)) = (recurrent, &matrices.h) {
-                    terms.push(rows_term(h, n, n, w.ptr()));
+                    terms.push(Term::rows(h, n, n, w.ptr()));
                 } else if !from_x {
                     continue; // this group has its input already and nothing comes to it
                 }
@@ -230,7 +225,7 @@ impl<'a> Recurrence<'a> {
     unsafe fn cell_step(&self, t: usize, rows: Range<usize>, base: usize, member: Option<&Member>) {
         let n = self.n;
         let gates = self.schedule.offsets[t] + rows.start - base;
-        let (before, after) = (self.schedule.before(t, rows.start), self.after(t, rows.start));
+        let (before, after) = self.schedule.around(t, rows.start);
         let (c_prev, c) = if self.keep { (before, after) } else { (rows.start, rows.start) };
         let units = own_units(n, self.kernels.width, member);
         // SAFETY: rows of this step, which nobody else has; c is not touched without a cell state.
@@ -268,45 +263,4 @@ pub(crate) fn wait(member: Option<&Member>) {
     if let Some(member) = member {
         member.wait();
     }
-}
-
-/// A few terms, on the stack.
-pub(crate) struct Terms {
-    terms: [Term; 8],
-    len: usize,
-}
-
-impl Terms {
-    pub fn new() -> Terms {
-        let null = std::ptr::null();
-        let none = Term {
-            a: null,
-            row_stride: 0,
-            k_stride: 0,
-            index: std::ptr::null(),
-            zeros: null,
-            w: null,
-            k: 0,
-        };
-        Terms { terms: [none; 8], len: 0 }
-    }
-
-    pub fn push(&mut self, term: Term) {
-        self.terms[self.len] = term;
-        self.len += 1;
-    }
-
-    pub fn as_mut_slice(&mut self) -> &mut [Term] {
-        &mut self.terms[..self.len]
-    }
-
-    pub fn as_slice(&self) -> &[Term] {
-        &self.terms[..self.len]
-    }
-}
-
-/// Rows of `k` floats, `row_stride` apart, in order.
-pub(crate) fn rows_term(a: *const f32, row_stride: usize, k: usize, w: *const f32) -> Term {
-    let (index, zeros) = (std::ptr::null(), std::ptr::null());
-    Term { a, row_stride, k_stride: 1, index, zeros, w, k }
 }

@@ -9,8 +9,8 @@
 use crate::buffer::Shared;
 use crate::kernel::cells::CellBackward;
 use crate::kernel::pack::panel_count;
-use crate::kernel::product::{Init, Product};
-use crate::recur::{Recurrence, Terms, own_units, rows_term, wait};
+use crate::kernel::product::{Init, Product, Term, Terms};
+use crate::recur::{Recurrence, own_units, wait};
 use crate::spec::Cell;
 use crate::team::Member;
 use crate::weights::{Group, LayerWeights};
@@ -90,8 +90,7 @@ impl Recurrence<'_> {
             }
             let going_on = self.running(t + 1, &rows);
             let ending = going_on.end..running.end;
-            let (before, after) =
-                (self.schedule.before(t, running.start), self.after(t, running.start));
+            let (before, after) = self.schedule.around(t, running.start);
             let gates = self.schedule.offsets[t] + running.start;
             // SAFETY: rows of this step, which nobody else has; barriers separate what members write
             // from who reads it.
@@ -160,7 +159,7 @@ impl Recurrence<'_> {
                     if let Some(w) = &matrices.h {
                         let cols = group.columns(n);
                         let a = self.gates.at(row * columns + cols.start);
-                        terms.push(rows_term(a, columns, cols.len(), w.ptr()));
+                        terms.push(Term::rows(a, columns, cols.len(), w.ptr()));
                     }
                 }
             }

@@ -130,6 +130,11 @@ impl Schedule {
         }
     }
 
+    /// The same before and after step t.
+    pub fn around(&self, t: usize, r: usize) -> (usize, usize) {
+        (self.before(t, r), self.before(t + 1, r))
+    }
+
     /// Copies the caller's rows of n floats (or zeros) into sorted order.
     pub fn sort_rows(&self, n: usize, from: Option<&[f32]>, to: &mut [f32]) {
         let Some(from) = from else {

@@ -9,10 +9,10 @@ use crate::buffer::Buffer;
 use crate::error::{Error, Result, check_finite, check_shape};
 use crate::kernel::cells::CellForward;
 use crate::kernel::pack::panel_count;
-use crate::kernel::product::{Init, NULL_ROW, Product};
+use crate::kernel::product::{Init, NULL_ROW, Product, Term, Terms};
 use crate::model::Model;
 use crate::net::{LEAST_ROWS, Net};
-use crate::recur::{Terms, own_units, rows_term, wait};
+use crate::recur::{own_units, wait};
 use crate::spec::{Direction, InputSpec, NetSpec, Padding};
 use crate::team::{Member, share};
 use crate::weights::Group;
@@ -236,6 +236,30 @@ impl Steps {
         }
     }
 
+    /// Reads padding until every answer that `slots` still owe is out; they come in order. There are
+    /// none where nothing was read, or where the last elements were there only to be looked at.
+    pub fn drain(
+        &mut self,
+        net: &Net,
+        model: &Model,
+        slots: impl Iterator<Item = usize> + Clone,
+        mut answer: impl FnMut(usize, &[f32]),
+    ) {
+        if net.spec.padding() == Padding::LookAhead {
+            return;
+        }
+        for _ in 0..net.spec.delay() {
+            self.clear();
+            for slot in slots.clone() {
+                if self.seen[slot] > 0 {
+                    self.add_padding(net, slot);
+                }
+            }
+            self.run(net, model);
+            self.answers(net.spec).for_each(|(slot, row)| answer(slot, row));
+        }
+    }
+
     /// # Safety
     /// Nobody else has these rows of the step, but for the other members of a gang, and no slot
     /// appears twice.
@@ -282,24 +306,24 @@ impl Steps {
                 match (layer, spec.input()) {
                     (0, InputSpec::Dense(q)) => {
                         let x = self.x.ptr().wrapping_add(rows.start * q);
-                        term = rows_term(x, q, q, w.ptr());
+                        term = Term::rows(x, q, q, w.ptr());
                     }
                     (0, InputSpec::Tokens { embedding, .. }) => {
                         let table = &model.params[net.layout.embedding().unwrap_or_default()];
-                        term = rows_term(table.as_ptr(), embedding, embedding, w.ptr());
+                        term = Term::rows(table.as_ptr(), embedding, embedding, w.ptr());
                         term.index = self.tokens[rows.start..].as_ptr();
                         term.zeros = self.zeros.ptr();
                     }
                     _ => {
                         let below = spec.units()[layer - 1];
-                        term = rows_term(self.h[layer - 1].ptr(), below, below, w.ptr());
+                        term = Term::rows(self.h[layer - 1].ptr(), below, below, w.ptr());
                         term.index = active;
                     }
                 }
                 terms.push(term);
             }
             if let Some(w) = &matrices.h {
-                let mut term = rows_term(self.h[layer].ptr(), n, n, w.ptr());
+                let mut term = Term::rows(self.h[layer].ptr(), n, n, w.ptr());
                 term.index = active;
                 terms.push(term);
             }
@@ -361,7 +385,7 @@ impl Steps {
             let to = self.answers.shared().at(rows.start * m);
             if net.spec.outputs().is_some() {
                 let mut terms = Terms::new();
-                let mut term = rows_term(h, n, n, std::ptr::null());
+                let mut term = Term::rows(h, n, n, std::ptr::null());
                 term.index = self.active[rows.start..].as_ptr();
                 terms.push(term);
                 net.output(&model.weights, &model.params, rows.len(), to, &mut terms);

@@ -16,7 +16,6 @@
 use crate::error::Result;
 use crate::model::ModelRef;
 use crate::snapshot;
-use crate::spec::Padding;
 use crate::step::{Element, Steps, check_streams};
 
 /// A live sequence of one model, which may be borrowed or shared ([`ModelRef`]). A push
@@ -49,19 +48,13 @@ impl<M: ModelRef> Stream<M> {
 
     /// Ends the sequence: the answers still due, in order. The stream is then as new.
     ///
-    /// With [`Padding::LookAhead`] there are none: the last d elements were there to be looked at.
+    /// With [`crate::Padding::LookAhead`] there are none: the last d elements were there to be looked at.
     pub fn finish(&mut self) -> Vec<Vec<f32>> {
         let model = self.model.model();
         let net = model.net();
         let mut rest = Vec::new();
-        if self.steps.seen(0) > 0 && model.spec().padding() != Padding::LookAhead {
-            for _ in 0..model.spec().delay() {
-                self.steps.clear();
-                self.steps.add_padding(&net, 0);
-                self.steps.run(&net, model);
-                rest.extend(self.steps.answers(model.spec()).map(|(_, answer)| answer.to_vec()));
-            }
-        }
+        let slots = std::iter::once(0);
+        self.steps.drain(&net, model, slots, |_, answer| rest.push(answer.to_vec()));
         self.steps.reset(&net, 0);
         rest
     }

@@ -19,7 +19,6 @@
 use crate::error::{Error, Result};
 use crate::model::ModelRef;
 use crate::snapshot;
-use crate::spec::Padding;
 use crate::step::{Element, Steps, check_streams};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -51,6 +50,13 @@ struct Slot {
     turn: u64,
     live: bool,
     called: u64,
+}
+
+impl Slot {
+    /// The name of the stream that has this slot of a batch now.
+    fn id(&self, batch: u64, slot: usize) -> StreamId {
+        StreamId { batch, slot: slot as u32, turn: self.turn }
+    }
 }
 
 impl<M: ModelRef> StreamBatch<M> {
@@ -133,21 +139,9 @@ impl<M: ModelRef> StreamBatch<M> {
         }
         let model = self.model.model();
         let net = model.net();
-        if model.spec().padding() != Padding::LookAhead {
-            for _ in 0..model.spec().delay() {
-                self.steps.clear();
-                for id in ids {
-                    let slot = id.slot as usize;
-                    if self.steps.seen(slot) > 0 {
-                        self.steps.add_padding(&net, slot);
-                    }
-                }
-                self.steps.run(&net, model);
-                for (slot, row) in self.steps.answers(model.spec()) {
-                    answer(self.id(slot), row);
-                }
-            }
-        }
+        let slots = ids.iter().map(|id| id.slot as usize);
+        let (live, number) = (&self.slots, self.number);
+        self.steps.drain(&net, model, slots, |slot, row| answer(live[slot].id(number, slot), row));
         ids.iter().try_for_each(|&id| self.leave(id))
     }
 
@@ -191,6 +185,6 @@ impl<M: ModelRef> StreamBatch<M> {
 
     /// The name of the stream that has the slot now.
     fn id(&self, slot: usize) -> StreamId {
-        StreamId { batch: self.number, slot: slot as u32, turn: self.slots[slot].turn }
+        self.slots[slot].id(self.number, slot)
     }
 }

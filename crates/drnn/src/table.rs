@@ -1,9 +1,8 @@
 //! Token input: the first layer's `bias + E W_ih^T`, once per distinct symbol of a batch.
 
 use crate::buffer::Buffer;
-use crate::kernel::product::{Init, NULL_ROW};
+use crate::kernel::product::{Init, NULL_ROW, Term};
 use crate::net::Net;
-use crate::recur::rows_term;
 use crate::schedule::Schedule;
 use crate::spec::{InputSpec, Padding};
 use crate::weights::{Group, Weights};
@@ -74,7 +73,7 @@ impl Table {
             for (group, matrices) in Group::of(net.spec.cell()).iter().zip(&layer.groups) {
                 let cols = group.columns(n);
                 for w in matrices.x() {
-                    let mut term = rows_term(e.as_ptr(), width, width, w.ptr());
+                    let mut term = Term::rows(e.as_ptr(), width, width, w.ptr());
                     term.index = self.symbols.as_ptr();
                     let c = rows[cols.start..].as_mut_ptr();
                     let init = Init::Rows { from: c, stride: columns };

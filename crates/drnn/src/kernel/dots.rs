@@ -72,15 +72,8 @@ mod tests {
                     (random(rows * k), random(cols * k), random(cols), vec![0.0; k]);
                 let mut index: Vec<u32> = (0..rows as u32).rev().collect();
                 index[0] = NULL_ROW;
-                let term = Term {
-                    a: a.as_ptr(),
-                    row_stride: k,
-                    k_stride: 1,
-                    index: index.as_ptr(),
-                    zeros: zeros.as_ptr(),
-                    w: w.as_ptr(),
-                    k,
-                };
+                let term = Term::rows(a.as_ptr(), k, k, w.as_ptr());
+                let term = Term { index: index.as_ptr(), zeros: zeros.as_ptr(), ..term };
                 let mut c = vec![f32::NAN; rows * cols];
                 // SAFETY: the shapes above.
                 unsafe {

@@ -35,6 +35,12 @@ pub struct Term {
 }
 
 impl Term {
+    /// Rows of `k` floats, `row_stride` apart, in order, and a packed W.
+    pub fn rows(a: *const f32, row_stride: usize, k: usize, w: *const f32) -> Term {
+        let (index, zeros) = (std::ptr::null(), std::ptr::null());
+        Term { a, row_stride, k_stride: 1, index, zeros, w, k }
+    }
+
     /// Where row r of A begins.
     ///
     /// # Safety
@@ -67,6 +73,32 @@ impl Term {
             }
         }
         self
+    }
+}
+
+/// A few terms, on the stack.
+pub struct Terms {
+    terms: [Term; 8],
+    len: usize,
+}
+
+impl Terms {
+    pub fn new() -> Terms {
+        let none = Term::rows(std::ptr::null(), 0, 0, std::ptr::null());
+        Terms { terms: [none; 8], len: 0 }
+    }
+
+    pub fn push(&mut self, term: Term) {
+        self.terms[self.len] = term;
+        self.len += 1;
+    }
+
+    pub fn as_mut_slice(&mut self) -> &mut [Term] {
+        &mut self.terms[..self.len]
+    }
+
+    pub fn as_slice(&self) -> &[Term] {
+        &self.terms[..self.len]
     }
 }
 
@@ -277,15 +309,8 @@ mod tests {
                         r => r as u32,
                     })
                     .collect();
-                let term = Term {
-                    a: a.as_ptr(),
-                    row_stride: k,
-                    k_stride: 1,
-                    index: index.as_ptr(),
-                    zeros: zeros.as_ptr(),
-                    w: packed.as_ptr(),
-                    k,
-                };
+                let term = Term::rows(a.as_ptr(), k, k, packed.as_ptr());
+                let term = Term { index: index.as_ptr(), zeros: zeros.as_ptr(), ..term };
                 let panels = panel_count(cols, kernels.width);
                 let run = |row_cut: usize, panel_cut: usize, backwards: bool| {
                     let mut c = init.clone();
