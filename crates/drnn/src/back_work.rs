@@ -1,6 +1,6 @@
 //! One lane's way back: its memory, and the gradients that enter and leave a layer.
 
-use crate::batch::{Elements, States, state_offset};
+use crate::batch::{Elements, States, state_parts};
 use crate::buffer::{Buffer, Shared};
 use crate::gradient::Gradient;
 use crate::kernel::product::{Init, NULL_ROW, Term, Terms};
@@ -8,7 +8,7 @@ use crate::net::Net;
 use crate::outer::{self, OuterWork};
 use crate::pass::{Lane, LaneWork};
 use crate::recur_back::{Ends, Upstream};
-use crate::weights::{Group, LayerWeights, Weights};
+use crate::weights::{LayerWeights, Weights};
 use std::ops::Range;
 
 /// Gradients of the states at both ends of (layer, direction).
@@ -66,14 +66,16 @@ impl BackWork {
         for (i, ends) in self.ends.iter_mut().enumerate() {
             let (layer, direction) = (i / net.directions(), i % net.directions());
             let n = net.spec.units()[layer];
-            let offset = state_offset(net.spec, layer, direction, rows);
             for buffer in [&mut ends.dh, &mut ends.carry, &mut ends.step] {
                 buffer.reserve(rows * n);
             }
-            s.sort_rows(n, gradient.last.map(|l| &l.h[offset..]), ends.dh.slice_mut(rows * n));
             let has_c = net.spec.cell().has_cell_state();
-            let dc = gradient.last.filter(|_| has_c).map(|l| &l.c[offset..]);
-            s.sort_rows(n, dc, ends.carry.slice_mut(rows * n));
+            for (offset, units) in state_parts(net.spec, layer, direction, rows) {
+                let dh = gradient.last.map(|l| &l.h[offset..]);
+                s.sort_rows(n, units.clone(), dh, ends.dh.slice_mut(rows * n));
+                let dc = gradient.last.filter(|_| has_c).map(|l| &l.c[offset..]);
+                s.sort_rows(n, units, dc, ends.carry.slice_mut(rows * n));
+            }
         }
         match lane.batch.elements() {
             Elements::Tokens(_) => {
@@ -98,17 +100,17 @@ impl BackWork {
     }
 
     /// The gradient that reaches the states of (layer, direction) from above.
-    pub fn upstream(
+    pub fn upstream<'a>(
         &self,
         net: &Net,
-        weights: &Weights,
+        weights: &'a Weights,
         work: &LaneWork,
         d_answers: &[f32],
         layer: usize,
         direction: usize,
-    ) -> Upstream {
+    ) -> Upstream<'a> {
         let s = &work.schedule;
-        let mut upstream = Upstream { init: Init::Zero, terms: Terms::new() };
+        let mut terms = Terms::new();
         if layer + 1 < net.spec.layers() {
             for above in 0..net.directions() {
                 let place = net.place(layer + 1, above);
@@ -116,26 +118,27 @@ impl BackWork {
                 let same = above == direction;
                 let index = if same { std::ptr::null() } else { s.mirror.as_ptr() };
                 for term in input_terms(net, layer + 1, gates, weights, direction) {
-                    upstream.terms.push(Term { index, ..term });
+                    terms.push(Term { index, ..term });
                 }
             }
-            return upstream;
+            return Upstream::Whole { init: Init::Zero, terms };
         }
         let m = net.spec.answer_width();
-        let index = s.answer[direction].as_ptr();
+        let mut term = Term::rows(d_answers.as_ptr(), m, m, std::ptr::null());
+        (term.index, term.zeros) = (s.answer[direction].as_ptr(), work.zeros.ptr());
+        if net.spec.blocks().is_some() {
+            let answers = net.spec.answer_units();
+            return Upstream::ByHome { d_answers: term, output: &weights.output, answers };
+        }
+        let mut init = Init::Zero;
         match weights.output.get(direction) {
-            Some(w) => {
-                let mut term = Term::rows(d_answers.as_ptr(), m, m, w.ptr());
-                (term.index, term.zeros) = (index, work.zeros.ptr());
-                upstream.terms.push(term);
-            }
+            Some(w) => terms.push(Term { w: w.ptr(), ..term }),
             None => {
-                let n = m / net.directions();
-                let from = d_answers.as_ptr().wrapping_add(direction * n);
-                upstream.init = Init::Gather { from, stride: m, index };
+                let from = d_answers.as_ptr().wrapping_add(direction * m / net.directions());
+                init = Init::Gather { from, stride: m, index: term.index };
             }
         }
-        upstream
+        Upstream::Whole { init, terms }
     }
 
     pub fn ends(&self, place: usize, start: bool) -> Ends {
@@ -218,20 +221,21 @@ impl BackWork {
         for (i, ends) in self.ends.iter().enumerate() {
             let (layer, direction) = (i / net.directions(), i % net.directions());
             let n = net.spec.units()[layer];
-            let offset = state_offset(net.spec, layer, direction, s.rows());
-            for (r, &row) in s.order.iter().enumerate() {
-                let at = offset + row as usize * n;
-                to.h[at..][..n].copy_from_slice(&ends.dh.slice((r + 1) * n)[r * n..]);
-                if net.spec.cell().has_cell_state() {
-                    to.c[at..][..n].copy_from_slice(&ends.carry.slice((r + 1) * n)[r * n..]);
+            for (offset, units) in state_parts(net.spec, layer, direction, s.rows()) {
+                for (r, &row) in s.order.iter().enumerate() {
+                    let (at, len) = (offset + row as usize * units.len(), units.len());
+                    let (dh, dc) = (ends.dh.slice((r + 1) * n), ends.carry.slice((r + 1) * n));
+                    to.h[at..][..len].copy_from_slice(&dh[r * n..][units.clone()]);
+                    if net.spec.cell().has_cell_state() {
+                        to.c[at..][..len].copy_from_slice(&dc[r * n..][units.clone()]);
+                    }
                 }
             }
         }
     }
 }
 
-/// Terms `G W_ih` of a layer for one part of its input, one per group that x feeds: G are gradients of
-/// its gates, (.., columns).
+/// Terms `G W_ih` of a layer for one part of its input: G are gradients of its gates, (.., columns).
 fn input_terms(
     net: &Net,
     layer: usize,
@@ -239,10 +243,11 @@ fn input_terms(
     weights: &LayerWeights,
     part: usize,
 ) -> impl Iterator<Item = Term> {
-    let (n, columns, g) = (net.spec.units()[layer], net.columns(layer), g.ptr());
-    let groups = Group::of(net.spec.cell()).iter().zip(&weights.groups);
-    groups.filter_map(move |(group, matrices)| {
-        let (cols, w) = (group.columns(n), matrices.x().get(part)?);
-        Some(Term::rows(g.wrapping_add(cols.start), columns, cols.len(), w.ptr()))
+    let (columns, g) = (net.columns(layer), g.ptr());
+    let homes = net.layout.wiring(layer).x_homes.iter().enumerate();
+    homes.filter_map(move |(at, home)| {
+        let w = weights.x(at).get(part)?;
+        let g = g.wrapping_add(home.columns.start);
+        Some(Term::rows(g, columns, home.columns.len(), w.ptr()))
     })
 }

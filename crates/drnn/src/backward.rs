@@ -14,6 +14,7 @@ use crate::back_work::BackWork;
 use crate::buffer::Slots;
 use crate::gradient::Gradient;
 use crate::layer_gradient::{LayerGradient, Targets};
+use crate::mask::clear_outside;
 use crate::net::{Net, pieces};
 use crate::outer::{self, OuterWork};
 use crate::pass::{Lane, LaneWork, most_rows};
@@ -89,6 +90,7 @@ fn phases(
         if let Some(start) = &mut gradient.start {
             back[lane].start(net, &work[lane], start);
         }
+        clear_outside(net.spec, net.layout, gradient.params);
     }
 }
 

@@ -3,7 +3,8 @@
 use crate::error::{Error, Result, Shape, check_finite, check_shape};
 use crate::recur::HOIST;
 use crate::spec::{InputSpec, NetSpec};
-use crate::weights::columns;
+use crate::wiring::columns;
+use std::ops::Range;
 
 /// The elements of a batch.
 #[derive(Debug, Clone, Copy)]
@@ -144,7 +145,8 @@ fn check_size(spec: &NetSpec, steps: usize, rows: usize) -> Result<()> {
 /// h (layers * directions, B, n)     layer after layer, forward before reverse, as PyTorch's h_n
 /// ```
 ///
-/// Where layers differ in width each has its own n.
+/// Where layers differ in width each has its own n. A flattened stack has its stack's states, block by
+/// block ([`NetSpec::state_widths`]).
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct States {
     /// Hidden states.
@@ -172,17 +174,14 @@ impl States {
     }
 
     pub(crate) fn check_shape(&self, what: &str, spec: &NetSpec, rows: usize) -> Result<()> {
-        let width = state_width(spec);
+        let (width, widths) = (state_width(spec), spec.state_widths());
         let check = |name: &str, values: &[f32], len: usize| {
             if values.len() != len {
                 return Err(Error::Shape {
                     name: format!("{what}.{name}"),
                     found: Shape::Len(values.len()),
-                    expected: match spec.units().iter().all(|&n| n == spec.units()[0]) {
-                        true if len > 0 => {
-                            let n = spec.units()[0];
-                            Shape::Dims(vec![width / n, rows, n])
-                        }
+                    expected: match widths.iter().all(|&n| n == widths[0]) {
+                        true if len > 0 => Shape::Dims(vec![width / widths[0], rows, widths[0]]),
                         _ => Shape::Len(len),
                     },
                 });
@@ -199,8 +198,24 @@ pub(crate) fn state_width(spec: &NetSpec) -> usize {
     spec.units().iter().sum::<usize>() * spec.direction().count()
 }
 
-/// Where (layer, direction) begins in [`States::h`] for `rows` sequences.
-pub(crate) fn state_offset(spec: &NetSpec, layer: usize, direction: usize, rows: usize) -> usize {
+/// The parts of [`States`] for `rows` sequences that are the state of (layer, direction): where each
+/// begins, and which units it holds. One, or one per block.
+pub(crate) fn state_parts(
+    spec: &NetSpec,
+    layer: usize,
+    direction: usize,
+    rows: usize,
+) -> impl Iterator<Item = (usize, Range<usize>)> {
     let below: usize = spec.units()[..layer].iter().sum();
-    (below * spec.direction().count() + direction * spec.units()[layer]) * rows
+    let first = (below * spec.direction().count() + direction * spec.units()[layer]) * rows;
+    // Blocks are the widths of one layer; otherwise each layer is a width of its own.
+    let widths = match spec.state_widths() {
+        blocks if spec.layers() == 1 => blocks,
+        layers => &layers[layer..=layer],
+    };
+    widths.iter().scan(0, move |unit, &n| {
+        let units = *unit..*unit + n;
+        *unit += n;
+        Some((first + units.start * rows, units))
+    })
 }

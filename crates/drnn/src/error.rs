@@ -67,6 +67,19 @@ pub enum Error {
         position: usize,
     },
 
+    /// A weight where the network's blocks are not connected.
+    #[error("`{tensor}`: {place} holds {size}, but `{name}` blocks have zeros there")]
+    Outside {
+        /// Which tensor.
+        tensor: &'static str,
+        /// Which part of it.
+        place: String,
+        /// The largest absolute value found there.
+        size: f32,
+        /// Which connections the network has.
+        name: &'static str,
+    },
+
     /// More than this machine's address space, or 32-bit row numbers, can hold.
     #[error("too large: {0}")]
     TooLarge(String),

@@ -13,7 +13,7 @@ use crate::outer::{BLOCK, OuterWork, feature_stride, transpose};
 use crate::pass::{Lane, LaneWork};
 use crate::recur::{Feed, Part};
 use crate::team::share_vectors;
-use crate::weights::Group;
+use crate::wiring::Group;
 use std::ops::Range;
 
 /// Where the gradients go.
@@ -26,17 +26,14 @@ pub(crate) struct Targets {
     pub table: Shared,
 }
 
-/// Most groups that a cell has.
-const GROUPS: usize = 3;
-
 /// What is summed for one group of gate columns.
 #[derive(Clone, Default)]
-struct Share {
+pub(crate) struct Share {
     /// This item's columns among the gates', and where among the group's they begin.
     columns: Range<usize>,
     first: usize,
-    /// Of [h 1 x].
-    features: Range<usize>,
+    /// Of [h 1 x]: the units of h that feed the group, and the rest.
+    features: [Range<usize>; 2],
     /// Where the sums lie: (all features, columns)
     sums: usize,
     sums_stride: usize,
@@ -51,7 +48,6 @@ pub(crate) struct LayerGradient<'a> {
     parts: [Part; 2],
     targets: Targets,
     room: &'a mut OuterWork,
-    shares: [Share; GROUPS],
     n: usize,
     q: usize,
     /// Packed rows from here on are summed.
@@ -76,21 +72,22 @@ impl<'a> LayerGradient<'a> {
             Feed::Rows(parts) => parts.iter().map(|p| p.width).sum(),
         };
         let all = n + 1 + q;
-        let mut shares: [Share; GROUPS] = Default::default();
         let mut sums = 0;
-        for (group, share) in Group::of(net.spec.cell()).iter().zip(&mut shares) {
-            let columns = group.columns(n);
+        room.shares.clear();
+        for group in &net.layout.wiring(layer).groups {
+            let columns = group.columns.clone();
             let own = share_vectors(columns.len(), width, part, parts);
-            let first = if group.h_rows(n).is_some() { 0 } else { n };
-            let last = if group.x_rows(n).is_some() { all } else { n + 1 };
-            *share = Share {
+            let h = group.h.as_ref().map_or(n..n, |h| h.units.clone());
+            let rest = n..if group.x.is_some() { all } else { n + 1 };
+            let share = Share {
                 first: own.start,
-                features: first..last,
+                features: if h.end == n { [h.start..rest.end, 0..0] } else { [h, rest] },
                 sums,
                 sums_stride: own.len().next_multiple_of(width),
                 columns: columns.start + own.start..columns.start + own.end,
             };
             sums += all * share.sums_stride;
+            room.shares.push(share);
         }
         room.features.reserve(BLOCK * feature_stride(all));
         room.sums.reserve(sums);
@@ -99,13 +96,17 @@ impl<'a> LayerGradient<'a> {
             room.sums.slice_mut(sums).fill(0.0);
         }
         let parts = feed_parts;
-        LayerGradient { net, work, layer, direction, parts, targets, room, shares, n, q, done }
+        LayerGradient { net, work, layer, direction, parts, targets, room, n, q, done }
             .with_empty_table()
     }
 
-    /// Groups and what is summed for them.
-    fn groups(&self) -> impl Iterator<Item = (&'static Group, Share)> + use<> {
-        Group::of(self.net.spec.cell()).iter().zip(self.shares.clone())
+    /// Number `i` of the groups, and what is summed for it.
+    fn group(&self, i: usize) -> (&'a Group, Share) {
+        (&self.net.layout.wiring(self.layer).groups[i], self.room.shares[i].clone())
+    }
+
+    fn groups(&self) -> Range<usize> {
+        0..self.room.shares.len()
     }
 
     /// The index into the table of symbols, if that is what feeds the layer.
@@ -125,7 +126,8 @@ impl<'a> LayerGradient<'a> {
 
     fn with_empty_table(self) -> LayerGradient<'a> {
         if self.table_index().is_some() {
-            for (_, share) in self.groups().filter(|(group, _)| group.x_rows(self.n).is_some()) {
+            let groups = self.groups().map(|i| self.group(i));
+            for (_, share) in groups.filter(|(group, _)| group.x.is_some()) {
                 for row in 0..self.work.table.symbols.len() + 1 {
                     // SAFETY: this item's columns.
                     unsafe { self.table_row(row, &share.columns) }.fill(0.0);
@@ -156,26 +158,26 @@ impl<'a> LayerGradient<'a> {
         // SAFETY: packed rows, this item's columns, and room made in `new`.
         unsafe {
             self.fill(&rows, stride);
-            for (group, share) in self.groups() {
+            for i in self.groups() {
+                let (group, share) = self.group(i);
                 if share.columns.is_empty() {
                     continue;
                 }
                 let g = gates.add(rows.start * columns + share.columns.start);
-                let to = share.sums + share.features.start * share.sums_stride;
-                OuterWork::add_block(
-                    self.net,
-                    &mut self.room.panel,
-                    (
-                        self.room.features.ptr().add(share.features.start),
-                        stride,
-                        share.features.len(),
-                    ),
-                    (g, columns, share.columns.len()),
-                    rows.len(),
-                    (self.room.sums.shared().at(to), share.sums_stride),
-                    last_block,
-                );
-                if let (Some(index), true) = (self.table_index(), group.x_rows(self.n).is_some()) {
+                for features in share.features.iter().filter(|f| !f.is_empty()) {
+                    let to = share.sums + features.start * share.sums_stride;
+                    let from = self.room.features.ptr().add(features.start);
+                    OuterWork::add_block(
+                        self.net,
+                        &mut self.room.panel,
+                        (from, stride, features.len()),
+                        (g, columns, share.columns.len()),
+                        rows.len(),
+                        (self.room.sums.shared().at(to), share.sums_stride),
+                        last_block,
+                    );
+                }
+                if let (Some(index), true) = (self.table_index(), group.x.is_some()) {
                     for p in rows.clone() {
                         let from = gates.add(p * columns + share.columns.start);
                         let from = std::slice::from_raw_parts(from, share.columns.len());
@@ -221,27 +223,30 @@ impl<'a> LayerGradient<'a> {
         // SAFETY: the caller's promise.
         unsafe { self.down_to(0) };
         let (n, q) = (self.n, self.q);
-        let [w_ih, w_hh, b_ih, b_hh] = self.net.layout.layer(self.layer, self.direction);
-        for (group, share) in self.groups() {
+        let [w_ih, _, b_ih, b_hh] = self.net.layout.layer(self.layer, self.direction);
+        for (group, share) in self.groups().map(|i| self.group(i)) {
             let cols = share.columns.len();
             let sums = self.room.sums.slice(share.sums + (n + 1 + q) * share.sums_stride);
-            let turn = |first: usize, count: usize, to: usize| {
-                let from = &sums[share.sums + first * share.sums_stride..];
+            let turn = |features: Range<usize>, to: usize, row: usize| {
+                let from = &sums[share.sums + features.start * share.sums_stride..];
                 // SAFETY: rows of a weight, or entries of a bias, that belong to this item's columns.
                 unsafe {
                     let to = self.targets.params.at(to);
-                    transpose(from, share.sums_stride, (count, cols), to);
+                    transpose(from, share.sums_stride, (features.len(), cols), to, row);
                 }
             };
-            if let Some(rows) = group.h_rows(n) {
-                turn(0, n, w_hh.start + (rows.start + share.first) * n);
-                turn(n, 1, b_hh.start + rows.start + share.first);
+            if let Some(h) = &group.h {
+                let w = self.net.layout.recurrent(h.matrix, self.layer, self.direction).start;
+                turn(h.units.clone(), w + (h.rows.start + share.first) * n + h.units.start, n);
             }
-            if let Some(rows) = group.x_rows(n) {
-                if q > 0 {
-                    turn(n + 1, q, w_ih.start + (rows.start + share.first) * q);
+            if let Some(rows) = &group.hh {
+                turn(n..n + 1, b_hh.start + rows.start + share.first, 1);
+            }
+            if let Some(rows) = &group.ih {
+                if q > 0 && group.x.is_some() {
+                    turn(n + 1..n + 1 + q, w_ih.start + (rows.start + share.first) * q, q);
                 }
-                turn(n, 1, b_ih.start + rows.start + share.first);
+                turn(n..n + 1, b_ih.start + rows.start + share.first, 1);
             }
         }
     }

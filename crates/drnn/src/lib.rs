@@ -73,6 +73,7 @@
 mod back_work;
 mod backward;
 mod batch;
+mod blocks;
 mod buffer;
 mod cpu;
 mod denormals;
@@ -82,6 +83,7 @@ mod file_import;
 mod gradient;
 mod kernel;
 mod layer_gradient;
+mod mask;
 mod model;
 mod net;
 mod outer;
@@ -102,9 +104,12 @@ mod stream_batch;
 mod table;
 mod tape;
 mod team;
+mod wavefront;
 mod weights;
+mod wiring;
 
 pub use batch::{Batch, Elements, States};
+pub use blocks::{Blocks, Connections, StartState};
 pub use cpu::Cpu;
 pub use error::{Error, Result, Shape};
 pub use file::write_atomically;

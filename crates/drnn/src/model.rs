@@ -80,7 +80,7 @@ impl Model {
     /// Parameters as given, flat, in the order of [`Layout`].
     pub fn from_params(spec: &NetSpec, params: Vec<f32>) -> Result<Model> {
         let layout = Layout::new(spec);
-        check_params(&layout, &params)?;
+        check_params(spec, &layout, &params)?;
         Ok(Model::assemble(spec, layout, params))
     }
 
@@ -136,7 +136,7 @@ impl Model {
     /// A number that another network, or other weights, would not have.
     pub fn fingerprint(&self) -> u64 {
         *self.fingerprint.get_or_init(|| {
-            let spec = format!("{}; padding {:?}", self.spec, self.spec.padding());
+            let spec = format!("{:?}", self.spec);
             let params = self.params.iter().map(|x| x.to_bits());
             hash(spec.bytes().map(u32::from).chain(params))
         })

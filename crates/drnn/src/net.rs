@@ -7,7 +7,8 @@ use crate::kernel::pack::panel_count;
 use crate::kernel::product::{Init, Product, Term, Terms};
 use crate::params::Layout;
 use crate::spec::NetSpec;
-use crate::weights::{Weights, columns};
+use crate::weights::Weights;
+use crate::wiring::columns;
 
 /// Fewer rows than this per thread, and threads share columns instead.
 pub(crate) const LEAST_ROWS: usize = 4;

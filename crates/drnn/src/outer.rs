@@ -12,10 +12,11 @@
 use crate::buffer::{Buffer, Shared};
 use crate::kernel::pack::{pack, packed_len, panels};
 use crate::kernel::product::{Init, NULL_ROW, Term};
+use crate::layer_gradient::Share;
 use crate::net::Net;
 use crate::pass::{Lane, LaneWork};
 use crate::team::share_vectors;
-use crate::weights::Group;
+use crate::wiring::XHome;
 
 /// Packed rows per block.
 pub(crate) const BLOCK: usize = 256;
@@ -31,6 +32,8 @@ pub(crate) struct OuterWork {
     pub panel: Buffer,
     /// S of every group, one after another
     pub sums: Buffer,
+    /// What is summed for each group of gate columns
+    pub shares: Vec<Share>,
 }
 
 impl OuterWork {
@@ -82,7 +85,7 @@ pub(crate) fn feature_stride(features: usize) -> usize {
     features.next_multiple_of(LINE) + LINE
 }
 
-/// `to[c, f] = from[f, c]` for `features` by `cols`.
+/// `to[c, f] = from[f, c]` for `features` by `cols`; rows of `to` lie `row` apart.
 ///
 /// # Safety
 /// `to` has room for all of it, and nobody else uses it.
@@ -91,13 +94,14 @@ pub(crate) unsafe fn transpose(
     stride: usize,
     (features, cols): (usize, usize),
     to: *mut f32,
+    row: usize,
 ) {
     for start in (0..cols).step_by(LINE) {
         for f in 0..features {
-            let row = &from[f * stride..][start..cols.min(start + LINE)];
-            for (c, x) in row.iter().enumerate() {
+            let line = &from[f * stride..][start..cols.min(start + LINE)];
+            for (c, x) in line.iter().enumerate() {
                 // SAFETY: start + c < cols and f < features.
-                unsafe { *to.add((start + c) * features + f) = *x }
+                unsafe { *to.add((start + c) * row + f) = *x }
             }
         }
     }
@@ -178,15 +182,14 @@ pub(crate) unsafe fn embedded_input(
     params: Shared,
     room: &mut OuterWork,
 ) {
-    let (n, e, columns) = (net.spec.units()[0], net.spec.input().width(), net.columns(0));
+    let (e, columns) = (net.spec.input().width(), net.columns(0));
     let width = net.cpu.kernels.width;
     let embedding = &lane.params[net.layout.embedding().unwrap_or_default()];
     let stride = feature_stride(e);
     let symbols = &work.table.symbols;
     room.features.reserve(BLOCK * stride);
     let weight = net.layout.layer(0, direction)[0].clone();
-    for group in Group::of(net.spec.cell()) {
-        let (cols, Some(rows)) = (group.columns(n), group.x_rows(n)) else { continue };
+    for XHome { columns: cols, rows } in &net.layout.wiring(0).x_homes {
         let sums_stride = cols.len().next_multiple_of(width);
         room.sums.reserve(e * sums_stride);
         if symbols.is_empty() {
@@ -214,7 +217,8 @@ pub(crate) unsafe fn embedded_input(
         let sums = room.sums.slice(e * sums_stride);
         // SAFETY: this group's rows of the weight.
         unsafe {
-            transpose(sums, sums_stride, (e, cols.len()), params.at(weight.start + rows.start * e))
+            let to = params.at(weight.start + rows.start * e);
+            transpose(sums, sums_stride, (e, cols.len()), to, e)
         }
     }
 }

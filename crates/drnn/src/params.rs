@@ -8,12 +8,17 @@
 //! weight_hh_l{k}      [gates * n, n]
 //! bias_ih_l{k}        [gates * n]
 //! bias_hh_l{k}        [gates * n]        .. and again with `_reverse` for the other direction
+//! weight_hu_l0        [n, n]             a GRU in blocks only, and unknown to PyTorch:
+//!                                        n = tanh(W_in x + b_in + W_hu h' + r (W_hn h' + b_hn))
 //! output.weight       [m, n]             where there is an output layer
 //! output.bias         [m]
 //! ```
 
+use crate::blocks::Connections;
+use crate::mask::clear_outside;
 use crate::rng::Rng;
 use crate::spec::{Direction, InputSpec, NetSpec};
+use crate::wiring::{Matrix, Wiring};
 use std::ops::Range;
 
 /// A named tensor's place in the flat vector.
@@ -34,6 +39,7 @@ pub struct Layout {
     directions: usize,
     has_embedding: bool,
     has_output: bool,
+    wiring: Vec<Wiring>,
 }
 
 impl Layout {
@@ -64,13 +70,23 @@ impl Layout {
                 add(format!("bias_ih_l{layer}{suffix}"), &[rows]);
                 add(format!("bias_hh_l{layer}{suffix}"), &[rows]);
             }
+            if spec.has_ungated() {
+                add(format!("weight_hu_l{layer}"), &[n, n]);
+            }
         }
         if let Some(m) = spec.outputs() {
             add("output.weight".into(), &[m, spec.hidden_width()]);
             add("output.bias".into(), &[m]);
         }
         let has_output = spec.outputs().is_some();
-        Layout { tensors, directions: spec.direction().count(), has_embedding, has_output }
+        let directions = spec.direction().count();
+        let wiring = (0..spec.layers()).map(|layer| Wiring::new(spec, layer)).collect();
+        Layout { tensors, directions, has_embedding, has_output, wiring }
+    }
+
+    /// How a layer's gates are fed.
+    pub(crate) fn wiring(&self, layer: usize) -> &Wiring {
+        &self.wiring[layer]
     }
 
     /// All tensors.
@@ -109,6 +125,18 @@ impl Layout {
         std::array::from_fn(|i| self.tensors[first + i].range.clone())
     }
 
+    /// Range of a recurrent matrix.
+    pub(crate) fn recurrent(&self, matrix: Matrix, layer: usize, direction: usize) -> Range<usize> {
+        match matrix {
+            Matrix::Hh => {
+                let [_, w_hh, ..] = self.layer(layer, direction);
+                w_hh
+            }
+            // There is one layer then, and this tensor behind its four.
+            Matrix::Hu => self.tensors[usize::from(self.has_embedding) + 4].range.clone(),
+        }
+    }
+
     /// Ranges of `output.weight` and `output.bias`.
     pub fn output(&self) -> Option<[Range<usize>; 2]> {
         let last = self.tensors.len() - 1;
@@ -118,7 +146,8 @@ impl Layout {
 }
 
 /// PyTorch's default start: recurrent tensors U(-1/sqrt(n), 1/sqrt(n)), the output layer
-/// U(-1/sqrt(fan_in), 1/sqrt(fan_in)), the embedding N(0, 1).
+/// U(-1/sqrt(fan_in), 1/sqrt(fan_in)), the embedding N(0, 1). What blocks keep at zero is zero; n is that
+/// of the widest block where they are a stack's.
 pub(crate) fn initial(spec: &NetSpec, layout: &Layout, seed: u64) -> Vec<f32> {
     let mut rng = Rng::new(seed);
     let mut params = vec![0.0; layout.len()];
@@ -126,16 +155,23 @@ pub(crate) fn initial(spec: &NetSpec, layout: &Layout, seed: u64) -> Vec<f32> {
     if let Some(range) = layout.embedding() {
         params[range].fill_with(|| rng.normal());
     }
+    let stacked = spec.blocks().filter(|b| *b.connected() == Connections::Stacked);
+    let widest = |n: usize| stacked.and_then(|b| b.widths().iter().max().copied()).unwrap_or(n);
     for (layer, &n) in spec.units().iter().enumerate() {
         for direction in 0..spec.direction().count() {
             for range in layout.layer(layer, direction) {
-                params[range].fill_with(|| rng.symmetric(bound(n)));
+                params[range].fill_with(|| rng.symmetric(bound(widest(n))));
             }
+        }
+        if spec.has_ungated() {
+            let range = layout.recurrent(Matrix::Hu, layer, 0);
+            params[range].fill_with(|| rng.symmetric(bound(widest(n))));
         }
     }
     for range in layout.output().into_iter().flatten() {
-        params[range].fill_with(|| rng.symmetric(bound(spec.hidden_width())));
+        params[range].fill_with(|| rng.symmetric(bound(widest(spec.hidden_width()))));
     }
+    clear_outside(spec, layout, &mut params);
     params
 }
 

@@ -4,10 +4,11 @@
 //! disjoint rows: (lane, direction, some sorted rows) for a recurrence, (lane, some answer slots) for
 //! the output layer.
 
-use crate::batch::{Batch, Elements, States, state_offset};
+use crate::batch::{Batch, Elements, States, state_parts};
 use crate::buffer::{Buffer, Slots};
 use crate::error::{Result, check_finite, check_shape};
 use crate::kernel::product::{NULL_ROW, Term, Terms};
+use crate::mask::check_outside;
 use crate::net::{Net, pieces};
 use crate::params::Layout;
 use crate::recur::{Feed, Part, Recurrence};
@@ -15,7 +16,9 @@ use crate::schedule::Schedule;
 use crate::spec::NetSpec;
 use crate::table::Table;
 use crate::team::{Member, share};
-use crate::weights::{Weights, columns};
+use crate::wavefront::Hold;
+use crate::weights::Weights;
+use crate::wiring::columns;
 use std::ops::Range;
 
 /// A model and its data, one of several that run side by side.
@@ -31,7 +34,7 @@ pub struct Lane<'a> {
 
 impl Lane<'_> {
     pub(crate) fn check(&self, spec: &NetSpec, layout: &Layout) -> Result<()> {
-        check_params(layout, self.params)?;
+        check_params(spec, layout, self.params)?;
         self.batch.check(spec)?;
         if let Some(start) = self.start {
             start.check("start", spec, self.batch.rows())?;
@@ -40,11 +43,11 @@ impl Lane<'_> {
     }
 }
 
-/// Right length, and every value finite; the error names the tensor.
-pub(crate) fn check_params(layout: &Layout, params: &[f32]) -> Result<()> {
+/// Right length, every value finite, and zeros where blocks have them; the error names the tensor.
+pub(crate) fn check_params(spec: &NetSpec, layout: &Layout, params: &[f32]) -> Result<()> {
     check_shape("params", params.len(), &[layout.len()])?;
     if check_finite("params", params).is_ok() {
-        return Ok(());
+        return check_outside(spec, layout, params);
     }
     for tensor in layout.tensors() {
         check_finite(&tensor.name, &params[tensor.range.clone()])?;
@@ -95,13 +98,16 @@ impl LaneWork {
             work.h.reserve((rows + total) * n);
             let gates = if keep { total } else { Recurrence::scratch_rows(rows) };
             work.gates.reserve(gates * net.columns(layer));
-            let offset = state_offset(spec, layer, direction, rows);
-            let start = lane.start.map(|s| &s.h[offset..]);
-            self.schedule.sort_rows(n, start, work.h.slice_mut(rows * n));
             if spec.cell().has_cell_state() {
                 work.c.reserve(if keep { (rows + total) * n } else { rows * n });
-                let start = lane.start.map(|s| &s.c[offset..]);
-                self.schedule.sort_rows(n, start, work.c.slice_mut(rows * n));
+            }
+            for (offset, units) in state_parts(spec, layer, direction, rows) {
+                let h = lane.start.map(|s| &s.h[offset..]);
+                self.schedule.sort_rows(n, units.clone(), h, work.h.slice_mut(rows * n));
+                if spec.cell().has_cell_state() {
+                    let c = lane.start.map(|s| &s.c[offset..]);
+                    self.schedule.sort_rows(n, units, c, work.c.slice_mut(rows * n));
+                }
             }
         }
         if let Elements::Tokens(tokens) = lane.batch.elements() {
@@ -151,12 +157,19 @@ impl LaneWork {
     }
 
     /// The recurrence of (layer, direction), on this lane's memory.
-    pub fn recurrence(&self, net: &Net, layer: usize, direction: usize) -> Recurrence<'_> {
+    pub fn recurrence<'a>(
+        &'a self,
+        net: &Net<'a>,
+        layer: usize,
+        direction: usize,
+    ) -> Recurrence<'a> {
         let work = &self.layers[net.place(layer, direction)];
         Recurrence {
             kernels: net.cpu.kernels,
             cell: net.spec.cell(),
             n: net.spec.units()[layer],
+            wiring: net.layout.wiring(layer),
+            hold: Hold::of(net.spec),
             schedule: &self.schedule,
             h: work.h.shared(),
             c: work.c.shared(),
@@ -171,7 +184,7 @@ impl LaneWork {
     /// The recurrences are done, and nobody else writes these slots.
     unsafe fn answer(&self, net: &Net, weights: &Weights, params: &[f32], slots: Range<usize>) {
         let (m, last) = (net.spec.answer_width(), net.spec.layers() - 1);
-        let n = net.spec.units()[last];
+        let (n, units) = (net.spec.units()[last], net.spec.answer_units());
         let to = self.answers.shared();
         // SAFETY: slots are rows of `answers`, and the packed rows they name are rows of `h`.
         unsafe {
@@ -191,8 +204,8 @@ impl LaneWork {
                         NULL_ROW => to.fill(0.0),
                         p if net.spec.outputs().is_none() => {
                             let h = self.states(net, last, direction).add(p as usize * n);
-                            to[direction * n..][..n]
-                                .copy_from_slice(std::slice::from_raw_parts(h, n));
+                            let h = &std::slice::from_raw_parts(h, n)[units.clone()];
+                            to[direction * units.len()..][..units.len()].copy_from_slice(h);
                         }
                         _ => {}
                     }
@@ -217,16 +230,18 @@ impl LaneWork {
         for (i, work) in self.layers.iter().enumerate() {
             let (layer, direction) = (i / directions, i % directions);
             let n = spec.units()[layer];
-            let offset = state_offset(spec, layer, direction, rows);
-            for (r, &row) in s.order.iter().enumerate() {
-                let row_after = s.before(s.steps[r], r);
-                let to = offset + row as usize * n;
-                let h = work.h.slice((rows + s.total()) * n);
-                last.h[to..][..n].copy_from_slice(&h[row_after * n..][..n]);
-                if spec.cell().has_cell_state() {
-                    let at = if self.keep { row_after } else { r };
-                    let c = work.c.slice((at + 1) * n);
-                    last.c[to..][..n].copy_from_slice(&c[at * n..]);
+            for (offset, units) in state_parts(spec, layer, direction, rows) {
+                for (r, &row) in s.order.iter().enumerate() {
+                    let after = s.before(s.steps[r], r);
+                    let to = offset + row as usize * units.len();
+                    let to = to..to + units.len();
+                    let h = work.h.slice((after + 1) * n);
+                    last.h[to.clone()].copy_from_slice(&h[after * n..][units.clone()]);
+                    if spec.cell().has_cell_state() {
+                        let at = if self.keep { after } else { r };
+                        let c = work.c.slice((at + 1) * n);
+                        last.c[to].copy_from_slice(&c[at * n..][units.clone()]);
+                    }
                 }
             }
         }

@@ -17,7 +17,9 @@ use crate::kernel::product::{Init, Product, Term, Terms};
 use crate::schedule::Schedule;
 use crate::spec::Cell;
 use crate::team::{Member, share_vectors};
-use crate::weights::{Group, LayerWeights, columns};
+use crate::wavefront::Hold;
+use crate::weights::LayerWeights;
+use crate::wiring::{Wiring, columns};
 use std::ops::Range;
 
 /// Packed rows whose x is multiplied at once where a step alone has too few rows to be efficient.
@@ -61,6 +63,9 @@ pub(crate) struct Recurrence<'a> {
     pub kernels: &'static Kernels,
     pub cell: Cell,
     pub n: usize,
+    pub wiring: &'a Wiring,
+    /// Where blocks of units begin and end one after another.
+    pub hold: Option<Hold<'a>>,
     pub schedule: &'a Schedule,
     /// (B + N, n): the start states, then the states by packed row.
     pub h: Shared,
@@ -177,8 +182,18 @@ impl<'a> Recurrence<'a> {
             Stage::Input => (true, None),
             Stage::Recurrent(t, h) => (false, Some((t, h))),
         };
-        for (group, matrices) in Group::of(self.cell).iter().zip(&weights.groups) {
-            let cols = group.columns(n);
+        for (number, group) in self.wiring.groups.iter().enumerate() {
+            let h_term = recurrent.zip(group.h.as_ref());
+            let due = match stage {
+                Stage::Both(..) => true,
+                Stage::Input => group.x.is_some(),
+                // What x feeds and h does not is complete.
+                Stage::Recurrent(..) => h_term.is_some() || group.x.is_none(),
+            };
+            if !due {
+                continue;
+            }
+            let cols = group.columns.clone();
             // SAFETY: offsets stay within the rows and columns that the caller's memory has.
             unsafe {
                 let c = self.gates.at((packed.start - base) * columns + cols.start);
@@ -190,28 +205,27 @@ impl<'a> Recurrence<'a> {
                         from.at(packed.start, cols.start)
                     }
                     Feed::Rows(parts) => {
-                        if from_x {
-                            for (part, w) in parts.iter().zip(matrices.x()) {
+                        if let (true, Some(at)) = (from_x, group.x) {
+                            for (part, w) in parts.iter().zip(weights.x(at)) {
                                 terms.push(part.term(w.ptr()).at_row(packed.start));
                             }
                         }
-                        if !from_x && !matrices.x().is_empty() {
+                        if !from_x && group.x.is_some() {
                             Init::Rows { from: c, stride: columns }
                         } else {
                             Init::Rows { from: weights.bias.ptr().add(cols.start), stride: 0 }
                         }
                     }
                 };
-                if let (Some((_, h)), Some(w)) = (recurrent, &matrices.h) {
-                    terms.push(Term::rows(h, n, n, w.ptr()));
-                } else if !from_x {
-                    continue; // this group has its input already and nothing comes to it
+                if let Some(((_, h), rows)) = h_term {
+                    let (h, w) = (h.add(rows.units.start), weights.h(rows.at));
+                    terms.push(Term::rows(h, n, rows.units.len(), w.ptr()));
                 }
                 let panels = panel_count(cols.len(), width);
                 (self.kernels.product)(&Product {
                     rows: packed.len(),
                     cols: cols.len(),
-                    panels: member.map_or(0..panels, |m| m.share(panels)),
+                    panels: member.map_or(0..panels, |m| m.share(panels, number)),
                     backwards: recurrent.is_some_and(|(t, _)| t % 2 == 1),
                     c,
                     c_stride: columns,
@@ -222,12 +236,45 @@ impl<'a> Recurrence<'a> {
         }
     }
 
+    /// The cell's arithmetic for some sorted rows; units that do not run keep their state.
     unsafe fn cell_step(&self, t: usize, rows: Range<usize>, base: usize, member: Option<&Member>) {
+        let own = own_units(self.n, self.kernels.width, member);
+        // SAFETY: rows of this step and units of this member, which nobody else has.
+        unsafe {
+            self.each_live(t, rows, |rows, live| {
+                let units = meet(&own, &live);
+                self.cells(t, rows.clone(), base, units.clone());
+                self.hold_state(t, rows.clone(), own.start..units.start.min(own.end));
+                self.hold_state(t, rows, units.end.max(own.start)..own.end);
+            });
+        }
+    }
+
+    /// Calls `f` with stretches of rows and the units that run at step t in all of them.
+    pub fn each_live(
+        &self,
+        t: usize,
+        rows: Range<usize>,
+        mut f: impl FnMut(Range<usize>, Range<usize>),
+    ) {
+        let Some(hold) = &self.hold else {
+            return f(rows, 0..self.n);
+        };
+        let live = |row: usize| hold.live(t, Some(self.schedule.steps[row]));
+        let mut first = rows.start;
+        while first < rows.end {
+            let units = live(first);
+            let end = (first + 1..rows.end).find(|&row| live(row) != units).unwrap_or(rows.end);
+            f(first..end, units);
+            first = end;
+        }
+    }
+
+    unsafe fn cells(&self, t: usize, rows: Range<usize>, base: usize, units: Range<usize>) {
         let n = self.n;
         let gates = self.schedule.offsets[t] + rows.start - base;
         let (before, after) = self.schedule.around(t, rows.start);
         let (c_prev, c) = if self.keep { (before, after) } else { (rows.start, rows.start) };
-        let units = own_units(n, self.kernels.width, member);
         // SAFETY: rows of this step, which nobody else has; c is not touched without a cell state.
         unsafe {
             self.kernels.forward(self.cell)(&CellForward {
@@ -244,6 +291,24 @@ impl<'a> Recurrence<'a> {
             });
         }
     }
+
+    /// Units that do not run at step t have the same state after it as before.
+    unsafe fn hold_state(&self, t: usize, rows: Range<usize>, units: Range<usize>) {
+        if units.is_empty() {
+            return;
+        }
+        for row in rows {
+            let (before, after) = self.schedule.around(t, row);
+            let (from, to) = (before * self.n + units.start, after * self.n + units.start);
+            // SAFETY: states of this row before and after, which are apart.
+            unsafe {
+                std::ptr::copy_nonoverlapping(self.h.at(from), self.h.at(to), units.len());
+                if self.keep && self.cell.has_cell_state() {
+                    std::ptr::copy_nonoverlapping(self.c.at(from), self.c.at(to), units.len());
+                }
+            }
+        }
+    }
 }
 
 /// Which products of a step are due; where the recurrent one is, the step and the states before it.
@@ -257,6 +322,12 @@ enum Stage {
 /// The units of a layer that a member of a gang computes, whole vectors; all where there is no gang.
 pub(crate) fn own_units(n: usize, width: usize, member: Option<&Member>) -> Range<usize> {
     member.map_or(0..n, |m| share_vectors(n, width, m.index, m.count))
+}
+
+/// The units of both; where there are none, an empty range within the first.
+pub(crate) fn meet(a: &Range<usize>, b: &Range<usize>) -> Range<usize> {
+    let start = a.start.max(b.start).min(a.end);
+    start..a.end.min(b.end).max(start)
 }
 
 pub(crate) fn wait(member: Option<&Member>) {

@@ -10,27 +10,59 @@ use crate::buffer::Shared;
 use crate::kernel::cells::CellBackward;
 use crate::kernel::pack::panel_count;
 use crate::kernel::product::{Init, Product, Term, Terms};
-use crate::recur::{Recurrence, own_units, wait};
+use crate::recur::{Recurrence, meet, own_units, wait};
 use crate::spec::Cell;
 use crate::team::Member;
-use crate::weights::{Group, LayerWeights};
+use crate::weights::{LayerWeights, Packed};
+use crate::wiring::Home;
 use std::ops::Range;
 
 /// The gradient that reaches a layer's states from above, by packed row.
-pub(crate) struct Upstream {
-    pub init: Init,
-    pub terms: Terms,
+pub(crate) enum Upstream<'a> {
+    /// All units alike: from the layer above, or from the answers.
+    Whole { init: Init, terms: Terms },
+    /// Home by home, from the answers' gradients (.., m): through the output layer, whose matrices are
+    /// packed so, or to the units that are the answers.
+    ByHome { d_answers: Term, output: &'a [Packed], answers: Range<usize> },
+}
+
+impl Upstream<'_> {
+    /// What reaches the units of a home, from packed row `row` on.
+    ///
+    /// # Safety
+    /// There are such rows.
+    unsafe fn to(&self, number: usize, home: &Home, row: usize) -> (Init, Terms) {
+        let mut to = Terms::new();
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Upstream::Whole { init, terms } => {
+                    terms.as_slice().iter().for_each(|term| to.push(term.at_row(row)));
+                    (init.at(row, 0), to)
+                }
+                Upstream::ByHome { d_answers, output, .. } if !output.is_empty() => {
+                    to.push(Term { w: output[number].ptr(), ..d_answers.at_row(row) });
+                    (Init::Zero, to)
+                }
+                Upstream::ByHome { d_answers, answers, .. } if *answers == home.units => {
+                    let (from, stride) = (d_answers.a, d_answers.row_stride);
+                    (Init::Gather { from, stride, index: d_answers.index.add(row) }, to)
+                }
+                Upstream::ByHome { .. } => (Init::Zero, to),
+            }
+        }
+    }
 }
 
 // SAFETY: read only.
-unsafe impl Send for Upstream {}
+unsafe impl Send for Upstream<'_> {}
 // SAFETY: as above.
-unsafe impl Sync for Upstream {}
+unsafe impl Sync for Upstream<'_> {}
 
 /// Gradients of the states at both ends, by sorted row, and room to work. Each (B, n).
 #[derive(Clone, Copy)]
 pub(crate) struct Ends {
-    /// In: gradient of the last h. Out: of the start h.
+    /// In: gradient of the last h. Out: of the start h. Between: what waits for units that do not run.
     pub dh: Shared,
     /// In: gradient of the last c (LSTM), zeros (GRU). Out: of the start c (LSTM).
     pub carry: Shared,
@@ -45,7 +77,7 @@ pub(crate) struct Ends {
 pub(crate) struct WayBack<'a> {
     /// Packed [`crate::weights::Way::Backward`].
     pub weights: &'a LayerWeights,
-    pub upstream: &'a Upstream,
+    pub upstream: &'a Upstream<'a>,
     pub ends: Ends,
 }
 
@@ -90,27 +122,25 @@ impl Recurrence<'_> {
             }
             let going_on = self.running(t + 1, &rows);
             let ending = going_on.end..running.end;
-            let (before, after) = self.schedule.around(t, running.start);
-            let gates = self.schedule.offsets[t] + running.start;
             // SAFETY: rows of this step, which nobody else has; barriers separate what members write
             // from who reads it.
             unsafe {
                 self.state_gradient(way, t + 1, ends.step, going_on, member);
                 self.state_gradient(way, t + 1, ends.step, ending.clone(), member);
                 wait(member);
-                add(ends.step, ends.dh, ending, units.clone(), n);
-                self.kernels.backward(self.cell)(&CellBackward {
-                    rows: running.len(),
-                    units: n,
-                    from: units.start,
-                    to: units.end,
-                    gates: self.gates.at(gates * self.columns()),
-                    h_prev: self.h.at(before * n),
-                    h: self.h.at(after * n),
-                    c_prev: self.c.0.wrapping_add(before * n),
-                    c: self.c.0.wrapping_add(after * n),
-                    dh: ends.step.at(running.start * n),
-                    carry: ends.carry.at(running.start * n),
+                if self.hold.is_none() {
+                    move_all(ends.dh, ends.step, ending, units.clone(), n);
+                }
+                self.each_live(t, running, |rows, live| {
+                    let live = meet(&units, &live);
+                    if self.hold.is_some() {
+                        move_all(ends.dh, ends.step, rows.clone(), live.clone(), n);
+                        for held in [units.start..live.start, live.end..units.end] {
+                            move_all(ends.step, ends.dh, rows.clone(), held.clone(), n);
+                            self.clear_gates(t, rows.clone(), held);
+                        }
+                    }
+                    self.cells_back(t, rows, live, ends);
                 });
                 wait(member);
             }
@@ -123,14 +153,48 @@ impl Recurrence<'_> {
                 self.state_gradient(way, 0, ends.dh, started.clone(), member);
                 wait(member);
                 if self.cell == Cell::Gru {
-                    add(ends.dh, ends.carry, started, units, n);
+                    move_all(ends.carry, ends.dh, started, units, n);
                 }
             }
         }
     }
 
-    /// `to = upstream_t + dgates_{t+1} W_hh` for sorted rows, t + 1 being `next`: the first summand
-    /// where there is such a step t, the second for rows that run at the next.
+    unsafe fn cells_back(&self, t: usize, rows: Range<usize>, units: Range<usize>, ends: Ends) {
+        let n = self.n;
+        let (before, after) = self.schedule.around(t, rows.start);
+        let gates = self.schedule.offsets[t] + rows.start;
+        // SAFETY: the caller's rows and units.
+        unsafe {
+            self.kernels.backward(self.cell)(&CellBackward {
+                rows: rows.len(),
+                units: n,
+                from: units.start,
+                to: units.end,
+                gates: self.gates.at(gates * self.columns()),
+                h_prev: self.h.at(before * n),
+                h: self.h.at(after * n),
+                c_prev: self.c.0.wrapping_add(before * n),
+                c: self.c.0.wrapping_add(after * n),
+                dh: ends.step.at(rows.start * n),
+                carry: ends.carry.at(rows.start * n),
+            });
+        }
+    }
+
+    /// Gates of units that did not run have no gradient.
+    unsafe fn clear_gates(&self, t: usize, rows: Range<usize>, units: Range<usize>) {
+        let columns = self.columns();
+        for row in rows {
+            for gate in (0..columns).step_by(self.n) {
+                let at = (self.schedule.offsets[t] + row) * columns + gate + units.start;
+                // SAFETY: the caller's rows and units.
+                unsafe { std::slice::from_raw_parts_mut(self.gates.at(at), units.len()).fill(0.0) }
+            }
+        }
+    }
+
+    /// `to = upstream_t + dgates_{t+1} W_hh` for sorted rows, t + 1 being `next`: the second summand for
+    /// rows that run at the next step, and in place of the first, before the first step, `to` itself.
     unsafe fn state_gradient(
         &self,
         way: WayBack,
@@ -143,50 +207,51 @@ impl Recurrence<'_> {
             return;
         }
         let (n, columns) = (self.n, self.columns());
-        // SAFETY: the caller's rows; gates of step `next` are done.
-        unsafe {
-            let (mut terms, mut init) = (Terms::new(), Init::Zero);
-            if next > 0 {
-                let packed = self.schedule.offsets[next - 1] + rows.start;
-                init = way.upstream.init.at(packed, 0);
-                for term in way.upstream.terms.as_slice() {
-                    terms.push(term.at_row(packed));
-                }
-            }
-            if !self.running(next, &rows).is_empty() {
-                let row = self.schedule.offsets[next] + rows.start;
-                for (group, matrices) in Group::of(self.cell).iter().zip(&way.weights.groups) {
-                    if let Some(w) = &matrices.h {
-                        let cols = group.columns(n);
+        let runs_on = !self.running(next, &rows).is_empty();
+        for (number, home) in self.wiring.homes.iter().enumerate() {
+            // SAFETY: the caller's rows; gates of step `next` are done.
+            unsafe {
+                let c = to.at(rows.start * n + home.units.start);
+                let (init, mut terms) = match next {
+                    0 => (Init::Rows { from: c, stride: n }, Terms::new()),
+                    _ => {
+                        let packed = self.schedule.offsets[next - 1] + rows.start;
+                        way.upstream.to(number, home, packed)
+                    }
+                };
+                if runs_on {
+                    let row = self.schedule.offsets[next] + rows.start;
+                    for (cols, from) in &home.from {
                         let a = self.gates.at(row * columns + cols.start);
-                        terms.push(Term::rows(a, columns, cols.len(), w.ptr()));
+                        let w = way.weights.h(from.at).ptr();
+                        terms.push(Term::rows(a, columns, cols.len(), w));
                     }
                 }
+                let panels = panel_count(home.units.len(), self.kernels.width);
+                (self.kernels.product)(&Product {
+                    rows: rows.len(),
+                    cols: home.units.len(),
+                    panels: member.map_or(0..panels, |m| m.share(panels, number)),
+                    backwards: next % 2 == 1,
+                    c,
+                    c_stride: n,
+                    init,
+                    terms: terms.as_slice(),
+                });
             }
-            let panels = panel_count(n, self.kernels.width);
-            (self.kernels.product)(&Product {
-                rows: rows.len(),
-                cols: n,
-                panels: member.map_or(0..panels, |m| m.share(panels)),
-                backwards: next % 2 == 1,
-                c: to.at(rows.start * n),
-                c_stride: n,
-                init,
-                terms: terms.as_slice(),
-            });
         }
     }
 }
 
-/// `to += from` for some units of some rows of n floats.
+/// `to += from`, `from = 0` for some units of some rows of n floats.
 ///
 /// # Safety
 /// Both have these rows, and nobody else uses these units of them.
-unsafe fn add(to: Shared, from: Shared, rows: Range<usize>, units: Range<usize>, n: usize) {
+unsafe fn move_all(from: Shared, to: Shared, rows: Range<usize>, units: Range<usize>, n: usize) {
     for row in rows {
         for i in row * n + units.start..row * n + units.end {
             // SAFETY: the caller's promise.
-            unsafe { *to.at(i) += *from.at(i) }
+            unsafe { *to.at(i) += std::mem::take(&mut *from.at(i)) }
         }
     }
 }

@@ -11,11 +11,14 @@
 //! both ways    layer input of position t = [forward h_t; reverse h_t] of the layer below
 //! output       y = W h + b                                or y = h without an output layer
 //! delay d      answer t is y of step t + d; after the sequence come d elements of padding
+//! blocks       one layer; block i keeps its state before step i and after its last, S - (k - 1) + i - 1,
+//!              where S is the number of steps; a GRU's n = tanh(.. + W_hu h' + r (W_hn h' + b_hn))
 //! ```
 //!
 //! The equations are written once, over [`Number`]. Run on [`Dual`] numbers they give exact
 //! derivatives, so [`gradient`] shares nothing with the backward passes it is there to check.
 
+use crate::blocks::{Blocks, StartState};
 use crate::params::Layout;
 use crate::spec::{Cell, InputSpec, NetSpec, Padding};
 use std::iter::repeat_n;
@@ -120,6 +123,32 @@ pub struct RefRun<N> {
     pub outputs: Vec<Vec<N>>,
     /// The state after the last step; a reverse direction's last step reads element 0.
     pub last: RefState<N>,
+    /// The states after every step of each recurrence (or block, from the step on that it begins with),
+    /// in the order in which it takes them.
+    pub steps: RefSteps<N>,
+}
+
+/// States by recurrence, then step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RefSteps<N> {
+    /// h
+    pub h: Vec<Vec<Vec<N>>>,
+    /// c; no entries at all for cells without it.
+    pub c: Vec<Vec<Vec<N>>>,
+}
+
+impl<N: Number> RefSteps<N> {
+    fn new(recurrences: usize, cell: Cell) -> RefSteps<N> {
+        let c = if cell.has_cell_state() { recurrences } else { 0 };
+        RefSteps { h: vec![Vec::new(); recurrences], c: vec![Vec::new(); c] }
+    }
+
+    fn push(&mut self, recurrence: usize, h: &[N], c: Option<&[N]>) {
+        self.h[recurrence].push(h.to_vec());
+        if let Some(c) = c {
+            self.c[recurrence].push(c.to_vec());
+        }
+    }
 }
 
 /// Derivatives of a loss with respect to everything that [`run`] reads.
@@ -136,8 +165,11 @@ pub struct RefGradient {
 /// The state that is zero everywhere.
 pub fn zero_state<N: Number>(spec: &NetSpec) -> RefState<N> {
     let directions = spec.direction().count();
-    let zeros: Vec<_> =
-        spec.units().iter().flat_map(|&n| repeat_n(vec![N::from(0.0); n], directions)).collect();
+    let zeros: Vec<_> = spec
+        .state_widths()
+        .iter()
+        .flat_map(|&n| repeat_n(vec![N::from(0.0); n], directions))
+        .collect();
     let c = if spec.cell().has_cell_state() { zeros.clone() } else { Vec::new() };
     RefState { h: zeros, c }
 }
@@ -156,33 +188,76 @@ pub fn run<N: Number>(
     assert_eq!(params.len(), net.layout.len(), "length of the flat parameter vector");
     let mut last = start.clone();
     let mut x = padded(spec, &net, sequence);
+    let mut steps = RefSteps::new(start.h.len(), spec.cell());
     if x.is_empty() {
-        return RefRun { outputs: Vec::new(), last };
+        return RefRun { outputs: Vec::new(), last, steps };
+    }
+    let answer = |h: &Vec<N>| match spec.outputs() {
+        Some(_) => affine(net.get("output.weight"), h, net.get("output.bias")),
+        None => h[h.len() - spec.answer_width()..].to_vec(),
+    };
+    if let Some(blocks) = spec.blocks() {
+        x = run_blocks(spec, blocks, &net, &x, &mut last, &mut steps);
+        return RefRun { outputs: x[spec.delay()..].iter().map(answer).collect(), last, steps };
     }
     let suffixes = &["", "_reverse"][..spec.direction().count()];
     for layer in 0..spec.layers() {
         let mut y = vec![Vec::new(); x.len()];
         for (direction, suffix) in suffixes.iter().enumerate() {
-            let weights = Weights {
-                w_ih: net.get(&format!("weight_ih_l{layer}{suffix}")),
-                w_hh: net.get(&format!("weight_hh_l{layer}{suffix}")),
-                b_ih: net.get(&format!("bias_ih_l{layer}{suffix}")),
-                b_hh: net.get(&format!("bias_hh_l{layer}{suffix}")),
-            };
+            let weights = net.layer(layer, suffix);
             let lane = layer * suffixes.len() + direction;
             for step in 0..x.len() {
                 let t = if direction == 0 { step } else { x.len() - 1 - step };
                 weights.step(spec.cell(), &x[t], &mut last, lane);
                 y[t].extend(&last.h[lane]);
+                steps.push(lane, &last.h[lane], last.c.get(lane).map(Vec::as_slice));
             }
         }
         x = y;
     }
-    let answer = |h: &Vec<N>| match spec.outputs() {
-        Some(_) => affine(net.get("output.weight"), h, net.get("output.bias")),
-        None => h.clone(),
-    };
-    RefRun { outputs: x[spec.delay()..].iter().map(answer).collect(), last }
+    RefRun { outputs: x[spec.delay()..].iter().map(answer).collect(), last, steps }
+}
+
+/// One layer in blocks: the states of all units after each step.
+fn run_blocks<N: Number>(
+    spec: &NetSpec,
+    blocks: &Blocks,
+    net: &Named<N>,
+    x: &[Vec<N>],
+    last: &mut RefState<N>,
+    steps: &mut RefSteps<N>,
+) -> Vec<Vec<N>> {
+    let (weights, start) = (net.layer(0, ""), blocks.start_state());
+    let has_c = spec.cell().has_cell_state();
+    let c = if has_c { vec![last.c.concat()] } else { Vec::new() };
+    let mut state = RefState { h: vec![last.h.concat()], c };
+    let mut hidden = Vec::new();
+    for (t, x_t) in x.iter().enumerate() {
+        let before = state.clone();
+        weights.step(spec.cell(), x_t, &mut state, 0);
+        let mut unit = 0;
+        for (i, &n) in spec.state_widths().iter().enumerate() {
+            let (units, k) = (unit..unit + n, blocks.count());
+            let begins = if start == StartState::Held { i } else { 0 };
+            let ends = if start == StartState::Free { x.len() } else { x.len() - (k - 1) + i };
+            if !(begins..ends).contains(&t) {
+                state.h[0][units.clone()].copy_from_slice(&before.h[0][units.clone()]);
+                if has_c {
+                    state.c[0][units.clone()].copy_from_slice(&before.c[0][units.clone()]);
+                }
+            } else if start == StartState::Free || t >= i {
+                let c = state.c.first().map(|c| &c[units.clone()]);
+                steps.push(i, &state.h[0][units.clone()], c);
+            }
+            last.h[i].copy_from_slice(&state.h[0][units.clone()]);
+            if has_c {
+                last.c[i].copy_from_slice(&state.c[0][units]);
+            }
+            unit += n;
+        }
+        hidden.push(state.h[0].clone());
+    }
+    hidden
 }
 
 /// What the first layer reads, padding included: L + d vectors for L answers, none for none.
@@ -198,10 +273,12 @@ fn padded<N: Number>(spec: &NetSpec, net: &Named<N>, sequence: &Sequence<N>) -> 
         return x;
     }
     match spec.padding() {
-        Padding::Null => x.extend(repeat_n(vec![N::from(0.0); q], spec.delay())),
         Padding::Symbol(id) => x.extend(repeat_n(embed(&id), spec.delay())),
-        Padding::LookAhead if x.len() <= spec.delay() => x.clear(),
-        Padding::LookAhead => {}
+        _ if x.len() <= spec.look_ahead() => x.clear(),
+        _ => {
+            let steps = spec.delay() - spec.look_ahead();
+            x.extend(repeat_n(vec![N::from(0.0); q], steps));
+        }
     }
     x
 }
@@ -217,6 +294,13 @@ impl<'a, N> Named<'a, N> {
         let tensor = self.layout.find(name).unwrap_or_else(|| panic!("no tensor `{name}`"));
         &self.params[tensor.range.clone()]
     }
+
+    fn layer(&self, layer: usize, suffix: &str) -> Weights<'a, N> {
+        let get = |name: &str| self.get(&format!("{name}_l{layer}{suffix}"));
+        let w_hu = self.layout.find("weight_hu_l0").map(|_| get("weight_hu"));
+        let [w_ih, w_hh] = [get("weight_ih"), get("weight_hh")];
+        Weights { w_ih, w_hh, b_ih: get("bias_ih"), b_hh: get("bias_hh"), w_hu }
+    }
 }
 
 /// The parameters of one recurrence.
@@ -225,13 +309,19 @@ struct Weights<'a, N> {
     w_hh: &'a [N],
     b_ih: &'a [N],
     b_hh: &'a [N],
+    w_hu: Option<&'a [N]>,
 }
 
 impl<N: Number> Weights<'_, N> {
     /// One step: the state of `lane` after reading x.
     fn step(&self, cell: Cell, x: &[N], state: &mut RefState<N>, lane: usize) {
         let before = state.h[lane].clone();
-        let from_x = affine(self.w_ih, x, self.b_ih); // gates * n
+        let mut from_x = affine(self.w_ih, x, self.b_ih); // gates * n
+        if let Some(w_hu) = self.w_hu {
+            let candidate = from_x.len() - before.len()..;
+            let u = affine(w_hu, &before, &from_x[candidate.clone()]);
+            from_x[candidate].copy_from_slice(&u);
+        }
         let from_h = affine(self.w_hh, &before, self.b_hh); // gates * n
         let n = before.len();
         for u in 0..n {
@@ -372,10 +462,10 @@ mod tests {
         assert_eq!(found.params[4..], [4.5, 8.0]);
 
         let none = run(&spec, &params, &Sequence::Dense(vec![]), &start);
-        assert_eq!(none, RefRun { outputs: vec![], last: start.clone() });
+        assert_eq!((none.outputs, none.last), (vec![], start.clone()));
         let spec = NetSpec::builder(Cell::RnnRelu).dense(1).units([1]).delay(3, Padding::LookAhead);
         let none = run(&spec.outputs(1).build().unwrap(), &params, &x, &start);
-        assert_eq!(none, RefRun { outputs: vec![], last: start });
+        assert_eq!((none.outputs, none.last), (vec![], start));
     }
 
     #[test]

@@ -135,13 +135,16 @@ impl Schedule {
         (self.before(t, r), self.before(t + 1, r))
     }
 
-    /// Copies the caller's rows of n floats (or zeros) into sorted order.
-    pub fn sort_rows(&self, n: usize, from: Option<&[f32]>, to: &mut [f32]) {
-        let Some(from) = from else {
-            return to.fill(0.0);
-        };
+    /// Copies the caller's states of some units (or zeros) into sorted rows of n floats.
+    pub fn sort_rows(&self, n: usize, units: Range<usize>, from: Option<&[f32]>, to: &mut [f32]) {
         for (to, &row) in to.chunks_exact_mut(n).zip(&self.order) {
-            to.copy_from_slice(&from[row as usize * n..][..n]);
+            let to = &mut to[units.clone()];
+            match from {
+                Some(from) => {
+                    to.copy_from_slice(&from[row as usize * units.len()..][..units.len()])
+                }
+                None => to.fill(0.0),
+            }
         }
     }
 

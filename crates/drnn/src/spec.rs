@@ -18,9 +18,11 @@
 //! # Ok::<(), drnn::Error>(())
 //! ```
 
+use crate::blocks::{Blocks, StartState};
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::ops::Range;
 
 /// The recurrent cell; equations, gate order and biases are PyTorch's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -132,7 +134,9 @@ pub struct NetSpec {
     delay: usize,
     padding: Padding,
     outputs: Option<usize>,
+    blocks: Option<Blocks>,
     parameters: usize,
+    free: usize,
 }
 
 /// Collects the choices for a [`NetSpec`].
@@ -146,6 +150,8 @@ pub struct Builder {
     delay: usize,
     padding: Padding,
     outputs: Option<usize>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    blocks: Option<Blocks>,
 }
 
 impl Builder {
@@ -164,6 +170,14 @@ impl Builder {
     /// Units of each layer, the first layer first.
     pub fn units(mut self, units: impl Into<Vec<usize>>) -> Self {
         self.units = units.into();
+        self
+    }
+
+    /// One layer whose units come in blocks, as the layers of a stack would have them. It stands for
+    /// [`Builder::units`].
+    pub fn blocks(mut self, blocks: Blocks) -> Self {
+        self.units = blocks.total().into_iter().collect();
+        self.blocks = Some(blocks);
         self
     }
 
@@ -241,6 +255,10 @@ impl Builder {
             }
             _ => {}
         }
+        let blocks = self.blocks.clone().map(Blocks::checked).transpose()?;
+        if let Some(blocks) = &blocks {
+            self.check_blocks(blocks)?;
+        }
         let mut spec = NetSpec {
             cell: self.cell,
             input,
@@ -249,12 +267,48 @@ impl Builder {
             delay: self.delay,
             padding: self.padding,
             outputs: self.outputs,
+            blocks,
             parameters: 0,
+            free: 0,
         };
         spec.parameters = spec.count_parameters().ok_or_else(|| {
             Error::TooLarge("the parameters of this network cannot be addressed".into())
         })?;
+        spec.free = spec.parameters - spec.constrained();
         Ok(spec)
+    }
+
+    /// That blocks fit the rest.
+    fn check_blocks(&self, blocks: &Blocks) -> Result<()> {
+        let (k, total) = (blocks.count(), blocks.total());
+        let refuse = |why: String| Err(Error::Spec(why));
+        if k > MOST_LAYERS {
+            return Err(Error::TooLarge(format!("{k} blocks (at most {MOST_LAYERS})")));
+        }
+        if self.units.len() != 1 || total != Some(self.units[0]) {
+            let (units, widths) = (&self.units, blocks.widths());
+            return refuse(format!(
+                "blocks of {widths:?} in layers of {units:?}: they are one layer"
+            ));
+        }
+        if self.direction == Direction::Bidirectional {
+            return refuse("blocks in a bidirectional network: it is no flattened stack".into());
+        }
+        let start = blocks.start_state();
+        if start != StartState::Free && self.delay + 1 < k {
+            return refuse(format!(
+                "{k} blocks, the last of which begins {} steps late, but a delay of {}",
+                k - 1,
+                self.delay
+            ));
+        }
+        if start == StartState::Solved && self.cell == Cell::Gru {
+            return refuse(
+                "a solved start of a GRU: its step cannot be inverted in closed form; say held"
+                    .into(),
+            );
+        }
+        Ok(())
     }
 }
 
@@ -280,6 +334,7 @@ impl From<NetSpec> for Builder {
             delay: s.delay,
             padding: s.padding,
             outputs: s.outputs,
+            blocks: s.blocks,
         }
     }
 }
@@ -295,6 +350,7 @@ impl NetSpec {
             delay: 0,
             padding: Padding::Null,
             outputs: None,
+            blocks: None,
         }
     }
 
@@ -338,9 +394,51 @@ impl NetSpec {
         self.outputs
     }
 
-    /// Floats per answer, m: the output layer's, or the last layer's state.
+    /// The blocks of its one layer, if its units come in blocks.
+    pub fn blocks(&self) -> Option<&Blocks> {
+        self.blocks.as_ref()
+    }
+
+    /// Floats per answer, m: the output layer's, or the last layer's state (the last block's).
     pub fn answer_width(&self) -> usize {
-        self.outputs.unwrap_or(self.hidden_width())
+        self.outputs.unwrap_or_else(|| match &self.blocks {
+            Some(_) => self.answer_units().len(),
+            None => self.hidden_width(),
+        })
+    }
+
+    /// The units of the last layer that answers are made of where there is no output layer.
+    pub(crate) fn answer_units(&self) -> Range<usize> {
+        match &self.blocks {
+            Some(blocks) => blocks.units(blocks.count() - 1),
+            None => 0..self.units[self.layers() - 1],
+        }
+    }
+
+    /// Steps that the last block runs behind the first: block i begins i steps late and, where it
+    /// begins so, ends so.
+    pub(crate) fn lag(&self) -> usize {
+        match &self.blocks {
+            Some(blocks) if blocks.start_state() != StartState::Free => blocks.count() - 1,
+            _ => 0,
+        }
+    }
+
+    /// Elements that are read after the last one that is answered, and are not padding.
+    pub fn look_ahead(&self) -> usize {
+        match self.padding {
+            Padding::LookAhead => self.delay - self.lag(),
+            _ => 0,
+        }
+    }
+
+    /// Widths of the states, direction after direction: of the layers, or of the blocks that stand for
+    /// layers.
+    pub fn state_widths(&self) -> &[usize] {
+        match &self.blocks {
+            Some(blocks) if blocks.start_state() != StartState::Free => blocks.widths(),
+            _ => &self.units,
+        }
     }
 
     /// Width of the last layer's state, both directions together.
@@ -356,18 +454,20 @@ impl NetSpec {
         }
     }
 
-    /// Number of trainable values, both bias vectors of each layer included.
+    /// Number of values, both bias vectors of each layer included.
     pub fn parameters(&self) -> usize {
         self.parameters
+    }
+
+    /// How many of them training may change: all but those that [`Blocks`] keep at zero.
+    pub fn free_parameters(&self) -> usize {
+        self.free
     }
 
     /// Answers to a sequence of `elements` elements: as many, or d fewer where the last d are there
     /// only to be looked at.
     pub fn answers_to(&self, elements: usize) -> usize {
-        match self.padding {
-            Padding::LookAhead => elements.saturating_sub(self.delay),
-            _ => elements,
-        }
+        elements.saturating_sub(self.look_ahead())
     }
 
     fn count_parameters(&self) -> Option<usize> {
@@ -382,7 +482,10 @@ impl NetSpec {
                 l => self.units[l - 1].checked_mul(self.direction.count())?,
             };
             let per_row = inputs.checked_add(n)?.checked_add(2)?;
-            let layer = n.checked_mul(gates)?.checked_mul(per_row)?;
+            let mut layer = n.checked_mul(gates)?.checked_mul(per_row)?;
+            if self.has_ungated() {
+                layer = layer.checked_add(n.checked_mul(n)?)?;
+            }
             total = total.checked_add(layer.checked_mul(self.direction.count())?)?;
         }
         if let Some(m) = self.outputs {
@@ -391,6 +494,21 @@ impl NetSpec {
         }
         // Sizes in bytes, of all lanes' copies, must stay addressable too.
         (total <= isize::MAX as usize / 64).then_some(total)
+    }
+
+    /// Whether there is a `weight_hu`: a GRU in blocks reads other blocks past its reset gate.
+    pub(crate) fn has_ungated(&self) -> bool {
+        self.cell == Cell::Gru && self.blocks.is_some()
+    }
+
+    /// Values that must be zero.
+    fn constrained(&self) -> usize {
+        let Some(blocks) = &self.blocks else { return 0 };
+        let mut values = 0;
+        crate::mask::each_outside(self, blocks, &mut |_, rows, columns| {
+            values += rows.len() * columns.len();
+        });
+        values
     }
 }
 
@@ -403,16 +521,22 @@ impl fmt::Display for NetSpec {
         };
         let relu = if self.cell == Cell::RnnRelu { ", relu" } else { "" };
         let both = if self.direction == Direction::Bidirectional { " per direction" } else { "" };
-        let equal = self.units.iter().all(|&n| n == self.units[0]);
-        let units = match (self.layers(), equal) {
-            (1, _) => format!("{} units{both}", self.units[0]),
-            (k, true) => format!("{k} x {} units{both}", self.units[0]),
-            _ => {
-                let list: Vec<_> = self.units.iter().map(usize::to_string).collect();
-                format!("{} units{both}", list.join(" + "))
-            }
+        let widths = self.blocks.as_ref().map_or(self.units.as_slice(), Blocks::widths);
+        let units = match widths {
+            [n] => n.to_string(),
+            list if list.iter().all(|n| *n == list[0]) => format!("{} x {}", list.len(), list[0]),
+            list => list.iter().map(usize::to_string).collect::<Vec<_>>().join(" + "),
         };
-        write!(f, "{prefix}{}({units}{relu}", self.cell.name())?;
+        write!(f, "{prefix}{}({units} units{both}", self.cell.name())?;
+        if let Some(blocks) = &self.blocks {
+            write!(f, " in {} blocks", blocks.connected().name())?;
+            match blocks.start_state() {
+                StartState::Held => {}
+                StartState::Solved => f.write_str(", start solved")?,
+                StartState::Free => f.write_str(", start free")?,
+            }
+        }
+        f.write_str(relu)?;
         if self.delay > 0 {
             write!(f, ", delay {}", self.delay)?;
         }
@@ -435,7 +559,11 @@ impl fmt::Display for NetSpec {
         if let Some(m) = self.outputs {
             write!(f, " -> {m}")?;
         }
-        write!(f, "; {} parameters", grouped(self.parameters))
+        write!(f, "; {} parameters", grouped(self.parameters))?;
+        if self.free < self.parameters {
+            write!(f, ", {} of them free", grouped(self.free))?;
+        }
+        Ok(())
     }
 }
 

@@ -12,10 +12,10 @@ use crate::kernel::pack::panel_count;
 use crate::kernel::product::{Init, NULL_ROW, Product, Term, Terms};
 use crate::model::Model;
 use crate::net::{LEAST_ROWS, Net};
-use crate::recur::{own_units, wait};
+use crate::recur::{meet, own_units, wait};
 use crate::spec::{Direction, InputSpec, NetSpec, Padding};
 use crate::team::{Member, share};
-use crate::weights::Group;
+use crate::wavefront::Hold;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -93,6 +93,8 @@ pub(crate) struct Steps {
     slots: usize,
     /// Elements pushed, per slot; padding counts too.
     seen: Vec<u64>,
+    /// How many there will have been when the slot is drained, once that is known.
+    ends: Vec<Option<u64>>,
     /// The step: slots that have an element, and the element (a row of `x`, a token, padding).
     active: Vec<u32>,
     tokens: Vec<u32>,
@@ -140,6 +142,7 @@ impl Steps {
         self.answers.reserve(slots * spec.answer_width());
         self.zeros.reserve(spec.input().width());
         self.seen.resize(slots, 0);
+        self.ends.resize(slots, None);
         self.active.reserve(slots);
         self.tokens.reserve(slots);
         self.slots = slots;
@@ -148,7 +151,7 @@ impl Steps {
     /// Zero states, nothing seen.
     pub fn reset(&mut self, net: &Net, slot: usize) {
         self.each_state(net, slot, |state| state.fill(0.0));
-        self.seen[slot] = 0;
+        self.set_seen(slot, 0);
     }
 
     /// Elements pushed into a slot.
@@ -157,7 +160,7 @@ impl Steps {
     }
 
     pub fn set_seen(&mut self, slot: usize, seen: u64) {
-        self.seen[slot] = seen;
+        (self.seen[slot], self.ends[slot]) = (seen, None);
     }
 
     /// Visits h and c of every layer, in a fixed order.
@@ -237,7 +240,7 @@ impl Steps {
     }
 
     /// Reads padding until every answer that `slots` still owe is out; they come in order. There are
-    /// none where nothing was read, or where the last elements were there only to be looked at.
+    /// none where nothing was read, or for elements that were there only to be looked at.
     pub fn drain(
         &mut self,
         net: &Net,
@@ -245,10 +248,12 @@ impl Steps {
         slots: impl Iterator<Item = usize> + Clone,
         mut answer: impl FnMut(usize, &[f32]),
     ) {
-        if net.spec.padding() == Padding::LookAhead {
-            return;
+        // What was there only to be looked at has been read.
+        let steps = net.spec.delay() - net.spec.look_ahead();
+        for slot in slots.clone() {
+            self.ends[slot] = Some(self.seen[slot].saturating_add(steps as u64));
         }
-        for _ in 0..net.spec.delay() {
+        for _ in 0..steps {
             self.clear();
             for slot in slots.clone() {
                 if self.seen[slot] > 0 {
@@ -298,10 +303,10 @@ impl Steps {
         let (spec, n, columns) = (net.spec, net.spec.units()[layer], net.columns(layer));
         let active = self.active[rows.start..].as_ptr();
         let weights = &model.weights.layers[layer];
-        for (group, matrices) in Group::of(spec.cell()).iter().zip(&weights.groups) {
-            let cols = group.columns(n);
+        for (number, group) in net.layout.wiring(layer).groups.iter().enumerate() {
+            let cols = group.columns.clone();
             let mut terms = Terms::new();
-            for w in matrices.x() {
+            for w in group.x.map_or(&[][..], |at| weights.x(at)) {
                 let mut term;
                 match (layer, spec.input()) {
                     (0, InputSpec::Dense(q)) => {
@@ -322,8 +327,9 @@ impl Steps {
                 }
                 terms.push(term);
             }
-            if let Some(w) = &matrices.h {
-                let mut term = Term::rows(self.h[layer].ptr(), n, n, w.ptr());
+            if let Some(from) = &group.h {
+                let h = self.h[layer].ptr().wrapping_add(from.units.start);
+                let mut term = Term::rows(h, n, from.units.len(), weights.h(from.at).ptr());
                 term.index = active;
                 terms.push(term);
             }
@@ -333,7 +339,7 @@ impl Steps {
                 (net.cpu.kernels.product)(&Product {
                     rows: rows.len(),
                     cols: cols.len(),
-                    panels: member.map_or(0..panels, |m| m.share(panels)),
+                    panels: member.map_or(0..panels, |m| m.share(panels, number)),
                     backwards: self.backwards,
                     c: self.gates.shared().at(rows.start * columns + cols.start),
                     c_stride: columns,
@@ -352,8 +358,16 @@ impl Steps {
         let (n, columns) = (net.spec.units()[layer], net.columns(layer));
         let units = own_units(n, net.cpu.kernels.width, member);
         let (h, c) = (self.h[layer].shared().0, self.c[layer].shared().0);
+        let hold = Hold::of(net.spec);
         for row in rows.clone() {
-            let at = self.active[row] as usize * n;
+            let slot = self.active[row] as usize;
+            let at = slot * n;
+            // Units that wait keep the state they have.
+            let units = hold.map_or(units.clone(), |hold| {
+                let number = |seen: u64| usize::try_from(seen).unwrap_or(usize::MAX - 1);
+                let (seen, end) = (number(self.seen[slot]), self.ends[slot].map(number));
+                meet(&units, &hold.live(seen, end))
+            });
             // SAFETY: this row's gates and this slot's states.
             unsafe {
                 net.cpu.kernels.forward(net.spec.cell())(&CellForward {
@@ -380,6 +394,7 @@ impl Steps {
         }
         let (m, last) = (net.spec.answer_width(), net.spec.layers() - 1);
         let (n, h) = (net.spec.units()[last], self.h[last].ptr());
+        let units = net.spec.answer_units();
         // SAFETY: rows of this part.
         unsafe {
             let to = self.answers.shared().at(rows.start * m);
@@ -391,7 +406,8 @@ impl Steps {
                 net.output(&model.weights, &model.params, rows.len(), to, &mut terms);
             } else {
                 for (i, &slot) in self.active[rows].iter().enumerate() {
-                    std::ptr::copy_nonoverlapping(h.add(slot as usize * n), to.add(i * m), m);
+                    let h = h.add(slot as usize * n + units.start);
+                    std::ptr::copy_nonoverlapping(h, to.add(i * m), m);
                 }
             }
         }

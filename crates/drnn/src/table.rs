@@ -5,7 +5,7 @@ use crate::kernel::product::{Init, NULL_ROW, Term};
 use crate::net::Net;
 use crate::schedule::Schedule;
 use crate::spec::{InputSpec, Padding};
-use crate::weights::{Group, Weights};
+use crate::weights::Weights;
 
 /// The distinct symbols of a batch and their rows in the table of `bias + E W_ih^T`.
 #[derive(Default)]
@@ -61,7 +61,7 @@ impl Table {
 
     /// `rows[s] = bias + E[symbols[s]] W_ih^T`, and the bias alone for the zero vector.
     pub fn fill(&mut self, net: &Net, weights: &Weights, params: &[f32]) {
-        let (n, count, columns) = (net.spec.units()[0], self.symbols.len(), net.columns(0));
+        let (count, columns) = (self.symbols.len(), net.columns(0));
         let width = net.spec.input().width();
         let e = &params[net.layout.embedding().unwrap_or_default()];
         for (direction, layer) in weights.layers.iter().enumerate().take(net.directions()) {
@@ -70,9 +70,9 @@ impl Table {
             for row in rows.chunks_exact_mut(columns) {
                 row.copy_from_slice(layer.bias.slice(columns));
             }
-            for (group, matrices) in Group::of(net.spec.cell()).iter().zip(&layer.groups) {
-                let cols = group.columns(n);
-                for w in matrices.x() {
+            for group in &net.layout.wiring(0).groups {
+                let (cols, Some(at)) = (&group.columns, group.x) else { continue };
+                for w in layer.x(at) {
                     let mut term = Term::rows(e.as_ptr(), width, width, w.ptr());
                     term.index = self.symbols.as_ptr();
                     let c = rows[cols.start..].as_mut_ptr();

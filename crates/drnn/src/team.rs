@@ -64,9 +64,10 @@ impl Member<'_> {
         self.barrier.wait(self.count);
     }
 
-    /// This member's share of 0..n.
-    pub fn share(&self, n: usize) -> Range<usize> {
-        share(n, self.index, self.count)
+    /// This member's share of 0..n, for thing `number` of several: where each is too small to be shared
+    /// they fall to all members in turn.
+    pub fn share(&self, n: usize, number: usize) -> Range<usize> {
+        share(n, (self.index + number) % self.count, self.count)
     }
 }
 

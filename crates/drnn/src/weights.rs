@@ -1,77 +1,11 @@
-//! A network's parameters, packed for the kernels.
-//!
-//! A cell's gate columns come in groups that are fed alike:
-//!
-//! ```text
-//! RNN    a        <- x, h
-//! LSTM   i f g o  <- x, h
-//! GRU    r z      <- x, h
-//!        n        <- x          the reset gate multiplies the recurrent half of the candidate
-//!        h_n      <- h          alone, so the two halves are columns of their own
-//! ```
-//!
-//! Forward, a group is `bias + x W_ih^T + h W_hh^T`; backward, its gradient goes the same ways home.
+//! A network's parameters, packed for the kernels: forward for the groups of gate columns that
+//! [`crate::wiring`] names, backward for their ways home.
 
 use crate::buffer::Buffer;
 use crate::kernel::pack::{pack, packed_len};
 use crate::params::Layout;
-use crate::spec::{Cell, NetSpec};
-use std::ops::Range;
-
-/// Neighbouring gate columns that are fed alike, in units of n.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Group {
-    /// First column and number of columns, in units of n.
-    first: usize,
-    count: usize,
-    /// First row in `weight_ih` and `bias_ih`, in units of n, if x feeds it.
-    from_x: Option<usize>,
-    /// First row in `weight_hh` and `bias_hh`, in units of n, if h feeds it.
-    from_h: Option<usize>,
-}
-
-const fn group(first: usize, count: usize, from_x: Option<usize>, from_h: Option<usize>) -> Group {
-    Group { first, count, from_x, from_h }
-}
-
-impl Group {
-    /// The groups of a cell, which together are all its columns.
-    pub fn of(cell: Cell) -> &'static [Group] {
-        match cell {
-            Cell::RnnTanh | Cell::RnnRelu => &const { [group(0, 1, Some(0), Some(0))] },
-            Cell::Lstm => &const { [group(0, 4, Some(0), Some(0))] },
-            Cell::Gru => {
-                &const {
-                    [
-                        group(0, 2, Some(0), Some(0)),
-                        group(2, 1, Some(2), None),
-                        group(3, 1, None, Some(2)),
-                    ]
-                }
-            }
-        }
-    }
-
-    /// Its columns for n units.
-    pub fn columns(&self, n: usize) -> Range<usize> {
-        self.first * n..(self.first + self.count) * n
-    }
-
-    /// Its rows of `weight_ih`.
-    pub fn x_rows(&self, n: usize) -> Option<Range<usize>> {
-        self.from_x.map(|first| first * n..(first + self.count) * n)
-    }
-
-    /// Its rows of `weight_hh`.
-    pub fn h_rows(&self, n: usize) -> Option<Range<usize>> {
-        self.from_h.map(|first| first * n..(first + self.count) * n)
-    }
-}
-
-/// Gate columns of a cell with n units.
-pub(crate) fn columns(cell: Cell, n: usize) -> usize {
-    Group::of(cell).iter().map(|g| g.count).sum::<usize>() * n
-}
+use crate::spec::NetSpec;
+use crate::wiring::{Matrix, columns};
 
 /// A packed matrix.
 #[derive(Default)]
@@ -91,28 +25,29 @@ impl Packed {
     }
 }
 
-/// The matrices that meet in one group: of h, and of each part of x.
-#[derive(Default)]
-pub(crate) struct GroupWeights {
-    x: Vec<Packed>,
-    /// Whether `x` was packed this time; its memory stays either way.
-    has_x: bool,
-    pub h: Option<Packed>,
-}
-
-impl GroupWeights {
-    /// One matrix per part of x; none where x does not feed the group, or was left out.
-    pub fn x(&self) -> &[Packed] {
-        if self.has_x { &self.x } else { &[] }
-    }
-}
-
 /// One direction of one layer.
 #[derive(Default)]
 pub(crate) struct LayerWeights {
     /// `b_ih + b_hh`, a row of all columns.
     pub bias: Buffer,
-    pub groups: Vec<GroupWeights>,
+    /// Matrices of x, those of one number side by side, one per part of x.
+    x: Vec<Packed>,
+    /// Parts of x; 0 where its matrices were left out this time, though their memory stays.
+    parts: usize,
+    /// Matrices of h.
+    h: Vec<Packed>,
+}
+
+impl LayerWeights {
+    /// The matrices of x of number `at`, one per part of x; none where they were left out.
+    pub fn x(&self, at: usize) -> &[Packed] {
+        &self.x[at * self.parts..][..self.parts]
+    }
+
+    /// The matrix of h of number `at`.
+    pub fn h(&self, at: usize) -> &Packed {
+        &self.h[at]
+    }
 }
 
 /// Which way the matrices are packed.
@@ -129,7 +64,8 @@ pub(crate) struct Weights {
     width: usize,
     /// By layer, then direction.
     pub layers: Vec<LayerWeights>,
-    /// One matrix per direction; empty without an output layer.
+    /// One matrix per direction, or backward per home where units come in blocks; empty without an
+    /// output layer.
     pub output: Vec<Packed>,
 }
 
@@ -147,19 +83,28 @@ impl Weights {
         for layer in 0..spec.layers() {
             for direction in 0..directions {
                 let weights = &mut self.layers[layer * directions + direction];
-                let tensors = layout.layer(layer, direction).map(|r| &params[r]);
-                let x = way == Way::Forward || input || layer > 0;
-                weights.set(spec, layer, tensors, way, x, self.width);
+                let source = Source { spec, layout, params, layer, direction, width: self.width };
+                match way {
+                    Way::Forward => weights.set_forward(&source),
+                    Way::Backward => weights.set_backward(&source, input || layer > 0),
+                }
             }
         }
         if let (Some([weight, _]), Some(m)) = (layout.output(), spec.outputs()) {
-            let n = spec.hidden_width() / directions;
-            self.output.resize_with(directions, Default::default);
-            for (direction, packed) in self.output.iter_mut().enumerate() {
-                let w = &params[weight.clone()][direction * n..];
+            let (hidden, weight) = (spec.hidden_width(), &params[weight]);
+            let n = hidden / directions;
+            let homes = &layout.wiring(spec.layers() - 1).homes;
+            self.output.resize_with(directions.max(homes.len()), Default::default);
+            for direction in 0..directions {
+                let w = &weight[direction * n..];
                 match way {
-                    Way::Forward => packed.set(w, (n, 1), (m, n * directions), self.width),
-                    Way::Backward => packed.set(w, (m, n * directions), (n, 1), self.width),
+                    Way::Forward => self.output[direction].set(w, (n, 1), (m, hidden), self.width),
+                    Way::Backward => {
+                        for (at, home) in homes.iter().enumerate() {
+                            let (w, cols) = (&w[home.units.start..], (home.units.len(), 1));
+                            self.output[direction + at].set(w, (m, hidden), cols, self.width);
+                        }
+                    }
                 }
             }
         }
@@ -167,55 +112,98 @@ impl Weights {
 
     /// Bytes held.
     pub fn bytes(&self) -> usize {
-        let groups = self.layers.iter().flat_map(|l| &l.groups);
-        let matrices = groups.flat_map(|g| g.x.iter().chain(&g.h)).chain(&self.output);
+        let layers = self.layers.iter();
+        let matrices = layers.flat_map(|l| l.x.iter().chain(&l.h)).chain(&self.output);
         matrices.map(|m| m.data.bytes()).sum::<usize>()
             + self.layers.iter().map(|l| l.bias.bytes()).sum::<usize>()
     }
 }
 
+/// Where one direction of one layer is packed from.
+struct Source<'a> {
+    spec: &'a NetSpec,
+    layout: &'a Layout,
+    params: &'a [f32],
+    layer: usize,
+    direction: usize,
+    width: usize,
+}
+
+impl<'a> Source<'a> {
+    /// n, q, and how many parts x has.
+    fn sizes(&self) -> (usize, usize, usize) {
+        let parts = if self.layer == 0 { 1 } else { self.spec.direction().count() };
+        (self.spec.units()[self.layer], self.spec.layer_input(self.layer), parts)
+    }
+
+    fn recurrent(&self, matrix: Matrix) -> &'a [f32] {
+        &self.params[self.layout.recurrent(matrix, self.layer, self.direction)]
+    }
+}
+
 impl LayerWeights {
-    fn set(
-        &mut self,
-        spec: &NetSpec,
-        layer: usize,
-        [w_ih, w_hh, b_ih, b_hh]: [&[f32]; 4],
-        way: Way,
-        x: bool,
-        width: usize,
-    ) {
-        let (cell, n, q) = (spec.cell(), spec.units()[layer], spec.layer_input(layer));
-        let parts = if layer == 0 { 1 } else { spec.direction().count() };
-        let part = q / parts;
-        let groups = Group::of(cell);
-        self.groups.resize_with(groups.len(), Default::default);
-        self.bias.reserve(columns(cell, n));
-        let bias = self.bias.slice_mut(columns(cell, n));
+    fn set_forward(&mut self, from: &Source) {
+        let (n, q, parts) = from.sizes();
+        let [w_ih, _, b_ih, b_hh] =
+            from.layout.layer(from.layer, from.direction).map(|r| &from.params[r]);
+        let groups = &from.layout.wiring(from.layer).groups;
+        self.reserve(
+            groups.iter().filter(|g| g.x.is_some()).count() * parts,
+            groups.iter().filter(|g| g.h.is_some()).count(),
+        );
+        self.parts = parts;
+        let all = columns(from.spec.cell(), n);
+        self.bias.reserve(all);
+        let bias = self.bias.slice_mut(all);
         bias.fill(0.0);
-        for (group, packed) in groups.iter().zip(&mut self.groups) {
-            let bias = &mut bias[group.columns(n)];
-            if let Some(rows) = group.x_rows(n) {
+        for group in groups {
+            let bias = &mut bias[group.columns.clone()];
+            if let Some(rows) = &group.ih {
                 add(bias, &b_ih[rows.clone()]);
-                packed.x.resize_with(parts, Default::default);
-                packed.has_x = x;
-                for (i, to) in packed.x.iter_mut().enumerate().take(if x { parts } else { 0 }) {
-                    let w = &w_ih[rows.start * q + i * part..];
-                    match way {
-                        Way::Forward => to.set(w, (part, 1), (rows.len(), q), width),
-                        Way::Backward => to.set(w, (rows.len(), q), (part, 1), width),
-                    }
+            }
+            if let Some(rows) = &group.hh {
+                add(bias, &b_hh[rows.clone()]);
+            }
+            if let (Some(at), Some(rows)) = (group.x, &group.ih) {
+                for part in 0..parts {
+                    let w = &w_ih[rows.start * q + part * q / parts..];
+                    let k = (q / parts, 1);
+                    self.x[at * parts + part].set(w, k, (rows.len(), q), from.width);
                 }
             }
-            if let Some(rows) = group.h_rows(n) {
-                add(bias, &b_hh[rows.clone()]);
-                let w = &w_hh[rows.start * n..];
-                let to = packed.h.get_or_insert_default();
-                match way {
-                    Way::Forward => to.set(w, (n, 1), (rows.len(), n), width),
-                    Way::Backward => to.set(w, (rows.len(), n), (n, 1), width),
-                }
+            if let Some(rows) = &group.h {
+                let w = &from.recurrent(rows.matrix)[rows.rows.start * n + rows.units.start..];
+                let k = (rows.units.len(), 1);
+                self.h[rows.at].set(w, k, (rows.rows.len(), n), from.width);
             }
         }
+    }
+
+    fn set_backward(&mut self, from: &Source, x: bool) {
+        let (n, q, parts) = from.sizes();
+        let w_ih = &from.params[from.layout.layer(from.layer, from.direction)[0].clone()];
+        let wiring = from.layout.wiring(from.layer);
+        self.parts = if x { parts } else { 0 };
+        let homes = wiring.homes.iter().flat_map(|home| &home.from);
+        self.reserve(wiring.x_homes.len() * self.parts, homes.clone().count());
+        for (at, home) in wiring.x_homes.iter().enumerate() {
+            for part in 0..self.parts {
+                let w = &w_ih[home.rows.start * q + part * q / parts..];
+                let k = (home.rows.len(), q);
+                self.x[at * parts + part].set(w, k, (q / parts, 1), from.width);
+            }
+        }
+        for (_, rows) in homes {
+            let w = &from.recurrent(rows.matrix)[rows.rows.start * n + rows.units.start..];
+            let k = (rows.rows.len(), n);
+            self.h[rows.at].set(w, k, (rows.units.len(), 1), from.width);
+        }
+    }
+
+    /// Makes room for that many matrices; there may be more from packing the other way.
+    fn reserve(&mut self, x: usize, h: usize) {
+        self.x.resize_with(self.x.len().max(x), Default::default);
+        self.h.resize_with(self.h.len().max(h), Default::default);
     }
 }
 

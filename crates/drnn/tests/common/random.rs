@@ -3,7 +3,8 @@
 use drnn::reference::{self, RefState, Sequence};
 use drnn::rng::Rng;
 use drnn::{
-    Batch, Cell, Cpu, Direction, Gradient, InputSpec, Lane, Model, NetSpec, Padding, States, Tape,
+    Batch, Blocks, Cell, Connections, Cpu, Direction, Gradient, InputSpec, Lane, Model, NetSpec,
+    Padding, StartState, States, Tape,
 };
 
 /// A network, a batch and an upstream gradient.
@@ -51,12 +52,34 @@ pub fn spec(rng: &mut Rng, streams: bool) -> NetSpec {
         1 => Padding::LookAhead,
         _ => Padding::Null,
     };
-    builder = match rng.below(3) {
+    builder = match rng.below(4) {
         0 if !streams => builder.bidirectional(),
         1 => builder,
+        2 => {
+            // A bit later than they must, so that all paddings count.
+            let blocks = blocks(rng);
+            let delay = blocks.count() - 1 + rng.below(3);
+            builder.blocks(blocks).delay(delay, padding)
+        }
         _ => builder.delay(delay, padding),
     };
     builder.build().unwrap()
+}
+
+/// Blocks of any connections, held or free.
+pub fn blocks(rng: &mut Rng) -> Blocks {
+    let k = 1 + rng.below(4);
+    let widths: Vec<usize> = (0..k).map(|_| 1 + rng.below(21)).collect();
+    let some = (0..k * k).filter(|_| rng.below(2) == 0).map(|at| (at / k, at % k)).collect();
+    let connections = match rng.below(5) {
+        0 => Connections::Lower,
+        1 => Connections::Upper,
+        2 => Connections::All,
+        3 => Connections::List(some),
+        _ => Connections::Stacked,
+    };
+    let start = if rng.below(4) == 0 { StartState::Free } else { StartState::Held };
+    Blocks::new(widths).connections(connections).start(start)
 }
 
 pub fn states(rng: &mut Rng, spec: &NetSpec, rows: usize) -> States {
@@ -112,6 +135,20 @@ impl Sample {
         Model::from_params(&self.spec, self.params.clone()).unwrap().on(cpu)
     }
 
+    /// Whether blocks keep this parameter at zero: no other one is, at random.
+    pub fn is_outside(&self, parameter: usize) -> bool {
+        self.spec.blocks().is_some() && self.params[parameter] == 0.0
+    }
+
+    /// The oracle knows the equations, not which weights may change.
+    pub fn without_outside(&self, d_params: &mut [f64]) {
+        for (i, d) in d_params.iter_mut().enumerate() {
+            if self.is_outside(i) {
+                *d = 0.0;
+            }
+        }
+    }
+
     /// Elements of one row, for the oracle.
     pub fn sequence(&self, row: usize) -> Sequence {
         let slots = (0..self.lengths[row]).map(|t| t * self.rows + row);
@@ -128,7 +165,7 @@ impl Sample {
     /// States of one row, for the oracle.
     pub fn row_state(&self, states: &States, row: usize) -> RefState<f64> {
         let (mut h, mut c, mut at) = (Vec::new(), Vec::new(), 0);
-        for &n in self.spec.units() {
+        for &n in self.spec.state_widths() {
             for _ in 0..self.spec.direction().count() {
                 let wide = |v: &[f32]| v[at + row * n..][..n].iter().map(|&x| x.into()).collect();
                 h.push(wide(&states.h));
