@@ -18,6 +18,7 @@ use crate::wiring::Home;
 use std::ops::Range;
 
 /// The gradient that reaches a layer's states from above, by packed row.
+#[allow(clippy::large_enum_variant, reason = "made once per recurrence, on the stack")]
 pub(crate) enum Upstream<'a> {
     /// All units alike: from the layer above, or from the answers.
     Whole { init: Init, terms: Terms },
