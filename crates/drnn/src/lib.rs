@@ -41,6 +41,7 @@
 //! | run it live | [`Stream`], [`StreamBatch`] | snapshots; the same bits as a run |
 //! | keep it | [`Model::save`], [`Model::load`], [`Model::import`] | safetensors with PyTorch's names |
 //! | train it | [`Tape`] | forward, then backward to one flat gradient; several models as [`Lane`]s |
+//! | know its depth in time | [`depth`] | non-linearities between an input and an answer |
 //! | choose threads | [`Cpu`] | results never depend on them |
 //!
 //! Inside, from the outside in:
@@ -56,6 +57,7 @@
 //! | `net` | what every phase needs to know |
 //! | `kernel` | arithmetic on plain memory, per instruction set |
 //! | `team`, `buffer`, `denormals` | threads and memory |
+//! | `depth`, `depth_check` | the unrolled network as a graph, and the equations that confirm it |
 //! | `file`, `file_import` | model files, our own and PyTorch's |
 //! | `reference` | the oracle in f64 that tests compare with |
 //!
@@ -77,6 +79,8 @@ mod blocks;
 mod buffer;
 mod cpu;
 mod denormals;
+pub mod depth;
+mod depth_check;
 mod error;
 mod file;
 mod file_import;

@@ -1,4 +1,5 @@
-//! The oracle: the equations in f64, one sequence at a time, naive loops. Only tests use it.
+//! The oracle: the equations in f64, one sequence at a time, naive loops. Only tests and
+//! checks use it.
 //!
 //! Layer by layer (x is the layer's input, h' and c' the state one step before, s the sigmoid):
 //!
