@@ -7,13 +7,17 @@
 //! | `npy` | NumPy arrays |
 //! | `inspect` | `drnn inspect`: what a model file holds, or a network is made of |
 //! | `bench` | `drnn bench`: the kernels against the machine's limit |
+//! | `reproduce` | `drnn reproduce`: what the paper shows, computed anew and checked |
+//! | `plot` | plots as SVG |
 //!
-//! Exit codes: 0 done, 2 bad usage or bad input (1 is for checks that fail; there is none yet).
+//! Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input.
 
 mod bench;
 mod inspect;
 mod net;
 mod npy;
+mod plot;
+mod reproduce;
 mod run;
 
 use clap::{Parser, Subcommand};
@@ -32,6 +36,7 @@ struct Arguments {
 enum Command {
     Bench(bench::Arguments),
     Inspect(inspect::Arguments),
+    Reproduce(reproduce::Arguments),
     Run(run::Arguments),
 }
 
@@ -42,6 +47,8 @@ pub enum Failure {
     Input(String),
     /// The system failed us while writing the result.
     Output(std::io::Error),
+    /// What should hold does not: exit code 1.
+    Check(String),
 }
 
 impl From<drnn::Error> for Failure {
@@ -60,6 +67,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
     };
     match result {
@@ -73,6 +81,10 @@ fn main() -> ExitCode {
         Err(Failure::Input(message)) => {
             eprintln!("error: {message}");
             ExitCode::from(2)
+        }
+        Err(Failure::Check(message)) => {
+            eprintln!("check failed: {message}");
+            ExitCode::from(1)
         }
     }
 }

@@ -1,0 +1,86 @@
+//! `place(v) = start + (v - low) / (high - low) * length`, and ticks at 1, 2 or 5 times a power of ten.
+
+/// A linear axis.
+pub struct Axis {
+    low: f64,
+    high: f64,
+    step: f64,
+    start: f64,
+    length: f64,
+}
+
+impl Axis {
+    /// An axis over `values`, from `start` on the paper over `length` (which may be negative), with about
+    /// `ticks` ticks. Values that are no numbers are left out.
+    pub fn over(values: impl Iterator<Item = f64>, start: f64, length: f64, ticks: f64) -> Axis {
+        let mut range = (f64::INFINITY, f64::NEG_INFINITY);
+        for value in values.filter(|v| v.is_finite()) {
+            range = (range.0.min(value), range.1.max(value));
+        }
+        let (mut low, mut high) = if range.0 <= range.1 { range } else { (0.0, 1.0) };
+        if low == high {
+            (low, high) = (low - 0.5, high + 0.5);
+        }
+        Axis { low, high, step: round_step((high - low) / ticks), start, length }
+    }
+
+    /// The same, as far as the next tick.
+    pub fn up_to_a_tick(mut self) -> Axis {
+        self.high = (self.high / self.step - 1e-9).ceil() * self.step;
+        self
+    }
+
+    /// Where a value lies on the paper.
+    pub fn place(&self, value: f64) -> f64 {
+        self.start + (value - self.low) / (self.high - self.low) * self.length
+    }
+
+    /// Values of the ticks and what stands there.
+    pub fn ticks(&self) -> Vec<(f64, String)> {
+        let slack = 1e-9;
+        let first = (self.low / self.step - slack).ceil() as i64;
+        let last = (self.high / self.step + slack).floor() as i64;
+        let decimals = (-self.step.log10().floor()).max(0.0) as usize;
+        let tick = |i| {
+            let value = i as f64 * self.step;
+            (value, format!("{value:.decimals$}").replace('-', "\u{2212}"))
+        };
+        (first..=last).map(tick).collect()
+    }
+}
+
+/// The least of 1, 2, 5 times a power of ten that is not below `step`.
+fn round_step(step: f64) -> f64 {
+    let power = 10f64.powf(step.log10().floor());
+    let fits = |&factor: &f64| factor * power >= step * (1.0 - 1e-9);
+    [1.0, 2.0, 5.0, 10.0].into_iter().find(fits).unwrap_or(10.0) * power
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(low: f64, high: f64) -> Vec<String> {
+        let axis = Axis::over([low, high].into_iter(), 0.0, 1.0, 8.0);
+        axis.ticks().into_iter().map(|(_, label)| label).collect()
+    }
+
+    #[test]
+    fn ticks_stand_at_round_numbers() {
+        assert_eq!(labels(-8.0, 8.0).join(" "), "−8 −6 −4 −2 0 2 4 6 8");
+        assert_eq!(labels(0.0, 1.0).join(" "), "0.0 0.2 0.4 0.6 0.8 1.0");
+        assert_eq!(labels(0.61, 0.68).join(" "), "0.61 0.62 0.63 0.64 0.65 0.66 0.67 0.68");
+        assert_eq!(labels(0.0, 999.0).join(" "), "0 200 400 600 800");
+        assert_eq!(labels(3.0, 3.0).join(" "), "2.6 2.8 3.0 3.2 3.4");
+        let nothing = Axis::over([f64::NAN].into_iter(), 0.0, 1.0, 2.0);
+        assert_eq!(nothing.ticks().len(), 3);
+    }
+
+    #[test]
+    fn values_have_places() {
+        let axis = Axis::over([0.0, 14.0].into_iter(), 100.0, -80.0, 7.0);
+        assert_eq!((axis.place(0.0), axis.place(7.0), axis.place(14.0)), (100.0, 60.0, 20.0));
+        let axis = Axis::over([0.0, 13.0].into_iter(), 0.0, 10.0, 7.0).up_to_a_tick();
+        assert_eq!(axis.place(14.0), 10.0);
+    }
+}

@@ -1,0 +1,55 @@
+//! Plots as SVG: lines with marks over two linear axes, and a legend.
+//!
+//! | file | what |
+//! |---|---|
+//! | `axis` | the range of the numbers, ticks at round ones, places on the paper |
+//! | `svg` | the drawing |
+//!
+//! Written by hand, about as long as the calls to a plotting crate would be, for what plotters has
+//! not: one file that follows its reader's light or dark theme (colours sit in a style sheet,
+//! not in each element) and text that the reader's own font sets. Where a bitmap is wanted, this same SVG is
+//! to be rendered, rather than drawn a second time.
+
+mod axis;
+mod svg;
+
+/// A plot.
+#[derive(Debug, Clone)]
+pub struct Plot {
+    pub title: String,
+    /// What stands below the x axis.
+    pub x: String,
+    /// What stands above the y axis.
+    pub y: String,
+    /// A vertical line here.
+    pub guide: Option<f64>,
+    /// In the order of the legend; the first is drawn on top.
+    pub lines: Vec<Line>,
+}
+
+/// A line of a plot.
+#[derive(Debug, Clone)]
+pub struct Line {
+    pub name: String,
+    pub style: Style,
+    /// Which of the colours and marks: lines that belong together share one.
+    pub colour: usize,
+    pub points: Vec<(f64, f64)>,
+}
+
+/// How a line is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    Solid,
+    /// Lets a line below it be seen.
+    Dashed,
+    /// Without marks, for what is only beside the point.
+    Dotted,
+}
+
+impl Plot {
+    /// The plot as the text of an SVG file.
+    pub fn svg(&self) -> String {
+        svg::draw(self)
+    }
+}

@@ -1,0 +1,61 @@
+//! `drnn reproduce`: what the paper shows, computed anew and checked.
+
+mod depth;
+
+use crate::Failure;
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use std::io::Write;
+use std::path::Path;
+
+/// Reproduce what the paper shows: a table here, plot and data in a folder
+#[derive(Debug, Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    experiment: Experiment,
+}
+
+#[derive(Debug, Subcommand)]
+enum Experiment {
+    Depth(depth::Arguments),
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    match &arguments.experiment {
+        Experiment::Depth(arguments) => depth::run(arguments),
+    }
+}
+
+/// Where a result comes from. Says nothing of the machine, so the same command gives the same file.
+#[derive(Debug, Serialize)]
+struct Provenance {
+    /// The command with everything that changes the result.
+    command: String,
+    version: &'static str,
+    /// Only where the build was told: `DRNN_COMMIT=$(git rev-parse HEAD) cargo build`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    commit: Option<&'static str>,
+}
+
+impl Provenance {
+    fn new(command: String) -> Provenance {
+        let (version, commit) = (env!("CARGO_PKG_VERSION"), option_env!("DRNN_COMMIT"));
+        Provenance { command, version, commit }
+    }
+}
+
+/// Writes files of these names and contents to `folder`, which is made where there is none.
+fn write_files(folder: &Path, files: &[(&str, &str)]) -> Result<(), Failure> {
+    let refuse = |path: &Path, what: &str, error: std::io::Error| {
+        Failure::Input(format!("{}: cannot be {what}: {error}", path.display()))
+    };
+    std::fs::create_dir_all(folder).map_err(|e| refuse(folder, "made", e))?;
+    for (name, contents) in files {
+        let path = folder.join(name);
+        drnn::write_atomically(&path, |file| file.write_all(contents.as_bytes()))
+            .map_err(|e| refuse(&path, "written", e))?;
+    }
+    let names: Vec<_> = files.iter().map(|(name, _)| *name).collect();
+    eprintln!("wrote {} to {}", names.join(", "), folder.display());
+    Ok(())
+}

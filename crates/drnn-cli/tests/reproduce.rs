@@ -1,0 +1,105 @@
+//! `drnn reproduce`: tables, files, exit codes.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn drnn(folder: &Path, arguments: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_drnn"));
+    command.current_dir(folder).args(arguments.split_whitespace()).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn refused(folder: &Path, arguments: &str) -> String {
+    let output = drnn(folder, arguments);
+    assert_eq!(output.status.code(), Some(2), "{arguments}");
+    assert!(output.stdout.is_empty(), "{arguments}");
+    text(&output.stderr)
+}
+
+#[test]
+fn depth_is_the_papers_figure() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = drnn(folder.path(), "reproduce depth");
+    assert_eq!(output.status.code(), Some(0));
+    let expected = "\
+non-linearities between input x_{t+dt} and answer y_t
+
+offset dt       -8 -7 -6 -5 -4 -3 -2 -1  0  1  2  3  4  5  6  7  8
+RNN              9  8  7  6  5  4  3  2  1  .  .  .  .  .  .  .  .
+Bi-RNN           9  8  7  6  5  4  3  2  1  2  3  4  5  6  7  8  9
+d-RNN, delay 5  14 13 12 11 10  9  8  7  6  5  4  3  2  1  .  .  .
+
+. the answer does not depend on that input
+checked against the equations, 867 pairs of input and answer: same counts, and a derivative exactly where there is a way
+";
+    assert_eq!(text(&output.stdout), expected);
+    let out = Path::new("out").join("depth");
+    let said = format!("wrote depth.svg, depth.csv, depth.json to {}\n", out.display());
+    assert_eq!(text(&output.stderr), said);
+
+    let read = |name| std::fs::read_to_string(folder.path().join(&out).join(name)).unwrap();
+    let csv = read("depth.csv");
+    assert_eq!(csv.lines().count(), 1 + 3 * 17);
+    assert!(csv.contains("\n\"d-RNN, delay 5\",1,forward,5,5,1,1\n"), "{csv}");
+    assert!(csv.contains("\n\"d-RNN, delay 5\",1,forward,5,6,,\n"), "{csv}");
+    // The picture in the README is the one that the command draws.
+    let shown = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/depth.svg");
+    assert_eq!(read("depth.svg"), std::fs::read_to_string(shown).unwrap().replace('\r', ""));
+}
+
+#[test]
+fn depth_of_stacks_as_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let arguments = "reproduce depth --layers 3 --delay 2 --from -2 --to 3 --out here/there --json";
+    let output = drnn(folder.path(), arguments);
+    assert!(output.status.success());
+    let json = text(&output.stdout);
+    let file = std::fs::read_to_string(folder.path().join("here/there/depth.json")).unwrap();
+    assert_eq!(json, file);
+
+    let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let command = "drnn reproduce depth --layers 3 --delay 2 --from -2 --to 3";
+    assert_eq!((&value["command"], &value["pairs_checked"]), (&command.into(), &(6 * 36).into()));
+    assert_eq!(value["version"], env!("CARGO_PKG_VERSION"));
+    let longest: Vec<String> = value["nets"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|net| {
+            format!("{} {} {}", net["name"], net["longest"], net["shortest"]).replace('"', "")
+        })
+        .collect();
+    assert_eq!(
+        longest,
+        [
+            "RNN [3,2,1,null,null,null] [3,2,1,null,null,null]",
+            "Bi-RNN [3,2,1,2,3,4] [3,2,1,2,3,4]",
+            "d-RNN, delay 2 [5,4,3,2,1,null] [5,4,3,2,1,null]",
+            "RNN, 3 layers [5,4,3,null,null,null] [5,4,3,null,null,null]",
+            // There and back between ends 5 apart: 3 + 2 * 5 + |dt|.
+            "Bi-RNN, 3 layers [15,14,13,14,15,16] [5,4,3,4,5,6]",
+            "d-RNN, 3 layers, delay 2 [7,6,5,4,3,null] [7,6,5,4,3,null]",
+        ]
+    );
+
+    let table = text(&drnn(folder.path(), "reproduce depth --layers 2").stdout);
+    assert!(table.contains("\n  shortest way  "), "{table}");
+    assert!(table.contains("turns round at the ends of the sequence"), "{table}");
+}
+
+#[test]
+fn bad_usage_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |arguments| refused(folder.path(), arguments);
+    assert!(refused("reproduce").contains("Usage"));
+    assert!(refused("reproduce nothing").contains("unrecognized subcommand"));
+    assert!(refused("reproduce depth --layers 0").contains("--layers"));
+    assert!(refused("reproduce depth --delay 101").contains("1..=100"));
+    assert!(refused("reproduce depth --from 1").contains("-100..=0"));
+    assert!(refused("reproduce depth --to -1").contains("-1"));
+    std::fs::write(folder.path().join("file"), "").unwrap();
+    assert!(refused("reproduce depth --out file").contains("file: cannot be made"));
+}
