@@ -5,10 +5,9 @@
 //! | `axis` | the range of the numbers, ticks at round ones, places on the paper |
 //! | `svg` | the drawing |
 //!
-//! Written by hand, about as long as the calls to a plotting crate would be, for what plotters has
-//! not: one file that follows its reader's light or dark theme (colours sit in a style sheet,
-//! not in each element) and text that the reader's own font sets. Where a bitmap is wanted, this same SVG is
-//! to be rendered, rather than drawn a second time.
+//! Written by hand, because one file is to follow its reader's light or dark theme: colours sit in a
+//! style sheet, where plotters fixes them in each element. Where a bitmap is wanted, this same SVG
+//! is to be rendered, rather than drawn a second time.
 
 mod axis;
 mod svg;
