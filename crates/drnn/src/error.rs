@@ -67,6 +67,23 @@ pub enum Error {
         position: usize,
     },
 
+    /// A network that cannot be flattened, or is no flattened stack.
+    #[error("{0}")]
+    Flatten(String),
+
+    /// No state leads the blocks of a flattened stack to their start states.
+    #[error(
+        "no solved start: block {block}, before step {step}: {reason}; a held start always works"
+    )]
+    Unsolvable {
+        /// The block.
+        block: usize,
+        /// The step before which it would have to hold what it cannot.
+        step: usize,
+        /// What it would have to hold, and why it cannot.
+        reason: String,
+    },
+
     /// A weight where the network's blocks are not connected.
     #[error("`{tensor}`: {place} holds {size}, but `{name}` blocks have zeros there")]
     Outside {

@@ -84,6 +84,7 @@ mod depth_check;
 mod error;
 mod file;
 mod file_import;
+pub mod flatten;
 mod gradient;
 mod kernel;
 mod layer_gradient;
@@ -101,6 +102,7 @@ pub mod reference;
 pub mod rng;
 mod schedule;
 mod snapshot;
+mod solve;
 mod spec;
 mod step;
 mod stream;
@@ -108,6 +110,8 @@ mod stream_batch;
 mod table;
 mod tape;
 mod team;
+mod trace;
+mod unflatten;
 mod wavefront;
 mod weights;
 mod wiring;
@@ -122,11 +126,13 @@ pub use gradient::Gradient;
 pub use model::{Answers, Model, ModelRef};
 pub use pass::Lane;
 pub use peak::Peak;
+pub use solve::solve_start;
 pub use spec::{Builder, Cell, Direction, InputSpec, NetSpec, Padding, grouped};
 pub use step::Element;
 pub use stream::Stream;
 pub use stream_batch::{StreamBatch, StreamId};
 pub use tape::{Memory, Pass, Tape};
+pub use trace::{Difference, Trace, compare};
 
 /// The README's example, compiled and run with the other examples.
 #[cfg(doctest)]

@@ -18,12 +18,14 @@
 //! ```
 
 use crate::batch::{Batch, States};
+use crate::blocks::StartState;
 use crate::cpu::Cpu;
 use crate::error::Result;
 use crate::net::Net;
 use crate::params::{Layout, initial};
 use crate::pass::{Lane, LaneWork, check_params, forward};
 use crate::snapshot::hash;
+use crate::solve::{Solver, solve_start};
 use crate::spec::NetSpec;
 use crate::weights::{Way, Weights};
 use std::fmt;
@@ -40,6 +42,8 @@ pub struct Model {
     /// Memory of earlier runs, for the next.
     work: Mutex<Vec<LaneWork>>,
     fingerprint: OnceLock<u64>,
+    /// What a solved start is computed from, once it was.
+    pub(crate) solver: OnceLock<Solver>,
 }
 
 /// Answers of a run, and the states it ended in.
@@ -88,8 +92,8 @@ impl Model {
         let cpu = Cpu::default();
         let weights = Weights::new(cpu.kernels.width);
         let spec = spec.clone();
-        let (work, fingerprint) = Default::default();
-        Model { cpu, spec, layout, params, weights, work, fingerprint }.packed()
+        let (work, fingerprint, solver) = Default::default();
+        Model { cpu, spec, layout, params, weights, work, fingerprint, solver }.packed()
     }
 
     fn packed(mut self) -> Model {
@@ -144,20 +148,49 @@ impl Model {
 
     /// Runs a batch of whole sequences, from `start` or from zero states.
     pub fn run(&self, batch: &Batch, start: Option<&States>) -> Result<Answers> {
+        self.run_with(batch, start, false, |_| {})
+    }
+
+    /// The same, showing the pass's memory to `look` at its end; with `keep` it holds every state.
+    pub(crate) fn run_with(
+        &self,
+        batch: &Batch,
+        start: Option<&States>,
+        keep: bool,
+        look: impl FnOnce(&LaneWork),
+    ) -> Result<Answers> {
         batch.check(&self.spec)?;
         if let Some(start) = start {
             start.check("start", &self.spec, batch.rows())?;
         }
+        let solved = self.solved_start(start, batch.rows())?;
+        let start = solved.as_ref().or(start);
         let lanes = [Lane { params: &self.params, batch: *batch, start }];
         let net = self.net();
         let pool = || self.work.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let mut work = pool().pop().unwrap_or_default();
-        forward(&net, &|_| &self.weights, &lanes, std::slice::from_mut(&mut work), false);
+        forward(&net, &|_| &self.weights, &lanes, std::slice::from_mut(&mut work), keep);
         let shape = [work.schedule.answer_steps, batch.rows(), self.spec.answer_width()];
         let values = work.answers.slice(shape.iter().product()).to_vec();
         let last = work.last(&net);
+        look(&work);
         pool().push(work);
         Ok(Answers { values, last, shape })
+    }
+
+    /// Where the network's start is to be solved: the state to begin with.
+    pub(crate) fn solved_start(
+        &self,
+        start: Option<&States>,
+        rows: usize,
+    ) -> Result<Option<States>> {
+        match self.spec.blocks() {
+            Some(blocks) if blocks.start_state() == StartState::Solved => {
+                let zeros = States::zeros(&self.spec, if start.is_some() { 0 } else { rows });
+                solve_start(self, start.unwrap_or(&zeros), rows).map(Some)
+            }
+            _ => Ok(None),
+        }
     }
 }
 

@@ -73,7 +73,7 @@ impl Element<'_> {
 }
 
 /// Refuses networks that need the whole sequence before their first answer.
-pub(crate) fn check_streams(spec: &NetSpec) -> Result<()> {
+fn check_streams(spec: &NetSpec) -> Result<()> {
     if spec.direction() == Direction::Bidirectional {
         return Err(Error::Stream(
             "a bidirectional network answers only when the sequence has ended; \
@@ -91,6 +91,8 @@ pub(crate) struct Steps {
     h: Vec<Buffer>,
     c: Vec<Buffer>,
     slots: usize,
+    /// What a sequence starts from, h and c of every layer; empty where that is zeros.
+    start: Vec<f32>,
     /// Elements pushed, per slot; padding counts too.
     seen: Vec<u64>,
     /// How many there will have been when the slot is drained, once that is known.
@@ -116,6 +118,13 @@ const COLUMNS_WORK: usize = 150_000;
 const AWAKE: Duration = Duration::from_micros(200);
 
 impl Steps {
+    /// No slots yet. Refuses networks that cannot stream, or whose start cannot be solved.
+    pub fn new(model: &Model) -> Result<Steps> {
+        check_streams(model.spec())?;
+        let start = model.solved_start(None, 1)?.unwrap_or_default();
+        Ok(Steps { start: [start.h, start.c].concat(), ..Steps::default() })
+    }
+
     /// Makes room for `slots` sequences; states of the first ones are kept.
     pub fn grow(&mut self, net: &Net, slots: usize) {
         if slots <= self.slots {
@@ -143,14 +152,26 @@ impl Steps {
         self.zeros.reserve(spec.input().width());
         self.seen.resize(slots, 0);
         self.ends.resize(slots, None);
+        if !self.start.is_empty() {
+            (self.slots..slots).for_each(|slot| self.reset(net, slot));
+        }
         self.active.reserve(slots);
         self.tokens.reserve(slots);
         self.slots = slots;
     }
 
-    /// Zero states, nothing seen.
+    /// The state that a sequence starts from, nothing seen.
     pub fn reset(&mut self, net: &Net, slot: usize) {
-        self.each_state(net, slot, |state| state.fill(0.0));
+        let start = std::mem::take(&mut self.start);
+        let mut from = start.as_slice();
+        self.each_state(net, slot, |state| match from.split_at_checked(state.len()) {
+            Some((first, rest)) if !start.is_empty() => {
+                state.copy_from_slice(first);
+                from = rest;
+            }
+            _ => state.fill(0.0),
+        });
+        self.start = start;
         self.set_seen(slot, 0);
     }
 

@@ -16,7 +16,7 @@
 use crate::error::Result;
 use crate::model::ModelRef;
 use crate::snapshot;
-use crate::step::{Element, Steps, check_streams};
+use crate::step::{Element, Steps};
 
 /// A live sequence of one model, which may be borrowed or shared ([`ModelRef`]). A push
 /// allocates nothing.
@@ -28,8 +28,7 @@ pub struct Stream<M> {
 impl<M: ModelRef> Stream<M> {
     /// A sequence that has not begun. Bidirectional networks cannot stream.
     pub fn new(model: M) -> Result<Stream<M>> {
-        check_streams(model.model().spec())?;
-        let mut steps = Steps::default();
+        let mut steps = Steps::new(model.model())?;
         steps.grow(&model.model().net(), 1);
         Ok(Stream { model, steps })
     }

@@ -19,7 +19,7 @@
 use crate::error::{Error, Result};
 use crate::model::ModelRef;
 use crate::snapshot;
-use crate::step::{Element, Steps, check_streams};
+use crate::step::{Element, Steps};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Names a stream of a [`StreamBatch`]. Never reused: a stream that has left is not mistaken for
@@ -62,11 +62,11 @@ impl Slot {
 impl<M: ModelRef> StreamBatch<M> {
     /// No stream yet. Bidirectional networks cannot stream.
     pub fn new(model: M) -> Result<StreamBatch<M>> {
-        check_streams(model.model().spec())?;
+        let steps = Steps::new(model.model())?;
         let (slots, free) = (Vec::new(), Vec::new());
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        Ok(StreamBatch { model, steps: Steps::default(), slots, free, number, call: 0 })
+        Ok(StreamBatch { model, steps, slots, free, number, call: 0 })
     }
 
     /// Live streams.

@@ -26,6 +26,7 @@
 use crate::back_work::BackWork;
 use crate::backward::backward;
 use crate::batch::States;
+use crate::blocks::StartState;
 use crate::buffer::Slots;
 use crate::cpu::Cpu;
 use crate::error::{Error, Result, Shape};
@@ -81,6 +82,10 @@ impl Tape {
 
     /// Runs all lanes forward. The pass that comes back holds the answers.
     pub fn forward<'t>(&'t mut self, lanes: &'t [Lane<'t>]) -> Result<Pass<'t>> {
+        if self.spec.blocks().is_some_and(|b| b.start_state() == StartState::Solved) {
+            let why = "a solved start has no gradient; train with a held one, or a free one";
+            return Err(Error::Spec(why.into()));
+        }
         for (i, lane) in lanes.iter().enumerate() {
             lane.check(&self.spec, &self.layout).map_err(|e| e.in_lane(i, lanes.len()))?;
         }

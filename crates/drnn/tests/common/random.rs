@@ -1,5 +1,7 @@
 //! Random networks with random data: every cell, depth, direction, delay, padding and length.
 
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
 use drnn::reference::{self, RefState, Sequence};
 use drnn::rng::Rng;
 use drnn::{
