@@ -8,6 +8,7 @@ use crate::net::Net;
 use crate::outer::{self, OuterWork};
 use crate::pass::{Lane, LaneWork};
 use crate::recur_back::{Ends, Upstream};
+use crate::wavefront::Wavefront;
 use crate::weights::{LayerWeights, Weights};
 use std::ops::Range;
 
@@ -27,6 +28,8 @@ pub(crate) struct BackWork {
     pub table: [Buffer; 2],
     /// The caller's input slot -> packed row, by direction.
     packed_input: [Vec<u32>; 2],
+    /// Where layers run side by side.
+    pub waves: Wavefront,
     /// The caller's arrays, for the length of one call.
     pub target: Target,
 }
@@ -42,8 +45,8 @@ pub(crate) struct Target {
 impl Default for BackWork {
     fn default() -> BackWork {
         let target = Target { params: Shared(std::ptr::null_mut()), input: None, start: false };
-        let (table, packed_input) = Default::default();
-        BackWork { ends: Vec::new(), table, packed_input, target }
+        let (table, packed_input, waves) = Default::default();
+        BackWork { ends: Vec::new(), table, packed_input, waves, target }
     }
 }
 
@@ -51,7 +54,9 @@ impl BackWork {
     pub fn bytes(&self) -> usize {
         let ends = self.ends.iter().flat_map(|e| [&e.dh, &e.carry, &e.step]);
         let index = self.packed_input.iter().map(|v| v.capacity() * size_of::<u32>());
-        ends.chain(&self.table).map(Buffer::bytes).sum::<usize>() + index.sum::<usize>()
+        ends.chain(&self.table).map(Buffer::bytes).sum::<usize>()
+            + index.sum::<usize>()
+            + self.waves.bytes()
     }
 
     pub fn prepare(&mut self, net: &Net, lane: &Lane, work: &LaneWork, gradient: &mut Gradient) {
@@ -62,6 +67,7 @@ impl BackWork {
         };
         let s = &work.schedule;
         let rows = s.rows();
+        self.waves.set(net.spec.layers(), s.alive.len(), rows);
         self.ends.resize_with(work.layers.len(), Default::default);
         for (i, ends) in self.ends.iter_mut().enumerate() {
             let (layer, direction) = (i / net.directions(), i % net.directions());

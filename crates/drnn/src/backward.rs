@@ -22,6 +22,7 @@ use crate::recur_back::WayBack;
 use crate::team::Member;
 use crate::team::share;
 use crate::weights::{Way, Weights};
+use std::ops::Range;
 
 /// Runs all lanes backward, after [`crate::pass::forward`] with `keep`. `weights` is each lane's room
 /// for them; `outer` is room for their gradients, grown to one per item.
@@ -81,9 +82,7 @@ fn phases(
     let room = Slots::new(outer);
     let phases = Phases { net, lanes, weights, work, back, gradients, room, parts };
     phases.output();
-    for layer in (0..net.spec.layers()).rev() {
-        phases.layer(layer);
-    }
+    phases.layers();
     phases.input();
     phases.embedding();
     for (lane, gradient) in gradients.iter_mut().enumerate() {
@@ -107,10 +106,11 @@ struct Phases<'a> {
     parts: usize,
 }
 
-/// What one thread does of a recurrence's way back: an item's rows, calling after each step, or its
-/// part in a gang.
+/// What one thread does of a recurrence's way back: an item's rows, calling after each step, some steps of
+/// all rows, or its part in a gang.
 enum Share<'a> {
     Rows(&'a mut dyn FnMut(usize)),
+    All(Range<usize>),
     Gang(&'a Member<'a>),
 }
 
@@ -146,6 +146,25 @@ impl Phases<'_> {
                 );
             }
         });
+    }
+
+    /// Back through all layers, and the gradients of their weights.
+    fn layers(&self) {
+        let layers = self.net.spec.layers();
+        if !self.net.in_waves(self.lanes.len(), most_rows(self.lanes)) {
+            return (0..layers).rev().for_each(|layer| self.layer(layer));
+        }
+        // As forward, with layers and steps counted from the last.
+        let all = self.work[0].schedule.alive.len();
+        self.net.cpu.team.gang(|_| {
+            self.back[0].waves.run(|layer, steps| {
+                let steps = all - steps.end..all - steps.start;
+                self.recur(0, layers - 1 - layer, Share::All(steps));
+            });
+        });
+        // SAFETY: items have columns of their own, and all rows are complete.
+        let gradient = |i, layer| unsafe { self.layer_gradient(i, layer).finish() };
+        (0..layers).for_each(|layer| self.net.each(self.items(), |i| gradient(i, layer)));
     }
 
     /// Back through a layer's steps, and the gradients of its weights. A thread that has all rows of
@@ -191,7 +210,11 @@ impl Phases<'_> {
             match share {
                 Share::Rows(after_step) => {
                     let rows = work.schedule.split(part, self.parts);
-                    recurrence.backward_rows(way, rows, after_step);
+                    recurrence.backward_rows(way, rows, recurrence.steps(), after_step);
+                }
+                Share::All(steps) => {
+                    let rows = 0..work.schedule.rows();
+                    recurrence.backward_rows(way, rows, steps, &mut |_| {});
                 }
                 Share::Gang(member) => recurrence.backward_gang(way, member),
             }

@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::kernel::dispatch::{Kernels, all_kernels};
 use crate::team::Team;
+use crate::wavefront::Plan;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
@@ -19,19 +20,30 @@ fn all_cores() -> usize {
 pub struct Cpu {
     pub(crate) kernels: &'static Kernels,
     pub(crate) team: Arc<Team>,
+    pub(crate) plan: Plan,
 }
 
 impl Cpu {
     /// A team of `threads` on the fastest instruction set that the processor has.
     pub fn new(threads: usize) -> Cpu {
-        Cpu { kernels: all_kernels()[0], team: Arc::new(Team::new(threads)) }
+        Cpu::of(all_kernels()[0], threads)
     }
 
     /// The same with a certain instruction set: `avx512`, `avx2` or `portable`; None where the
     /// processor lacks it.
     pub fn with_isa(isa: &str, threads: usize) -> Option<Cpu> {
         let kernels = all_kernels().into_iter().find(|k| k.name == isa)?;
-        Some(Cpu { kernels, team: Arc::new(Team::new(threads)) })
+        Some(Cpu::of(kernels, threads))
+    }
+
+    fn of(kernels: &'static Kernels, threads: usize) -> Cpu {
+        Cpu { kernels, team: Arc::new(Team::new(threads)), plan: Plan::Auto }
+    }
+
+    /// The same threads with a certain plan for stacks.
+    pub fn plan(mut self, plan: Plan) -> Cpu {
+        self.plan = plan;
+        self
     }
 
     /// The instruction sets that this processor can run, the fastest first.

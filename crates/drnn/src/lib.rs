@@ -133,6 +133,7 @@ pub use stream::Stream;
 pub use stream_batch::{StreamBatch, StreamId};
 pub use tape::{Memory, Pass, Tape};
 pub use trace::{Difference, Trace, compare};
+pub use wavefront::Plan;
 
 /// The README's example, compiled and run with the other examples.
 #[cfg(doctest)]

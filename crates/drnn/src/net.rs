@@ -6,7 +6,8 @@ use crate::kernel::dots::{Dots, NARROW};
 use crate::kernel::pack::panel_count;
 use crate::kernel::product::{Init, Product, Term, Terms};
 use crate::params::Layout;
-use crate::spec::NetSpec;
+use crate::spec::{Direction, NetSpec};
+use crate::wavefront::Plan;
 use crate::weights::Weights;
 use crate::wiring::columns;
 
@@ -46,6 +47,19 @@ impl<'a> Net<'a> {
     pub fn shares_columns(&self, parts: usize, rows: usize, layer: usize) -> bool {
         let step_work = self.columns(layer) * self.spec.units()[layer];
         parts > 1 && rows < parts * LEAST_ROWS && step_work >= GANG_WORK
+    }
+
+    /// Whether the layers of a stack run side by side.
+    pub fn in_waves(&self, lanes: usize, rows: usize) -> bool {
+        let can = self.threads > 1
+            && lanes == 1
+            && self.spec.layers() > 1
+            && self.spec.direction() == Direction::Forward;
+        can && match self.cpu.plan {
+            Plan::Auto => rows < self.threads * LEAST_ROWS,
+            Plan::LayerByLayer => false,
+            Plan::Wavefront => true,
+        }
     }
 
     /// How many parts each of `recurrences` is cut into, to occupy every thread.

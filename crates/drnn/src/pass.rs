@@ -16,7 +16,7 @@ use crate::schedule::Schedule;
 use crate::spec::NetSpec;
 use crate::table::Table;
 use crate::team::{Member, share};
-use crate::wavefront::Hold;
+use crate::wavefront::{Hold, Wavefront};
 use crate::weights::Weights;
 use crate::wiring::columns;
 use std::ops::Range;
@@ -78,6 +78,8 @@ pub(crate) struct LaneWork {
     /// As many as any row of x, or state, or answer, is wide.
     pub zeros: Buffer,
     pub keep: bool,
+    /// Where layers run side by side.
+    pub waves: Wavefront,
 }
 
 impl LaneWork {
@@ -115,6 +117,7 @@ impl LaneWork {
             self.table.fill(net, weights, lane.params);
         }
         self.answers.reserve(self.schedule.answer_steps * rows * spec.answer_width());
+        self.waves.set(spec.layers(), self.schedule.alive.len(), rows);
     }
 
     /// States of (layer, direction) by packed row.
@@ -218,7 +221,7 @@ impl LaneWork {
     pub fn bytes(&self) -> (usize, usize) {
         let kept = self.layers.iter().map(|l| l.h.bytes() + l.c.bytes() + l.gates.bytes()).sum();
         let rest = self.answers.bytes() + self.zeros.bytes() + self.table.bytes();
-        (kept, kept + rest + self.schedule.bytes())
+        (kept, kept + rest + self.schedule.bytes() + self.waves.bytes())
     }
 
     /// States after the last step, in the caller's order.
@@ -254,9 +257,9 @@ pub(crate) fn most_rows(lanes: &[Lane]) -> usize {
     lanes.iter().map(|lane| lane.batch.rows()).max().unwrap_or(0)
 }
 
-/// What one thread does of a recurrence.
+/// What one thread does of a recurrence: some rows and steps, or its part in a gang.
 enum Share<'a> {
-    Rows(Range<usize>),
+    Rows(Range<usize>, Range<usize>),
     Gang(&'a Member<'a>),
 }
 
@@ -297,30 +300,39 @@ fn phases<'w>(
     let recurrences = lanes.len() * directions;
     let parts = net.parts(recurrences);
     let most_rows = most_rows(lanes);
-    for layer in 0..net.spec.layers() {
-        let run = |recurrence: usize, share: Share| {
-            let (lane, direction) = (recurrence / directions, recurrence % directions);
-            let mut feed_parts = [Part::NONE; 2];
-            let feed = work[lane].feed(net, &lanes[lane], layer, direction, &mut feed_parts);
-            let weights = &weights(lane).layers[net.place(layer, direction)];
-            let recurrence = work[lane].recurrence(net, layer, direction);
-            // SAFETY: items have rows of their own; a gang has the recurrence to itself.
-            unsafe {
-                match share {
-                    Share::Rows(rows) => recurrence.forward_rows(weights, feed, rows),
-                    Share::Gang(member) => recurrence.forward_gang(weights, feed, member),
+    let run = |recurrence: usize, layer: usize, share: Share| {
+        let (lane, direction) = (recurrence / directions, recurrence % directions);
+        let mut feed_parts = [Part::NONE; 2];
+        let feed = work[lane].feed(net, &lanes[lane], layer, direction, &mut feed_parts);
+        let weights = &weights(lane).layers[net.place(layer, direction)];
+        let recurrence = work[lane].recurrence(net, layer, direction);
+        // SAFETY: items have rows of their own, or steps whose predecessors are done; a gang has the
+        // recurrence to itself.
+        unsafe {
+            match share {
+                Share::Rows(rows, steps) => recurrence.forward_rows(weights, feed, rows, steps),
+                Share::Gang(member) => recurrence.forward_gang(weights, feed, member),
+            }
+        }
+    };
+    if net.in_waves(lanes.len(), most_rows) {
+        let rows = 0..work[0].schedule.rows();
+        net.cpu.team.gang(|_| {
+            work[0].waves.run(|layer, steps| run(0, layer, Share::Rows(rows.clone(), steps)))
+        });
+    } else {
+        for layer in 0..net.spec.layers() {
+            if net.shares_columns(parts, most_rows, layer) {
+                for recurrence in 0..recurrences {
+                    net.cpu.team.gang(|member| run(recurrence, layer, Share::Gang(member)));
                 }
+                continue;
             }
-        };
-        if net.shares_columns(parts, most_rows, layer) {
-            for recurrence in 0..recurrences {
-                net.cpu.team.gang(|member| run(recurrence, Share::Gang(member)));
-            }
-        } else {
             net.each(recurrences * parts, |i| {
                 let (recurrence, part) = (i / parts, i % parts);
                 let schedule = &work[recurrence / directions].schedule;
-                run(recurrence, Share::Rows(schedule.split(part, parts)));
+                let (rows, steps) = (schedule.split(part, parts), 0..schedule.alive.len());
+                run(recurrence, layer, Share::Rows(rows, steps));
             });
         }
     }

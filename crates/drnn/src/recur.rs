@@ -102,13 +102,24 @@ impl<'a> Recurrence<'a> {
         rows.start..rows.end.min(alive).max(rows.start)
     }
 
-    /// Takes sorted rows `rows` through all steps.
+    /// Takes sorted rows `rows` through steps `steps`; those before are done.
     ///
     /// # Safety
     /// The memory is as the fields say, and nobody else uses these rows meanwhile.
-    pub unsafe fn forward_rows(&self, weights: &LayerWeights, feed: Feed, rows: Range<usize>) {
+    pub unsafe fn forward_rows(
+        &self,
+        weights: &LayerWeights,
+        feed: Feed,
+        rows: Range<usize>,
+        steps: Range<usize>,
+    ) {
         // SAFETY: the caller's promise.
-        unsafe { self.forward(weights, feed, rows, None) }
+        unsafe { self.forward(weights, feed, rows, steps, None) }
+    }
+
+    /// All steps.
+    pub fn steps(&self) -> Range<usize> {
+        0..self.schedule.alive.len()
     }
 
     /// Takes all rows through all steps, together with the other members of a gang.
@@ -117,7 +128,7 @@ impl<'a> Recurrence<'a> {
     /// The memory is as the fields say, and only the gang uses it meanwhile.
     pub unsafe fn forward_gang(&self, weights: &LayerWeights, feed: Feed, member: &Member) {
         // SAFETY: the caller's promise.
-        unsafe { self.forward(weights, feed, 0..self.schedule.rows(), Some(member)) }
+        unsafe { self.forward(weights, feed, 0..self.schedule.rows(), self.steps(), Some(member)) }
     }
 
     unsafe fn forward(
@@ -125,6 +136,7 @@ impl<'a> Recurrence<'a> {
         weights: &LayerWeights,
         feed: Feed,
         rows: Range<usize>,
+        steps: Range<usize>,
         member: Option<&Member>,
     ) {
         let s = self.schedule;
@@ -132,11 +144,11 @@ impl<'a> Recurrence<'a> {
         let hoist = matches!(feed, Feed::Rows(_))
             && rows == (0..s.rows())
             && (rows.len() < self.kernels.rows || member.is_some());
-        let mut t = 0;
-        while !self.running(t, &rows).is_empty() {
+        let mut t = steps.start;
+        while t < steps.end && !self.running(t, &rows).is_empty() {
             let mut end = t + 1;
             if hoist {
-                while end < s.alive.len() && s.offsets[end + 1] - s.offsets[t] <= HOIST {
+                while end < steps.end && s.offsets[end + 1] - s.offsets[t] <= HOIST {
                     end += 1;
                 }
             }

@@ -83,8 +83,8 @@ pub(crate) struct WayBack<'a> {
 }
 
 impl Recurrence<'_> {
-    /// Takes sorted rows back through all steps and leaves gradients of the pre-activations in
-    /// `gates`, telling `after_step` which step is done.
+    /// Takes sorted rows back through steps `steps`, those after being done, and leaves gradients of the
+    /// pre-activations in `gates`, telling `after_step` which step is done.
     ///
     /// # Safety
     /// As [`Recurrence::forward_rows`], after a forward pass with `keep`.
@@ -92,10 +92,11 @@ impl Recurrence<'_> {
         &self,
         way: WayBack,
         rows: Range<usize>,
+        steps: Range<usize>,
         after_step: &mut dyn FnMut(usize),
     ) {
         // SAFETY: the caller's promise.
-        unsafe { self.backward(way, rows, None, after_step) }
+        unsafe { self.backward(way, rows, steps, None, after_step) }
     }
 
     /// Takes all rows back, together with the other members of a gang.
@@ -103,20 +104,22 @@ impl Recurrence<'_> {
     /// # Safety
     /// As [`Recurrence::forward_gang`], after a forward pass with `keep`.
     pub unsafe fn backward_gang(&self, way: WayBack, member: &Member) {
+        let (rows, steps) = (0..self.schedule.rows(), self.steps());
         // SAFETY: the caller's promise.
-        unsafe { self.backward(way, 0..self.schedule.rows(), Some(member), &mut |_| {}) }
+        unsafe { self.backward(way, rows, steps, Some(member), &mut |_| {}) }
     }
 
     unsafe fn backward(
         &self,
         way: WayBack,
         rows: Range<usize>,
+        steps: Range<usize>,
         member: Option<&Member>,
         after_step: &mut dyn FnMut(usize),
     ) {
         let (n, ends) = (self.n, way.ends);
         let units = own_units(n, self.kernels.width, member);
-        for t in (0..self.schedule.alive.len()).rev() {
+        for t in steps.clone().rev() {
             let running = self.running(t, &rows);
             if running.is_empty() {
                 continue;
@@ -148,7 +151,7 @@ impl Recurrence<'_> {
             after_step(t);
         }
         let started = self.running(0, &rows);
-        if ends.start && !started.is_empty() {
+        if steps.start == 0 && ends.start && !started.is_empty() {
             // SAFETY: as above.
             unsafe {
                 self.state_gradient(way, 0, ends.dh, started.clone(), member);

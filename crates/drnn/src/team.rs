@@ -100,7 +100,8 @@ impl Barrier {
     }
 }
 
-fn spin_until(ready: impl Fn() -> bool) {
+/// Waits for another thread that is running.
+pub(crate) fn spin_until(ready: impl Fn() -> bool) {
     let mut spins = 0;
     while !ready() {
         spins += 1;

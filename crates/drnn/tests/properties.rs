@@ -6,8 +6,8 @@ mod random;
 use drnn::reference::{self, RefState};
 use drnn::rng::Rng;
 use drnn::{
-    Batch, Cell, Cpu, Element, InputSpec, Model, NetSpec, Padding, States, Stream, StreamBatch,
-    StreamId,
+    Batch, Cell, Cpu, Element, InputSpec, Model, NetSpec, Padding, Plan, States, Stream,
+    StreamBatch, StreamId,
 };
 use random::{Found, Sample, close, streams, train};
 
@@ -116,6 +116,26 @@ fn threads_do_not_change_a_bit() {
                 let team = train(&Cpu::with_isa(isa, threads).unwrap(), &[&s]);
                 assert_eq!(alone, team, "{} on {threads} threads of {isa}", s.spec);
             }
+        }
+    }
+}
+
+#[test]
+fn the_plan_of_a_stack_does_not_change_a_bit() {
+    for seed in 0..40 {
+        let mut rng = Rng::new(7000 + seed);
+        let units: Vec<usize> = (0..2 + rng.below(5)).map(|_| 1 + rng.below(40)).collect();
+        let builder = NetSpec::builder(Cell::ALL[seed as usize % 4]).units(units);
+        let builder = if rng.below(2) == 0 { builder.dense(3) } else { builder.tokens(5, 3) };
+        let spec = builder.delay(rng.below(3), Padding::Null).outputs(2).build().unwrap();
+        let s = Sample::of(spec, 1 + rng.below(90), 1 + rng.below(7), &mut rng);
+        let alone = train(&Cpu::new(1), &[&s]);
+        let cpu = Cpu::new(2 + seed as usize % 3);
+        for plan in [Plan::Wavefront, Plan::LayerByLayer, Plan::Auto] {
+            let cpu = cpu.clone().plan(plan);
+            assert_eq!(alone, train(&cpu, &[&s]), "{} {plan:?}", s.spec);
+            let run = s.model(&cpu).run(&s.batch(), Some(&s.start)).unwrap();
+            assert_eq!((&run.values, &run.last), (&alone[0].answers, &alone[0].last));
         }
     }
 }

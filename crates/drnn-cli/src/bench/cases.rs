@@ -3,7 +3,8 @@
 use super::Memory;
 use drnn::rng::Rng;
 use drnn::{
-    Batch, Cell, Cpu, Element, Gradient, Lane, Model, NetSpec, Padding, Stream, StreamBatch, Tape,
+    Batch, Cell, Cpu, Element, Gradient, Lane, Model, NetSpec, Padding, Plan, Stream, StreamBatch,
+    Tape,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -27,7 +28,7 @@ pub struct Work {
     pub memory: Box<dyn Fn() -> Option<Memory>>,
 }
 
-pub const CASES: [Case; 8] = [
+pub const CASES: [Case; 12] = [
     Case {
         name: "train-n100",
         what: "forward+backward, n=100 q=1 B=100 T=50",
@@ -59,6 +60,26 @@ pub const CASES: [Case; 8] = [
         make: |cpu| infer(cpu, &TOKENS),
     },
     Case {
+        name: "infer-5x128",
+        what: "one sequence through a stack, k=5 n=128 q=10 T=200, by waves",
+        make: |cpu| infer(&cpu.clone().plan(Plan::Wavefront), &STACK),
+    },
+    Case {
+        name: "infer-5x128-layers",
+        what: "the same, layer by layer",
+        make: |cpu| infer(&cpu.clone().plan(Plan::LayerByLayer), &STACK),
+    },
+    Case {
+        name: "train-5x128",
+        what: "forward+backward of the same, by waves",
+        make: |cpu| train(&cpu.clone().plan(Plan::Wavefront), &STACK, 1),
+    },
+    Case {
+        name: "train-5x128-layers",
+        what: "the same, layer by layer",
+        make: |cpu| train(&cpu.clone().plan(Plan::LayerByLayer), &STACK, 1),
+    },
+    Case {
         name: "stream-n256",
         what: "one step of one stream, n=256 q=10",
         make: |cpu| stream(cpu, 1),
@@ -72,6 +93,7 @@ pub const CASES: [Case; 8] = [
 
 /// Shapes of a batch of whole sequences.
 struct Shape {
+    layers: usize,
     n: usize,
     /// Width of dense input; 0 for tokens.
     q: usize,
@@ -82,15 +104,20 @@ struct Shape {
     least: usize,
 }
 
-const SMALL: Shape = Shape { n: 100, q: 1, m: 1, rows: 100, steps: 50, delay: 0, least: 50 };
-const TOKENS: Shape = Shape { n: 512, q: 0, m: 27, rows: 128, steps: 188, delay: 8, least: 188 };
-const RAGGED: Shape = Shape { n: 300, q: 264, m: 17, rows: 32, steps: 60, delay: 0, least: 3 };
+const SMALL: Shape =
+    Shape { layers: 1, n: 100, q: 1, m: 1, rows: 100, steps: 50, delay: 0, least: 50 };
+const TOKENS: Shape =
+    Shape { layers: 1, n: 512, q: 0, m: 27, rows: 128, steps: 188, delay: 8, least: 188 };
+const RAGGED: Shape =
+    Shape { layers: 1, n: 300, q: 264, m: 17, rows: 32, steps: 60, delay: 0, least: 3 };
+const STACK: Shape =
+    Shape { layers: 5, n: 128, q: 10, m: 10, rows: 1, steps: 200, delay: 0, least: 200 };
 const SYMBOLS: usize = 28;
 const EMBEDDING: usize = 10;
 
 impl Shape {
     fn spec(&self) -> Result<NetSpec> {
-        let builder = NetSpec::builder(Cell::Lstm).units([self.n]).outputs(self.m);
+        let builder = NetSpec::builder(Cell::Lstm).units(vec![self.n; self.layers]).outputs(self.m);
         let builder = match self.q {
             0 => builder.tokens(SYMBOLS, EMBEDDING),
             q => builder.dense(q),
@@ -102,7 +129,7 @@ impl Shape {
     fn lengths(&self) -> Vec<usize> {
         let (rows, spread) = (self.rows, self.steps - self.least);
         let at = |i: usize| (i * 13 + 5) % rows;
-        let rounded = |i: usize| (2 * at(i) * spread + rows - 1) / (2 * (rows - 1));
+        let rounded = |i: usize| (2 * at(i) * spread + rows - 1) / (2 * (rows - 1)).max(1);
         (0..rows).map(|i| self.least + rounded(i)).collect()
     }
 }
@@ -144,11 +171,12 @@ fn batch<'a>(shape: &Shape, x: &'a [f32], tokens: &'a [u32], lengths: &'a [usize
 fn flop(shape: &Shape) -> (f64, f64) {
     let steps: usize = shape.lengths().iter().sum();
     let answers = steps - shape.delay * shape.rows;
-    let recurrent = 2.0 * (steps * 4 * shape.n * shape.n) as f64;
+    let recurrent = 2.0 * (steps * 4 * shape.n * shape.n * shape.layers) as f64;
+    let between = 2.0 * (steps * 4 * shape.n * shape.n * (shape.layers - 1)) as f64;
     let input = 2.0 * (steps * 4 * shape.n * shape.q) as f64; // a table makes it vanish for tokens
     let output = 2.0 * (answers * shape.m * shape.n) as f64;
-    let forward = recurrent + input + output;
-    (forward, forward + 2.0 * recurrent + input + 2.0 * output)
+    let forward = recurrent + between + input + output;
+    (forward, forward + 2.0 * (recurrent + between) + input + 2.0 * output)
 }
 
 fn train(cpu: &Cpu, shape: &'static Shape, lanes: usize) -> Result<Work> {
@@ -156,7 +184,7 @@ fn train(cpu: &Cpu, shape: &'static Shape, lanes: usize) -> Result<Work> {
     let mut data: Vec<Data> = (0..lanes as u64).map(|seed| Data::new(shape, &spec, seed)).collect();
     let lengths = shape.lengths();
     let steps: usize = lengths.iter().sum();
-    let must_keep = lanes * steps * 6 * shape.n * size_of::<f32>(); // four gates, c, h
+    let must_keep = lanes * steps * 6 * shape.n * shape.layers * size_of::<f32>(); // four gates, c, h
     let tape = Rc::new(RefCell::new(Tape::on(cpu, &spec)));
     let held = tape.clone();
     let unit = move || {
