@@ -17,10 +17,10 @@ use crate::model::Model;
 use crate::params::{Layout, Tensor};
 use crate::spec::NetSpec;
 use half::{bf16, f16};
-use safetensors::tensor::{TensorView, serialize};
+use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use serde_json::json;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -96,25 +96,38 @@ fn new_file(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
 impl Model {
     /// The model as the bytes of a safetensors file.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        let header = Header { format: FORMAT, spec: self.spec().clone() };
-        let header = serde_json::to_string(&header).map_err(|e| refuse(e.to_string()))?;
-        let bytes: Vec<u8> = self.params().iter().flat_map(|x| x.to_le_bytes()).collect();
-        let mut views = Vec::new();
-        for Tensor { name, dims, range } in self.layout().tensors() {
-            let data = &bytes[range.start * 4..range.end * 4];
-            let view = TensorView::new(Dtype::F32, dims.clone(), data);
-            views.push((name.as_str(), view.map_err(|e| refuse(e.to_string()))?));
-        }
-        let metadata = HashMap::from([(KEY.to_string(), header)]);
-        serialize(views, Some(metadata)).map_err(|e| refuse(e.to_string()))
+        let mut bytes = Vec::new();
+        self.write_to(&mut bytes).map_err(|e| refuse(e.to_string()))?;
+        Ok(bytes)
     }
 
     /// Writes the model to `path`. Where that fails, what was there before is untouched.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
-        let bytes = self.to_bytes().map_err(|e| in_file(e, path))?;
-        write_atomically(path, |file| file.write_all(&bytes))
+        write_atomically(path, |file| self.write_to(file))
             .map_err(|e| in_file(refuse(format!("cannot be written: {e}")), path))
+    }
+
+    /// The length of the header, the header, the values: bit by bit, because a large model should not be
+    /// in memory twice.
+    fn write_to(&self, to: &mut impl Write) -> io::Result<()> {
+        let header = Header { format: FORMAT, spec: self.spec().clone() };
+        let mut entries = serde_json::Map::new();
+        entries.insert("__metadata__".into(), json!({KEY: serde_json::to_string(&header)?}));
+        for Tensor { name, dims, range } in self.layout().tensors() {
+            let offsets = [range.start * 4, range.end * 4];
+            let entry = json!({"dtype": "F32", "shape": dims, "data_offsets": offsets});
+            entries.insert(name.clone(), entry);
+        }
+        let mut header = serde_json::to_vec(&entries)?;
+        header.resize(header.len().next_multiple_of(8), b' '); // so that values are aligned
+        to.write_all(&(header.len() as u64).to_le_bytes())?;
+        to.write_all(&header)?;
+        for values in self.params().chunks(1 << 16) {
+            let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
+            to.write_all(&bytes)?;
+        }
+        Ok(())
     }
 
     /// Reads a model that [`Model::save`] wrote. For files of PyTorch see [`Model::import`].

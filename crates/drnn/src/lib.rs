@@ -75,6 +75,7 @@
 mod back_work;
 mod backward;
 mod batch;
+mod block_map;
 mod blocks;
 mod buffer;
 mod cpu;
@@ -117,6 +118,7 @@ mod weights;
 mod wiring;
 
 pub use batch::{Batch, Elements, States};
+pub use block_map::BlockMap;
 pub use blocks::{Blocks, Connections, StartState};
 pub use cpu::Cpu;
 pub use error::{Error, Result, Shape};
