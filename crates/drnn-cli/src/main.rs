@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `net` | a network on the command line |
 //! | `run` | `drnn run`: whole sequences through a model file |
-//! | `npy` | NumPy arrays |
+//! | `flatten` | `drnn flatten`, `drnn unflatten`: a stack as one delayed layer and back |
+//! | `npy`, `states` | NumPy arrays; states in PyTorch's shapes |
 //! | `inspect` | `drnn inspect`: what a model file holds, or a network is made of |
 //! | `bench` | `drnn bench`: the kernels against the machine's limit |
 //! | `reproduce` | `drnn reproduce`: what the paper shows, computed anew and checked |
@@ -13,12 +14,14 @@
 //! Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input.
 
 mod bench;
+mod flatten;
 mod inspect;
 mod net;
 mod npy;
 mod plot;
 mod reproduce;
 mod run;
+mod states;
 
 use clap::{Parser, Subcommand};
 use std::io::ErrorKind;
@@ -35,9 +38,11 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Bench(bench::Arguments),
+    Flatten(flatten::Flatten),
     Inspect(inspect::Arguments),
     Reproduce(reproduce::Arguments),
     Run(run::Arguments),
+    Unflatten(flatten::Unflatten),
 }
 
 /// Why the program ends before its work is done.
@@ -68,7 +73,9 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),
+        Command::Flatten(arguments) => flatten::flatten(&arguments),
         Command::Run(arguments) => run::run(&arguments),
+        Command::Unflatten(arguments) => flatten::unflatten(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -3,8 +3,9 @@
 
 use crate::Failure;
 use crate::npy::{self, Array, Values};
+use crate::states;
 use clap::Args;
-use drnn::{Batch, Error, Import, InputSpec, Model, NetSpec, States};
+use drnn::{Batch, Error, Import, InputSpec, Model, NetSpec};
 use std::path::{Path, PathBuf};
 
 /// Run whole sequences through a model: X.npy in, Y.npy out
@@ -25,7 +26,8 @@ pub struct Arguments {
     /// Elements of each sequence, [B] integers [default: all T]
     #[arg(long, value_name = "L")]
     lengths: Option<PathBuf>,
-    /// States to start from, [layers * directions, B, n] [default: zeros]
+    /// States to start from, [layers * directions, B, n], a flattened model's in its stack's shape; [1, B, sum of
+    /// n] where layers differ in width [default: zeros]
     #[arg(long, value_name = "H")]
     h0: Option<PathBuf>,
     /// An LSTM's cell states to start from, in the same shape [default: zeros]
@@ -50,16 +52,17 @@ pub struct ImportArguments {
 }
 
 impl ImportArguments {
-    fn options(&self) -> Import {
+    /// The model in a file, ours or PyTorch's.
+    pub fn load(&self, path: &Path) -> Result<Model, Failure> {
         let relu = self.nonlinearity == Some(crate::net::Nonlinearity::Relu);
-        Import { prefix: self.prefix.clone(), relu }
+        Ok(Model::import(path, &Import { prefix: self.prefix.clone(), relu })?)
     }
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let model = Model::import(&arguments.model, &arguments.import.options())?;
+    let model = arguments.import.load(&arguments.model)?;
     let spec = model.spec();
-    arguments.check(spec)?;
+    arguments.check()?;
     let input = Input::read(&arguments.x, spec)?;
     let lengths = arguments.lengths.as_deref().map(|path| lengths(path, input.rows)).transpose()?;
     let mut batch = match &input.values {
@@ -69,29 +72,22 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(lengths) = &lengths {
         batch = batch.lengths(lengths);
     }
-    let start = arguments.start(spec, input.rows)?;
+    let (h0, c0) = (arguments.h0.as_ref(), arguments.c0.as_ref());
+    let start = states::read(h0, c0, spec, input.rows)?;
     let answers = model
         .run(&batch, start.as_ref())
         .map_err(|error| Failure::Input(arguments.explain(&input, error)))?;
     npy::write(&arguments.output, &answers.shape(), &answers.values)?;
     if let Some(folder) = &arguments.states {
-        let shape = state_shape(spec, input.rows)?;
-        npy::write(&folder.join("h.npy"), &shape, &answers.last.h)?;
-        if spec.cell().has_cell_state() {
-            npy::write(&folder.join("c.npy"), &shape, &answers.last.c)?;
-        }
+        states::write(folder, ["h.npy", "c.npy"], spec, input.rows, &answers.last)?;
     }
     Ok(())
 }
 
 impl Arguments {
     /// What cannot be meant, before anything is computed.
-    fn check(&self, spec: &NetSpec) -> Result<(), Failure> {
-        if self.c0.is_some() && !spec.cell().has_cell_state() {
-            return Err(Failure::Input(format!("--c0: {spec} has no cell state")));
-        }
+    fn check(&self) -> Result<(), Failure> {
         if let Some(folder) = &self.states {
-            state_shape(spec, 1)?;
             if ["h.npy", "c.npy"].iter().any(|name| folder.join(name) == self.output) {
                 let path = self.output.display();
                 return Err(Failure::Input(format!(
@@ -100,19 +96,6 @@ impl Arguments {
             }
         }
         Ok(())
-    }
-
-    /// States to start from, zeros where only the other half is given.
-    fn start(&self, spec: &NetSpec, rows: usize) -> Result<Option<States>, Failure> {
-        let read =
-            |path: &Option<PathBuf>| path.as_deref().map(|p| state(p, spec, rows)).transpose();
-        let (h, c) = (read(&self.h0)?, read(&self.c0)?);
-        let Some(len) = h.as_ref().or(c.as_ref()).map(Vec::len) else {
-            return Ok(None);
-        };
-        let zeros = || vec![0.0; len];
-        let c = if spec.cell().has_cell_state() { c.unwrap_or_else(zeros) } else { Vec::new() };
-        Ok(Some(States { h: h.unwrap_or_else(zeros), c }))
     }
 
     /// The error with the file that it is about, and with the number that stands there.
@@ -191,24 +174,4 @@ fn lengths(path: &Path, rows: usize) -> Result<Vec<usize>, Failure> {
             path.display()
         ))),
     }
-}
-
-fn state(path: &Path, spec: &NetSpec, rows: usize) -> Result<Vec<f32>, Failure> {
-    let expected = state_shape(spec, rows)?;
-    match npy::read(path)? {
-        Array { shape, values: Values::Floats(values) } if shape == expected => Ok(values),
-        Array { shape, .. } => Err(Failure::Input(format!(
-            "{}: shape {shape:?}, expected floats {expected:?}",
-            path.display()
-        ))),
-    }
-}
-
-fn state_shape(spec: &NetSpec, rows: usize) -> Result<[usize; 3], Failure> {
-    let n = spec.units()[0];
-    if spec.units().iter().any(|&other| other != n) {
-        let message = format!("{spec}: layers of different widths have no states of one shape");
-        return Err(Failure::Input(message));
-    }
-    Ok([spec.layers() * spec.direction().count(), rows, n])
 }

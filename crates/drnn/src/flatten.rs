@@ -28,22 +28,19 @@ use crate::blocks::{Blocks, Connections, StartState};
 use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::params::Layout;
-use crate::spec::{Cell, Direction, InputSpec, NetSpec};
+use crate::spec::{Cell, Direction, InputSpec, NetSpec, Padding};
 use std::ops::Range;
 
 impl Model {
     /// The stack as one layer that answers k - 1 steps later, with the same answers and the same states
-    /// in the same shapes. `start` says how the blocks come to begin one after another.
+    /// in the same shapes. `start` says how the blocks come to begin one after another; a solved one is
+    /// solved, and perhaps refused, when the network is run.
     ///
     /// Bidirectional networks are refused: their second layer reads what the first makes of the end.
     pub fn flatten(&self, start: StartState) -> Result<Model> {
         let spec = flat_spec(self.spec(), start)?;
         let flat = Model::from_params(&spec, flat_params(self.spec(), &spec, self.params()))?;
-        let flat = flat.on(&self.cpu);
-        if start == StartState::Solved {
-            flat.solved_start(None, 1)?;
-        }
-        Ok(flat)
+        Ok(flat.on(&self.cpu))
     }
 
     /// The same weights with other connections between blocks: all those they have, and perhaps more
@@ -57,6 +54,20 @@ impl Model {
         let blocks = blocks.clone().connections(connections);
         let spec = rebuilt(self.spec(), self.spec().delay()).blocks(blocks).build()?;
         Ok(Model::from_params(&spec, self.params().to_vec())?.on(&self.cpu))
+    }
+
+    /// The same weights, their answers read `delay` steps late.
+    pub fn delayed(&self, delay: usize, padding: Padding) -> Result<Model> {
+        let builder = rebuilt(self.spec(), delay).delay(delay, padding);
+        let builder = match self.spec().blocks() {
+            Some(blocks) => builder.blocks(blocks.clone()),
+            None => builder.units(self.spec().units()),
+        };
+        let builder = match self.spec().direction() {
+            Direction::Forward => builder,
+            Direction::Bidirectional => builder.bidirectional(),
+        };
+        Ok(Model::from_params(&builder.build()?, self.params().to_vec())?.on(&self.cpu))
     }
 
     /// The stack that this one layer is: of blocks of these widths, or of those that it says or its zeros
