@@ -103,3 +103,28 @@ fn bad_usage_is_refused() {
     std::fs::write(folder.path().join("file"), "").unwrap();
     assert!(refused("reproduce depth --out file").contains("file: cannot be made"));
 }
+
+#[test]
+fn the_theorem_holds_and_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let output =
+        drnn(folder.path(), "reproduce theorem --layers 3 --units 4,9 --steps 20 --out here");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    assert!(said.contains("lstm        3      0e0 / "), "{said}");
+    assert!(said.contains("from zeros / from states they have been in"), "{said}");
+    assert!(said.contains("no solved start: block 2"), "{said}");
+    let read = |name| std::fs::read_to_string(folder.path().join("here").join(name)).unwrap();
+    assert_eq!(read("theorem.csv").lines().count(), 1 + 4 * 3 * 3);
+    assert_eq!(read("solved.csv").lines().count(), 1 + 3 * 3);
+    let json: serde_json::Value = serde_json::from_str(&read("theorem.json")).unwrap();
+    for entry in json["theorem"].as_array().unwrap() {
+        assert!(entry["f32_states"].as_f64().unwrap() <= 1e-5, "{entry}");
+        assert!(entry["f64_states"].as_f64().unwrap() <= 1e-12, "{entry}");
+    }
+    // Two layers always have a solved start.
+    for entry in json["solved"].as_array().unwrap().iter().filter(|e| e["layers"] == 2) {
+        assert_eq!(entry["from_states"], entry["networks"], "{entry}");
+    }
+    assert!(refused(folder.path(), "reproduce theorem --units 0").contains("0 is not in 1..=1024"));
+}

@@ -1,6 +1,7 @@
 //! `drnn reproduce`: what the paper shows, computed anew and checked.
 
 mod depth;
+mod theorem;
 
 use crate::Failure;
 use clap::{Args, Subcommand};
@@ -18,11 +19,13 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Experiment {
     Depth(depth::Arguments),
+    Theorem(theorem::Arguments),
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.experiment {
         Experiment::Depth(arguments) => depth::run(arguments),
+        Experiment::Theorem(arguments) => theorem::run(arguments),
     }
 }
 
