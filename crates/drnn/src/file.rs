@@ -42,7 +42,7 @@ pub(crate) fn refuse(reason: impl Into<String>) -> Error {
 }
 
 /// The same error with the path in it.
-fn in_file(error: Error, path: &Path) -> Error {
+pub(crate) fn in_file(error: Error, path: &Path) -> Error {
     let reason = match error {
         Error::File { reason, .. } => reason,
         other => other.to_string(),

@@ -40,6 +40,7 @@
 //! | run it | [`Model`] | batches of sequences of any lengths, states in and out |
 //! | run it live | [`Stream`], [`StreamBatch`] | snapshots; the same bits as a run |
 //! | keep it | [`Model::save`], [`Model::load`], [`Model::import`] | safetensors with PyTorch's names |
+//! | run it elsewhere | [`Model::to_onnx`] | [`onnx`] says what goes in and comes out |
 //! | train it | [`Tape`] | forward, then backward to one flat gradient; several models as [`Lane`]s |
 //! | know its depth in time | [`depth`] | non-linearities between an input and an answer |
 //! | choose threads | [`Cpu`] | results never depend on them |
@@ -59,6 +60,7 @@
 //! | `team`, `buffer`, `denormals` | threads and memory |
 //! | `depth`, `depth_check` | the unrolled network as a graph, and the equations that confirm it |
 //! | `file`, `file_import` | model files, our own and PyTorch's |
+//! | `onnx` | a network as a graph of standard operators |
 //! | `reference` | the oracle in f64 that tests compare with |
 //!
 //! # Unsafe code
@@ -92,6 +94,7 @@ mod layer_gradient;
 mod mask;
 mod model;
 mod net;
+pub mod onnx;
 mod outer;
 pub mod params;
 mod pass;

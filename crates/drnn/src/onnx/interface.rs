@@ -1,0 +1,210 @@
+//! What goes into an exported graph and what comes out: names, shapes, meanings.
+
+use super::Kind;
+use super::proto::{Dimension, TensorShape, TensorType, Type, ValueInfo};
+use crate::spec::{InputSpec, NetSpec, Padding};
+use serde::Serialize;
+use std::fmt;
+
+/// An input or output of an exported graph. Prints as `x: float [T, B, 3]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Port {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub number: Number,
+    /// Its dimensions.
+    pub shape: Vec<Dim>,
+    /// What to feed, or what to read.
+    pub meaning: String,
+}
+
+/// Type of a port's values, by ONNX's codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Number {
+    /// f32
+    Float = 1,
+    /// i64
+    Int64 = 7,
+}
+
+/// A dimension of a port.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Dim {
+    /// Known when the graph runs: `B`, `T`, `T + 3`.
+    Symbol(String),
+    /// Always this.
+    Size(usize),
+}
+
+impl Number {
+    /// Bytes of one.
+    pub(crate) fn bytes(self) -> usize {
+        match self {
+            Number::Float => 4,
+            Number::Int64 => 8,
+        }
+    }
+}
+
+impl From<&str> for Dim {
+    fn from(name: &str) -> Dim {
+        Dim::Symbol(name.into())
+    }
+}
+
+impl From<usize> for Dim {
+    fn from(size: usize) -> Dim {
+        Dim::Size(size)
+    }
+}
+
+impl fmt::Display for Number {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            Number::Float => "float",
+            Number::Int64 => "int64",
+        })
+    }
+}
+
+impl fmt::Display for Dim {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Dim::Symbol(name) => f.write_str(name),
+            Dim::Size(size) => size.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let dims: Vec<_> = self.shape.iter().map(Dim::to_string).collect();
+        write!(f, "{}: {} [{}]", self.name, self.number, dims.join(", "))
+    }
+}
+
+impl Port {
+    fn floats(name: &str, shape: impl Into<Vec<Dim>>, meaning: String) -> Port {
+        Port { name: name.into(), number: Number::Float, shape: shape.into(), meaning }
+    }
+
+    /// The message that declares it.
+    pub(crate) fn declaration(&self) -> ValueInfo {
+        let dim = |dim: &Dim| match dim {
+            Dim::Symbol(name) => Dimension { dim_param: Some(name.clone()), dim_value: None },
+            Dim::Size(size) => Dimension { dim_value: Some(*size as i64), dim_param: None },
+        };
+        let shape = Some(TensorShape { dim: self.shape.iter().map(dim).collect() });
+        let tensor = Some(TensorType { elem_type: self.number as i32, shape });
+        let doc_string = self.meaning.clone();
+        ValueInfo { name: self.name.clone(), kind: Some(Type { tensor }), doc_string }
+    }
+}
+
+/// The token that stands for a zero vector in the graph of one step: one more than there are.
+///
+/// A whole graph pads behind the embedding; who feeds step by step has nothing but tokens to say it with.
+pub(crate) fn null_token(spec: &NetSpec, kind: Kind) -> Option<usize> {
+    match (kind, spec.padding(), spec.input()) {
+        (Kind::Step, Padding::Null, InputSpec::Tokens { symbols, .. }) if spec.delay() > 0 => {
+            Some(symbols)
+        }
+        _ => None,
+    }
+}
+
+/// Whether one tensor holds the states of all layers.
+pub(crate) fn one_state(spec: &NetSpec) -> bool {
+    spec.units().iter().all(|&n| n == spec.units()[0])
+}
+
+/// All inputs: elements, then states.
+pub(crate) fn inputs(spec: &NetSpec, kind: Kind) -> Vec<Port> {
+    let from = match kind {
+        Kind::Whole => "to start from, zeros if there are none",
+        Kind::Step => "after the step before, zeros to begin with",
+    };
+    let mut ports = vec![elements(spec, kind)];
+    states(spec, "0", from, &mut ports);
+    ports
+}
+
+/// All outputs: answers, then states.
+pub(crate) fn outputs(spec: &NetSpec, kind: Kind) -> Vec<Port> {
+    let (d, m) = (spec.delay(), spec.answer_width());
+    let read = elements(spec, kind).name;
+    let (steps, meaning) = match (kind, d, spec.padding()) {
+        (Kind::Step, 0, _) => (None, format!("answers to {read}")),
+        (Kind::Step, ..) => {
+            let steps = if d == 1 { "one step".into() } else { format!("{d} steps") };
+            (None, format!("answers to what was fed {steps} before"))
+        }
+        (Kind::Whole, d, Padding::LookAhead) if d > 0 => {
+            (Some("T"), format!("answers to the first T of {read}"))
+        }
+        (Kind::Whole, ..) => (Some("T"), format!("answers to {read}")),
+    };
+    let shape = steps.into_iter().chain(["B"]).map(Dim::from).chain([Dim::from(m)]);
+    let y = Port::floats("y", shape.collect::<Vec<_>>(), meaning);
+    let after = match (kind, d, spec.padding()) {
+        (Kind::Step, ..) => "after this step".into(),
+        (Kind::Whole, 0, _) | (_, _, Padding::LookAhead) => "after the last step".to_string(),
+        (Kind::Whole, d, _) => format!("after the last step, {d} behind the last element"),
+    };
+    let mut ports = vec![y];
+    states(spec, "", &after, &mut ports);
+    ports
+}
+
+/// What the network reads.
+fn elements(spec: &NetSpec, kind: Kind) -> Port {
+    let d = spec.delay();
+    let (time, more) = match spec.padding() {
+        Padding::LookAhead if d > 0 => (format!("T + {d}"), format!(", and {d} that follow")),
+        _ => ("T".into(), String::new()),
+    };
+    let steps = (kind == Kind::Whole).then_some(Dim::Symbol(time));
+    let mut shape: Vec<Dim> = steps.into_iter().chain([Dim::from("B")]).collect();
+    let one = if kind == Kind::Step { ", one element each" } else { &more };
+    match spec.input() {
+        InputSpec::Dense(q) => {
+            shape.push(q.into());
+            Port::floats("x", shape, format!("B sequences of vectors{one}"))
+        }
+        InputSpec::Tokens { symbols, .. } => {
+            let mut meaning = format!("B sequences of symbols, 0 to {}{one}", symbols - 1);
+            if let Some(token) = null_token(spec, kind) {
+                meaning += &format!("; {token} is the zero vector");
+            }
+            Port { name: "tokens".into(), number: Number::Int64, shape, meaning }
+        }
+    }
+}
+
+/// `h0` and `c0`, or `h0_l0`, `h0_l1`, .. where layers differ in width.
+fn states(spec: &NetSpec, suffix: &str, when: &str, ports: &mut Vec<Port>) {
+    let directions = spec.direction().count();
+    let parts: &[(&str, &str)] = match spec.cell().has_cell_state() {
+        true => &[("h", "states"), ("c", "cell states")],
+        false => &[("h", "states")],
+    };
+    for (part, what) in parts {
+        let mut add = |name: String, rows: usize, n: usize, of: String| {
+            let shape = [rows.into(), "B".into(), n.into()];
+            ports.push(Port::floats(&name, shape, format!("{what}{of} {when}")));
+        };
+        if one_state(spec) {
+            let rows = spec.layers() * directions;
+            add(format!("{part}{suffix}"), rows, spec.units()[0], String::new());
+            continue;
+        }
+        for (layer, &n) in spec.units().iter().enumerate() {
+            let of = format!(" of layer {layer}");
+            add(format!("{part}{suffix}_l{layer}"), directions, n, of);
+        }
+    }
+}

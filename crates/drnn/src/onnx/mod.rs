@@ -1,0 +1,215 @@
+//! Models as ONNX graphs, for ONNX Runtime, tract and whatever else runs those.
+//!
+//! ```text
+//! whole    y (T, B, m), h, c = graph(x (T, B, q), h0, c0)      delay and padding inside
+//! step     y (B, m), h, c    = graph(x (B, q), h0, c0)         y answers the element d before
+//! ```
+//!
+//! ```
+//! use drnn::onnx::Kind;
+//! use drnn::{Cell, Model, NetSpec, Padding};
+//!
+//! let spec = NetSpec::builder(Cell::Lstm).dense(3).units([8]).outputs(2);
+//! let model = Model::init(&spec.delay(4, Padding::Null).build()?, 1);
+//! let onnx = model.to_onnx(Kind::Whole)?;
+//! let inputs: Vec<String> = onnx.inputs.iter().map(|port| port.to_string()).collect();
+//! assert_eq!(inputs, ["x: float [T, B, 3]", "h0: float [1, B, 8]", "c0: float [1, B, 8]"]);
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("model.onnx");
+//! onnx.save(&path)?;
+//! # Ok::<(), drnn::Error>(())
+//! ```
+//!
+//! # Inputs and outputs
+//!
+//! T and B are symbols: one graph takes sequences of any length from 1 on, in batches of any size. All
+//! sequences of a batch are equally long. Every input must be given.
+//!
+//! | name | [`Kind::Whole`] | [`Kind::Step`] | |
+//! |---|---|---|---|
+//! | `x` | float [T, B, q] | float [B, q] | vectors, where the network reads those |
+//! | `tokens` | int64 [T, B] | int64 [B] | symbols from 0 to V - 1, where it reads tokens |
+//! | `h0`, `c0` | float [layers * directions, B, n] | the same | states to start from, PyTorch's `h_0` and `c_0`; `c0` for the LSTM only |
+//! | `y` | float [T, B, m] | float [B, m] | answers; without an output layer, the last layer's states |
+//! | `h`, `c` | float [layers * directions, B, n] | the same | states after the last step |
+//!
+//! One tensor cannot hold the states of layers that differ in width. Each layer then has its own:
+//! `h0_l0` [directions, B, n of layer 0], `h0_l1`, .., and so `c0_l0`, `h_l0`, `c_l0`.
+//!
+//! # Delay
+//!
+//! A whole graph runs as [`Model::run`](crate::Model::run) does: d steps of padding after the end, the
+//! first d outputs dropped, so that `y[t]` answers `x[t]`. With [`Padding::LookAhead`] nothing is
+//! padded: `x` is [T + d, B, q] for T answers.
+//!
+//! A graph of one step does what a [`Stream`](crate::Stream) does between two elements, and its caller
+//! keeps the books: hand `h` and `c` back as `h0` and `c0`, ignore the first d answers, and for the
+//! last d answers feed d elements more. Those are zero vectors for [`Padding::Null`], which among
+//! tokens is number V, made for the purpose; and that token for [`Padding::Symbol`].
+//!
+//! # Form
+//!
+//! Standard operators of opset 17: one RNN, LSTM or GRU per layer, and at most one Gather, Pad, Slice,
+//! MatMul and Add. What the spec says is in the metadata: `drnn` (the spec as JSON), `kind` (`whole` or
+//! `step`), `delay`, where there is one `padding` (`null`, `look-ahead`, `symbol`), and where a step
+//! must be fed one `padding_token`.
+//!
+//! ONNX Runtime runs all of them. tract 0.23 does not look at an RNN's activation: what it answers for a
+//! plain RNN with relu is wrong, without a word.
+
+mod graph;
+mod interface;
+mod network;
+mod proto;
+
+pub use interface::{Dim, Number, Port};
+
+use crate::error::{Error, Result};
+use crate::file::{in_file, refuse, write_atomically};
+use crate::model::Model;
+use crate::spec::{InputSpec, NetSpec, Padding, grouped};
+use crate::step::check_streams;
+use prost::Message;
+use std::io::Write;
+use std::path::Path;
+
+/// What a graph does in one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Whole sequences.
+    Whole,
+    /// One element of each sequence, to run live. Forward networks only.
+    Step,
+}
+
+/// An exported model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Onnx {
+    /// The file.
+    pub bytes: Vec<u8>,
+    /// What to feed: elements, then states.
+    pub inputs: Vec<Port>,
+    /// What comes out: answers, then states.
+    pub outputs: Vec<Port>,
+    /// How it is fed, in a line.
+    pub usage: String,
+}
+
+/// Operators as of ONNX 1.12: old enough for every runtime, and RNNs have not changed since for floats.
+const OPSET: i64 = 17;
+/// The file format of that release.
+const IR_VERSION: i64 = 8;
+/// What a protobuf message may have, and ONNX files are one.
+const MOST_BYTES: usize = i32::MAX as usize;
+
+impl Model {
+    /// The model as an ONNX graph.
+    pub fn to_onnx(&self, kind: Kind) -> Result<Onnx> {
+        // The place for networks that have no standard operator: made into equal ones that do.
+        let model = self;
+        let spec = model.spec();
+        if kind == Kind::Step {
+            check_streams(spec)?;
+        }
+        // Before the weights are copied; there is a little more to a file than they.
+        check_size(spec.parameters().saturating_mul(size_of::<f32>()))?;
+
+        let (inputs, outputs) = (interface::inputs(spec, kind), interface::outputs(spec, kind));
+        let usage = usage(spec, kind);
+        let graph::Graph { nodes, constants } = network::graph(model, kind);
+        let message = proto::Model {
+            ir_version: IR_VERSION,
+            producer_name: "drnn".into(),
+            producer_version: env!("CARGO_PKG_VERSION").into(),
+            doc_string: format!("{spec}. {usage}"),
+            graph: Some(proto::Graph {
+                node: nodes,
+                name: "drnn".into(),
+                initializer: constants,
+                input: inputs.iter().map(Port::declaration).collect(),
+                output: outputs.iter().map(Port::declaration).collect(),
+            }),
+            opset_import: vec![proto::OperatorSet { version: OPSET }],
+            metadata_props: metadata(spec, kind)?,
+        };
+        check_size(message.encoded_len())?;
+        Ok(Onnx { bytes: message.encode_to_vec(), inputs, outputs, usage })
+    }
+}
+
+impl Onnx {
+    /// Writes the file. Where that fails, what was there before is untouched.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let path = path.as_ref();
+        write_atomically(path, |file| file.write_all(&self.bytes))
+            .map_err(|e| in_file(refuse(format!("cannot be written: {e}")), path))
+    }
+}
+
+fn check_size(bytes: usize) -> Result<()> {
+    if bytes <= MOST_BYTES {
+        return Ok(());
+    }
+    Err(Error::TooLarge(format!(
+        "an ONNX file of {} bytes (at most {}, which is what protobuf allows)",
+        grouped(bytes),
+        grouped(MOST_BYTES)
+    )))
+}
+
+fn usage(spec: &NetSpec, kind: Kind) -> String {
+    let d = spec.delay();
+    match (kind, d, spec.padding()) {
+        (Kind::Whole, 0, _) => "Whole sequences.".into(),
+        (Kind::Whole, _, Padding::LookAhead) => {
+            format!("Whole sequences: T + {d} elements get T answers.")
+        }
+        (Kind::Whole, ..) => "Whole sequences; delay and padding are in the graph.".into(),
+        (Kind::Step, 0, _) => "One step: hand the states back with the next element.".into(),
+        (Kind::Step, _, padding) => {
+            let (answers, times) = match d {
+                1 => ("answer".into(), "once".into()),
+                _ => (format!("{d} answers"), format!("{d} times")),
+            };
+            let end = match (padding, padding_token(spec, kind)) {
+                (Padding::LookAhead, _) => String::new(),
+                (_, Some(token)) => format!("; after the end feed token {token}, {times}"),
+                (_, None) => format!("; after the end feed a zero vector, {times}"),
+            };
+            format!(
+                "One step: hand the states back with the next element; the first {answers} to come \
+                 out count for nothing{end}."
+            )
+        }
+    }
+}
+
+/// What says `nothing follows` to a graph of one step.
+fn padding_token(spec: &NetSpec, kind: Kind) -> Option<usize> {
+    match (kind, spec.padding(), spec.input()) {
+        (Kind::Step, Padding::Symbol(id), InputSpec::Tokens { .. }) if spec.delay() > 0 => {
+            Some(id as usize)
+        }
+        _ => interface::null_token(spec, kind),
+    }
+}
+
+fn metadata(spec: &NetSpec, kind: Kind) -> Result<Vec<proto::Entry>> {
+    let json = serde_json::to_string(spec).map_err(|e| Error::Spec(e.to_string()))?;
+    let kind_name = if kind == Kind::Step { "step" } else { "whole" };
+    let mut entries =
+        vec![("drnn", json), ("kind", kind_name.into()), ("delay", spec.delay().to_string())];
+    if spec.delay() > 0 {
+        let padding = match spec.padding() {
+            Padding::Null => "null",
+            Padding::Symbol(_) => "symbol",
+            Padding::LookAhead => "look-ahead",
+        };
+        entries.push(("padding", padding.into()));
+        entries.extend(padding_token(spec, kind).map(|t| ("padding_token", t.to_string())));
+    }
+    Ok(entries.into_iter().map(|(key, value)| proto::Entry { key: key.into(), value }).collect())
+}
+
+#[cfg(test)]
+mod tests;
