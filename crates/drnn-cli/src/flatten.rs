@@ -2,7 +2,7 @@
 //! written.
 
 use crate::Failure;
-use crate::run::ImportArguments;
+use crate::import::ImportArguments;
 use crate::{npy, states};
 use clap::{Args, ValueEnum};
 use drnn::rng::Rng;

@@ -3,9 +3,11 @@
 //! | file | what |
 //! |---|---|
 //! | `net` | a network on the command line |
+//! | `import` | a model file on the command line |
 //! | `run` | `drnn run`: whole sequences through a model file |
-//! | `flatten` | `drnn flatten`, `drnn unflatten`: a stack as one delayed layer and back |
 //! | `npy`, `states` | NumPy arrays; states in PyTorch's shapes |
+//! | `flatten` | `drnn flatten`, `drnn unflatten`: a stack as one delayed layer and back |
+//! | `export` | `drnn export`: a model for other runtimes |
 //! | `inspect` | `drnn inspect`: what a model file holds, or a network is made of |
 //! | `bench` | `drnn bench`: the kernels against the machine's limit |
 //! | `reproduce` | `drnn reproduce`: what the paper shows, computed anew and checked |
@@ -14,7 +16,9 @@
 //! Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input.
 
 mod bench;
+mod export;
 mod flatten;
+mod import;
 mod inspect;
 mod net;
 mod npy;
@@ -38,6 +42,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Bench(bench::Arguments),
+    Export(export::Arguments),
     Flatten(flatten::Flatten),
     Inspect(inspect::Arguments),
     Reproduce(reproduce::Arguments),
@@ -71,9 +76,10 @@ impl From<std::io::Error> for Failure {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Export(arguments) => export::run(&arguments),
+        Command::Flatten(arguments) => flatten::flatten(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),
-        Command::Flatten(arguments) => flatten::flatten(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Unflatten(arguments) => flatten::unflatten(&arguments),
     };

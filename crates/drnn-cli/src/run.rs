@@ -2,10 +2,11 @@
 //! framework.
 
 use crate::Failure;
+use crate::import::ImportArguments;
 use crate::npy::{self, Array, Values};
 use crate::states;
 use clap::Args;
-use drnn::{Batch, Error, Import, InputSpec, Model, NetSpec};
+use drnn::{Batch, Error, InputSpec, NetSpec};
 use std::path::{Path, PathBuf};
 
 /// Run whole sequences through a model: X.npy in, Y.npy out
@@ -38,25 +39,6 @@ pub struct Arguments {
     states: Option<PathBuf>,
     #[command(flatten)]
     import: ImportArguments,
-}
-
-/// What a PyTorch file does not say.
-#[derive(Debug, Args)]
-pub struct ImportArguments {
-    /// PyTorch files: what stands before the tensors' names, such as encoder.lstm.
-    #[arg(long)]
-    prefix: Option<String>,
-    /// PyTorch files: a plain RNN was trained with this activation [default: tanh]
-    #[arg(long, value_enum)]
-    nonlinearity: Option<crate::net::Nonlinearity>,
-}
-
-impl ImportArguments {
-    /// The model in a file, ours or PyTorch's.
-    pub fn load(&self, path: &Path) -> Result<Model, Failure> {
-        let relu = self.nonlinearity == Some(crate::net::Nonlinearity::Relu);
-        Ok(Model::import(path, &Import { prefix: self.prefix.clone(), relu })?)
-    }
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {

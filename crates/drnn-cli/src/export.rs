@@ -1,0 +1,79 @@
+//! `drnn export`: a model for other runtimes.
+
+use crate::Failure;
+use crate::import::ImportArguments;
+use clap::Args;
+use drnn::grouped;
+use drnn::onnx::Kind;
+use serde_json::json;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Write a model as an ONNX file, for ONNX Runtime, tract and others
+///
+/// Standard operators; any length T, any batch size B; delay and padding are inside. The model is drnn's
+/// own, or the state dict of a PyTorch nn.RNN, nn.LSTM or nn.GRU as safetensors. Examples:
+///   drnn export model.safetensors --onnx model.onnx
+///   drnn export model.safetensors --onnx step.onnx --step
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Arguments {
+    /// Model file
+    model: PathBuf,
+    /// Where the graph goes
+    #[arg(long, value_name = "F")]
+    onnx: PathBuf,
+    /// One step, to run live, instead of whole sequences; not for bidirectional networks
+    #[arg(long)]
+    step: bool,
+    #[command(flatten)]
+    import: ImportArguments,
+    /// One JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let model = arguments.import.load(&arguments.model)?;
+    if same_file(&arguments.model, &arguments.onnx) {
+        let path = arguments.onnx.display();
+        return Err(Failure::Input(format!("{path}: is the model itself; --onnx needs another")));
+    }
+    let kind = if arguments.step { Kind::Step } else { Kind::Whole };
+    let onnx = model
+        .to_onnx(kind)
+        .map_err(|e| Failure::Input(format!("{}: {e}", arguments.model.display())))?;
+    onnx.save(&arguments.onnx)?;
+
+    let (spec, path) = (model.spec(), arguments.onnx.display().to_string());
+    let mut out = std::io::stdout().lock();
+    if arguments.json {
+        let value = json!({
+            "file": path,
+            "bytes": onnx.bytes.len(),
+            "description": spec.to_string(),
+            "kind": if arguments.step { "step" } else { "whole" },
+            "delay": spec.delay(),
+            "inputs": onnx.inputs,
+            "outputs": onnx.outputs,
+            "usage": onnx.usage,
+        });
+        writeln!(out, "{value}")?;
+        return Ok(());
+    }
+    writeln!(out, "{path}: {} bytes\n{spec}\n", grouped(onnx.bytes.len()))?;
+    let ports = [("in", &onnx.inputs), ("out", &onnx.outputs)];
+    let lengths = ports.iter().flat_map(|(_, ports)| *ports).map(|port| port.to_string().len());
+    let width = lengths.max().unwrap_or(0);
+    for (way, ports) in ports {
+        for port in ports {
+            writeln!(out, "{way:3}  {:width$}  {}", port.to_string(), port.meaning)?;
+        }
+    }
+    writeln!(out, "\n{}", onnx.usage)?;
+    Ok(())
+}
+
+fn same_file(a: &Path, b: &Path) -> bool {
+    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
+}
