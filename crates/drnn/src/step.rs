@@ -73,7 +73,7 @@ impl Element<'_> {
 }
 
 /// Refuses networks that need the whole sequence before their first answer.
-fn check_streams(spec: &NetSpec) -> Result<()> {
+pub(crate) fn check_streams(spec: &NetSpec) -> Result<()> {
     if spec.direction() == Direction::Bidirectional {
         return Err(Error::Stream(
             "a bidirectional network answers only when the sequence has ended; \
