@@ -27,20 +27,20 @@
 //!
 //! | name | [`Kind::Whole`] | [`Kind::Step`] | |
 //! |---|---|---|---|
-//! | `x` | float [T, B, q] | float [B, q] | vectors, where the network reads those |
-//! | `tokens` | int64 [T, B] | int64 [B] | symbols from 0 to V - 1, where it reads tokens |
-//! | `h0`, `c0` | float [layers * directions, B, n] | the same | states to start from, PyTorch's `h_0` and `c_0`; `c0` for the LSTM only |
-//! | `y` | float [T, B, m] | float [B, m] | answers; without an output layer, the last layer's states |
-//! | `h`, `c` | float [layers * directions, B, n] | the same | states after the last step |
+//! | `x` | `float [T, B, q]` | `float [B, q]` | vectors, where the network reads those |
+//! | `tokens` | `int64 [T, B]` | `int64 [B]` | symbols from 0 to V - 1, where it reads tokens |
+//! | `h0`, `c0` | `float [layers * directions, B, n]` | the same | states to start from, PyTorch's `h_0` and `c_0`; `c0` for the LSTM only |
+//! | `y` | `float [T, B, m]` | `float [B, m]` | answers; without an output layer, the last layer's states |
+//! | `h`, `c` | `float [layers * directions, B, n]` | the same | states after the last step |
 //!
 //! One tensor cannot hold the states of layers that differ in width. Each layer then has its own:
-//! `h0_l0` [directions, B, n of layer 0], `h0_l1`, .., and so `c0_l0`, `h_l0`, `c_l0`.
+//! `h0_l0` (`[directions, B, n]`, n of layer 0), `h0_l1`, .., and so `c0_l0`, `h_l0`, `c_l0`.
 //!
 //! # Delay
 //!
 //! A whole graph runs as [`Model::run`](crate::Model::run) does: d steps of padding after the end, the
 //! first d outputs dropped, so that `y[t]` answers `x[t]`. With [`Padding::LookAhead`] nothing is
-//! padded: `x` is [T + d, B, q] for T answers.
+//! padded: `x` is `[T + d, B, q]` for T answers.
 //!
 //! A graph of one step does what a [`Stream`](crate::Stream) does between two elements, and its caller
 //! keeps the books: hand `h` and `c` back as `h0` and `c0`, ignore the first d answers, and for the
