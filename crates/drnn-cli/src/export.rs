@@ -45,7 +45,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         .map_err(|e| Failure::Input(format!("{}: {e}", arguments.model.display())))?;
     onnx.save(&arguments.onnx)?;
 
-    let (spec, path) = (model.spec(), arguments.onnx.display().to_string());
+    let (spec, path) = (&onnx.spec, arguments.onnx.display().to_string());
     let mut out = std::io::stdout().lock();
     if arguments.json {
         let value = json!({

@@ -117,6 +117,40 @@ impl Model {
     }
 }
 
+impl Model {
+    /// An equal network without blocks: the stack of a flattened one, one plain layer where all blocks run
+    /// at once. None where there are no blocks.
+    pub(crate) fn without_blocks(&self) -> Result<Option<Model>> {
+        let spec = self.spec();
+        let Some(blocks) = spec.blocks() else { return Ok(None) };
+        if blocks.start_state() != StartState::Free {
+            return self.unflatten(None).map(Some).map_err(|e| {
+                Error::Flatten(format!("{e}; blocks that begin one after another must be a stack"))
+            });
+        }
+        let (layout, mut params) = (self.layout(), self.params().to_vec());
+        if spec.has_ungated() {
+            let ungated = layout.recurrent(crate::wiring::Matrix::Hu, 0, 0);
+            if params.drain(ungated).any(|w| w != 0.0) {
+                let why = "what reaches a GRU's candidate past its reset gate, `weight_hu_l0`";
+                return Err(Error::Flatten(format!("{why}, is in no plain GRU")));
+            }
+        }
+        let mut builder = rebuilt(spec, spec.delay()).units([spec.units()[0]]);
+        if spec.outputs().is_none() {
+            // Answers are the last block's states: an output layer that picks them.
+            let (m, n, units) = (spec.answer_width(), spec.units()[0], spec.answer_units());
+            let first = params.len();
+            params.resize(first + m * n + m, 0.0);
+            for i in 0..m {
+                params[first + i * n + units.start + i] = 1.0;
+            }
+            builder = builder.outputs(m);
+        }
+        Ok(Some(Model::from_params(&builder.build()?, params)?.on(&self.cpu)))
+    }
+}
+
 /// A builder with the same cell, input, padding and output, and this delay; units are to follow.
 fn rebuilt(spec: &NetSpec, delay: usize) -> crate::Builder {
     let mut builder = NetSpec::builder(spec.cell()).delay(delay, spec.padding());

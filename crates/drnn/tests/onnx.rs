@@ -7,7 +7,10 @@
 
 use drnn::onnx::{Kind, Onnx};
 use drnn::rng::Rng;
-use drnn::{Batch, Builder, Cell, InputSpec, Model, NetSpec, Padding, States};
+use drnn::{
+    Batch, Blocks, Builder, Cell, Connections, InputSpec, Model, NetSpec, Padding, StartState,
+    States,
+};
 use std::sync::Arc;
 use tract_onnx::prelude::*;
 
@@ -154,7 +157,7 @@ fn check_whole(builder: Builder) {
     let model = model(builder);
     let spec = model.spec();
     let graph = Graph::new(&model, Kind::Whole);
-    let more = if spec.padding() == Padding::LookAhead { spec.delay() } else { 0 };
+    let more = spec.look_ahead();
     for (answers, rows) in SIZES {
         let what = format!("{spec}, {:?}, T {answers}, B {rows}", spec.padding());
         let input = Input::new(spec, answers + more, rows, &mut Rng::new(rows as u64));
@@ -171,10 +174,10 @@ fn check_step(builder: Builder) {
     let model = model(builder);
     let spec = model.spec();
     let graph = Graph::new(&model, Kind::Step);
-    let (d, look_ahead) = (spec.delay(), spec.padding() == Padding::LookAhead);
+    let d = graph.onnx.spec.delay(); // a flattened stack goes out as its stack
     for (answers, rows) in SIZES {
         let what = format!("{spec}, {:?}, step by step, T {answers}, B {rows}", spec.padding());
-        let elements = answers + if look_ahead { d } else { 0 };
+        let elements = answers + spec.look_ahead();
         let input = Input::new(spec, elements, rows, &mut Rng::new(rows as u64));
         let expected = model.run(&input.batch(spec), Some(&input.start)).unwrap();
         let (mut found, mut states) = (Vec::new(), input.start.clone());
@@ -246,6 +249,35 @@ fn delays_with_every_padding() {
             }
         }
     }
+}
+
+#[test]
+fn flattened_stacks_go_out_as_stacks_and_free_blocks_as_one_layer() {
+    for cell in CELLS {
+        for padding in [Padding::Null, Padding::LookAhead] {
+            let blocks = Blocks::new([4, 6, 3]);
+            let builder = NetSpec::builder(cell).dense(3).blocks(blocks).delay(3, padding);
+            check_whole(builder.clone());
+            check_step(builder.outputs(2));
+        }
+        let free = |connections| {
+            let blocks = Blocks::new([4, 6]).start(StartState::Free).connections(connections);
+            NetSpec::builder(cell).dense(3).blocks(blocks).delay(1, Padding::Null)
+        };
+        if cell == Cell::Gru {
+            let error = model(free(Connections::All)).to_onnx(Kind::Whole).unwrap_err().to_string();
+            assert!(error.contains("is in no plain GRU"), "{error}");
+        } else {
+            check_whole(free(Connections::All));
+            check_whole(free(Connections::Lower).outputs(2));
+            check_step(free(Connections::Stacked));
+        }
+    }
+    let blocks = Blocks::new([4, 6, 5]).connections(Connections::Lower);
+    let relaxed =
+        model(NetSpec::builder(Cell::Lstm).dense(3).blocks(blocks).delay(2, Padding::Null));
+    let error = relaxed.to_onnx(Kind::Whole).unwrap_err().to_string();
+    assert!(error.contains("blocks that begin one after another must be a stack"), "{error}");
 }
 
 #[test]

@@ -93,6 +93,8 @@ pub struct Onnx {
     pub outputs: Vec<Port>,
     /// How it is fed, in a line.
     pub usage: String,
+    /// The network in it: the model's, or an equal one without blocks.
+    pub spec: NetSpec,
 }
 
 /// Operators as of ONNX 1.12: old enough for every runtime, and RNNs have not changed since for floats.
@@ -103,10 +105,11 @@ const IR_VERSION: i64 = 8;
 const MOST_BYTES: usize = i32::MAX as usize;
 
 impl Model {
-    /// The model as an ONNX graph.
+    /// The model as an ONNX graph. A flattened stack is exported as the stack that it is, with the same
+    /// answers and states; blocks that begin one after another and are no stack have no standard operator.
     pub fn to_onnx(&self, kind: Kind) -> Result<Onnx> {
-        // The place for networks that have no standard operator: made into equal ones that do.
-        let model = self;
+        let plain = self.without_blocks()?;
+        let model = plain.as_ref().unwrap_or(self);
         let spec = model.spec();
         if kind == Kind::Step {
             check_streams(spec)?;
@@ -133,7 +136,7 @@ impl Model {
             metadata_props: metadata(spec, kind)?,
         };
         check_size(message.encoded_len())?;
-        Ok(Onnx { bytes: message.encode_to_vec(), inputs, outputs, usage })
+        Ok(Onnx { bytes: message.encode_to_vec(), inputs, outputs, usage, spec: spec.clone() })
     }
 }
 
