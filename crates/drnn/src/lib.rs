@@ -41,6 +41,8 @@
 //! | run it live | [`Stream`], [`StreamBatch`] | snapshots; the same bits as a run |
 //! | keep it | [`Model::save`], [`Model::load`], [`Model::import`] | safetensors with PyTorch's names |
 //! | run it elsewhere | [`Model::to_onnx`] | [`onnx`] says what goes in and comes out |
+//! | convert it | [`Model::flatten`], [`Model::unflatten`] | a stack as one delayed layer, exactly, and back; [`Blocks`] |
+//! | look inside | [`Model::trace`], [`compare`], [`BlockMap`] | all states; two networks; how strong connections are |
 //! | train it | [`Tape`] | forward, then backward to one flat gradient; several models as [`Lane`]s |
 //! | know its depth in time | [`depth`] | non-linearities between an input and an answer |
 //! | choose threads | [`Cpu`] | results never depend on them |
@@ -54,10 +56,13 @@
 //! | `recur`, `recur_back` | one direction of one layer through time, and back |
 //! | `layer_gradient`, `outer` | gradients of weights, one product over all steps |
 //! | `schedule` | sequences of different lengths as dense blocks of rows |
-//! | `weights`, `table` | parameters packed for the kernels; token input made into rows |
+//! | `wavefront` | the layers of a stack side by side; blocks that begin one after another |
+//! | `wiring`, `weights`, `table` | what feeds which gates; parameters packed for the kernels; token input made into rows |
 //! | `net` | what every phase needs to know |
 //! | `kernel` | arithmetic on plain memory, per instruction set |
 //! | `team`, `buffer`, `denormals` | threads and memory |
+//! | `blocks`, `mask`, `block_map` | units in blocks, what is zero between them, how strong the rest is |
+//! | `flatten`, `unflatten`, `solve`, `trace` | a stack as one layer and back; its start by Lemma 1; how far two networks lie apart |
 //! | `depth`, `depth_check` | the unrolled network as a graph, and the equations that confirm it |
 //! | `file`, `file_import` | model files, our own and PyTorch's |
 //! | `onnx` | a network as a graph of standard operators |

@@ -97,11 +97,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let report = arguments.report()?;
     let json = serde_json::to_string(&report).map_err(std::io::Error::from)? + "\n";
     let (theorem, solved) = (report.theorem_csv(), report.solved_csv());
-    let files = [("theorem.csv", &*theorem), ("solved.csv", &*solved), ("theorem.json", &*json)];
-    write_files(&arguments.out, &files)?;
     let text = if arguments.json { json.clone() } else { report.table() };
     std::io::stdout().lock().write_all(text.as_bytes())?;
-    report.check()
+    report.check()?;
+    let files = [("theorem.csv", &*theorem), ("solved.csv", &*solved), ("theorem.json", &*json)];
+    write_files(&arguments.out, &files)
 }
 
 /// Names as the tables have them.
