@@ -7,12 +7,17 @@
 //! k layers, delay d k + d - dt        dt <= d
 //! both ways           1 + |dt|        every dt
 //! both ways, k layers k + |dt|        the shortest way; the longest goes from end to end of the sequence
+//! flattened stack     as its stack    for every input and every answer
 //! ```
 //!
 //! [`depths`] finds these numbers by walking the unrolled network, not by the formulas, which are there
 //! to check it; [`check`] holds them against the network's equations. Nodes are the states h of every
 //! layer, direction and step; a state reads the one before it in its own direction and, at its own
-//! step, the states of the layer below (layer 0: the input). Each node is one non-linearity.
+//! step, the states of the layer below (layer 0: the input). Each node is one non-linearity. Where a layer
+//! comes in blocks ([`crate::Blocks`]) nodes are the states of every block and step, and a block reads those
+//! that it is connected to, one step before. So a flattened stack has exactly the depth of its stack, though
+//! it runs k - 1 steps longer; freed of its constraints ([`crate::Model::relax`]) it is as deep, and sees
+//! k - 1 elements more.
 //!
 //! ```
 //! use drnn::{Cell, NetSpec, Padding, depth::{Depth, check, depths}};
@@ -50,6 +55,7 @@
 //!   earlier steps: k + 1), however far the input.
 
 pub use crate::depth_check::{Mismatch, check};
+use crate::depth_graph::{Graph, InBlocks, Layers};
 use crate::spec::NetSpec;
 
 /// Non-linearities on the ways from one input to one answer.
@@ -84,15 +90,19 @@ impl Depth {
 pub fn depths(spec: &NetSpec, elements: usize, answer: usize) -> Vec<Option<Depth>> {
     let answers = spec.answers_to(elements);
     assert!(answer < answers, "no answer {answer} among the {answers} to {elements} elements");
-    let net = Unrolled {
-        layers: spec.layers(),
-        directions: spec.direction().count(),
-        steps: answers + spec.delay(),
-    };
+    let steps = answers + spec.delay();
+    let answer = answer + spec.delay();
+    match spec.blocks() {
+        Some(blocks) => walk(&InBlocks::new(spec, blocks, steps), elements, answer),
+        None => walk(&Layers::new(spec, steps), elements, answer),
+    }
+}
+
+/// Non-linearities between each of `elements` elements and the output of step `answer`.
+fn walk(net: &impl Graph, elements: usize, answer: usize) -> Vec<Option<Depth>> {
     // From each node to the answer, the node itself included.
-    let mut ahead: Vec<Option<Depth>> = vec![None; net.layers * net.directions * net.steps];
-    for direction in 0..net.directions {
-        let last = Node { layer: net.layers - 1, direction, step: answer + spec.delay() };
+    let mut ahead: Vec<Option<Depth>> = vec![None; net.len()];
+    for last in net.answers(answer) {
         ahead[net.index(last)] = Some(Depth { shortest: 1, longest: 1 });
     }
     // In reverse order of computation, so that a node is settled before those that it reads.
@@ -103,10 +113,7 @@ pub fn depths(spec: &NetSpec, elements: usize, answer: usize) -> Vec<Option<Dept
             *way = either(*way, Some(depth.next()));
         }
     }
-    let from = |step| {
-        let first = (0..net.directions).map(|direction| Node { layer: 0, direction, step });
-        first.map(|node| ahead[net.index(node)]).fold(None, either)
-    };
+    let from = |step| net.readers(step).map(|node| ahead[net.index(node)]).fold(None, either);
     (0..elements).map(from).collect()
 }
 
@@ -118,56 +125,12 @@ pub(crate) fn either(a: Option<Depth>, b: Option<Depth>) -> Option<Depth> {
     }
 }
 
-/// The state of one direction of one layer at one step.
-#[derive(Debug, Clone, Copy)]
-struct Node {
-    layer: usize,
-    direction: usize,
-    step: usize,
-}
-
-/// A network unrolled in time.
-struct Unrolled {
-    layers: usize,
-    directions: usize,
-    steps: usize,
-}
-
-impl Unrolled {
-    fn index(&self, node: Node) -> usize {
-        (node.layer * self.directions + node.direction) * self.steps + node.step
-    }
-
-    /// All nodes, each behind those that it reads: the second direction begins at the last step.
-    fn computed(&self) -> impl DoubleEndedIterator<Item = Node> {
-        let (directions, steps) = (self.directions, self.steps);
-        (0..self.layers * directions * steps).map(move |i| {
-            let (recurrence, position) = (i / steps, i % steps);
-            let (layer, direction) = (recurrence / directions, recurrence % directions);
-            let step = if direction == 0 { position } else { steps - 1 - position };
-            Node { layer, direction, step }
-        })
-    }
-
-    /// The states that a node reads: its own, one step before, and those of the layer below.
-    fn reads(&self, node: Node) -> impl Iterator<Item = Node> {
-        let Node { layer, direction, step } = node;
-        let before = match direction {
-            0 => step.checked_sub(1),
-            _ => Some(step + 1).filter(|&s| s < self.steps),
-        };
-        let own = before.map(|step| Node { layer, direction, step });
-        let below = layer.checked_sub(1).into_iter().flat_map(move |layer| {
-            (0..self.directions).map(move |direction| Node { layer, direction, step })
-        });
-        own.into_iter().chain(below)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flatten::flat_spec;
     use crate::spec::{Builder, Cell, Padding};
+    use crate::{Blocks, Connections, Model, StartState};
 
     fn layers(k: usize) -> Builder {
         NetSpec::builder(Cell::RnnTanh).dense(1).units(vec![2; k])
@@ -220,13 +183,65 @@ mod tests {
         }
     }
 
+    /// Visits stacks of 1 to 4 layers with delays of their own, and all elements of their sequences.
+    fn each_stack(mut visit: impl FnMut(&NetSpec, usize, usize)) {
+        for k in 1..=4 {
+            for (d, padding) in [
+                (0, Padding::Null),
+                (2, Padding::Null),
+                (1, Padding::LookAhead),
+                (3, Padding::Symbol(0)),
+            ] {
+                let stack =
+                    NetSpec::builder(Cell::RnnTanh).tokens(2, 2).units(vec![2; k]).outputs(3);
+                let stack = stack.delay(d, padding).build().unwrap();
+                for elements in 1..=7 {
+                    (0..stack.answers_to(elements)).for_each(|t| visit(&stack, elements, t));
+                }
+            }
+        }
+    }
+
     #[test]
-    fn a_stack_is_as_deep_as_the_delayed_network_it_flattens_to() {
+    fn a_flattened_stack_is_exactly_as_deep_as_its_stack() {
+        each_stack(|stack, elements, answer| {
+            let expected = depths(stack, elements, answer);
+            for start in [StartState::Held, StartState::Solved] {
+                let flat = flat_spec(stack, start).unwrap();
+                assert_eq!(flat.answers_to(elements), stack.answers_to(elements));
+                assert_eq!(depths(&flat, elements, answer), expected, "{flat}: y_{answer}");
+            }
+        });
+    }
+
+    #[test]
+    fn freed_of_its_constraints_it_is_as_deep_and_sees_more() {
+        each_stack(|stack, elements, answer| {
+            let flat = Model::init(stack, 1).flatten(StartState::Held).unwrap();
+            let free = flat.relax(Connections::All).unwrap();
+            let found = depths(free.spec(), elements, answer);
+            for (input, stack) in depths(stack, elements, answer).into_iter().enumerate() {
+                assert_eq!(found[input].is_some(), input <= answer + free.spec().delay());
+                let (Some(stack), Some(free)) = (stack, found[input]) else { continue };
+                // Blocks that end before the last are read as they were: a shorter way.
+                assert!(free.longest == stack.longest && free.shortest <= stack.shortest);
+            }
+        });
+    }
+
+    #[test]
+    fn an_unconstrained_delayed_network_has_the_depth_of_a_stack_and_sees_more() {
         for k in 1..=5 {
             let stack = layers(k).build().unwrap();
-            let flat = layers(1).delay(k - 1, Padding::Null).build().unwrap();
-            let (stack, flat) = (depths(&stack, 8, 5), depths(&flat, 8, 5));
-            assert_eq!(stack[..=5], flat[..=5]); // what comes later only the delayed one sees
+            let late = layers(1).delay(k - 1, Padding::Null).build().unwrap();
+            let (stack, late) = (depths(&stack, 8, 5), depths(&late, 8, 5));
+            assert_eq!(stack[..=5], late[..=5]);
+            assert_eq!(late[6].is_some(), k > 1);
+            // In blocks that all run from the first step it is the same network.
+            let blocks = Blocks::new(vec![2; k]).connections(Connections::All);
+            let blocks = layers(1).blocks(blocks.start(StartState::Free));
+            let blocks = blocks.delay(k - 1, Padding::Null).build().unwrap();
+            assert_eq!(depths(&blocks, 8, 5), late);
         }
     }
 

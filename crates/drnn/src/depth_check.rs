@@ -9,13 +9,16 @@
 //! [`Dual`] numbers, whose slope stays an exact zero where nothing depends on x_p, and once on
 //! [`Count`]s.
 
+use crate::blocks::{Blocks, Connections};
 use crate::depth::{Depth, depths, either};
+use crate::mask::clear_outside;
+use crate::params::Layout;
 use crate::reference::{Dual, Number, Sequence, run, zero_state};
 use crate::rng::Rng;
 use crate::spec::{Builder, Cell, Direction, NetSpec, Padding};
 use std::ops::{Add, Mul, Sub};
 
-/// Units per layer while checking: what can reach what does not depend on them.
+/// Units per layer or block while checking: what can reach what does not depend on them.
 const UNITS: usize = 4;
 
 /// A pair of input and answer for which [`depths`] and the equations disagree.
@@ -45,8 +48,8 @@ fn show(depth: &Option<Depth>) -> String {
     }
 }
 
-/// Holds [`depths`] against the equations of a small network of the same layers, directions and delay
-/// with random weights, for all inputs and all answers of a sequence. Returns how many pairs that were.
+/// Holds [`depths`] against the equations of a small network of the same layers, directions, blocks and
+/// delay with random weights, for all inputs and all answers of a sequence. Returns how many pairs that were.
 ///
 /// Non-linearities are counted in plain cells, see [`crate::depth`]; slopes are those of the cell that
 /// it is. Behind many hundred steps a slope is too small for a number and would be taken for
@@ -75,13 +78,20 @@ fn check_graph(
     Ok(answers * elements)
 }
 
-/// The same layers, directions and delay with few units and one float of input.
+/// The same layers, directions, blocks and delay with few units and one float of input.
 fn small(spec: &NetSpec, cell: Cell) -> NetSpec {
     let padding = match spec.padding() {
         Padding::LookAhead => Padding::LookAhead,
         Padding::Null | Padding::Symbol(_) => Padding::Null, // constants, both
     };
-    let builder: Builder = NetSpec::builder(cell).dense(1).units(vec![UNITS; spec.layers()]);
+    let mut builder: Builder = NetSpec::builder(cell).dense(1);
+    builder = match spec.blocks() {
+        Some(blocks) => builder.blocks(small_blocks(spec.cell(), blocks)),
+        None => builder.units(vec![UNITS; spec.layers()]),
+    };
+    if spec.outputs().is_some() {
+        builder = builder.outputs(UNITS);
+    }
     let builder = match spec.direction() {
         Direction::Forward => builder.delay(spec.delay(), padding),
         Direction::Bidirectional => builder.bidirectional(),
@@ -89,12 +99,32 @@ fn small(spec: &NetSpec, cell: Cell) -> NetSpec {
     builder.build().expect("smaller than a network that was checked")
 }
 
+/// The same blocks with few units. A gated cell hands its own state on past all matrices; so that a plain
+/// cell in its place does, each block is connected to itself.
+fn small_blocks(cell: Cell, blocks: &Blocks) -> Blocks {
+    let k = blocks.count();
+    let connections = match blocks.connected() {
+        Connections::List(list) if cell.gates() > 1 => {
+            Connections::List(list.iter().copied().chain((0..k).map(|i| (i, i))).collect())
+        }
+        other => other.clone(),
+    };
+    Blocks::new(vec![UNITS; k]).connections(connections).start(blocks.start_state())
+}
+
+/// Random parameters; zero is only what blocks keep at zero.
+fn draw(spec: &NetSpec, rng: &mut Rng) -> Vec<f32> {
+    let mut params: Vec<f32> = (0..spec.parameters()).map(|_| rng.symmetric(0.8)).collect();
+    clear_outside(spec, &Layout::new(spec), &mut params);
+    params
+}
+
 /// The largest |dy_t / dx_input| of each answer, exact but for rounding.
 fn slopes(spec: &NetSpec, elements: usize, input: usize) -> Vec<f64> {
     let mut rng = Rng::new(1);
-    let mut draw = || Dual::from(f64::from(rng.symmetric(0.8)));
-    let params: Vec<Dual> = (0..spec.parameters()).map(|_| draw()).collect();
-    let mut x: Vec<Vec<Dual>> = (0..elements).map(|_| vec![draw()]).collect();
+    let params: Vec<Dual> = draw(spec, &mut rng).iter().map(|&p| f64::from(p).into()).collect();
+    let mut element = || vec![Dual::from(f64::from(rng.symmetric(0.8)))];
+    let mut x: Vec<Vec<Dual>> = (0..elements).map(|_| element()).collect();
     x[input][0].slope = 1.0;
     let found = run(spec, &params, &Sequence::Dense(x), &zero_state(spec));
     let largest = |y: &Vec<Dual>| y.iter().fold(0.0, |a: f64, y| a.max(y.slope.abs()));
@@ -103,31 +133,44 @@ fn slopes(spec: &NetSpec, elements: usize, input: usize) -> Vec<f64> {
 
 /// Non-linearities between x_input and each answer, by the equations.
 fn counts(spec: &NetSpec, elements: usize, input: usize) -> Vec<Option<Depth>> {
-    let params = vec![Count(None); spec.parameters()];
-    let mut x = vec![vec![Count(None)]; elements];
-    x[input][0] = Count(Some(Depth { shortest: 0, longest: 0 }));
+    let weight = |&p: &f32| if p == 0.0 { Count::Zero } else { Count::CONSTANT };
+    let params: Vec<Count> = draw(spec, &mut Rng::new(1)).iter().map(weight).collect();
+    let mut x = vec![vec![Count::CONSTANT]; elements];
+    x[input][0] = Count::Of(Some(Depth { shortest: 0, longest: 0 }));
     let found = run(spec, &params, &Sequence::Dense(x), &zero_state(spec));
-    let all = |y: &Vec<Count>| y.iter().map(|y| y.0).fold(None, either);
+    let all = |y: &Vec<Count>| y.iter().map(|y| y.depth()).fold(None, either);
     found.outputs.iter().map(all).collect()
 }
 
 /// A number that knows only how many non-linearities lie between it and one input, if it depends
 /// on that at all.
 #[derive(Debug, Clone, Copy)]
-struct Count(Option<Depth>);
+enum Count {
+    /// A weight that is kept at zero: nothing passes through it.
+    Zero,
+    Of(Option<Depth>),
+}
 
 impl Count {
+    const CONSTANT: Count = Count::Of(None);
+
+    fn depth(self) -> Option<Depth> {
+        match self {
+            Count::Zero => None,
+            Count::Of(depth) => depth,
+        }
+    }
     fn or(self, other: Count) -> Count {
-        Count(either(self.0, other.0))
+        Count::Of(either(self.depth(), other.depth()))
     }
     fn next(self) -> Count {
-        Count(self.0.map(Depth::next))
+        Count::Of(self.depth().map(Depth::next))
     }
 }
 
 impl From<f64> for Count {
     fn from(_: f64) -> Count {
-        Count(None)
+        Count::CONSTANT
     }
 }
 
@@ -148,7 +191,10 @@ impl Sub for Count {
 impl Mul for Count {
     type Output = Count;
     fn mul(self, other: Count) -> Count {
-        self.or(other)
+        match (self, other) {
+            (Count::Zero, _) | (_, Count::Zero) => Count::Zero,
+            _ => self.or(other),
+        }
     }
 }
 
@@ -167,6 +213,7 @@ impl Number for Count {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::blocks::StartState;
 
     fn specs(cell: Cell) -> Vec<NetSpec> {
         let start = || NetSpec::builder(cell).tokens(5, 2).outputs(3);
@@ -187,6 +234,46 @@ mod tests {
                 for elements in [0, 1, 6] {
                     let pairs = elements * spec.answers_to(elements);
                     assert_eq!(check(&spec, elements), Ok(pairs), "{spec}");
+                }
+            }
+        }
+    }
+
+    /// Blocks with every kind of connections, start and answer.
+    fn in_blocks(cell: Cell) -> Vec<NetSpec> {
+        let list = Connections::List(vec![(0, 2), (1, 0), (2, 1)]);
+        let all = [Connections::Lower, Connections::Upper, Connections::All, list];
+        let relaxed =
+            |start| all.clone().map(|c| Blocks::new([3, 1, 2]).connections(c).start(start));
+        let mut kinds = vec![Blocks::new([5])];
+        kinds.extend([StartState::Held, StartState::Free].into_iter().flat_map(relaxed));
+        kinds.push(Blocks::new([3, 1, 2]));
+        kinds.push(Blocks::new([3, 1, 2]).start(StartState::Free));
+        if cell != Cell::Gru {
+            kinds.push(Blocks::new([3, 1, 2]).start(StartState::Solved));
+        }
+        let mut specs = Vec::new();
+        for blocks in kinds {
+            for (d, padding) in
+                [(2, Padding::Null), (4, Padding::Symbol(2)), (3, Padding::LookAhead)]
+            {
+                let start = || {
+                    let net = NetSpec::builder(cell).tokens(5, 2).blocks(blocks.clone());
+                    net.delay(d, padding)
+                };
+                specs.extend([start().build().unwrap(), start().outputs(3).build().unwrap()]);
+            }
+        }
+        specs
+    }
+
+    #[test]
+    fn answers_depend_on_what_the_graph_of_blocks_says() {
+        for cell in [Cell::RnnTanh, Cell::Lstm, Cell::Gru] {
+            for spec in in_blocks(cell) {
+                for elements in [0, 1, 5] {
+                    let pairs = elements * spec.answers_to(elements);
+                    assert_eq!(check(&spec, elements), Ok(pairs), "{spec} {:?}", spec.blocks());
                 }
             }
         }

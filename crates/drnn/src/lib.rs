@@ -63,7 +63,7 @@
 //! | `team`, `buffer`, `denormals` | threads and memory |
 //! | `blocks`, `mask`, `block_map` | units in blocks, what is zero between them, how strong the rest is |
 //! | `flatten`, `unflatten`, `solve`, `trace` | a stack as one layer and back; its start by Lemma 1; how far two networks lie apart |
-//! | `depth`, `depth_check` | the unrolled network as a graph, and the equations that confirm it |
+//! | `depth`, `depth_graph`, `depth_check` | the unrolled network as a graph, and the equations that confirm it |
 //! | `file`, `file_import` | model files, our own and PyTorch's |
 //! | `onnx` | a network as a graph of standard operators |
 //! | `reference` | the oracle in f64 that tests compare with |
@@ -89,6 +89,7 @@ mod cpu;
 mod denormals;
 pub mod depth;
 mod depth_check;
+mod depth_graph;
 mod error;
 mod file;
 mod file_import;
