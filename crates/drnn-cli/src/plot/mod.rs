@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `axis` | the range of the numbers, ticks at round ones, places on the paper |
 //! | `svg` | the drawing |
+//! | `page` | what it shares with other pictures: colours, style, the beginning |
 //!
 //! Written by hand, because one file is to follow its reader's light or dark theme: colours sit in a
 //! style sheet, where plotters fixes them in each element. Where a bitmap is wanted, this same SVG
 //! is to be rendered, rather than drawn a second time.
 
 mod axis;
+pub mod page;
 mod svg;
 
 /// A plot.

@@ -1,6 +1,7 @@
 //! A plot drawn as SVG.
 
 use super::axis::Axis;
+use super::page::{COLOURS, escaped, head, put};
 use super::{Line, Plot, Style};
 use std::fmt::Write;
 
@@ -11,17 +12,6 @@ const LEGEND: (f64, f64, f64) = (522.0, 82.0, 24.0); // left, first line, next l
 /// More points than this are drawn without marks.
 const MOST_MARKS: usize = 60;
 
-/// Colours of lines, light and dark: of about the same strength each, told apart by most
-/// colour-blind readers, and each with a mark of its own.
-const COLOURS: [(&str, &str); 6] = [
-    ("#bc4c00", "#f0883e"),
-    ("#0969da", "#58a6ff"),
-    ("#1a7f37", "#3fb950"),
-    ("#8250df", "#bc8cff"),
-    ("#57606a", "#9da7b3"),
-    ("#bf3989", "#f778ba"),
-];
-
 pub fn draw(plot: &Plot) -> String {
     let (left, top, right, bottom) = FRAME;
     let points = || plot.lines.iter().flat_map(|line| &line.points);
@@ -29,7 +19,7 @@ pub fn draw(plot: &Plot) -> String {
     let y = Axis::over(points().map(|p| p.1).chain([0.0]), bottom, top - bottom, 8.0);
     let y = y.up_to_a_tick();
 
-    let mut out = head(plot);
+    let mut out = head(&plot.title, SIZE, "");
     for (value, label) in y.ticks() {
         let at = y.place(value);
         let class = if value == 0.0 { "axis" } else { "grid" };
@@ -69,42 +59,6 @@ pub fn draw(plot: &Plot) -> String {
     out + "</svg>\n"
 }
 
-/// Everything before the axes.
-fn head(plot: &Plot) -> String {
-    let ((w, h), title) = (SIZE, escaped(&plot.title));
-    let (mut light, mut dark) = (String::new(), String::new());
-    for (i, (in_light, in_dark)) in COLOURS.iter().enumerate() {
-        let _ = write!(light, " .c{i} {{ color: {in_light} }}");
-        let _ = write!(dark, " .c{i} {{ color: {in_dark} }}");
-    }
-    format!(
-        r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {w} {h}" width="{w}" height="{h}" font-family="system-ui, sans-serif" font-size="13" role="img" aria-labelledby="title">
-<title id="title">{title}</title>
-<style>
-  .bg {{ fill: #ffffff }} text {{ fill: #24292f }} .soft {{ fill: #57606a }}
-  .mid {{ text-anchor: middle }} .end {{ text-anchor: end }} .title {{ font-size: 15px; font-weight: 600 }}
-  path {{ fill: none }} .grid {{ stroke: #d8dee4 }} .axis {{ stroke: #57606a }} .guide {{ stroke: #57606a; stroke-dasharray: 2 4 }}
-  .line {{ stroke: currentColor; stroke-width: 2.2; stroke-linejoin: round }}
-  .dashed {{ stroke-dasharray: 9 6 }} .dotted {{ stroke-dasharray: 2 4; stroke-width: 1.8 }}
-  .mark {{ fill: currentColor }}
- {light}
-  @media (prefers-color-scheme: dark) {{
-    .bg {{ fill: #0d1117 }} text {{ fill: #e6edf3 }} .soft {{ fill: #9da7b3 }}
-    .grid {{ stroke: #30363d }} .axis {{ stroke: #9da7b3 }} .guide {{ stroke: #9da7b3 }}
-   {dark}
-  }}
-</style>
-<rect class="bg" width="{w}" height="{h}"/>
-<text class="title" x="12" y="28">{title}</text>
-"##
-    )
-}
-
-fn put(out: &mut String, element: String) {
-    out.push_str(&element);
-    out.push('\n');
-}
-
 /// A line through points on the paper, with or without marks.
 fn stroke(out: &mut String, line: &Line, points: &[(f64, f64)], marks: bool) {
     let class = match line.style {
@@ -134,10 +88,6 @@ fn mark(colour: usize, (x, y): (f64, f64)) -> String {
         _ => "m-5 0l2.5 -4.3h5l2.5 4.3l-2.5 4.3h-5z",
     };
     format!(r#"<path class="mark c{}" d="M{x:.1} {y:.1}{shape}"/>"#, colour % COLOURS.len())
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
 #[cfg(test)]
