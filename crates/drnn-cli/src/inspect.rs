@@ -2,18 +2,21 @@
 
 use crate::Failure;
 use crate::net::Net;
+use crate::{block_picture, block_table};
 use clap::Args;
 use drnn::params::Layout;
-use drnn::{Import, Model, grouped};
+use drnn::{BlockMap, Import, Model, NetSpec, grouped};
 use serde_json::json;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Show what a model file holds, or what a network would be made of
 ///
 /// Size, latency, and every tensor by its PyTorch name. A file is drnn's own, or the state dict of a
-/// PyTorch nn.RNN, nn.LSTM or nn.GRU as safetensors. Examples:
+/// PyTorch nn.RNN, nn.LSTM or nn.GRU as safetensors. Of stacks and of networks in blocks it also shows how
+/// strong the connections between layers are, and as a picture what they connect. Examples:
 ///   drnn inspect model.safetensors
+///   drnn inspect model.safetensors --svg blocks.svg
 ///   drnn inspect --net dlstm --units 512 --delay 8 --symbols 28 --embedding 10 --outputs 27
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
@@ -26,20 +29,32 @@ pub struct Arguments {
     prefix: Option<String>,
     #[command(flatten)]
     net: Net,
+    /// Draw the connections between layers to this file
+    #[arg(long, value_name = "F")]
+    svg: Option<PathBuf>,
     /// One JSON object instead of text
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let spec = match &arguments.file {
-        None => arguments.net.spec()?,
+    let (spec, map) = match &arguments.file {
+        None => (arguments.net.spec()?, None),
         Some(file) => {
             let relu = arguments.net.is_relu();
             let options = Import { prefix: arguments.prefix.clone(), relu };
-            Model::import(file, &options)?.spec().clone()
+            let model = Model::import(file, &options)?;
+            (model.spec().clone(), BlockMap::of(&model))
         }
     };
+    match (&arguments.file, &arguments.svg) {
+        (Some(file), Some(svg)) => draw(file, svg, map.as_ref(), &spec)?,
+        (None, Some(_)) => {
+            let why = "--svg needs a model file: what it draws are weights";
+            return Err(Failure::Input(why.into()));
+        }
+        (_, None) => {}
+    }
     let layout = Layout::new(&spec);
     let mut out = std::io::stdout().lock();
     if arguments.json {
@@ -55,6 +70,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             "streams": spec.direction() == drnn::Direction::Forward,
             "parameters": spec.parameters(),
             "tensors": tensors,
+            "blocks": map.as_ref().map(block_table::value),
         });
         writeln!(out, "{value}")?;
         return Ok(());
@@ -67,5 +83,18 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         writeln!(out, "{name:width$}  {shape:14} {:>13}", grouped(tensor.range.len()))?;
     }
     writeln!(out, "{:width$}  {:14} {:>13}", "total", "", grouped(layout.len()))?;
+    if let Some(map) = &map {
+        write!(out, "\n{}", block_table::text(map, &spec))?;
+    }
+    Ok(())
+}
+
+/// Writes the picture of `file`'s blocks to `svg`.
+fn draw(file: &Path, svg: &Path, map: Option<&BlockMap>, spec: &NetSpec) -> Result<(), Failure> {
+    let in_file = |why: String| Failure::Input(format!("{}: {spec}: {why}", file.display()));
+    let picture = block_picture::svg(map, spec).map_err(in_file)?;
+    let refuse = |e| Failure::Input(format!("{}: cannot be written: {e}", svg.display()));
+    drnn::write_atomically(svg, |out| out.write_all(picture.as_bytes())).map_err(refuse)?;
+    eprintln!("wrote {}", svg.display());
     Ok(())
 }

@@ -9,6 +9,7 @@
 //! | `flatten` | `drnn flatten`, `drnn unflatten`: a stack as one delayed layer and back |
 //! | `export` | `drnn export`: a model for other runtimes |
 //! | `inspect` | `drnn inspect`: what a model file holds, or a network is made of |
+//! | `block_table`, `block_picture` | what connects the layers of a network, as text and as a picture |
 //! | `bench` | `drnn bench`: the kernels against the machine's limit |
 //! | `reproduce` | `drnn reproduce`: what the paper shows, computed anew and checked |
 //! | `plot` | plots as SVG |
@@ -16,6 +17,8 @@
 //! Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input.
 
 mod bench;
+mod block_picture;
+mod block_table;
 mod export;
 mod flatten;
 mod import;
