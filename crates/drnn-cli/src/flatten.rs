@@ -3,6 +3,7 @@
 
 use crate::Failure;
 use crate::import::ImportArguments;
+use crate::net::parse_connections;
 use crate::{npy, states};
 use clap::{Args, ValueEnum};
 use drnn::rng::Rng;
@@ -97,22 +98,6 @@ struct Check {
 enum Start {
     Held,
     Solved,
-}
-
-fn parse_connections(text: &str) -> Result<Connections, String> {
-    let pair = |pair: &str| {
-        let (to, from) = pair.split_once('-')?;
-        Some((to.trim().parse().ok()?, from.trim().parse().ok()?))
-    };
-    Ok(match text {
-        "stacked" => Connections::Stacked,
-        "lower" => Connections::Lower,
-        "upper" => Connections::Upper,
-        "all" => Connections::All,
-        list => Connections::List(list.split(',').map(pair).collect::<Option<_>>().ok_or(
-            "expected stacked, lower, upper, all, or a list of to-from pairs: 0-0,1-0,1-1",
-        )?),
-    })
 }
 
 pub fn flatten(arguments: &Flatten) -> Result<(), Failure> {

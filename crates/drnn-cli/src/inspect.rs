@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// Model file; without it, the network that the options describe
-    #[arg(conflicts_with_all = ["net", "layers", "units", "delay", "padding", "inputs", "symbols", "embedding", "outputs"])]
+    #[arg(conflicts_with_all = ["net", "layers", "units", "delay", "blocks", "block_start", "padding", "inputs", "symbols", "embedding", "outputs"])]
     file: Option<PathBuf>,
     /// PyTorch files: what stands before the tensors' names, such as encoder.lstm.
     #[arg(long, requires = "file")]

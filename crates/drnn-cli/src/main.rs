@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `net` | a network on the command line |
 //! | `import` | a model file on the command line |
+//! | `init` | `drnn init`: a network with random weights |
 //! | `run` | `drnn run`: whole sequences through a model file |
 //! | `npy`, `states` | NumPy arrays; states in PyTorch's shapes |
 //! | `flatten` | `drnn flatten`, `drnn unflatten`: a stack as one delayed layer and back |
@@ -22,6 +23,7 @@ mod block_table;
 mod export;
 mod flatten;
 mod import;
+mod init;
 mod inspect;
 mod net;
 mod npy;
@@ -47,6 +49,7 @@ enum Command {
     Bench(bench::Arguments),
     Export(export::Arguments),
     Flatten(flatten::Flatten),
+    Init(init::Arguments),
     Inspect(inspect::Arguments),
     Reproduce(reproduce::Arguments),
     Run(run::Arguments),
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Flatten(arguments) => flatten::flatten(&arguments),
+        Command::Init(arguments) => init::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),

@@ -1,9 +1,10 @@
 //! A network on the command line, the same for every command:
-//! `--net dlstm --layers 2 --units 128 --delay 5 --inputs 10 --outputs 3`.
+//! `--net dlstm --layers 2 --units 128 --delay 5 --inputs 10 --outputs 3`; with `--blocks lower` the layers are
+//! blocks of one.
 
 use crate::Failure;
 use clap::{Args, ValueEnum};
-use drnn::{Cell, NetSpec, Padding};
+use drnn::{Blocks, Cell, Connections, NetSpec, Padding, StartState};
 
 /// Kind of network: cell, and whether it reads both ways (bi) or answers late (d).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -60,6 +61,13 @@ pub struct Net {
     /// Steps between an input and its answer, d
     #[arg(long)]
     delay: Option<usize>,
+    /// One layer in blocks instead of layers, connected so: stacked, lower, upper, all, or a list of to-from
+    /// pairs such as 0-0,1-0,1-1; delayed networks only
+    #[arg(long, value_parser = parse_connections, value_name = "CONNECTIONS")]
+    blocks: Option<Connections>,
+    /// How the blocks start: one after another, or all at once [default: held]
+    #[arg(long, value_enum, requires = "blocks")]
+    block_start: Option<BlockStart>,
     /// What a delayed network reads after the end: null, look-ahead, or the number of a symbol
     /// [default: null]
     #[arg(long, value_parser = parse_padding)]
@@ -79,6 +87,30 @@ pub struct Net {
     /// Activation of a plain RNN [default: tanh]
     #[arg(long, value_enum)]
     nonlinearity: Option<Nonlinearity>,
+}
+
+/// How blocks start, where it is a choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BlockStart {
+    Held,
+    Free,
+}
+
+/// Connections by name, or as a list.
+pub fn parse_connections(text: &str) -> Result<Connections, String> {
+    let pair = |pair: &str| {
+        let (to, from) = pair.split_once('-')?;
+        Some((to.trim().parse().ok()?, from.trim().parse().ok()?))
+    };
+    Ok(match text {
+        "stacked" => Connections::Stacked,
+        "lower" => Connections::Lower,
+        "upper" => Connections::Upper,
+        "all" => Connections::All,
+        list => Connections::List(list.split(',').map(pair).collect::<Option<_>>().ok_or(
+            "expected stacked, lower, upper, all, or a list of to-from pairs: 0-0,1-0,1-1",
+        )?),
+    })
 }
 
 fn parse_padding(text: &str) -> Result<Padding, String> {
@@ -138,8 +170,22 @@ impl Net {
             }
         };
         let mut builder =
-            NetSpec::builder(self.net.cell(self.nonlinearity.unwrap_or(Nonlinearity::Tanh)))
-                .units(units);
+            NetSpec::builder(self.net.cell(self.nonlinearity.unwrap_or(Nonlinearity::Tanh)));
+        builder = match &self.blocks {
+            None => builder.units(units),
+            Some(_) if !self.net.delayed() => {
+                return refuse(
+                    "--blocks: only a delayed network (drnn, dlstm, dgru) has any".into(),
+                );
+            }
+            Some(connections) => {
+                let start = match self.block_start {
+                    Some(BlockStart::Free) => StartState::Free,
+                    _ => StartState::Held,
+                };
+                builder.blocks(Blocks::new(units).connections(connections.clone()).start(start))
+            }
+        };
         builder = match (self.symbols, self.embedding) {
             (Some(symbols), Some(embedding)) => builder.tokens(symbols, embedding),
             _ => builder.dense(self.inputs),

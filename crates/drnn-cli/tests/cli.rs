@@ -152,3 +152,20 @@ fn a_closed_pipe_is_not_an_error() {
     assert!(output.status.success());
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+#[test]
+fn a_network_with_random_weights_is_the_librarys() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("net.safetensors");
+    let net = "--net dgru --units 4,3 --blocks lower --delay 1 --inputs 2 --seed 5";
+    let output = drnn(&format!("init {net} -o {}", path.display()));
+    assert!(output.status.success(), "{output:?}");
+    let blocks = drnn::Blocks::new([4, 3]).connections(drnn::Connections::Lower);
+    let spec = drnn::NetSpec::builder(drnn::Cell::Gru).dense(2).blocks(blocks);
+    let expected = drnn::Model::init(&spec.delay(1, drnn::Padding::Null).build().unwrap(), 5);
+    let found = drnn::Model::load(&path).unwrap();
+    assert_eq!((found.spec(), found.params()), (expected.spec(), expected.params()));
+    assert_eq!(stdout(&output), format!("{expected}\n"));
+    let said = refused("init --net lstm --units 4,3 --blocks all -o x");
+    assert!(said.contains("only a delayed network"), "{said}");
+}

@@ -1,0 +1,33 @@
+//! `drnn init`: a network with random weights, to try things on or to train elsewhere.
+
+use crate::Failure;
+use crate::net::Net;
+use clap::Args;
+use drnn::Model;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Write a network with random weights, as PyTorch would begin with
+///
+/// Example:
+///   drnn init --net lstm --layers 4 --units 64 --inputs 10 --outputs 5 -o stack.safetensors
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Arguments {
+    #[command(flatten)]
+    net: Net,
+    /// Where the model goes
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
+    /// Seed of the weights
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let model = Model::init(&arguments.net.spec()?, arguments.seed);
+    model.save(&arguments.output)?;
+    writeln!(std::io::stdout().lock(), "{model}")?;
+    eprintln!("wrote {}", arguments.output.display());
+    Ok(())
+}
