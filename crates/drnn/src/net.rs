@@ -45,21 +45,31 @@ impl<'a> Net<'a> {
     /// Whether threads share the columns of a layer's steps, because there are too few rows for the
     /// `parts` that each recurrence would be cut into.
     pub fn shares_columns(&self, parts: usize, rows: usize, layer: usize) -> bool {
-        let step_work = self.columns(layer) * self.spec.units()[layer];
-        parts > 1 && rows < parts * LEAST_ROWS && step_work >= GANG_WORK
+        parts > 1 && rows < parts * LEAST_ROWS && self.step_work(layer) >= GANG_WORK
     }
 
-    /// Whether the layers of a stack run side by side.
+    /// Whether the layers of a stack run side by side. Measured: it pays where a step is too small to be
+    /// shared by columns and there are too few rows to be shared either; with layers to spare, so that
+    /// threads seldom wait for each other, also with a few more rows.
     pub fn in_waves(&self, lanes: usize, rows: usize) -> bool {
-        let can = self.threads > 1
-            && lanes == 1
-            && self.spec.layers() > 1
-            && self.spec.direction() == Direction::Forward;
+        let layers = self.spec.layers();
+        let forward = self.spec.direction() == Direction::Forward;
+        let can = self.threads > 1 && lanes == 1 && layers > 1 && forward;
         can && match self.cpu.plan {
-            Plan::Auto => rows < self.threads * LEAST_ROWS,
+            Plan::Auto => {
+                let small = (0..layers).all(|layer| self.step_work(layer) < GANG_WORK);
+                let to_spare = layers >= 2 * self.threads;
+                let most = if to_spare { 2 * LEAST_ROWS * self.threads } else { LEAST_ROWS };
+                small && rows < most
+            }
             Plan::LayerByLayer => false,
             Plan::Wavefront => true,
         }
+    }
+
+    /// Multiplications of one row's step.
+    fn step_work(&self, layer: usize) -> usize {
+        self.columns(layer) * self.spec.units()[layer]
     }
 
     /// How many parts each of `recurrences` is cut into, to occupy every thread.
