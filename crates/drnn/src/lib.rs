@@ -39,7 +39,7 @@
 //! | describe a network | [`NetSpec`] | checked when built; [`params::Layout`] names its tensors |
 //! | run it | [`Model`] | batches of sequences of any lengths, states in and out |
 //! | run it live | [`Stream`], [`StreamBatch`] | snapshots; the same bits as a run |
-//! | keep it | [`Model::save`], [`Model::load`], [`Model::import`] | safetensors with PyTorch's names |
+//! | keep it | [`Model::save`], [`Model::load`], [`Model::import`] | safetensors with PyTorch's names; `.pt` state dicts |
 //! | train it | [`Tape`] | forward, then backward to one flat gradient; several models as [`Lane`]s |
 //! | choose threads | [`Cpu`] | results never depend on them |
 //!
@@ -57,6 +57,8 @@
 //! | `kernel` | arithmetic on plain memory, per instruction set |
 //! | `team`, `buffer`, `denormals` | threads and memory |
 //! | `file`, `file_import` | model files, our own and PyTorch's |
+//! | `file_tensors` | tensors by name, from safetensors or from `torch.save` |
+//! | `pt`, `pickle` (`pickle_class`), `zip` | what `torch.save` writes, read without executing it |
 //! | `reference` | the oracle in f64 that tests compare with |
 //!
 //! # Unsafe code
@@ -79,6 +81,7 @@ mod denormals;
 mod error;
 mod file;
 mod file_import;
+mod file_tensors;
 mod gradient;
 mod kernel;
 mod layer_gradient;
@@ -88,6 +91,9 @@ mod outer;
 pub mod params;
 mod pass;
 mod peak;
+mod pickle;
+mod pickle_class;
+mod pt;
 mod recur;
 mod recur_back;
 #[doc(hidden)]
@@ -103,6 +109,7 @@ mod table;
 mod tape;
 mod team;
 mod weights;
+mod zip;
 
 pub use batch::{Batch, Elements, States};
 pub use cpu::Cpu;
