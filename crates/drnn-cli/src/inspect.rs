@@ -12,7 +12,7 @@ use std::path::PathBuf;
 /// Show what a model file holds, or what a network would be made of
 ///
 /// Size, latency, and every tensor by its PyTorch name. A file is drnn's own, or the state dict of a
-/// PyTorch nn.RNN, nn.LSTM or nn.GRU as safetensors. Examples:
+/// PyTorch nn.RNN, nn.LSTM or nn.GRU as safetensors or .pt. Examples:
 ///   drnn inspect model.safetensors
 ///   drnn inspect --net dlstm --units 512 --delay 8 --symbols 28 --embedding 10 --outputs 27
 #[derive(Debug, Args)]
