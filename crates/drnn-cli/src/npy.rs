@@ -63,7 +63,8 @@ fn plain_shape(bytes: &[u8]) -> Result<Vec<usize>, String> {
     }
 }
 
-fn parse(bytes: &[u8]) -> Result<Array, String> {
+/// Reads the bytes of a file.
+pub fn parse(bytes: &[u8]) -> Result<Array, String> {
     let shape = plain_shape(bytes)?;
     let broken = |e: std::io::Error| {
         let reason: String = e.to_string().chars().take(200).collect();

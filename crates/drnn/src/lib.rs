@@ -58,7 +58,7 @@
 //! | `team`, `buffer`, `denormals` | threads and memory |
 //! | `file`, `file_import` | model files, our own and PyTorch's |
 //! | `file_tensors` | tensors by name, from safetensors or from `torch.save` |
-//! | `pt`, `pickle` (`pickle_class`), `zip` | what `torch.save` writes, read without executing it |
+//! | `pt`, `pickle` (`pickle_machine`, `pickle_class`), `zip` | what `torch.save` writes, read without executing it |
 //! | `reference` | the oracle in f64 that tests compare with |
 //!
 //! # Unsafe code
@@ -93,6 +93,7 @@ mod pass;
 mod peak;
 mod pickle;
 mod pickle_class;
+mod pickle_machine;
 mod pt;
 mod recur;
 mod recur_back;

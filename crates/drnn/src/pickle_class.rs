@@ -12,7 +12,8 @@
 
 use crate::error::Result;
 use crate::file::refuse;
-use crate::pickle::{Id, Machine, Storage, Tensor, Value};
+use crate::pickle::{Id, Storage, Tensor, Value};
+use crate::pickle_machine::Machine;
 use safetensors::Dtype;
 
 /// A name that is known.

@@ -25,6 +25,9 @@ const LONGEST: usize = 1 << 26;
 /// The deepest dictionary within dictionaries.
 const DEEPEST: usize = 32;
 
+/// What a tensor takes of a pickle, at least.
+const TENSOR: usize = 64;
+
 /// Whether this is a file of `torch.save`, so far as its first bytes tell.
 pub(crate) fn is_pt(bytes: &[u8]) -> bool {
     bytes.starts_with(zip::MAGIC) || bytes.starts_with(OLD)
@@ -57,8 +60,8 @@ pub(crate) fn tensors(bytes: &[u8]) -> Result<Tensors<'_>> {
         return Err(refuse("holds one tensor, not a state dict; save `model.state_dict()`"));
     }
     let storage = |key: &str| entry(&format!("data/{key}"));
-    // Values that are contained many times over multiply: names may take some times the pickle, no more.
-    let room = 16 * bytes.len();
+    // Values that are contained in many places multiply: their names may take some times the pickle.
+    let room = 8 * bytes.len();
     let mut walk = Walk {
         pickle: &pickle,
         storage: &storage,
@@ -112,6 +115,7 @@ impl<'a> Walk<'_, 'a> {
                 }
             }
             Value::Tensor(tensor) => {
+                self.pay(TENSOR)?;
                 let view = self.view(tensor)?;
                 if self.tensors.insert(self.name.clone(), view).is_some() {
                     return Err(refuse(format!("there are two tensors `{}`", self.name)));

@@ -192,6 +192,8 @@ fn hostile_tensors_are_refused_by_name() {
         assert!(found.contains(expected), "{found}, expected {expected}");
     }
     assert!(case(float, 24, 0, &[2, 2], &[1]).contains("strides that do not fit"));
+    let many = [1; 17];
+    assert!(case(float, 24, 0, &many, &many).contains("a shape that is none"));
     assert!(case("os system", 24, 0, &[2], &[1]).contains("Python object of class `os.system`"));
     assert!(case("torch Size", 24, 0, &[2], &[1]).contains("a reference to what is no storage"));
     // Tensors that are only odd may lie beside weights: these are simply not there.
@@ -293,6 +295,10 @@ fn hostile_pickles_are_refused() {
         (&nested, "nested more than 32 deep"),
         (&laughs, "holds the same things over and over"),
         (circle, "holds the same things over and over"),
+        (
+            &[b"(".repeat(50), b"\x94".repeat(50)].concat(),
+            "takes more from the stack than there is",
+        ),
         (&long, "holds the same things over and over"),
     ] {
         let found = refused(&pt(pickle, &[]));
@@ -301,6 +307,8 @@ fn hostile_pickles_are_refused() {
     }
     let many = [b"N".repeat((1 << 22) + 1), b".".to_vec()].concat();
     assert!(refused(&pt(&many, &[])).contains("more than 4194304 values"));
+    let memo = [b"N".as_slice(), &b"\x94".repeat((1 << 22) + 1), b"."].concat();
+    assert!(refused(&pt(&memo, &[])).contains("more than 4194304 values remembered"));
     let longest = vec![b'N'; (1 << 26) + 1];
     assert!(refused(&pt(&longest, &[])).contains("67108865 bytes (at most 67108864)"));
 }
@@ -313,6 +321,26 @@ fn a_tensor_alone_and_two_of_one_name_are_refused() {
     assert!(refused(&pt(&alone, &[&data])).contains("holds one tensor, not a state dict"));
     let twice = dict(1, &[("w", &[1], &[1]), ("w", &[1], &[1])]);
     assert!(refused(&pt(&twice, &[&data])).contains("there are two tensors `w`"));
+}
+
+#[test]
+fn one_tensor_in_many_places_does_not_multiply() {
+    // A list of a list of a hundred times the same tensor, a hundred times.
+    let one = tensor("w", "torch FloatStorage", 1, 0, &[1], &[1]);
+    let one = &one[6..one.len() - 2];
+    let inner = [b"]q\x01(".as_slice(), &b"h\x00".repeat(100), b"e0"].concat();
+    let outer = [b"](".as_slice(), &b"h\x01".repeat(100), b"e."].concat();
+    let pickle = [b"\x80\x02", one, b"q\x000", &inner, &outer].concat();
+    assert!(refused(&pt(&pickle, &[&[0; 4]])).contains("holds the same things over and over"));
+}
+
+#[test]
+fn names_come_from_dictionaries_lists_and_numbers() {
+    // {5: [{"weight_ih_l0": ..}]}, which lacks the other tensors.
+    let one = tensor("weight_ih_l0", "torch FloatStorage", 1, 0, &[1, 1], &[1, 1]);
+    let pickle = [b"\x80\x02}K\x05]", &one[2..one.len() - 1], b"as."].concat();
+    let found = refused(&pt(&pickle, &[&[0; 4]]));
+    assert_eq!(found, "tensor `5.0.weight_hh_l0` is missing");
 }
 
 #[test]
