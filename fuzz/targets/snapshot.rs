@@ -42,6 +42,8 @@ fuzz_target!(|bytes: &[u8]| {
     whole[start..start + len].copy_from_slice(&bytes[..len]);
     let sum = checksum(&whole[..end]);
     whole[end..].copy_from_slice(&sum.to_le_bytes());
-    let finite = whole[24..end].chunks_exact(4).all(|b| f32::from_le_bytes(b.try_into().unwrap()).is_finite());
+    let finite = whole[24..end]
+        .chunks_exact(4)
+        .all(|b| f32::from_le_bytes(b.try_into().unwrap()).is_finite());
     assert_eq!(restore(&whole), finite);
 });
