@@ -41,6 +41,7 @@ def checkpoint(net):
         "loss": [0.5, 0.25],
         "seed": 2**64 - 1,
         "device": torch.device("cpu"),
+        "commit": b"bytes",
         "model": net.state_dict(),
         "optimizer": optimizer.state_dict(),
         "schedule": schedule.state_dict(),

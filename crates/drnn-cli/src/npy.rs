@@ -168,6 +168,11 @@ mod tests {
             let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}");
             assert!(parse(&npy(&header, &[0; 8])).is_err(), "{shape}");
         }
+        // What fuzzers found, here or in other readers.
+        let found = concat!(env!("CARGO_MANIFEST_DIR"), "/../drnn/tests/regressions");
+        for entry in std::fs::read_dir(found).unwrap() {
+            let _ = parse(&std::fs::read(entry.unwrap().path()).unwrap());
+        }
         // Nested lists would keep the parser busy for ever, a long header would fill the memory.
         let nested = "{'descr': [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[['<f4']]]], 'shape': (1,), }";
         assert!(parse(&npy(nested, &[0; 8])).unwrap_err().contains("plain numbers"));

@@ -6,7 +6,7 @@
 //! torch._utils._rebuild_tensor_v3(.., dtype)                            a tensor of a newer type
 //! torch._utils._rebuild_parameter(tensor, ..)                           the tensor
 //! torch.Size(shape), collections.Counter(dictionary)                    what they are given
-//! torch.device(name)                                                    nothing of interest
+//! torch.device(name), _codecs.encode(text, "latin1")                    nothing of interest
 //! ("storage", torch.FloatStorage, key, device, length)                  an entry of the archive
 //! ```
 
@@ -22,7 +22,8 @@ pub(crate) enum Class {
     OrderedDict,
     /// As good as its first argument.
     Wrapper,
-    Device,
+    /// A device; bytes, which protocol 2 has no instruction for.
+    Plain,
     Tensor,
     Storage(Dtype),
     Dtype(Dtype),
@@ -33,7 +34,7 @@ impl Class {
         let class = match (module, name) {
             ("collections", "OrderedDict") => Some(Class::OrderedDict),
             ("collections", "Counter") | ("torch", "Size") => Some(Class::Wrapper),
-            ("torch", "device") => Some(Class::Device),
+            ("torch", "device") | ("_codecs", "encode") => Some(Class::Plain),
             ("torch", name) if !name.is_empty() => {
                 DTYPES.iter().find_map(|&(storage, number, dtype)| {
                     let class = if name == storage { Class::Storage } else { Class::Dtype };
@@ -91,7 +92,7 @@ impl<'a> Machine<'a> {
         let value = match (class, arguments.as_slice()) {
             (Class::OrderedDict, []) => Value::Dict(Vec::new()),
             (Class::Wrapper, &[first, ..]) => return Ok(first),
-            (Class::Device, _) => Value::Other,
+            (Class::Plain, _) => Value::Other,
             (Class::Tensor, &[storage, offset, shape, strides, _grad, _hooks, ref more @ ..]) => {
                 let mut dtype = None;
                 for &id in more {

@@ -344,6 +344,26 @@ fn names_come_from_dictionaries_lists_and_numbers() {
 }
 
 #[test]
+fn numbers_of_64_bits_are_read() {
+    // As in a file of more than 4 GB: sizes and places that stand in the extra field of a directory's line.
+    let whole = read(golden("lstm.pt")).unwrap();
+    let pickle = &whole[find(&whole, "pt_lstm/data.pkl")];
+    let mut bytes = zip(&[("m/data.pkl", pickle)]);
+    let (line, end) = (bytes.len() - 22 - 56, bytes.len() - 22);
+    let len = pickle.len() as u64;
+    bytes[line + 20..line + 28].fill(0xFF); // both sizes
+    bytes[line + 42..line + 46].fill(0xFF); // the place
+    bytes[line + 30] = 28; // length of the extra field
+    bytes[end + 12] += 28; // length of the directory
+    let extra = [&[1, 0, 24, 0], [len, len, 0].map(u64::to_le_bytes).as_flattened()].concat();
+    bytes.splice(end..end, extra);
+    // The pickle was found: what it needs is not.
+    assert!(refused(&bytes).contains("storage `data/0`, which is missing"));
+    bytes[end + 4 + 16] = 1;
+    assert!(refused(&bytes).contains("entry `m/data.pkl` of the archive is cut short"));
+}
+
+#[test]
 fn odd_archives_are_refused() {
     let pickle: (&str, &[u8]) = ("m/data.pkl", b"}.");
     let changed = |at: usize, to: &[u8]| {
