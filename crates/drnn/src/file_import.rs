@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::file::refuse;
 use crate::file_tensors::TensorFile;
 use crate::model::Model;
-use crate::params::Layout;
+use crate::params::{Layout, Tensor};
 use crate::spec::{Cell, NetSpec};
 
 /// What a state dict does not say.
@@ -40,7 +40,16 @@ impl Model {
         let spec = find_spec(&file, &prefix, options)?;
         let layout = Layout::new(&spec);
         check_names(&file, &prefix, &layout, &spec)?;
-        // Tensors that share their memory are rare among weights, and not many times over.
+        // Only biases may be missing, and are zero then.
+        let named = layout.tensors().iter().map(|tensor| {
+            let name = format!("{prefix}{}", tensor.name);
+            (file.has(&name).then_some(name), tensor)
+        });
+        let named: Vec<(Option<String>, &Tensor)> = named.collect();
+        for (name, tensor) in &named {
+            name.as_ref().map_or(Ok(()), |name| file.check(name, &tensor.dims))?;
+        }
+        // Tensors may share their memory, but among weights that is rare, and not many times over.
         if layout.len() > file.len() {
             let (values, len) = (layout.len(), file.len());
             return Err(refuse(format!(
@@ -48,12 +57,10 @@ impl Model {
             )));
         }
         let mut params = Vec::new();
-        for tensor in layout.tensors() {
-            let name = format!("{prefix}{}", tensor.name);
-            if tensor.name.starts_with("bias") && !file.has(&name) {
-                params.resize(params.len() + tensor.range.len(), 0.0);
-            } else {
-                params.extend(file.values(&name, &tensor.dims)?);
+        for (name, tensor) in &named {
+            match name {
+                Some(name) => params.extend(file.values(name, &tensor.dims)?),
+                None => params.resize(params.len() + tensor.range.len(), 0.0),
             }
         }
         Model::from_params(&spec, params)

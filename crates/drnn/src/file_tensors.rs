@@ -63,17 +63,22 @@ impl<'a> TensorFile<'a> {
         Ok(&self.view(name)?.shape)
     }
 
+    /// Checks that a tensor is there and has the shape expected.
+    pub fn check(&self, name: &str, dims: &[usize]) -> Result<()> {
+        match self.shape(name)? {
+            found if found == dims => Ok(()),
+            found => Err(refuse(format!("tensor `{name}` has shape {found:?}, expected {dims:?}"))),
+        }
+    }
+
     fn view(&self, name: &str) -> Result<&TensorView<'a>> {
         self.tensors.get(name).ok_or_else(|| refuse(format!("tensor `{name}` is missing")))
     }
 
     /// Values of a tensor of the shape expected; f64, f16 and bf16 become f32.
     pub fn values(&self, name: &str, dims: &[usize]) -> Result<Vec<f32>> {
+        self.check(name, dims)?;
         let view = self.view(name)?;
-        if view.shape != dims {
-            let found = &view.shape;
-            return Err(refuse(format!("tensor `{name}` has shape {found:?}, expected {dims:?}")));
-        }
         match view.dtype {
             Dtype::F32 => view.each(name, f32::from_le_bytes),
             Dtype::F64 => view.each(name, |b| f64::from_le_bytes(b) as f32),

@@ -6,9 +6,10 @@
 //! <any>/byteorder    "little"; older files have none
 //! ```
 //!
-//! A tensor's element (i, j, ..) is element `offset + i * strides[0] + j * strides[1] + ..` of its storage, which
-//! it may share with others. Dictionaries, lists and tuples within each other become names with dots: in
-//! `{"epoch": 3, "model": state_dict}` there is `model.weight_ih_l0`. What is no tensor is passed over.
+//! A tensor's element (i, j, ..) is element `offset + i * strides[0] + j * strides[1] + ..` of its
+//! storage, which it may share with others. Dictionaries, lists and tuples within each other become names
+//! with dots: in `{"epoch": 3, "model": state_dict}` there is `model.weight_ih_l0`. What is no tensor is
+//! passed over.
 
 use crate::error::{Error, Result};
 use crate::file::refuse;
@@ -91,7 +92,7 @@ struct Walk<'w, 'a> {
     storage: &'w dyn Fn(&str) -> Result<Option<&'a [u8]>>,
     /// The name so far.
     name: String,
-    /// Bytes of names that may still come.
+    /// Bytes of names, and things without a name, that may still come.
     room: usize,
     tensors: Tensors<'a>,
 }
@@ -105,7 +106,7 @@ impl<'a> Walk<'_, 'a> {
                     match *pickle.get(key) {
                         Value::Text(key) => self.enter(&key, value, depth)?,
                         Value::Int(key) => self.enter(&key, value, depth)?,
-                        _ => {}
+                        _ => self.pay(1)?,
                     }
                 }
             }
@@ -128,14 +129,12 @@ impl<'a> Walk<'_, 'a> {
 
     /// Visits `value` under the name so far and `key`.
     fn enter(&mut self, key: &dyn std::fmt::Display, value: Id, depth: usize) -> Result<()> {
-        let before = self.name.len();
-        let parts = matches!(
-            self.pickle.get(value),
-            Value::Dict(_) | Value::List(_) | Value::Tuple(_) | Value::Tensor(_)
-        );
-        if !parts {
+        let (Value::Dict(_) | Value::List(_) | Value::Tuple(_) | Value::Tensor(_)) =
+            self.pickle.get(value)
+        else {
             return self.pay(1); // no name is made for it
-        }
+        };
+        let before = self.name.len();
         if depth > 0 {
             self.name.push('.');
         }

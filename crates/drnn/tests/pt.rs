@@ -253,6 +253,9 @@ fn hostile_pickles_are_refused() {
         laughs.extend(b"0}K\x00h\x00sK\x01h\x00sq\x00");
     }
     laughs.extend(b".");
+    // A long dictionary without a name in it, in many places.
+    let nameless = [b"}q\x00(".as_slice(), &b"NN".repeat(1000), b"u0]"].concat();
+    let nameless = [nameless, b"h\x00a".repeat(1000), b".".to_vec()].concat();
     // A dictionary in itself.
     let circle = b"}q\x00K\x00h\x00s.";
     // One long key, used again and again.
@@ -299,6 +302,7 @@ fn hostile_pickles_are_refused() {
             &[b"(".repeat(50), b"\x94".repeat(50)].concat(),
             "takes more from the stack than there is",
         ),
+        (&nameless, "holds the same things over and over"),
         (&long, "holds the same things over and over"),
     ] {
         let found = refused(&pt(pickle, &[]));
