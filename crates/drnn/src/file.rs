@@ -37,9 +37,18 @@ struct Header {
     spec: NetSpec,
 }
 
-/// An error about a file whose path is not known here.
+/// An error about a file whose path is not known here. Names come from the file: what would move a
+/// terminal's cursor is written as `\u{1b}`.
 pub(crate) fn refuse(reason: impl Into<String>) -> Error {
-    Error::File { file: "model file".into(), reason: reason.into() }
+    let mut reason = reason.into();
+    if reason.contains(char::is_control) {
+        let plain = reason.chars().map(|c| match c.is_control() {
+            true => c.escape_unicode().to_string(),
+            false => c.to_string(),
+        });
+        reason = plain.collect();
+    }
+    Error::File { file: "model file".into(), reason }
 }
 
 /// The same error with the path in it.

@@ -77,7 +77,7 @@ const DTYPES: &[(&str, &str, Dtype)] = &[
 ];
 
 fn unknown(module: &str, name: &str) -> crate::Error {
-    let class: String = format!("{module}.{name}").escape_debug().take(100).collect();
+    let class: String = format!("{module}.{name}").chars().take(100).collect();
     refuse(format!("holds a Python object of class `{class}`; save `model.state_dict()` instead"))
 }
 

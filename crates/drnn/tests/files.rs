@@ -171,6 +171,8 @@ fn refused_with_the_tensor_and_the_reason() {
     assert!(
         foreign(&[("fc.weight", &[2, 2])], None).contains("`weight_ih_l0` is missing: not the")
     );
+    let escape = [&all[..], &[("\x1b[2J", &[2])]].concat();
+    assert!(foreign(&escape, None).contains("unexpected tensor `\\u{1b}[2J` in"));
     let odd_name = [&all[..], &[("bias_l9", &[2])]].concat();
     assert!(foreign(&odd_name, None).contains("unexpected tensor `bias_l9` in lstm(2 units)"));
     let relu = Import { prefix: None, relu: true };
