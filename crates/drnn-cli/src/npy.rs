@@ -63,7 +63,8 @@ fn plain_shape(bytes: &[u8]) -> Result<Vec<usize>, String> {
     }
 }
 
-fn parse(bytes: &[u8]) -> Result<Array, String> {
+/// Reads the bytes of a file.
+pub fn parse(bytes: &[u8]) -> Result<Array, String> {
     let shape = plain_shape(bytes)?;
     let broken = |e: std::io::Error| {
         let reason: String = e.to_string().chars().take(200).collect();
@@ -166,6 +167,11 @@ mod tests {
         for shape in ["(4294967296, 4294967296)", "(9999999999, 0)", "(1, 1, 1, 1)", "(3,)"] {
             let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}");
             assert!(parse(&npy(&header, &[0; 8])).is_err(), "{shape}");
+        }
+        // What fuzzers found, here or in other readers.
+        let found = concat!(env!("CARGO_MANIFEST_DIR"), "/../drnn/tests/regressions");
+        for entry in std::fs::read_dir(found).unwrap() {
+            let _ = parse(&std::fs::read(entry.unwrap().path()).unwrap());
         }
         // Nested lists would keep the parser busy for ever, a long header would fill the memory.
         let nested = "{'descr': [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[['<f4']]]], 'shape': (1,), }";

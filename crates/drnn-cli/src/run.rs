@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 ///
 /// X is [T, B, q] floats, or [T, B] integers where the model reads tokens; Y is [T, B, m], aligned with X
 /// and zero behind each sequence's end. The model is drnn's own, or the state dict of a PyTorch nn.RNN,
-/// nn.LSTM or nn.GRU as safetensors, which answers with hidden states.
+/// nn.LSTM or nn.GRU as safetensors or .pt, which answers with hidden states.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
@@ -69,13 +69,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 impl Arguments {
     /// What cannot be meant, before anything is computed.
     fn check(&self) -> Result<(), Failure> {
-        if let Some(folder) = &self.states {
-            if ["h.npy", "c.npy"].iter().any(|name| folder.join(name) == self.output) {
-                let path = self.output.display();
-                return Err(Failure::Input(format!(
-                    "{path}: both the answers and --states go there"
-                )));
-            }
+        let Some(folder) = &self.states else { return Ok(()) };
+        if ["h.npy", "c.npy"].iter().any(|name| folder.join(name) == self.output) {
+            let path = self.output.display();
+            return Err(Failure::Input(format!("{path}: both the answers and --states go there")));
         }
         Ok(())
     }

@@ -58,6 +58,11 @@ fn inspect_reads_model_files_and_refuses_others() {
     let text = stdout(&drnn(&format!("inspect {golden}/rnn_relu.safetensors --nonlinearity relu")));
     assert!(text.starts_with("rnn(5 units, relu)"), "{text}");
 
+    let text = stdout(&drnn(&format!("inspect {golden}/pt_checkpoint.pt --prefix model.")));
+    assert!(text.starts_with("lstm(3 units)"), "{text}");
+    let found = refused(&format!("inspect {golden}/pt_refused_module.pt"));
+    assert!(found.contains("pt_refused_module.pt: holds a Python object of class"), "{found}");
+
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.safetensors");
     let spec = drnn::NetSpec::builder(drnn::Cell::Gru).dense(2).units([3]).build().unwrap();

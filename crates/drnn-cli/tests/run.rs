@@ -95,6 +95,20 @@ fn pytorchs_file_gives_pytorchs_answers() {
 }
 
 #[test]
+fn a_pt_file_answers_as_the_same_weights_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../drnn/tests/golden/pt_gru_bf16");
+    write(&folder.path().join("x.npy"), &[2, 1, 2], &[0.1, 0.2, 0.3, 0.4]);
+    let answers = ["pt", "safetensors"].map(|kind| {
+        let model = golden.with_extension(kind);
+        run(folder.path(), &format!("{} x.npy -o y.npy", model.display())).unwrap();
+        read(&folder.path().join("y.npy"))
+    });
+    assert_eq!(answers[0].0, [2, 1, 6]);
+    assert_eq!(answers[0], answers[1]);
+}
+
+#[test]
 fn bad_arrays_are_refused_and_nothing_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);

@@ -13,12 +13,11 @@
 //! allocated that its header merely claims.
 
 use crate::error::{Error, Result};
+use crate::file_tensors::TensorFile;
 use crate::model::Model;
 use crate::params::{Layout, Tensor};
+use crate::pt;
 use crate::spec::NetSpec;
-use half::{bf16, f16};
-use safetensors::tensor::TensorView;
-use safetensors::{Dtype, SafeTensors};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::fs::File;
@@ -26,7 +25,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 /// The metadata entry that makes a file ours.
-const KEY: &str = "drnn";
+pub(crate) const KEY: &str = "drnn";
 /// Newest format that this version reads and writes.
 const FORMAT: u32 = 1;
 
@@ -36,9 +35,18 @@ struct Header {
     spec: NetSpec,
 }
 
-/// An error about a file whose path is not known here.
+/// An error about a file whose path is not known here. Names come from the file: what would move a
+/// terminal's cursor is written as `\u{1b}`.
 pub(crate) fn refuse(reason: impl Into<String>) -> Error {
-    Error::File { file: "model file".into(), reason: reason.into() }
+    let mut reason = reason.into();
+    if reason.contains(char::is_control) {
+        let plain = reason.chars().map(|c| match c.is_control() {
+            true => c.escape_unicode().to_string(),
+            false => c.to_string(),
+        });
+        reason = plain.collect();
+    }
+    Error::File { file: "model file".into(), reason }
 }
 
 /// The same error with the path in it.
@@ -138,11 +146,14 @@ impl Model {
 
     /// Reads a model from the bytes of such a file.
     pub fn from_bytes(bytes: &[u8]) -> Result<Model> {
+        if pt::is_pt(bytes) {
+            return Err(refuse("is a file of PyTorch (.pt), not drnn's own; it can be imported"));
+        }
         Model::from_file(&TensorFile::parse(bytes)?)
     }
 
     pub(crate) fn from_file(file: &TensorFile) -> Result<Model> {
-        let Some(header) = &file.header else {
+        let Some(header) = file.header() else {
             return Err(refuse(
                 "is a safetensors file, but not drnn's (no `drnn` in its metadata); \
                  a PyTorch state dict can be imported",
@@ -175,70 +186,4 @@ impl Model {
         let path = path.as_ref();
         Model::import_bytes(&read(path)?, options).map_err(|e| in_file(e, path))
     }
-}
-
-/// A safetensors file whose header was checked against its length.
-pub(crate) struct TensorFile<'a> {
-    tensors: SafeTensors<'a>,
-    header: Option<String>,
-}
-
-impl<'a> TensorFile<'a> {
-    pub fn parse(bytes: &'a [u8]) -> Result<TensorFile<'a>> {
-        let broken = |e| refuse(format!("is not a whole safetensors file: {e}"));
-        let tensors = SafeTensors::deserialize(bytes).map_err(broken)?;
-        let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(broken)?;
-        let header = metadata.metadata().as_ref().and_then(|m| m.get(KEY)).cloned();
-        Ok(TensorFile { tensors, header })
-    }
-
-    /// Whether [`Model::save`] wrote it.
-    pub fn is_ours(&self) -> bool {
-        self.header.is_some()
-    }
-
-    /// Names of all tensors, sorted.
-    pub fn names(&self) -> Vec<&str> {
-        let mut names = self.tensors.names();
-        names.sort_unstable();
-        names
-    }
-
-    /// Shape of a tensor.
-    pub fn shape(&self, name: &str) -> Result<Vec<usize>> {
-        Ok(self.view(name)?.shape().to_vec())
-    }
-
-    fn view(&self, name: &str) -> Result<TensorView<'_>> {
-        self.tensors.tensor(name).map_err(|_| refuse(format!("tensor `{name}` is missing")))
-    }
-
-    /// Values of a tensor of the shape expected; f64, f16 and bf16 become f32.
-    pub fn values(&self, name: &str, dims: &[usize]) -> Result<Vec<f32>> {
-        let view = self.view(name)?;
-        if view.shape() != dims {
-            let found = view.shape();
-            return Err(refuse(format!("tensor `{name}` has shape {found:?}, expected {dims:?}")));
-        }
-        let data = view.data();
-        Ok(match view.dtype() {
-            Dtype::F32 => each(data, f32::from_le_bytes),
-            Dtype::F64 => each(data, |b| f64::from_le_bytes(b) as f32),
-            Dtype::F16 => each(data, |b| f16::from_le_bytes(b).to_f32()),
-            Dtype::BF16 => each(data, |b| bf16::from_le_bytes(b).to_f32()),
-            other => {
-                let expected = "F32, F64, F16 or BF16";
-                return Err(refuse(format!("tensor `{name}` is {other:?}, expected {expected}")));
-            }
-        })
-    }
-}
-
-fn each<const N: usize>(data: &[u8], read: impl Fn([u8; N]) -> f32) -> Vec<f32> {
-    let values = data.chunks_exact(N).map(|chunk| {
-        let mut bytes = [0; N];
-        bytes.copy_from_slice(chunk);
-        read(bytes)
-    });
-    values.collect()
 }

@@ -6,9 +6,10 @@
 //! answers with hidden states.
 
 use crate::error::Result;
-use crate::file::{TensorFile, refuse};
+use crate::file::refuse;
+use crate::file_tensors::TensorFile;
 use crate::model::Model;
-use crate::params::Layout;
+use crate::params::{Layout, Tensor};
 use crate::spec::{Cell, NetSpec};
 
 /// What a state dict does not say.
@@ -24,10 +25,10 @@ pub struct Import {
 const FIRST: &str = "weight_ih_l0";
 
 impl Model {
-    /// Imports a PyTorch state dict from the bytes of a safetensors file.
+    /// Imports a PyTorch state dict from the bytes of a safetensors file or of what `torch.save` wrote.
     pub fn import_bytes(bytes: &[u8], options: &Import) -> Result<Model> {
         let file = TensorFile::parse(bytes)?;
-        if file.is_ours() {
+        if file.header().is_some() {
             if options.prefix.is_some() || options.relu {
                 return Err(refuse(
                     "is drnn's own, and says itself what its names and activation are",
@@ -39,14 +40,27 @@ impl Model {
         let spec = find_spec(&file, &prefix, options)?;
         let layout = Layout::new(&spec);
         check_names(&file, &prefix, &layout, &spec)?;
-        let names = file.names();
-        let mut params = Vec::new();
-        for tensor in layout.tensors() {
+        // Only biases may be missing, and are zero then.
+        let named = layout.tensors().iter().map(|tensor| {
             let name = format!("{prefix}{}", tensor.name);
-            if tensor.name.starts_with("bias") && !names.contains(&name.as_str()) {
-                params.resize(params.len() + tensor.range.len(), 0.0);
-            } else {
-                params.extend(file.values(&name, &tensor.dims)?);
+            (file.has(&name).then_some(name), tensor)
+        });
+        let named: Vec<(Option<String>, &Tensor)> = named.collect();
+        for (name, tensor) in &named {
+            name.as_ref().map_or(Ok(()), |name| file.check(name, &tensor.dims))?;
+        }
+        // Tensors may share their memory, but among weights that is rare, and not many times over.
+        if layout.len() > file.len() {
+            let (values, len) = (layout.len(), file.len());
+            return Err(refuse(format!(
+                "claims {values} weights, but the whole file has {len} bytes"
+            )));
+        }
+        let mut params = Vec::new();
+        for (name, tensor) in &named {
+            match name {
+                Some(name) => params.extend(file.values(name, &tensor.dims)?),
+                None => params.resize(params.len() + tensor.range.len(), 0.0),
             }
         }
         Model::from_params(&spec, params)
@@ -54,8 +68,7 @@ impl Model {
 }
 
 fn find_prefix(file: &TensorFile, options: &Import) -> Result<String> {
-    let names = file.names();
-    let found: Vec<&str> = names.iter().filter_map(|name| name.strip_suffix(FIRST)).collect();
+    let found: Vec<&str> = file.names().filter_map(|name| name.strip_suffix(FIRST)).collect();
     let listed = found.iter().map(|p| format!("`{p}`")).collect::<Vec<_>>().join(", ");
     match (&options.prefix, found.as_slice()) {
         (Some(prefix), _) if found.contains(&prefix.as_str()) => Ok(prefix.clone()),
@@ -77,12 +90,11 @@ fn find_prefix(file: &TensorFile, options: &Import) -> Result<String> {
 }
 
 fn find_spec(file: &TensorFile, prefix: &str, options: &Import) -> Result<NetSpec> {
-    let names = file.names();
-    let has = |name: &str| names.contains(&format!("{prefix}{name}").as_str());
+    let has = |name: &str| file.has(&format!("{prefix}{name}"));
     let matrix = |name: &str| -> Result<[usize; 2]> {
         let name = format!("{prefix}{name}");
         let shape = file.shape(&name)?;
-        let [rows, cols] = shape[..] else {
+        let &[rows, cols] = shape else {
             return Err(refuse(format!("tensor `{name}` has shape {shape:?}, expected a matrix")));
         };
         Ok([rows, cols])
@@ -131,7 +143,7 @@ fn find_spec(file: &TensorFile, prefix: &str, options: &Import) -> Result<NetSpe
 
 /// Biases are all there or none is, and nothing is there that the network would not use.
 fn check_names(file: &TensorFile, prefix: &str, layout: &Layout, spec: &NetSpec) -> Result<()> {
-    let own = file.names().into_iter().filter_map(|name| name.strip_prefix(prefix));
+    let own = file.names().filter_map(|name| name.strip_prefix(prefix));
     let own: Vec<&str> = own.filter(|name| !name.contains('.')).collect();
     let biases = own.iter().filter(|name| name.starts_with("bias_")).count();
     for tensor in layout.tensors() {

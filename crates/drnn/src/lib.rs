@@ -39,7 +39,7 @@
 //! | describe a network | [`NetSpec`] | checked when built; [`params::Layout`] names its tensors |
 //! | run it | [`Model`] | batches of sequences of any lengths, states in and out |
 //! | run it live | [`Stream`], [`StreamBatch`] | snapshots; the same bits as a run |
-//! | keep it | [`Model::save`], [`Model::load`], [`Model::import`] | safetensors with PyTorch's names |
+//! | keep it | [`Model::save`], [`Model::load`], [`Model::import`] | safetensors with PyTorch's names; `.pt` state dicts |
 //! | run it elsewhere | [`Model::to_onnx`] | [`onnx`] says what goes in and comes out |
 //! | convert it | [`Model::flatten`], [`Model::unflatten`] | a stack as one delayed layer, exactly, and back; [`Blocks`] |
 //! | look inside | [`Model::trace`], [`compare`], [`BlockMap`] | all states; two networks; how strong connections are |
@@ -66,6 +66,8 @@
 //! | `depth`, `depth_graph`, `depth_check` | the unrolled network as a graph, and the equations that confirm it |
 //! | `file`, `file_import` | model files, our own and PyTorch's |
 //! | `onnx` | a network as a graph of standard operators |
+//! | `file_tensors` | tensors by name, from safetensors or from `torch.save` |
+//! | `pt`, `pickle` (`pickle_machine`, `pickle_class`), `zip` | what `torch.save` writes, read without executing it |
 //! | `reference` | the oracle in f64 that tests compare with |
 //!
 //! # Unsafe code
@@ -93,6 +95,7 @@ mod depth_graph;
 mod error;
 mod file;
 mod file_import;
+mod file_tensors;
 pub mod flatten;
 mod gradient;
 mod kernel;
@@ -105,6 +108,10 @@ mod outer;
 pub mod params;
 mod pass;
 mod peak;
+mod pickle;
+mod pickle_class;
+mod pickle_machine;
+mod pt;
 mod recur;
 mod recur_back;
 #[doc(hidden)]
@@ -125,6 +132,7 @@ mod unflatten;
 mod wavefront;
 mod weights;
 mod wiring;
+mod zip;
 
 pub use batch::{Batch, Elements, States};
 pub use block_map::BlockMap;

@@ -1,0 +1,13 @@
+//! Our own model files: what is read can be written, and is then read as the same.
+#![no_main]
+
+use drnn::Model;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Ok(model) = Model::from_bytes(bytes) else { return };
+    let again = Model::from_bytes(&model.to_bytes().unwrap()).unwrap();
+    assert_eq!(again.spec(), model.spec());
+    let bits = |model: &Model| model.params().iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    assert_eq!(bits(&again), bits(&model));
+});
