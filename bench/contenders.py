@@ -26,13 +26,14 @@ FACTS = ("version", "isa", "peak_gflops", "gflops", "share_of_peak")
 
 @dataclass(frozen=True)
 class Case:
-    """One row of the table. `n` LSTM units read `q` floats, or tokens embedded in `q` dimensions if `vocab`."""
+    """One row of the table. `layers` of `n` LSTM units read `q` floats, or tokens embedded in `q` dimensions if `vocab`."""
 
     name: str
     B: int
     q: int
     n: int
     T: int = 1
+    layers: int = 1
     out: int = 0  # width of the output layer, 0: none
     vocab: int = 0
     skip: int = 0  # the output layer reads only the steps after these
@@ -54,6 +55,7 @@ def ragged_lengths():
 
 N100 = dict(B=100, T=50, q=1, n=100, out=1)
 N512 = dict(B=128, T=188, q=10, n=512, out=27, vocab=28, skip=8)
+STACK = dict(B=1, T=200, q=10, n=128, out=10, layers=5)
 CASES = [
     Case("train-n100", **N100, goals={"torch": 1.5}),
     Case("train-n100-lanes8", **N100, lanes=8, goals={"torch": 1.8}),
@@ -61,6 +63,8 @@ CASES = [
     Case("train-n300-ragged", B=32, T=60, q=264, n=300, out=17, lengths=ragged_lengths(), goals={"torch": 1.5}),
     Case("infer-n100", **N100, goals={"ort": 1.2}),
     Case("infer-n512", **N512, goals={"ort": 1.1}),
+    Case("infer-5x128", **STACK, goals={"layer by layer": 1.5}),
+    Case("train-5x128", **STACK),
     Case("stream-n256", B=1, q=10, n=256, block=2000, goals={"torch": 3.5, "ort": 2.0}),
     Case("streams64-n256", B=64, q=10, n=256, block=200, goals={"ort": 1.3, "torch 64x1": 15.0}),
 ]
@@ -105,14 +109,12 @@ def call_json(command):
 class Ours:
     """`drnn bench` in a subprocess: one round of at least `seconds`, whose time is the median of its repeats."""
 
-    name = "ours"
-
-    def __init__(self, program, case, threads):
-        self.program, self.case, self.threads = program, case, threads
+    def __init__(self, program, case, threads, name="ours", suffix=""):
+        self.name, self.program, self.case, self.threads = name, program, case.name + suffix, threads
         self.variant, self.facts = f"{threads} threads", {}
 
     def run(self, seconds, *options):
-        command = [self.program, "bench", "--case", self.case.name, "--rounds", "1", "--seconds", str(seconds)]
+        command = [self.program, "bench", "--case", self.case, "--rounds", "1", "--seconds", str(seconds)]
         answer = call_json(command + ["--threads", str(self.threads), "--json", *options])
         result = answer.pop("cases")[0]
         for facts in (answer, result):
@@ -154,7 +156,7 @@ class Net(nn.Module):
         super().__init__()
         self.case = case
         self.embedding = nn.Embedding(case.vocab, case.q) if case.vocab else None
-        self.lstm = nn.LSTM(case.q, case.n)
+        self.lstm = nn.LSTM(case.q, case.n, case.layers)
         self.linear = nn.Linear(case.n, case.out) if case.out else None
 
     def forward(self, x, lengths=None):
@@ -229,9 +231,10 @@ def onnx_order(w):
 def write_onnx(path, case, net):
     """The same network as ONNX operators; a streaming case gets one step with its state as input and output."""
     lstm, weights, nodes = net.lstm, {}, []
-    weights["W"] = onnx_order(lstm.weight_ih_l0)[None]
-    weights["R"] = onnx_order(lstm.weight_hh_l0)[None]
-    weights["B"] = np.concatenate([onnx_order(lstm.bias_ih_l0), onnx_order(lstm.bias_hh_l0)])[None]
+    for layer in range(case.layers):
+        part = {k: onnx_order(getattr(lstm, f"{k}_l{layer}")) for k in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")}
+        weights[f"W{layer}"], weights[f"R{layer}"] = part["weight_ih"][None], part["weight_hh"][None]
+        weights[f"B{layer}"] = np.concatenate([part["bias_ih"], part["bias_hh"]])[None]
     stream = case.kind.startswith("stream")
     x_type, x_shape = TensorProto.FLOAT, [case.T, case.B, case.q]
     lstm_input = "x"
@@ -244,15 +247,21 @@ def write_onnx(path, case, net):
         state = [1, case.B, case.n]
         inputs += [helper.make_tensor_value_info(s, TensorProto.FLOAT, state) for s in ("h", "c")]
         outputs = [helper.make_tensor_value_info(s, TensorProto.FLOAT, state) for s in ("h_next", "c_next")]
-        names = [lstm_input, "W", "R", "B", "", "h", "c"], ["", "h_next", "c_next"]
+        names = [lstm_input, "W0", "R0", "B0", "", "h", "c"], ["", "h_next", "c_next"]
         nodes.append(helper.make_node("LSTM", *names, hidden_size=case.n))
     else:
-        nodes.append(helper.make_node("LSTM", [lstm_input, "W", "R", "B"], ["Y"], hidden_size=case.n))
-        rows = "Y"
+        weights["direction"] = np.array([1])
+        for layer in range(case.layers):
+            names = [lstm_input, f"W{layer}", f"R{layer}", f"B{layer}"]
+            nodes.append(helper.make_node("LSTM", names, [f"Y{layer}"], hidden_size=case.n))
+            rows = lstm_input = f"Y{layer}"
+            if layer + 1 < case.layers:  # [T, 1, B, n] to [T, B, n]
+                lstm_input = f"X{layer + 1}"
+                nodes.append(helper.make_node("Squeeze", [rows, "direction"], [lstm_input]))
         if case.skip:
             weights["from"], weights["to"] = np.array([case.skip]), np.array([case.T])
             weights["axis"], rows = np.array([0]), "kept"
-            nodes.append(helper.make_node("Slice", ["Y", "from", "to", "axis"], [rows]))
+            nodes.append(helper.make_node("Slice", [f"Y{case.layers - 1}", "from", "to", "axis"], [rows]))
         # Flat rows and one Gemm: faster for the peer than MatMul and Add on three axes.
         weights["flat"] = np.array([-1, case.n])
         weights["V"], weights["b"] = net.linear.weight.detach().numpy(), net.linear.bias.detach().numpy()
@@ -336,6 +345,8 @@ def make_contenders(case, options, folder):
     torch.manual_seed(1)
     torch.set_num_threads(options.threads)
     ours = [] if options.peers_only else [Ours(options.drnn, case, options.threads)]
+    if ours and case.layers > 1:
+        ours.append(Ours(options.drnn, case, options.threads, "layer by layer", "-layers"))
     if case.kind == "train":
         return ours + torch_training(case)
     net, x = Net(case).eval(), make_input(case)
@@ -351,7 +362,7 @@ def make_contenders(case, options, folder):
         if case.B > 1:
             peers.append(torch_stream(f"torch {case.B}x1", case, net, x, case.B, options.threads))
         peers.append(ort_stream(case, model, x, expected, options.threads))
-    if options.rust_peers:
+    if options.rust_peers and case.layers == 1:
         np.savez(data, x=x.numpy(), expected=expected, **{k: v.numpy() for k, v in net.state_dict().items()})
         for name in ("tract", "candle"):
             peers.append(RustPeer(name, options.rust_peers, case, options.threads, [model, data]))

@@ -13,6 +13,8 @@ WORK = {
     "train-n300-ragged": "training step, n=300, q=264, B=32, lengths 3 to 60",
     "infer-n100": "whole sequences, n=100, B=100, T=50",
     "infer-n512": "whole sequences, n=512, B=128, T=188, tokens",
+    "infer-5x128": "one sequence through 5 layers, n=128, T=200",
+    "train-5x128": "training step of the same",
     "stream-n256": "one step of one stream, n=256, q=10",
     "streams64-n256": "one step of 64 streams together, n=256, q=10",
 }
@@ -27,7 +29,8 @@ def ratios(file):
 
 
 def main():
-    plain, kept = ratios("peers-cpu.json"), ratios("peers-cpu-kept-heap.json")
+    plain = ratios("peers-cpu.json") | ratios("peers-cpu-stacks.json")
+    kept = ratios("peers-cpu-kept-heap.json")
     columns = [
         ("PyTorch", plain, "torch"),
         ("PyTorch, heap kept", kept, "torch"),

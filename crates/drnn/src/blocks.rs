@@ -86,7 +86,7 @@ impl Blocks {
 
     /// The same with other connections.
     pub fn connections(mut self, connections: Connections) -> Blocks {
-        self.connections = connections;
+        self.connections = connections.sorted();
         self
     }
 
@@ -143,7 +143,7 @@ impl Blocks {
             Connections::Lower => j <= i,
             Connections::Upper => j + 1 >= i,
             Connections::All => true,
-            Connections::List(list) => list.contains(&(i, j)),
+            Connections::List(list) => list.binary_search(&(i, j)).is_ok(),
         }
     }
 
@@ -182,7 +182,7 @@ impl Blocks {
         Some(self.units_of(first..last + 1))
     }
 
-    /// Everything that can be wrong with blocks alone; a list comes out sorted.
+    /// Everything that can be wrong with blocks alone.
     pub(crate) fn checked(mut self) -> Result<Blocks> {
         let k = self.count();
         if k == 0 {
@@ -191,12 +191,11 @@ impl Blocks {
         if let Some(i) = self.widths.iter().position(|&n| n == 0) {
             return Err(Error::Spec(format!("block {i} has no units")));
         }
-        if let Connections::List(list) = &mut self.connections {
-            list.sort_unstable();
-            list.dedup();
-            if let Some((i, j)) = list.iter().find(|&&(i, j)| i >= k || j >= k) {
-                return Err(Error::Spec(format!("a connection ({i}, {j}), but {k} blocks")));
-            }
+        self.connections = self.connections.sorted(); // it may come from a file
+        if let Connections::List(list) = &self.connections
+            && let Some((i, j)) = list.iter().find(|&&(i, j)| i >= k || j >= k)
+        {
+            return Err(Error::Spec(format!("a connection ({i}, {j}), but {k} blocks")));
         }
         if self.start == StartState::Solved && self.connections != Connections::Stacked {
             return Err(Error::Spec(
@@ -218,5 +217,14 @@ impl Connections {
             Connections::All => "all",
             Connections::List(_) => "listed",
         }
+    }
+
+    /// A list in order, so that it can be searched and compared.
+    fn sorted(mut self) -> Connections {
+        if let Connections::List(list) = &mut self {
+            list.sort_unstable();
+            list.dedup();
+        }
+        self
     }
 }
