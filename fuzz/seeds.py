@@ -24,6 +24,26 @@ SPECS = [
         padding=dict(symbol=3),
         outputs=4,
     ),
+    dict(
+        cell="gru",
+        input=dict(dense=1),
+        units=[3],
+        direction="forward",
+        delay=1,
+        padding="look-ahead",
+        outputs=None,
+        blocks=dict(widths=[1, 2], connections="stacked", start="held"),
+    ),
+    dict(
+        cell="lstm",
+        input=dict(dense=1),
+        units=[4],
+        direction="forward",
+        delay=0,
+        padding="null",
+        outputs=2,
+        blocks=dict(widths=[1, 2, 1], connections=dict(list=[[0, 0], [2, 1]]), start="free"),
+    ),
 ]
 
 
@@ -54,6 +74,8 @@ def model(spec):
             tensors.append((f"weight_hh_l{layer}{way}", [gates * n, n]))
             tensors.append((f"bias_ih_l{layer}{way}", [gates * n]))
             tensors.append((f"bias_hh_l{layer}{way}", [gates * n]))
+        if "blocks" in spec and spec["cell"] == "gru":
+            tensors.append(("weight_hu_l0", [n, n]))
         q = n * len(ways)
     if spec["outputs"]:
         tensors += [("output.weight", [spec["outputs"], q]), ("output.bias", [spec["outputs"]])]

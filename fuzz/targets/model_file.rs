@@ -1,7 +1,9 @@
-//! Our own model files: what is read can be written, and is then read as the same.
+//! Our own model files: what is read can be written, and is then read as the same; what can be flattened
+//! comes back the same too.
 #![no_main]
 
-use drnn::Model;
+use drnn::onnx::Kind;
+use drnn::{BlockMap, Model, StartState};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -10,4 +12,11 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(again.spec(), model.spec());
     let bits = |model: &Model| model.params().iter().map(|x| x.to_bits()).collect::<Vec<_>>();
     assert_eq!(bits(&again), bits(&model));
+    if model.params().len() > 2000 {
+        return;
+    }
+    if let Ok(flat) = model.flatten(StartState::Held) {
+        assert_eq!(bits(&flat.unflatten(None).unwrap()), bits(&model));
+    }
+    let _ = (model.unflatten(None), BlockMap::of(&model), model.to_onnx(Kind::Whole));
 });

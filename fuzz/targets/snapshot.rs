@@ -2,13 +2,16 @@
 //! A stream that takes one gives the same bytes back and goes on.
 #![no_main]
 
-use drnn::{Cell, Model, NetSpec, Padding, Stream, StreamBatch};
+use drnn::{Cell, Model, NetSpec, Padding, StartState, Stream, StreamBatch};
 use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
 
-static MODEL: LazyLock<Model> = LazyLock::new(|| {
+/// A stack, and the same as one layer whose blocks begin one after another.
+static MODELS: LazyLock<[Model; 2]> = LazyLock::new(|| {
     let spec = NetSpec::builder(Cell::Lstm).dense(1).units([2, 1]).delay(2, Padding::Null);
-    Model::init(&spec.build().unwrap(), 1)
+    let stack = Model::init(&spec.build().unwrap(), 1);
+    let flat = stack.flatten(StartState::Held).unwrap();
+    [stack, flat]
 });
 
 fn checksum(bytes: &[u8]) -> u64 {
@@ -17,10 +20,10 @@ fn checksum(bytes: &[u8]) -> u64 {
     })
 }
 
-fn restore(bytes: &[u8]) -> bool {
-    let mut batch = StreamBatch::new(&*MODEL).unwrap();
+fn restore(model: &Model, bytes: &[u8]) -> bool {
+    let mut batch = StreamBatch::new(model).unwrap();
     let id = batch.join();
-    let mut stream = Stream::new(&*MODEL).unwrap();
+    let mut stream = Stream::new(model).unwrap();
     let taken = stream.restore(bytes).is_ok();
     assert_eq!(batch.restore(id, bytes).is_ok(), taken);
     if taken {
@@ -35,15 +38,17 @@ fn restore(bytes: &[u8]) -> bool {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    restore(bytes);
-    let mut whole = Stream::new(&*MODEL).unwrap().snapshot();
-    let (start, end) = (16, whole.len() - 8);
-    let len = bytes.len().min(end - start);
-    whole[start..start + len].copy_from_slice(&bytes[..len]);
-    let sum = checksum(&whole[..end]);
-    whole[end..].copy_from_slice(&sum.to_le_bytes());
-    let finite = whole[24..end]
-        .chunks_exact(4)
-        .all(|b| f32::from_le_bytes(b.try_into().unwrap()).is_finite());
-    assert_eq!(restore(&whole), finite);
+    for model in &*MODELS {
+        restore(model, bytes);
+        let mut whole = Stream::new(model).unwrap().snapshot();
+        let (start, end) = (16, whole.len() - 8);
+        let len = bytes.len().min(end - start);
+        whole[start..start + len].copy_from_slice(&bytes[..len]);
+        let sum = checksum(&whole[..end]);
+        whole[end..].copy_from_slice(&sum.to_le_bytes());
+        let finite = whole[24..end]
+            .chunks_exact(4)
+            .all(|b| f32::from_le_bytes(b.try_into().unwrap()).is_finite());
+        assert_eq!(restore(model, &whole), finite);
+    }
 });

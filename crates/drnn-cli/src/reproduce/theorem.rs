@@ -394,3 +394,35 @@ impl Report {
         text
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_above_its_tolerance_fails() {
+        let entry = |f32_states: f64, f64_answers: f64| Entry {
+            cell: "lstm",
+            units: vec![4, 4],
+            layers: 2,
+            widths: "n = 4".into(),
+            f32_answers: 0.0,
+            f32_states,
+            f64_answers,
+            f64_states: 0.0,
+        };
+        let report = |entries: Vec<Entry>| Report {
+            provenance: Provenance::new(String::new()),
+            f32_tolerance: F32_TOLERANCE,
+            f64_tolerance: F64_TOLERANCE,
+            theorem: entries,
+            solved: Vec::new(),
+        };
+        assert!(report(vec![entry(1e-5, 1e-12)]).check().is_ok());
+        for bad in [entry(1.1e-5, 0.0), entry(0.0, 1.1e-12), entry(f64::INFINITY, 0.0)] {
+            let report = report(vec![entry(0.0, 0.0), bad]);
+            assert!(matches!(report.check(), Err(Failure::Check(text)) if text.contains("1 of 2")));
+            assert!(report.table().contains('!'));
+        }
+    }
+}
