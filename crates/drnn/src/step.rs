@@ -385,7 +385,7 @@ impl Steps {
             let at = slot * n;
             // Units that wait keep the state they have.
             let units = hold.map_or(units.clone(), |hold| {
-                let number = |seen: u64| usize::try_from(seen).unwrap_or(usize::MAX - 1);
+                let number = |seen: u64| usize::try_from(seen).unwrap_or(usize::MAX);
                 let (seen, end) = (number(self.seen[slot]), self.ends[slot].map(number));
                 meet(&units, &hold.live(seen, end))
             });

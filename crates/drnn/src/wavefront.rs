@@ -32,8 +32,9 @@ pub enum Plan {
 
 /// The layers that run in wave `wave`, of `layers` over `steps` steps.
 pub(crate) fn running(layers: usize, steps: usize, wave: usize) -> Range<usize> {
-    let first = (wave + 1).saturating_sub(steps);
-    first.min(layers)..layers.min(wave + 1).max(first.min(layers))
+    let begun = wave.saturating_add(1); // a stream's snapshot may claim any number of steps
+    let first = begun.saturating_sub(steps).min(layers);
+    first..layers.min(begun).max(first)
 }
 
 /// Steps of a chunk, for `rows` sequences: enough that waiting for another thread's chunk is rare.
@@ -138,5 +139,6 @@ mod tests {
             assert!(done.iter().all(|&d| d == steps), "{done:?}");
             assert!(running(layers, steps, steps + layers - 1).is_empty());
         }
+        assert_eq!(running(3, usize::MAX, usize::MAX), 0..3); // a stream that never ends
     }
 }
