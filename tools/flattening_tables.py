@@ -34,8 +34,7 @@ def solved():
     for cell, name in NAMES.items():
         own = {int(row["layers"]): row for row in rows if row["cell"] == cell}
         if own:
-            share = lambda row, what: f"{100 * int(row[what]) / int(row['networks']):.0f} %"
-            yield f"| {name} | " + " | ".join(f"{share(own[k], 'from_zeros')} / {share(own[k], 'from_states')}" for k in layers) + " |"
+            yield f"| {name} | " + " | ".join(f"{own[k]['from_zeros']} / {own[k]['from_states']}" for k in layers) + " |"
 
 
 def main():

@@ -2,17 +2,18 @@
 
 use crate::Failure;
 use crate::import::ImportArguments;
+use crate::paths::check_not_read;
 use clap::Args;
 use drnn::grouped;
 use drnn::onnx::Kind;
 use serde_json::json;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Write a model as an ONNX file, for ONNX Runtime, tract and others
 ///
 /// Standard operators; any length T, any batch size B; delay and padding are inside. The model is drnn's
-/// own, or the state dict of a PyTorch nn.RNN, nn.LSTM or nn.GRU as safetensors. Examples:
+/// own, or the state dict of a PyTorch nn.RNN, nn.LSTM or nn.GRU as safetensors or .pt. Examples:
 ///   drnn export model.safetensors --onnx model.onnx
 ///   drnn export model.safetensors --onnx step.onnx --step
 #[derive(Debug, Args)]
@@ -35,10 +36,7 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let model = arguments.import.load(&arguments.model)?;
-    if same_file(&arguments.model, &arguments.onnx) {
-        let path = arguments.onnx.display();
-        return Err(Failure::Input(format!("{path}: is the model itself; --onnx needs another")));
-    }
+    check_not_read("--onnx", &arguments.onnx, [arguments.model.as_path()])?;
     let kind = if arguments.step { Kind::Step } else { Kind::Whole };
     let onnx = model
         .to_onnx(kind)
@@ -72,8 +70,4 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     writeln!(out, "\n{}", onnx.usage)?;
     Ok(())
-}
-
-fn same_file(a: &Path, b: &Path) -> bool {
-    matches!((a.canonicalize(), b.canonicalize()), (Ok(a), Ok(b)) if a == b)
 }

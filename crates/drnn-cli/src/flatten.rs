@@ -4,6 +4,7 @@
 use crate::Failure;
 use crate::import::ImportArguments;
 use crate::net::parse_connections;
+use crate::paths::{check_not_read, make_folder};
 use crate::{npy, states};
 use clap::{Args, ValueEnum};
 use drnn::rng::Rng;
@@ -109,6 +110,7 @@ pub fn flatten(arguments: &Flatten) -> Result<(), Failure> {
             "{name} is for --start solved; a held start takes its states when it is run"
         )));
     }
+    check_not_read("-o", &arguments.output, [arguments.input.as_path()])?;
     let stack = arguments.import.load(&arguments.input)?;
     let start = if solved { StartState::Solved } else { StartState::Held };
     let flat = stack.flatten(start).map_err(|e| Failure::Input(at(&arguments.input, &e)))?;
@@ -122,15 +124,15 @@ pub fn flatten(arguments: &Flatten) -> Result<(), Failure> {
         true => arguments.given(&stack)?,
         false => random_start(stack.spec(), arguments.check.seed),
     };
-    let difference = check(&stack, &flat, &start, arguments.check.seed)?;
-    tell(&arguments.check, [&stack, &flat], &difference)?;
+    let from = arguments.h0.as_ref().or(arguments.c0.as_ref()).unwrap_or(&arguments.input);
+    let difference = check(from, [&stack, &flat], &start, arguments.check.seed)?;
     if let Some(folder) = &arguments.states {
         let found = drnn::solve_start(&flat, &start.states, start.rows)?;
         write_start(folder, &flat, &found, start.rows)?;
     }
     flat.save(&arguments.output)?;
     eprintln!("wrote {}", arguments.output.display());
-    Ok(())
+    tell(&arguments.check, [&stack, &flat], &difference)
 }
 
 /// States of some sequences.
@@ -170,6 +172,7 @@ impl Flatten {
 /// The start of a plain layer: all blocks side by side.
 fn write_start(folder: &Path, flat: &Model, start: &States, rows: usize) -> Result<(), Failure> {
     let spec = flat.spec();
+    make_folder(folder)?;
     let (widths, shape) = (spec.state_widths(), [1, rows, spec.units()[0]]);
     npy::write(&folder.join("h0.npy"), &shape, &states::joined(widths, rows, &start.h))?;
     if spec.cell().has_cell_state() {
@@ -179,38 +182,42 @@ fn write_start(folder: &Path, flat: &Model, start: &States, rows: usize) -> Resu
 }
 
 pub fn unflatten(arguments: &Unflatten) -> Result<(), Failure> {
+    check_not_read("-o", &arguments.output, [arguments.input.as_path()])?;
     let mut flat = arguments.import.load(&arguments.input)?;
+    let refuse = |e: drnn::Error| Failure::Input(at(&arguments.input, &e));
     if let Some(delay) = arguments.delay {
         if flat.spec().delay() > 0 && flat.spec().delay() != delay {
             let said = flat.spec().delay();
             return Err(Failure::Input(format!("--delay {delay}, but the file says {said}")));
         }
         if flat.spec().delay() == 0 {
-            flat = flat.delayed(delay, Padding::Null)?;
+            flat = flat.delayed(delay, Padding::Null).map_err(refuse)?;
         }
     }
-    let refuse = |e: drnn::Error| Failure::Input(at(&arguments.input, &e));
     let stack = flat.unflatten(arguments.units.as_deref()).map_err(refuse)?;
     let again = stack.flatten(StartState::Held)?;
     if again.params() != flat.params() {
         return Err(Failure::Check("flattened again, the stack has other weights".into()));
     }
-    let difference = check(
-        &stack,
-        &again,
-        &random_start(stack.spec(), arguments.check.seed),
-        arguments.check.seed,
-    )?;
-    tell(&arguments.check, [&flat, &stack], &difference)?;
-    if flat.spec().blocks().is_none_or(|b| b.start_state() == StartState::Free) {
+    // A layer that starts all its units at once is no stack in its first steps; one that begins as a
+    // stack does is run itself.
+    let at_once = flat.spec().blocks().is_none_or(|b| b.start_state() == StartState::Free);
+    let solved = flat.spec().blocks().is_some_and(|b| b.start_state() == StartState::Solved);
+    let start = match solved {
+        true => Beginning { states: States::zeros(stack.spec(), ROWS), rows: ROWS },
+        false => random_start(stack.spec(), arguments.check.seed),
+    };
+    let other = if at_once { &again } else { &flat };
+    let difference = check(&arguments.input, [&stack, other], &start, arguments.check.seed)?;
+    stack.save(&arguments.output)?;
+    eprintln!("wrote {}", arguments.output.display());
+    if at_once {
         eprintln!(
             "note: this layer started all its units at once, so its first answers may differ from the \
              stack's, which begins layer after layer"
         );
     }
-    stack.save(&arguments.output)?;
-    eprintln!("wrote {}", arguments.output.display());
-    Ok(())
+    tell(&arguments.check, [&flat, &stack], &difference)
 }
 
 fn at(path: &Path, error: &drnn::Error) -> String {
@@ -222,7 +229,12 @@ const ROWS: usize = 8;
 const STEPS: usize = 60;
 
 /// Runs both forms on the same random sequences of random lengths.
-fn check(stack: &Model, flat: &Model, start: &Beginning, seed: u64) -> Result<Difference, Failure> {
+fn check(
+    file: &Path,
+    [stack, flat]: [&Model; 2],
+    start: &Beginning,
+    seed: u64,
+) -> Result<Difference, Failure> {
     let (spec, rows, mut rng) = (stack.spec(), start.rows, Rng::new(seed));
     let steps = STEPS + spec.look_ahead();
     let length = |row| if row == 0 { steps } else { rng.below(steps + 1) };
@@ -238,7 +250,8 @@ fn check(stack: &Model, flat: &Model, start: &Beginning, seed: u64) -> Result<Di
             Batch::tokens(&tokens, steps, rows)
         }
     };
-    let difference = compare(stack, flat, &batch.lengths(&lengths), Some(&start.states))?;
+    let difference = compare(stack, flat, &batch.lengths(&lengths), Some(&start.states))
+        .map_err(|e| Failure::Input(at(file, &e)))?;
     match difference.largest() {
         largest if largest <= TOLERANCE => Ok(difference),
         largest => Err(Failure::Check(format!(

@@ -2,6 +2,7 @@
 
 use crate::Failure;
 use crate::net::Net;
+use crate::paths::check_not_read;
 use crate::{block_picture, block_table};
 use clap::Args;
 use drnn::params::Layout;
@@ -48,7 +49,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     };
     match (&arguments.file, &arguments.svg) {
-        (Some(file), Some(svg)) => draw(file, svg, map.as_ref(), &spec)?,
+        (Some(file), Some(svg)) => {
+            check_not_read("--svg", svg, [file.as_path()])?;
+            draw(file, svg, map.as_ref(), &spec)?;
+        }
         (None, Some(_)) => {
             let why = "--svg needs a model file: what it draws are weights";
             return Err(Failure::Input(why.into()));

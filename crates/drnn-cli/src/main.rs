@@ -6,7 +6,7 @@
 //! | `import` | a model file on the command line |
 //! | `init` | `drnn init`: a network with random weights |
 //! | `run` | `drnn run`: whole sequences through a model file |
-//! | `npy`, `states` | NumPy arrays; states in PyTorch's shapes |
+//! | `npy`, `states`, `paths` | NumPy arrays; states in PyTorch's shapes; what may be written where |
 //! | `flatten` | `drnn flatten`, `drnn unflatten`: a stack as one delayed layer and back |
 //! | `export` | `drnn export`: a model for other runtimes |
 //! | `inspect` | `drnn inspect`: what a model file holds, or a network is made of |
@@ -27,6 +27,7 @@ mod init;
 mod inspect;
 mod net;
 mod npy;
+mod paths;
 mod plot;
 mod reproduce;
 mod run;

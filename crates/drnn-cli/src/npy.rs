@@ -18,6 +18,16 @@ pub enum Values {
     Integers(Vec<i64>),
 }
 
+impl Values {
+    /// In an error message.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Values::Floats(_) => "floats",
+            Values::Integers(_) => "integers",
+        }
+    }
+}
+
 /// Reads `path`.
 pub fn read(path: &Path) -> Result<Array, Failure> {
     let refuse = |reason: String| Failure::Input(format!("{}: {reason}", path.display()));

@@ -4,6 +4,7 @@
 use crate::Failure;
 use crate::import::ImportArguments;
 use crate::npy::{self, Array, Values};
+use crate::paths::{check_not_read, make_folder, same_file};
 use crate::states;
 use clap::Args;
 use drnn::{Batch, Error, InputSpec, NetSpec};
@@ -69,10 +70,20 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 impl Arguments {
     /// What cannot be meant, before anything is computed.
     fn check(&self) -> Result<(), Failure> {
+        let read = || {
+            let more = [&self.lengths, &self.h0, &self.c0].into_iter().flatten();
+            [&self.model, &self.x].into_iter().chain(more).map(PathBuf::as_path)
+        };
+        check_not_read("-o", &self.output, read())?;
         let Some(folder) = &self.states else { return Ok(()) };
-        if ["h.npy", "c.npy"].iter().any(|name| folder.join(name) == self.output) {
-            let path = self.output.display();
-            return Err(Failure::Input(format!("{path}: both the answers and --states go there")));
+        make_folder(folder)?;
+        for path in ["h.npy", "c.npy"].map(|name| folder.join(name)) {
+            check_not_read("--states", &path, read())?;
+            if same_file(&path, &self.output) {
+                let path = self.output.display();
+                let why = "both the answers and --states go there";
+                return Err(Failure::Input(format!("{path}: {why}")));
+            }
         }
         Ok(())
     }
@@ -83,6 +94,7 @@ impl Arguments {
             Error::Length { .. } => self.lengths.as_ref(),
             Error::NotFinite { name, .. } if name == "start.h" => self.h0.as_ref(),
             Error::NotFinite { name, .. } if name == "start.c" => self.c0.as_ref(),
+            Error::Unsolvable { .. } => self.h0.as_ref().or(self.c0.as_ref()).or(Some(&self.model)),
             _ => None,
         };
         let path = path.unwrap_or(&self.x).display();
@@ -114,8 +126,7 @@ impl Input {
     fn read(path: &Path, spec: &NetSpec) -> Result<Input, Failure> {
         let Array { shape, values } = npy::read(path)?;
         let wrong = |expected: &str| {
-            let kind = if matches!(values, Values::Floats(_)) { "floats" } else { "integers" };
-            let path = path.display();
+            let (kind, path) = (values.kind(), path.display());
             Err(Failure::Input(format!("{path}: {kind} of shape {shape:?}, expected {expected}")))
         };
         if shape.contains(&0) && shape.iter().any(|&n| n > MOST_OF_NOTHING) {

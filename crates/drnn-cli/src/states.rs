@@ -2,6 +2,7 @@
 
 use crate::Failure;
 use crate::npy::{self, Array, Values};
+use crate::paths::make_folder;
 use drnn::{NetSpec, States};
 use std::path::{Path, PathBuf};
 
@@ -40,9 +41,10 @@ fn values(path: &Path, spec: &NetSpec, rows: usize) -> Result<Vec<f32>, Failure>
         Array { shape, values: Values::Floats(values) } if shape == expected => {
             Ok(by_layer(spec, rows, &values))
         }
-        Array { shape, .. } => Err(Failure::Input(format!(
-            "{}: shape {shape:?}, expected floats {expected:?}",
-            path.display()
+        Array { shape, values } => Err(Failure::Input(format!(
+            "{}: {} of shape {shape:?}, expected floats {expected:?}",
+            path.display(),
+            values.kind()
         ))),
     }
 }
@@ -55,6 +57,7 @@ pub fn write(
     rows: usize,
     states: &States,
 ) -> Result<(), Failure> {
+    make_folder(folder)?;
     let shape = shape(spec, rows);
     npy::write(&folder.join(names[0]), &shape, &side_by_side(spec, rows, &states.h))?;
     if spec.cell().has_cell_state() {

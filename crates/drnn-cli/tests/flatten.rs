@@ -130,16 +130,27 @@ fn what_is_refused_says_why_and_writes_nothing() {
     stack(Cell::Gru, &[4, 4]).save(at("gru.safetensors")).unwrap();
     let flat = stack(Cell::Lstm, &[4, 4, 4]).flatten(StartState::Held).unwrap();
     flat.save(at("flat.safetensors")).unwrap();
+    let plain = NetSpec::builder(Cell::Lstm).dense(2).units([12]).outputs(3);
+    let plain = plain.delay(2, Padding::Null).build().unwrap();
+    Model::from_params(&plain, flat.params().to_vec())
+        .unwrap()
+        .save(at("plain.safetensors"))
+        .unwrap();
     for (arguments, reason) in [
         ("flatten both.safetensors", "only forward networks can be flattened"),
-        ("flatten rnn.safetensors --start solved", "no solved start: block 2, before step 1"),
+        (
+            "flatten rnn.safetensors --start solved",
+            "no solved start for sequence 0: block 2, before step 1",
+        ),
         ("flatten gru.safetensors --start solved", "cannot be inverted in closed form"),
         ("flatten flat.safetensors", "it is one layer already"),
         ("flatten rnn.safetensors --connections 0-0,1-1", "block (1, 0), from block 0 to block 1"),
         ("flatten rnn.safetensors --connections 0-0,9-1", "a connection (9, 1), but 3 blocks"),
         ("flatten missing.safetensors", "missing.safetensors: cannot be read"),
-        ("unflatten flat.safetensors --units 6,6", "block (0, 1), from block 1 to block 0"),
-        ("unflatten flat.safetensors --units 6,5", "[6, 5] units for a layer of 12"),
+        ("unflatten flat.safetensors --units 4,8", "blocks of [4, 4, 4] begin one after another"),
+        ("unflatten plain.safetensors --units 6,6", "block (0, 1), from block 1 to block 0"),
+        ("unflatten plain.safetensors --units 6,5", "[6, 5] units for a layer of 12"),
+        ("unflatten both.safetensors --delay 1", "both.safetensors: "),
         ("unflatten flat.safetensors --delay 3", "--delay 3, but the file says 2"),
         ("unflatten rnn.safetensors", "not one forward layer"),
         ("flatten rnn.safetensors --connections some", "expected stacked, lower, upper, all"),
@@ -163,5 +174,57 @@ fn relaxed_files_begin_as_their_stack() {
         assert!(said["largest_difference"]["answers"].as_f64().unwrap() < 1e-6, "{said}");
         let relaxed = Model::load(at("out.safetensors")).unwrap();
         assert_eq!(relaxed.spec().blocks().unwrap().widths(), [4, 3]);
+    }
+}
+
+#[test]
+fn what_is_read_is_not_written_over_and_folders_are_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    stack(Cell::Lstm, &[4, 4]).save(at("stack.safetensors")).unwrap();
+    let before = std::fs::read(at("stack.safetensors")).unwrap();
+    write(&at("x.npy"), &[3, 1, 2], &[0.5; 6]);
+    for arguments in [
+        "flatten stack.safetensors -o stack.safetensors",
+        "unflatten stack.safetensors -o ./stack.safetensors",
+        "run stack.safetensors x.npy -o stack.safetensors",
+        "run stack.safetensors x.npy -o x.npy",
+        "inspect stack.safetensors --svg stack.safetensors",
+        "export stack.safetensors --onnx stack.safetensors",
+    ] {
+        assert!(refused(folder.path(), arguments).contains("is read here"), "{arguments}");
+    }
+    assert_eq!(std::fs::read(at("stack.safetensors")).unwrap(), before);
+    done(
+        folder.path(),
+        "flatten stack.safetensors -o f.safetensors --start solved --states new/start",
+    );
+    assert!(at("new/start/h0.npy").exists());
+    done(folder.path(), "run f.safetensors x.npy -o y.npy --states new/last");
+    assert!(at("new/last/c.npy").exists());
+    // What cannot be reached is said of the file that asks for it.
+    write(&at("h0.npy"), &[2, 1, 4], &[5.0; 8]);
+    let said = refused(folder.path(), "run f.safetensors x.npy -o y2.npy --h0 h0.npy");
+    assert!(said.contains("h0.npy: no solved start for sequence 0: block 1"), "{said}");
+    assert!(!at("y2.npy").exists());
+}
+
+#[cfg(unix)]
+#[test]
+fn nobody_listening_is_no_reason_not_to_write() {
+    use std::process::Stdio;
+    let folder = tempfile::tempdir().unwrap();
+    stack(Cell::Lstm, &[4, 4]).save(folder.path().join("stack.safetensors")).unwrap();
+    for (arguments, file) in [
+        ("flatten stack.safetensors -o flat.safetensors", "flat.safetensors"),
+        ("unflatten flat.safetensors -o back.safetensors", "back.safetensors"),
+        ("reproduce theorem --layers 1 --units 2 --steps 3 --out here", "here/theorem.csv"),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_drnn"));
+        command.current_dir(folder.path()).args(arguments.split_whitespace());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        drop(child.stdout.take()); // closed before anything is said
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{arguments}");
+        assert!(folder.path().join(file).exists(), "{arguments}");
     }
 }

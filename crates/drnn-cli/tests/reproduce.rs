@@ -113,7 +113,7 @@ fn the_theorem_holds_and_is_told() {
     let said = text(&output.stdout);
     assert!(said.contains("lstm        3      0e0 / "), "{said}");
     assert!(said.contains("from zeros / from states they have been in"), "{said}");
-    assert!(said.contains("no solved start: block 2"), "{said}");
+    assert!(said.contains("no solved start for sequence 0: block 2"), "{said}");
     let read = |name| std::fs::read_to_string(folder.path().join("here").join(name)).unwrap();
     assert_eq!(read("theorem.csv").lines().count(), 1 + 4 * 3 * 3);
     assert_eq!(read("solved.csv").lines().count(), 1 + 3 * 3);

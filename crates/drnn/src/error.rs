@@ -73,9 +73,12 @@ pub enum Error {
 
     /// No state leads the blocks of a flattened stack to their start states.
     #[error(
-        "no solved start: block {block}, before step {step}: {reason}; a held start always works"
+        "no solved start for sequence {row}: block {block}, before step {step}: {reason}; \
+         a held start always works"
     )]
     Unsolvable {
+        /// The sequence.
+        row: usize,
         /// The block.
         block: usize,
         /// The step before which it would have to hold what it cannot.

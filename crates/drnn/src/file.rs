@@ -77,7 +77,12 @@ pub fn write_atomically(
     let path = if old.is_some() { &path.canonicalize()? } else { path };
     // Beside its place, because a rename works within one file system only.
     let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = new_file(folder).map_err(|e| e.kind())?; // without its name, which means nothing
+    let mut file = new_file(folder).map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => {
+            io::Error::new(e.kind(), format!("there is no folder {}", folder.display()))
+        }
+        kind => kind.into(), // without the temporary name, which means nothing
+    })?;
     write(file.as_file_mut())?;
     if let Some(old) = old.filter(|old| old.is_file()) {
         file.as_file().set_permissions(old.permissions())?;

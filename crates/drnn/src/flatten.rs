@@ -73,7 +73,8 @@ impl Model {
     /// The stack that this one layer is: of blocks of these widths, or of those that it says or its zeros
     /// show. Refused, with the block, where weights lie outside the structure of a stack.
     ///
-    /// A layer without blocks of its own, one that PyTorch trained perhaps, starts all its units at once:
+    /// Blocks that begin one after another are layers of those widths and no others. A layer without such
+    /// blocks, one that PyTorch trained perhaps, starts all its units at once:
     /// its first k - 1 answers are the stack's only from states that lead there (see
     /// [`StartState::Solved`]).
     pub fn unflatten(&self, widths: Option<&[usize]>) -> Result<Model> {
@@ -87,6 +88,15 @@ impl Model {
                  layers read the one below ungated"
             )));
         }
+        let begins = spec.blocks().filter(|b| b.start_state() != StartState::Free);
+        if let (Some(widths), Some(blocks)) = (widths, begins)
+            && widths != blocks.widths()
+        {
+            return Err(Error::Flatten(format!(
+                "layers of {widths:?} units, but blocks of {:?} begin one after another",
+                blocks.widths()
+            )));
+        }
         let widths = match (widths, spec.blocks()) {
             (Some(widths), _) => widths.to_vec(),
             (None, Some(blocks)) => blocks.widths().to_vec(),
@@ -94,8 +104,8 @@ impl Model {
                 crate::unflatten::widths_from_zeros(spec, self.layout(), self.params())?
             }
         };
-        let (k, total) = (widths.len(), widths.iter().try_fold(0usize, |a, &n| a.checked_add(n)));
-        if total != Some(spec.units()[0]) {
+        let k = widths.len();
+        if Blocks::new(widths.clone()).total() != Some(spec.units()[0]) {
             return Err(Error::Flatten(format!(
                 "blocks of {widths:?} units for a layer of {}",
                 spec.units()[0]

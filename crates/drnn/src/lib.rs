@@ -119,7 +119,7 @@ pub mod reference;
 pub mod rng;
 mod schedule;
 mod snapshot;
-mod solve;
+pub mod solve;
 mod spec;
 mod step;
 mod stream;

@@ -35,13 +35,12 @@ pub(crate) fn each_outside(
     visit: &mut dyn FnMut(Outside, Range<usize>, Range<usize>),
 ) {
     let (n, gates) = (spec.units()[0], spec.cell().gates());
-    let units: Vec<Range<usize>> = (0..blocks.count()).map(|i| blocks.units(i)).collect();
-    for (i, own) in units.iter().enumerate() {
+    for (i, own) in ranges(blocks).enumerate() {
         let rows = |gate: usize| gate * n + own.start..gate * n + own.end;
         let mut recurrent = |tensor: &'static str, role: Role, gate: usize| {
-            for (j, columns) in units.iter().enumerate() {
+            for (j, columns) in ranges(blocks).enumerate() {
                 if !blocks.allows_role(role, i, j) {
-                    visit(Outside::Block(tensor, i, j), rows(gate), columns.clone());
+                    visit(Outside::Block(tensor, i, j), rows(gate), columns);
                 }
             }
         };
@@ -58,9 +57,17 @@ pub(crate) fn each_outside(
             }
         }
         if !blocks.is_answered_from(i) {
-            visit(Outside::Output(i), 0..spec.outputs().unwrap_or(0), own.clone());
+            visit(Outside::Output(i), 0..spec.outputs().unwrap_or(0), own);
         }
     }
+}
+
+/// The units of every block, one after another.
+fn ranges(blocks: &Blocks) -> impl Iterator<Item = Range<usize>> {
+    blocks.widths().iter().scan(0, |unit, &n| {
+        *unit += n;
+        Some(*unit - n..*unit)
+    })
 }
 
 /// The same as ranges of the flat vector, row by row.

@@ -25,7 +25,7 @@ use crate::net::Net;
 use crate::params::{Layout, initial};
 use crate::pass::{Lane, LaneWork, check_params, forward};
 use crate::snapshot::hash;
-use crate::solve::{Solver, solve_start};
+use crate::solve::{Solver, solve_rows};
 use crate::spec::NetSpec;
 use crate::weights::{Way, Weights};
 use std::fmt;
@@ -163,7 +163,8 @@ impl Model {
         if let Some(start) = start {
             start.check("start", &self.spec, batch.rows())?;
         }
-        let solved = self.solved_start(start, batch.rows())?;
+        let runs = |row: usize| self.spec.answers_to(batch.length(row)) > 0;
+        let solved = self.solved_start(start, batch.rows(), runs)?;
         let start = solved.as_ref().or(start);
         let lanes = [Lane { params: &self.params, batch: *batch, start }];
         let net = self.net();
@@ -178,16 +179,18 @@ impl Model {
         Ok(Answers { values, last, shape })
     }
 
-    /// Where the network's start is to be solved: the state to begin with.
+    /// Where the network's start is to be solved: the state to begin with. A sequence that does not run
+    /// keeps the one it has.
     pub(crate) fn solved_start(
         &self,
         start: Option<&States>,
         rows: usize,
+        runs: impl Fn(usize) -> bool,
     ) -> Result<Option<States>> {
         match self.spec.blocks() {
             Some(blocks) if blocks.start_state() == StartState::Solved => {
                 let zeros = States::zeros(&self.spec, if start.is_some() { 0 } else { rows });
-                solve_start(self, start.unwrap_or(&zeros), rows).map(Some)
+                solve_rows(self, start.unwrap_or(&zeros), rows, runs).map(Some)
             }
             _ => Ok(None),
         }

@@ -129,8 +129,8 @@ impl<'a> Net<'a> {
         }
     }
 
-    /// `to = b + sum h W_out^T`, one term per direction, whose `w` is filled in here; nothing without
-    /// an output layer.
+    /// `to = b + sum h W_out^T` over the units that answers are made of, one term per direction, whose `w` is
+    /// filled in here; nothing without an output layer.
     ///
     /// # Safety
     /// As [`crate::kernel::product::product`].
@@ -146,10 +146,11 @@ impl<'a> Net<'a> {
             return;
         };
         let (bias, w_stride) = (params[bias].as_ptr(), self.spec.hidden_width());
+        let first = self.spec.answer_units().start;
         let n = w_stride / self.directions();
         for (direction, term) in terms.as_mut_slice().iter_mut().enumerate() {
             term.w = match m <= NARROW {
-                true => params[weight.clone()][direction * n..].as_ptr(),
+                true => params[weight.clone()][direction * n + first..].as_ptr(),
                 false => weights.output[direction].ptr(),
             };
         }

@@ -194,7 +194,7 @@ impl LaneWork {
             let mut terms = Terms::new();
             for direction in 0..net.directions() {
                 let h = self.states(net, last, direction);
-                let mut term = Term::rows(h, n, n, std::ptr::null());
+                let mut term = Term::rows(h.add(units.start), n, units.len(), std::ptr::null());
                 term.index = self.schedule.packed[direction].as_ptr();
                 term.zeros = self.zeros.ptr();
                 terms.push(term.at_row(slots.start));

@@ -41,15 +41,17 @@ impl Upstream<'_> {
                     terms.as_slice().iter().for_each(|term| to.push(term.at_row(row)));
                     (init.at(row, 0), to)
                 }
-                Upstream::ByHome { d_answers, output, .. } if !output.is_empty() => {
-                    to.push(Term { w: output[number].ptr(), ..d_answers.at_row(row) });
+                Upstream::ByHome { answers, .. } if meet(&home.units, answers).is_empty() => {
                     (Init::Zero, to)
                 }
-                Upstream::ByHome { d_answers, answers, .. } if *answers == home.units => {
+                Upstream::ByHome { d_answers, output: [], .. } => {
                     let (from, stride) = (d_answers.a, d_answers.row_stride);
                     (Init::Gather { from, stride, index: d_answers.index.add(row) }, to)
                 }
-                Upstream::ByHome { .. } => (Init::Zero, to),
+                Upstream::ByHome { d_answers, output, .. } => {
+                    to.push(Term { w: output[number].ptr(), ..d_answers.at_row(row) });
+                    (Init::Zero, to)
+                }
             }
         }
     }

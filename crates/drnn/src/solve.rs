@@ -18,9 +18,10 @@
 //!   state, and from the third block on it must be. Where h = c = 0, any o will do.
 //! - **GRU.** `h = (1 - z) n + z h'` cannot be solved for h' in closed form; there is no solved start.
 //!
-//! A state that the stack has really been in does have a solution: what its layers held i steps ago. It is
-//! found again as long as rounding allows (`drnn reproduce theorem` counts how often). Zeros, where most
-//! sequences start, usually have none for three layers and more.
+//! A state that the stack has really been in does have a solution: what its layers held i steps ago. For
+//! tanh and LSTM it is found again as long as rounding allows (`drnn reproduce theorem` counts how often). For
+//! relu it seldom is: a unit at 0 may have come from anything below 0, and the right-inverse takes 0. Zeros, where most
+//! sequences start, usually have no solution for three layers and more.
 //!
 //! Whatever comes out is run forward again, in single precision as it will be used, and refused if it does
 //! not lead to the start states.
@@ -69,6 +70,16 @@ const TOLERANCE: f64 = 1e-5;
 /// The state from which all blocks of `flat`, running from the first step, come to layer i's start state
 /// before step i: of `rows` sequences, in the shape of `start`.
 pub fn solve_start(flat: &Model, start: &States, rows: usize) -> Result<States> {
+    solve_rows(flat, start, rows, |_| true)
+}
+
+/// The same for those rows that `runs` names; the others stay as they are.
+pub(crate) fn solve_rows(
+    flat: &Model,
+    start: &States,
+    rows: usize,
+    runs: impl Fn(usize) -> bool,
+) -> Result<States> {
     let spec = flat.spec();
     let blocks = spec.blocks().filter(|b| *b.connected() == Connections::Stacked);
     let Some(blocks) = blocks.filter(|_| spec.cell() != Cell::Gru) else {
@@ -79,7 +90,7 @@ pub fn solve_start(flat: &Model, start: &States, rows: usize) -> Result<States> 
     start.check("start", spec, rows)?;
     let solver = flat.solver.get_or_init(|| Solver::new(flat, blocks));
     let mut solved = start.clone();
-    for row in 0..rows {
+    for row in (0..rows).filter(|&row| runs(row)) {
         let (mut at, mut given) = (0, Vec::new());
         for &n in blocks.widths() {
             let of = |values: &[f32]| {
@@ -89,7 +100,9 @@ pub fn solve_start(flat: &Model, start: &States, rows: usize) -> Result<States> 
             given.push(State { h: of(&start.h), c: of(&start.c) });
             at += n * rows;
         }
-        let found = solver.solve(&given)?;
+        let found = solver.solve(&given).map_err(|Unsolvable { block, step, reason }| {
+            Error::Unsolvable { row, block, step, reason }
+        })?;
         let mut at = 0;
         for (state, &n) in found.iter().zip(blocks.widths()) {
             let to = at + row * n..at + (row + 1) * n;
@@ -106,6 +119,15 @@ pub fn solve_start(flat: &Model, start: &States, rows: usize) -> Result<States> 
 fn copy(from: &DVector<f64>, to: &mut [f32]) {
     to.iter_mut().zip(from.iter()).for_each(|(to, &from)| *to = from as f32);
 }
+
+/// Where, and why, a sequence has no solution.
+struct Unsolvable {
+    block: usize,
+    step: usize,
+    reason: String,
+}
+
+type Solution<T> = std::result::Result<T, Unsolvable>;
 
 /// The state of one block of one sequence; c is empty for cells without it.
 #[derive(Clone)]
@@ -189,7 +211,7 @@ impl Solver {
     }
 
     /// The states of all blocks before step 0 that lead to the states given.
-    fn solve(&self, given: &[State]) -> Result<Vec<State>> {
+    fn solve(&self, given: &[State]) -> Solution<Vec<State>> {
         // path[t] is the state of the block before step t.
         let mut below = vec![given[0].clone()];
         let mut solved = below.clone();
@@ -207,7 +229,7 @@ impl Solver {
     }
 
     /// Runs the blocks from where they start, to see whether they come to the states given.
-    fn check(&self, solved: &[State], given: &[State]) -> Result<()> {
+    fn check(&self, solved: &[State], given: &[State]) -> Solution<()> {
         let mut below = vec![solved[0].rounded()];
         for block in &self.blocks {
             let mut path = vec![solved[block.block].rounded()];
@@ -220,7 +242,7 @@ impl Solver {
                 let reason = format!(
                     "single precision is not enough: the start found leads there but for {error:.1e}"
                 );
-                return Err(Error::Unsolvable { block: block.block, step: block.block, reason });
+                return Err(Unsolvable { block: block.block, step: block.block, reason });
             }
             below = path;
         }
@@ -256,11 +278,10 @@ impl BlockSolver {
     }
 
     /// The state before step t from which it leads to `after`.
-    fn step_back(&self, cell: Cell, after: &State, below: &State, t: usize) -> Result<State> {
+    fn step_back(&self, cell: Cell, after: &State, below: &State, t: usize) -> Solution<State> {
         let n = self.w.ncols();
-        let refuse = |step: usize, reason: String| {
-            Err(Error::Unsolvable { block: self.block, step, reason })
-        };
+        let refuse =
+            |step: usize, reason: String| Err(Unsolvable { block: self.block, step, reason });
         // Pre-activations that the step must have, where there is a choice of one.
         let mut wanted = Vec::new();
         for (u, &h) in after.h.iter().enumerate() {

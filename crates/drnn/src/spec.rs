@@ -196,11 +196,14 @@ impl NetSpec {
         })
     }
 
-    /// The units of the last layer that answers are made of where there is no output layer.
+    /// The units of the last layer that answers are made of: of one direction, all; of blocks those of the
+    /// last, unless an output layer may read others too.
     pub(crate) fn answer_units(&self) -> Range<usize> {
         match &self.blocks {
-            Some(blocks) => blocks.units(blocks.count() - 1),
-            None => 0..self.units[self.layers() - 1],
+            Some(blocks) if self.outputs.is_none() || !blocks.is_answered_from(0) => {
+                blocks.units(blocks.count() - 1)
+            }
+            _ => 0..self.units[self.layers() - 1],
         }
     }
 
@@ -253,8 +256,8 @@ impl NetSpec {
         self.free
     }
 
-    /// Answers to a sequence of `elements` elements: as many, or d fewer where the last d are there
-    /// only to be looked at.
+    /// Answers to a sequence of `elements` elements: as many, or fewer by [`NetSpec::look_ahead`] where the
+    /// last are there only to be looked at.
     pub fn answers_to(&self, elements: usize) -> usize {
         elements.saturating_sub(self.look_ahead())
     }

@@ -121,7 +121,7 @@ impl Steps {
     /// No slots yet. Refuses networks that cannot stream, or whose start cannot be solved.
     pub fn new(model: &Model) -> Result<Steps> {
         check_streams(model.spec())?;
-        let start = model.solved_start(None, 1)?.unwrap_or_default();
+        let start = model.solved_start(None, 1, |_| true)?.unwrap_or_default();
         Ok(Steps { start: [start.h, start.c].concat(), ..Steps::default() })
     }
 
@@ -421,7 +421,7 @@ impl Steps {
             let to = self.answers.shared().at(rows.start * m);
             if net.spec.outputs().is_some() {
                 let mut terms = Terms::new();
-                let mut term = Term::rows(h, n, n, std::ptr::null());
+                let mut term = Term::rows(h.add(units.start), n, units.len(), std::ptr::null());
                 term.index = self.active[rows.start..].as_ptr();
                 terms.push(term);
                 net.output(&model.weights, &model.params, rows.len(), to, &mut terms);

@@ -47,7 +47,8 @@ impl<M: ModelRef> Stream<M> {
 
     /// Ends the sequence: the answers still due, in order. The stream is then as new.
     ///
-    /// With [`crate::Padding::LookAhead`] there are none: the last d elements were there to be looked at.
+    /// With [`crate::Padding::LookAhead`] there are none, because the last d elements were there to be looked at;
+    /// but for a flattened stack's lag of k - 1 steps.
     pub fn finish(&mut self) -> Vec<Vec<f32>> {
         let model = self.model.model();
         let net = model.net();

@@ -98,7 +98,11 @@ impl Weights {
             for direction in 0..directions {
                 let w = &weight[direction * n..];
                 match way {
-                    Way::Forward => self.output[direction].set(w, (n, 1), (m, hidden), self.width),
+                    Way::Forward => {
+                        let units = spec.answer_units();
+                        let (w, k) = (&w[units.start..], (units.len(), 1));
+                        self.output[direction].set(w, k, (m, hidden), self.width);
+                    }
                     Way::Backward => {
                         for (at, home) in homes.iter().enumerate() {
                             let (w, cols) = (&w[home.units.start..], (home.units.len(), 1));

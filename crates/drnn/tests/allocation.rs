@@ -1,7 +1,8 @@
 //! Steps allocate nothing: not a training pass after the first, not a push into a stream.
 
 use drnn::{
-    Batch, Cell, Cpu, Element, Gradient, Lane, Model, NetSpec, Padding, Stream, StreamBatch, Tape,
+    Batch, Blocks, Builder, Cell, Cpu, Element, Gradient, Lane, Model, NetSpec, Padding, Stream,
+    StreamBatch, Tape,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,27 +41,36 @@ fn allocations(mut f: impl FnMut()) -> usize {
 fn steps_allocate_nothing() {
     let cpu = Cpu::new(2);
     for cell in Cell::ALL {
-        for dense in [false, true] {
-            training_allocates_nothing(&cpu, cell, dense);
+        for (dense, blocks) in [(false, false), (true, false), (true, true)] {
+            training_allocates_nothing(&cpu, cell, dense, blocks);
+            stream_allocates_nothing(&cpu, cell, blocks);
         }
-        let spec = NetSpec::builder(cell).tokens(9, 4).units([20, 12]).outputs(3);
-        let spec = spec.delay(2, Padding::Null).build().unwrap();
-        let model = Model::init(&spec, 1).on(&cpu);
-        let mut stream = Stream::new(&model).unwrap();
-        let count = allocations(|| {
-            stream.push(3).unwrap();
-        });
-        assert_eq!(count, 0, "stream of {spec}");
-
-        let mut streams = StreamBatch::new(&model).unwrap();
-        let elements: Vec<_> = (0..20).map(|_| (streams.join(), Element::Token(3))).collect();
-        let count = allocations(|| streams.step(&elements, |_, _| {}).unwrap());
-        assert_eq!(count, 0, "streams of {spec}");
     }
 }
 
-fn training_allocates_nothing(cpu: &Cpu, cell: Cell, dense: bool) {
-    let builder = NetSpec::builder(cell).units([20, 12]).outputs(3).delay(2, Padding::Null);
+/// Two layers, or the same as blocks of one.
+fn net(cell: Cell, blocks: bool) -> Builder {
+    let builder = NetSpec::builder(cell).outputs(3).delay(2, Padding::Null);
+    if blocks { builder.blocks(Blocks::new([20, 12])) } else { builder.units([20, 12]) }
+}
+
+fn stream_allocates_nothing(cpu: &Cpu, cell: Cell, blocks: bool) {
+    let spec = net(cell, blocks).tokens(9, 4).build().unwrap();
+    let model = Model::init(&spec, 1).on(cpu);
+    let mut stream = Stream::new(&model).unwrap();
+    let count = allocations(|| {
+        stream.push(3).unwrap();
+    });
+    assert_eq!(count, 0, "stream of {spec}");
+
+    let mut streams = StreamBatch::new(&model).unwrap();
+    let elements: Vec<_> = (0..20).map(|_| (streams.join(), Element::Token(3))).collect();
+    let count = allocations(|| streams.step(&elements, |_, _| {}).unwrap());
+    assert_eq!(count, 0, "streams of {spec}");
+}
+
+fn training_allocates_nothing(cpu: &Cpu, cell: Cell, dense: bool, blocks: bool) {
+    let builder = net(cell, blocks);
     let builder = if dense { builder.dense(4) } else { builder.tokens(9, 4) };
     let spec = builder.build().unwrap();
     let model = Model::init(&spec, 1).on(cpu);

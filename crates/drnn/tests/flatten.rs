@@ -156,10 +156,9 @@ fn what_cannot_be_converted_is_refused_with_the_reason() {
     assert!(error.contains(wanted), "{error}");
     let error = Model::from_params(flat.spec(), params).unwrap_err().to_string();
     assert!(error.contains(wanted), "{error}");
-    let error = flat.unflatten(Some(&[5, 4])).map(|m| m.spec().clone());
-    assert!(matches!(error, Err(Error::Outside { .. })), "{error:?}");
-    let error = flat.unflatten(Some(&[5, 5])).unwrap_err().to_string();
-    assert!(error.contains("[5, 5] units for a layer of 9"), "{error}");
+    // Blocks that begin one after another are layers of their own widths: joined they would begin too early.
+    let error = flat.unflatten(Some(&[4, 5])).unwrap_err().to_string();
+    assert!(error.contains("[4, 5] units, but blocks of [4, 3, 2] begin one after"), "{error}");
 
     // One plain layer: no blocks to be seen; a plain GRU never is a stack.
     let plain = |cell| Model::init(&NetSpec::builder(cell).dense(2).units([6]).build().unwrap(), 1);
@@ -178,6 +177,10 @@ fn blocks_are_found_in_a_plain_layer() {
         let spec = spec.delay(delay, Padding::Null).build().unwrap();
         Model::from_params(&spec, flat.params().to_vec()).unwrap()
     };
+    let error = plain(2).unflatten(Some(&[5, 4])).map(|m| m.spec().clone());
+    assert!(matches!(error, Err(Error::Outside { .. })), "{error:?}");
+    let error = plain(2).unflatten(Some(&[5, 5])).unwrap_err().to_string();
+    assert!(error.contains("[5, 5] units for a layer of 9"), "{error}");
     let back = plain(2).unflatten(None).unwrap();
     assert_eq!((back.spec(), back.params()), (stack.spec(), stack.params()));
     assert_eq!(plain(5).unflatten(Some(&[4, 3, 2])).unwrap().spec().delay(), 3);
@@ -249,6 +252,35 @@ fn solved_starts_lead_to_the_stacks_states() {
 }
 
 #[test]
+fn a_sequence_that_does_not_run_keeps_its_state_and_needs_no_solution() {
+    let stack = Model::init(&spec(Cell::RnnTanh, &[3, 3]), 1);
+    let flat = stack.flatten(StartState::Solved).unwrap();
+    let x = vec![0.5; 4 * 2 * 2];
+    let batch = Batch::dense(&x, 4, 2).lengths(&[4, 0]);
+    // 1.5 is outside tanh's range: of a sequence of no elements that does not matter.
+    let start =
+        States { h: vec![0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.1, 0.2, 0.3, 1.5, 1.5, 1.5], c: vec![] };
+    let difference = compare(&stack, &flat, &batch, Some(&start)).unwrap();
+    assert!(difference.largest() <= 1e-5, "{difference:?}");
+    let batch = Batch::dense(&x, 4, 2).lengths(&[4, 1]);
+    let error = flat.run(&batch, Some(&start)).unwrap_err();
+    assert!(matches!(error, Error::Unsolvable { row: 1, block: 1, .. }), "{error}");
+}
+
+#[test]
+fn a_layer_that_runs_away_does_not_reach_answers_that_do_not_read_it() {
+    // relu: layer 0 grows past all bounds, layer 1 reads a tiny part of it.
+    let stack = NetSpec::builder(Cell::RnnRelu).dense(1).units([1, 1]).outputs(1).build().unwrap();
+    let params = vec![1.0, 1e10, 0.0, 0.0, 1e-20, 0.0, 0.0, 0.0, 1.0, 0.0];
+    let stack = Model::from_params(&stack, params).unwrap();
+    let flat = stack.flatten(StartState::Held).unwrap();
+    let batch = Batch::dense(&[1.0; 5], 5, 1);
+    let [a, b] = [&stack, &flat].map(|model| model.run(&batch, None).unwrap().values);
+    assert_eq!(a, b);
+    assert_eq!(a.last(), Some(&f32::INFINITY));
+}
+
+#[test]
 fn a_solved_start_says_where_it_does_not_exist() {
     // From the third layer on a state in between must be in range: three units of tanh, hard driven.
     let spec = NetSpec::builder(Cell::RnnTanh).dense(1).units([1, 1, 1]).build().unwrap();
@@ -256,7 +288,7 @@ fn a_solved_start_says_where_it_does_not_exist() {
     let flat = Model::from_params(&spec, params).unwrap().flatten(StartState::Solved).unwrap();
     let start = States { h: vec![0.0, 0.0, 0.5], c: vec![] };
     match drnn::solve_start(&flat, &start, 1) {
-        Err(Error::Unsolvable { block: 2, step: 1, reason }) => {
+        Err(Error::Unsolvable { row: 0, block: 2, step: 1, reason }) => {
             assert!(reason.contains("outside (-1, 1) by 4.49"), "{reason}");
         }
         other => panic!("{other:?}"),

@@ -4,6 +4,7 @@ mod depth;
 mod theorem;
 
 use crate::Failure;
+use crate::paths::make_folder;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::io::Write;
@@ -52,7 +53,7 @@ fn write_files(folder: &Path, files: &[(&str, &str)]) -> Result<(), Failure> {
     let refuse = |path: &Path, what: &str, error: std::io::Error| {
         Failure::Input(format!("{}: cannot be {what}: {error}", path.display()))
     };
-    std::fs::create_dir_all(folder).map_err(|e| refuse(folder, "made", e))?;
+    make_folder(folder)?;
     for (name, contents) in files {
         let path = folder.join(name);
         drnn::write_atomically(&path, |file| file.write_all(contents.as_bytes()))
