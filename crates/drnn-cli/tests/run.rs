@@ -140,7 +140,10 @@ fn bad_arrays_are_refused_and_nothing_is_written() {
         ("m.safetensors x.npy --prefix a.", "m.safetensors: is drnn's own"),
         ("m.safetensors x.npy --lengths minus.npy", "minus.npy: a length of -3"),
         ("m.safetensors x.npy --lengths x.npy", "x.npy: shape [2, 1, 2], expected integers [1]"),
-        ("m.safetensors x.npy --h0 x.npy", "x.npy: floats of shape [2, 1, 2], expected floats [1, 1, 3]"),
+        (
+            "m.safetensors x.npy --h0 x.npy",
+            "x.npy: floats of shape [2, 1, 2], expected floats [1, 1, 3]",
+        ),
         ("m.safetensors x.npy --c0 x.npy", "has no cell state"),
     ] {
         let found = refused(&format!("{arguments} -o y.npy"));
