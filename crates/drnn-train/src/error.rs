@@ -1,0 +1,38 @@
+//! What training refuses, and why.
+
+use std::path::Path;
+
+/// The one error type.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// From the library.
+    #[error(transparent)]
+    Drnn(#[from] drnn::Error),
+
+    /// Data that cannot be trained on.
+    #[error("{0}")]
+    Data(String),
+
+    /// Choices that make no sense together.
+    #[error("{0}")]
+    Options(String),
+
+    /// A checkpoint that cannot be read or written, or is not of this training.
+    #[error("{file}: {reason}")]
+    Checkpoint {
+        /// Its path.
+        file: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl Error {
+    pub(crate) fn checkpoint(path: &Path, reason: impl ToString) -> Error {
+        Error::Checkpoint { file: path.display().to_string(), reason: reason.to_string() }
+    }
+}
+
+/// Shorthand for results of this crate.
+pub type Result<T> = std::result::Result<T, Error>;

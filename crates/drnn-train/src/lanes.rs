@@ -1,0 +1,153 @@
+//! Several trainings side by side: lanes.
+//!
+//! A thread takes a lane through an epoch on its own, then the lane that has waited longest. Lanes share
+//! nothing, so one that has ended, or whose loss is no number any more, costs the others nothing; and when
+//! fewer lanes are left than threads, a lane gets several. No number depends on any of this.
+
+use crate::error::{Error, Result};
+use crate::fit::{Advance, Fit};
+use drnn::Cpu;
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::{Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+/// One of several trainings.
+pub struct Lane<'a> {
+    /// The training.
+    pub fit: Fit<'a>,
+    /// Where its checkpoints go.
+    pub checkpoint: Option<PathBuf>,
+}
+
+/// Whether to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Control {
+    /// Go on.
+    Continue,
+    /// Write checkpoints and come back.
+    Stop,
+}
+
+/// Checkpoints are written at every epoch's end, and within an epoch after this long.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(120);
+
+struct Queue {
+    /// Lanes that wait for a thread.
+    waiting: VecDeque<usize>,
+    /// Lanes that have not ended.
+    live: usize,
+    stopped: bool,
+    error: Option<Error>,
+}
+
+/// Takes all lanes to their ends, calling `observe` after every batch (with the lane's number), which may
+/// stop them all. Where a checkpoint cannot be written the error comes back at once.
+pub fn run<'a>(
+    threads: usize,
+    lanes: &mut [Lane<'a>],
+    observe: &(dyn Fn(usize, &Fit<'a>, Advance) -> Control + Sync),
+) -> Result<()> {
+    // A folder that cannot be written to is found now, not in an hour.
+    for lane in &*lanes {
+        if let Some(path) = &lane.checkpoint {
+            lane.fit.save(path)?;
+        }
+    }
+    let count = lanes.len();
+    let slots: Vec<Mutex<&mut Lane>> = lanes.iter_mut().map(Mutex::new).collect();
+    let queue = Queue { waiting: (0..count).collect(), live: count, stopped: false, error: None };
+    let (queue, changed) = (Mutex::new(queue), Condvar::new());
+    let lock = || queue.lock().unwrap_or_else(|p| p.into_inner());
+    let work = |_| {
+        let mut cpu = Cpu::new(1);
+        loop {
+            let (lane, live) = {
+                let mut queue = lock();
+                loop {
+                    if queue.stopped || queue.live == 0 {
+                        return;
+                    }
+                    if let Some(lane) = queue.waiting.pop_front() {
+                        break (lane, queue.live);
+                    }
+                    queue = changed.wait(queue).unwrap_or_else(|p| p.into_inner());
+                }
+            };
+            let share = (threads / live).max(1);
+            if cpu.threads() != share {
+                cpu = Cpu::new(share);
+            }
+            let mut slot = slots[lane].lock().unwrap_or_else(|p| p.into_inner());
+            let outcome = epoch(lane, &mut slot, &cpu, observe, &|| lock().stopped);
+            drop(slot);
+            let mut queue = lock();
+            match outcome {
+                Ok(Outcome::More) => queue.waiting.push_back(lane),
+                Ok(Outcome::Ended) => queue.live -= 1,
+                Ok(Outcome::Stopped) => queue.stopped = true,
+                Err(error) => {
+                    queue.stopped = true;
+                    queue.error.get_or_insert(error);
+                }
+            }
+            changed.notify_all();
+        }
+    };
+    std::thread::scope(|scope| {
+        let work = &work;
+        for i in 1..threads.min(count) {
+            scope.spawn(move || work(i));
+        }
+        work(0);
+    });
+    match lock().error.take() {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
+}
+
+enum Outcome {
+    More,
+    Ended,
+    Stopped,
+}
+
+/// Takes one lane through the rest of its epoch.
+fn epoch<'a>(
+    number: usize,
+    lane: &mut Lane<'a>,
+    cpu: &Cpu,
+    observe: &(dyn Fn(usize, &Fit<'a>, Advance) -> Control + Sync),
+    stopped: &dyn Fn() -> bool,
+) -> Result<Outcome> {
+    let save = |lane: &Lane| match &lane.checkpoint {
+        Some(path) => lane.fit.save(path),
+        None => Ok(()),
+    };
+    lane.fit.learner().use_cpu(cpu);
+    let mut saved = Instant::now();
+    loop {
+        let done = lane.fit.advance()?;
+        let control = observe(number, &lane.fit, done);
+        if control == Control::Stop || stopped() {
+            save(lane)?;
+            return Ok(Outcome::Stopped);
+        }
+        match done {
+            Advance::Ended(_) => {
+                save(lane)?;
+                return Ok(Outcome::Ended);
+            }
+            Advance::Epoch => {
+                save(lane)?;
+                return Ok(Outcome::More);
+            }
+            Advance::Batch if saved.elapsed() > CHECKPOINT_EVERY => {
+                save(lane)?;
+                saved = Instant::now();
+            }
+            Advance::Batch => {}
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What a network's answers are worth, and the gradient of that.
+//!
+//! ```text
+//! cross-entropy   -log softmax(y)[class]        d y = softmax(y) - onehot(class)
+//! squared error   (y - target)^2                d y = 2 (y - target)
+//! ```
+//!
+//! both as means over the positions (cross-entropy) or values (squared error) that count.
+
+/// A class that is none: the position does not count.
+pub const IGNORE: u32 = u32::MAX;
+
+/// What the answers (steps, B, m) should be.
+#[derive(Debug, Clone, Copy)]
+pub enum Targets<'a> {
+    /// A class below m for each position, (steps, B), or [`IGNORE`].
+    Classes(&'a [u32]),
+    /// Values, (steps, B, m); NaN does not count.
+    Values(&'a [f32]),
+}
+
+/// A sum over positions, to be put together with others.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct LossSum {
+    /// Sum of losses.
+    pub sum: f64,
+    /// Positions, or values, that counted.
+    pub count: usize,
+}
+
+impl LossSum {
+    /// The mean; zero where nothing counted.
+    pub fn mean(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.sum / self.count as f64 }
+    }
+
+    /// Both together.
+    pub fn add(&mut self, other: LossSum) {
+        self.sum += other.sum;
+        self.count += other.count;
+    }
+}
+
+/// The loss of some answers, `m` values each, and into `gradient` that of the mean.
+///
+/// # Panics
+/// If the lengths do not fit, or a class is not below m.
+pub fn loss(answers: &[f32], m: usize, targets: Targets, gradient: &mut [f32]) -> LossSum {
+    assert_eq!(answers.len(), gradient.len(), "one gradient per answer");
+    match targets {
+        Targets::Classes(classes) => cross_entropy(answers, m, classes, gradient),
+        Targets::Values(values) => squared_error(answers, values, gradient),
+    }
+}
+
+fn cross_entropy(answers: &[f32], m: usize, classes: &[u32], gradient: &mut [f32]) -> LossSum {
+    assert_eq!(answers.len(), classes.len() * m, "one class per answer");
+    let count = classes.iter().filter(|&&class| class != IGNORE).count();
+    let scale = 1.0 / count.max(1) as f32;
+    let mut sum = 0.0;
+    let rows = answers.chunks_exact(m).zip(gradient.chunks_exact_mut(m));
+    for ((y, d), &class) in rows.zip(classes) {
+        if class == IGNORE {
+            d.fill(0.0);
+            continue;
+        }
+        let largest = y.iter().fold(f32::NEG_INFINITY, |a, b| a.max(*b));
+        let mut total = 0.0f32;
+        for (d, y) in d.iter_mut().zip(y) {
+            *d = (y - largest).exp();
+            total += *d;
+        }
+        let class = class as usize;
+        sum += f64::from(total.ln() - (y[class] - largest));
+        let inverse = scale / total;
+        d.iter_mut().for_each(|d| *d *= inverse);
+        d[class] -= scale;
+    }
+    LossSum { sum, count }
+}
+
+fn squared_error(answers: &[f32], values: &[f32], gradient: &mut [f32]) -> LossSum {
+    assert_eq!(answers.len(), values.len(), "one value per answer");
+    let count = values.iter().filter(|value| !value.is_nan()).count();
+    let scale = 2.0 / count.max(1) as f32;
+    let mut sum = 0.0;
+    for ((y, target), d) in answers.iter().zip(values).zip(gradient) {
+        let error = if target.is_nan() { 0.0 } else { y - target };
+        sum += f64::from(error * error);
+        *d = scale * error;
+    }
+    LossSum { sum, count }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Differences of the mean along every answer.
+    fn check(answers: &[f32], m: usize, targets: Targets) {
+        let mut gradient = vec![f32::NAN; answers.len()];
+        loss(answers, m, targets, &mut gradient);
+        for i in 0..answers.len() {
+            let at = |delta: f32| {
+                let mut moved = answers.to_vec();
+                moved[i] += delta;
+                loss(&moved, m, targets, &mut vec![0.0; answers.len()]).mean()
+            };
+            let numeric = (at(1e-2) - at(-1e-2)) / 2e-2;
+            assert!(
+                (numeric - f64::from(gradient[i])).abs() < 1e-4,
+                "{i}: {numeric} {}",
+                gradient[i]
+            );
+        }
+    }
+
+    #[test]
+    fn gradients_equal_differences_and_some_positions_do_not_count() {
+        let y = [0.3, -1.0, 2.0, 0.5, 0.1, 0.2, -0.7, 0.9, 1.5];
+        check(&y, 3, Targets::Classes(&[2, IGNORE, 0]));
+        check(&y, 3, Targets::Values(&[0.1, 0.2, 0.3, f32::NAN, 0.0, -1.0, 0.5, 0.5, 0.5]));
+        let sum = loss(&y, 3, Targets::Classes(&[IGNORE; 3]), &mut [1.0; 9]);
+        assert_eq!((sum.count, sum.mean()), (0, 0.0));
+    }
+
+    #[test]
+    fn known_values() {
+        let mut d = [0.0; 4];
+        let even = loss(&[1000.0; 4], 4, Targets::Classes(&[1]), &mut d);
+        assert!((even.mean() - 4f64.ln()).abs() < 1e-6); // and no overflow
+        assert!((d[1] + 0.75).abs() < 1e-6 && (d[0] - 0.25).abs() < 1e-6);
+        let error = loss(&[1.0, 3.0], 1, Targets::Values(&[0.0, 0.0]), &mut d[..2]);
+        assert_eq!(error.mean(), 5.0);
+    }
+}

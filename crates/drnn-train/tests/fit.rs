@@ -1,0 +1,176 @@
+//! Trainings end where they should, and go on from a checkpoint as if nothing had happened.
+
+use drnn::{Cell, Cpu, NetSpec, Padding};
+use drnn_train::lanes::{self, Control, Lane};
+use drnn_train::reversal::Reversal;
+use drnn_train::{Advance, Examples, Fit, Options, Reason, Stopping};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+fn data() -> (NetSpec, Examples, Examples) {
+    let task = Reversal { steps: 6, symbols: 3 };
+    let spec = NetSpec::builder(Cell::Lstm).dense(3).units([12]).outputs(3);
+    let spec = spec.delay(5, Padding::Null).build().unwrap();
+    (spec, task.examples(250, 1).unwrap(), task.examples(60, 2).unwrap())
+}
+
+fn options() -> Options {
+    Options { epochs: 4, batch: 40, rate: 1e-2, seed: 3, ..Options::default() }
+}
+
+/// Everything that matters of a training.
+fn state(fit: &mut Fit) -> (Vec<u32>, Vec<u32>, String) {
+    let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    let mut progress = fit.progress().clone();
+    progress.seconds = 0.0;
+    let learner = fit.learner();
+    let adam = [learner.adam().mean.as_slice(), &learner.adam().square].concat();
+    (bits(learner.params()), bits(&adam), serde_json::to_string(&progress).unwrap())
+}
+
+#[test]
+fn resumed_training_is_straight_training_to_the_bit() {
+    let (spec, train, valid) = data();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("checkpoint");
+    let new = |threads: usize| {
+        Fit::new(&Cpu::new(threads), &spec, options(), "test", &train, &valid).unwrap()
+    };
+    let mut straight = new(1);
+    while !matches!(straight.advance().unwrap(), Advance::Ended(_)) {}
+    assert_eq!(straight.progress().ended, Some(Reason::Epochs));
+
+    // Interrupted after every batch, on another number of threads each time.
+    let mut batches = 0;
+    new(1).save(&path).unwrap();
+    loop {
+        let cpu = Cpu::new(1 + batches % 3);
+        let mut fit = new(1);
+        assert_eq!(fit.resume(&cpu, &path).unwrap(), None);
+        if matches!(fit.advance().unwrap(), Advance::Ended(_)) {
+            assert!(state(&mut fit) == state(&mut straight));
+            break;
+        }
+        fit.save(&path).unwrap();
+        batches += 1;
+    }
+    assert_eq!(batches, 4 * 7); // 250 sequences in batches of 40
+}
+
+#[test]
+fn a_damaged_checkpoint_falls_back_to_the_one_before() {
+    let (spec, train, valid) = data();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("checkpoint");
+    let cpu = Cpu::new(1);
+    let new = || Fit::new(&cpu, &spec, options(), "test", &train, &valid).unwrap();
+    let mut fit = new();
+    fit.advance().unwrap();
+    fit.save(&path).unwrap();
+    let before = state(&mut fit);
+    fit.advance().unwrap();
+    fit.save(&path).unwrap();
+    let whole = std::fs::read(&path).unwrap();
+    for at in [0, 9, whole.len() / 2, whole.len() - 1] {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1;
+        std::fs::write(&path, &damaged).unwrap();
+        let mut again = new();
+        let error = again.resume(&cpu, &path).unwrap().expect("says what was wrong");
+        assert!(error.to_string().contains("checkpoint: is "), "{error}");
+        assert!(state(&mut again) == before);
+    }
+    std::fs::write(&path, &whole[..whole.len() / 3]).unwrap();
+    assert!(new().resume(&cpu, &path).unwrap().is_some());
+
+    // Of another training: refused, even where the previous one would be whole.
+    let other = Options { seed: 4, ..options() };
+    let mut other = Fit::new(&cpu, &spec, other, "test", &train, &valid).unwrap();
+    std::fs::write(&path, &whole).unwrap();
+    let error = other.resume(&cpu, &path).unwrap_err().to_string();
+    assert!(error.contains("is of another training"), "{error}");
+}
+
+#[test]
+fn a_small_network_learns_to_reverse() {
+    let (spec, train, valid) = data();
+    let stopping = Stopping { at_value: Some(0.25), ..Stopping::default() };
+    let options = Options { epochs: 400, rate: 2e-2, stopping, ..options() };
+    let mut fit = Fit::new(&Cpu::new(2), &spec, options, "test", &train, &valid).unwrap();
+    while !matches!(fit.advance().unwrap(), Advance::Ended(_)) {}
+    assert_eq!(fit.progress().ended, Some(Reason::Value), "{:?}", fit.progress().history.last());
+}
+
+#[test]
+fn a_loss_that_is_no_number_ends_the_training_and_keeps_the_parameters() {
+    let (spec, train, valid) = data();
+    let options = Options { rate: f32::MAX, clip: None, epochs: 50, ..options() };
+    let mut fit = Fit::new(&Cpu::new(1), &spec, options, "test", &train, &valid).unwrap();
+    let reason = loop {
+        match fit.advance() {
+            Ok(Advance::Ended(reason)) => break reason,
+            Ok(_) => {}
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert_eq!(reason, Reason::NotFinite);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let (spec, train, valid) = data();
+    let refused = |options: Options| {
+        Fit::new(&Cpu::new(1), &spec, options, "test", &train, &valid).err().unwrap().to_string()
+    };
+    assert!(refused(Options { batch: 251, ..options() }).contains("251 sequences, of 250"));
+    assert!(refused(Options { batch: 0, ..options() }).contains("batches of 0"));
+    assert!(refused(Options { epochs: 0, ..options() }).contains("no epochs"));
+    let wide = NetSpec::builder(Cell::Lstm).dense(4).units([5]).outputs(3).build().unwrap();
+    let error = Fit::new(&Cpu::new(1), &wide, options(), "test", &train, &valid).err().unwrap();
+    assert!(error.to_string().contains("does not fit"), "{error}");
+}
+
+#[test]
+fn lanes_are_trained_as_if_alone_and_stop_together() {
+    let (spec, train, valid) = data();
+    let new = |seed: u64| {
+        let options = Options { seed, epochs: 2 + seed as usize, ..options() };
+        Fit::new(&Cpu::new(1), &spec, options, "test", &train, &valid).unwrap()
+    };
+    let alone: Vec<_> = (0..3)
+        .map(|seed| {
+            let mut fit = new(seed);
+            while !matches!(fit.advance().unwrap(), Advance::Ended(_)) {}
+            state(&mut fit)
+        })
+        .collect();
+    for threads in [1, 2, 5] {
+        let mut lanes: Vec<Lane> =
+            (0..3).map(|seed| Lane { fit: new(seed), checkpoint: None }).collect();
+        lanes::run(threads, &mut lanes, &|_, _, _| Control::Continue).unwrap();
+        let found: Vec<_> = lanes.iter_mut().map(|lane| state(&mut lane.fit)).collect();
+        assert!(found == alone, "{threads} threads");
+    }
+
+    // Stopped in the middle, then continued from their checkpoints.
+    let folder = tempfile::tempdir().unwrap();
+    let path = |seed: u64| folder.path().join(format!("lane{seed}"));
+    let lanes = || -> Vec<Lane> {
+        (0..3).map(|seed| Lane { fit: new(seed), checkpoint: Some(path(seed)) }).collect()
+    };
+    let batches = AtomicUsize::new(0);
+    let stop = |_: usize, _: &Fit, _: Advance| match batches.fetch_add(1, Ordering::Relaxed) {
+        12 => Control::Stop,
+        _ => Control::Continue,
+    };
+    lanes::run(2, &mut lanes(), &stop).unwrap();
+    let mut again = lanes();
+    for (seed, lane) in again.iter_mut().enumerate() {
+        lane.fit.resume(&Cpu::new(1), &path(seed as u64)).unwrap();
+    }
+    lanes::run(2, &mut again, &|_, _, _| Control::Continue).unwrap();
+    let found: Vec<_> = again.iter_mut().map(|lane| state(&mut lane.fit)).collect();
+    assert!(found == alone);
+    let nowhere = Some(folder.path().join("nowhere/lane"));
+    let error = lanes::run(2, &mut [Lane { fit: new(0), checkpoint: nowhere }], &stop).unwrap_err();
+    assert!(error.to_string().contains("cannot be written: there is no folder"), "{error}");
+}
