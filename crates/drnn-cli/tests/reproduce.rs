@@ -128,3 +128,105 @@ fn the_theorem_holds_and_is_told() {
     }
     assert!(refused(folder.path(), "reproduce theorem --units 0").contains("0 is not in 1..=1024"));
 }
+
+/// A run small enough for a test, that still has several lanes and epochs.
+const TINY: &str = "reproduce reversal --delays 3 --epochs 3 --sequences 300 --threads 2";
+
+/// The results but for the time that they took.
+fn results(folder: &Path) -> serde_json::Value {
+    let text = std::fs::read_to_string(folder.join("reversal.json")).unwrap();
+    let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for run in json["runs"].as_array_mut().unwrap() {
+        run["seconds"] = 0.into();
+    }
+    json["command"] = "".into();
+    json
+}
+
+#[test]
+fn reversal_is_told_in_a_table_and_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = drnn(folder.path(), TINY);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    for net in ["lstm           0", "dlstm-3        3", "bilstm         -"] {
+        assert!(said.contains(net), "{said}");
+    }
+    assert!(said.contains("not as in the paper: learning rate 0.01"), "{said}");
+    assert!(text(&output.stderr).contains("dlstm-3-0 epoch 3 of 3: train "));
+    let out = folder.path().join("out/reversal");
+    let log = std::fs::read_to_string(out.join("log.jsonl")).unwrap();
+    assert_eq!(log.lines().count(), 3 * 3);
+    let runs = results(&out)["runs"].clone();
+    assert_eq!(runs.as_array().unwrap().len(), 3);
+    // What is there is not overwritten, and what is done is not done again.
+    assert!(
+        refused(folder.path(), TINY).contains("results of an earlier run; go on with --resume")
+    );
+    let again = drnn(folder.path(), &format!("{TINY} --resume"));
+    assert_eq!(again.status.code(), Some(0), "{}", text(&again.stderr));
+    assert_eq!(results(&out)["runs"], runs);
+    let other = refused(folder.path(), &format!("{TINY} --resume --seed 2"));
+    assert!(other.contains("is of another training"), "{other}");
+    assert!(
+        refused(folder.path(), "reproduce reversal --delays 0").contains("0 is not in 1..=1000")
+    );
+}
+
+/// Killed at random moments again and again, a run ends as if nothing had happened.
+#[test]
+fn killed_runs_go_on_to_the_same_result() {
+    let folder = tempfile::tempdir().unwrap();
+    const TINY: &str = "reproduce reversal --delays 3 --epochs 4 --sequences 100 --threads 2";
+    assert!(drnn(folder.path(), &format!("{TINY} --out straight")).status.success());
+    let mut rng = drnn::rng::Rng::new(7);
+    let mut kills = 0;
+    for attempt in 0.. {
+        assert!(attempt < 200, "it never ends");
+        let resume = if attempt == 0 { "" } else { "--resume" };
+        let mut command = Command::new(env!("CARGO_BIN_EXE_drnn"));
+        command.current_dir(folder.path());
+        command.args(format!("{TINY} --out killed {resume}").split_whitespace());
+        command.stderr(std::process::Stdio::null()).stdout(std::process::Stdio::null());
+        let mut child = command.spawn().unwrap();
+        // A little longer each time, so that it does end.
+        let patience = 5 + 5 * attempt + rng.below(50) as u64;
+        std::thread::sleep(std::time::Duration::from_millis(patience));
+        match child.try_wait().unwrap() {
+            Some(status) => {
+                assert!(status.success());
+                break;
+            }
+            None => {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                kills += 1;
+            }
+        }
+    }
+    assert!(kills > 0, "never killed");
+    let out = |name: &str| results(&folder.path().join(name));
+    assert_eq!(out("killed")["runs"], out("straight")["runs"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_saves_and_says_how_to_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_drnn"));
+    command.current_dir(folder.path());
+    command.args("reproduce reversal --delays 3 --sequences 2000 --threads 1".split_whitespace());
+    command.stderr(std::process::Stdio::piped()).stdout(std::process::Stdio::null());
+    let child = command.spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(1000));
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130));
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("to go on: drnn reproduce reversal --delays 3 --sequences 2000"),
+        "{said}"
+    );
+    assert!(folder.path().join("out/reversal/checkpoints/bilstm-0").exists());
+}

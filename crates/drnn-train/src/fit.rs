@@ -233,6 +233,21 @@ impl<'a> Fit<'a> {
         &mut self.learner
     }
 
+    /// Batches of an epoch.
+    pub fn batches_per_epoch(&self) -> usize {
+        self.train.len().div_ceil(self.options.batch)
+    }
+
+    /// Sequences of an epoch.
+    pub fn sequences(&self) -> usize {
+        self.train.len()
+    }
+
+    /// Bytes held for passes.
+    pub fn memory(&self) -> usize {
+        self.learner.memory()
+    }
+
     /// How it is trained.
     pub fn options(&self) -> &Options {
         &self.options

@@ -1,6 +1,7 @@
 //! `drnn reproduce`: what the paper shows, computed anew and checked.
 
 mod depth;
+mod reversal;
 mod theorem;
 
 use crate::Failure;
@@ -20,12 +21,14 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Experiment {
     Depth(depth::Arguments),
+    Reversal(reversal::Arguments),
     Theorem(theorem::Arguments),
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.experiment {
         Experiment::Depth(arguments) => depth::run(arguments),
+        Experiment::Reversal(arguments) => reversal::run(arguments),
         Experiment::Theorem(arguments) => theorem::run(arguments),
     }
 }

@@ -1,0 +1,377 @@
+//! `drnn reproduce reversal`: networks of several delays learn to answer a sequence backwards.
+
+use super::{Provenance, write_files};
+use crate::Failure;
+use crate::paths::make_folder;
+use crate::training::{Stop, Watch};
+use clap::Args;
+use drnn::Cpu;
+use drnn_train::lanes::{self, Lane};
+use drnn_train::reversal::{Accuracy, Reversal};
+use drnn_train::{Epoch, Examples, Fit, Options, PaperNet, Reason, Schedule, Stopping};
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+/// Sequence reversal: LSTM, d-LSTMs and Bi-LSTM against what each can know
+///
+/// A network reads 20 symbols and answers them in reverse order. Without delay it can know the second half; a
+/// delay of d lets it see d elements more, a Bi-LSTM sees all. Networks are trained side by side; the default run
+/// takes about 3 minutes on 2 cores. Interrupted with Ctrl-C, or killed, it goes on with --resume.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Arguments {
+    /// Folder for results, plot and checkpoints, made where there is none
+    #[arg(long, value_name = "DIR", default_value = "out/reversal")]
+    out: PathBuf,
+    /// The paper's own protocol: delays 0 to 19, 5 repetitions, learning rate 0.001, up to 1,000 epochs
+    #[arg(long)]
+    full: bool,
+    /// Delays of the d-LSTMs [default: 5,10,19; with --full 1 to 19]
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=1000))]
+    delays: Option<Vec<u16>>,
+    /// Trainings of each network, from different seeds [default: 1; with --full 5]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=100))]
+    repeats: Option<u16>,
+    /// Most epochs [default: 60; with --full 1000]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    epochs: Option<u32>,
+    /// Learning rate of the first epoch [default: 0.01, falling along a cosine; with --full 0.001, constant]
+    #[arg(long)]
+    rate: Option<f32>,
+    /// Sequences to train on; a fifth as many to validate and to test
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
+    sequences: u32,
+    /// Seed of data, parameters and orders
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Threads [default: all cores]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// Go on with what is in the folder
+    #[arg(long)]
+    resume: bool,
+    /// The contents of reversal.json instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// What reversal.json holds.
+#[derive(Debug, Serialize)]
+struct Report {
+    kind: &'static str,
+    format: u32,
+    #[serde(flatten)]
+    provenance: Provenance,
+    task: Task,
+    options: Options,
+    /// Where this is not the paper's protocol.
+    deviations: Vec<String>,
+    runs: Vec<Run>,
+}
+
+/// The data.
+#[derive(Debug, Serialize)]
+struct Task {
+    steps: usize,
+    symbols: usize,
+    train: usize,
+    valid: usize,
+    test: usize,
+}
+
+/// One training.
+#[derive(Debug, Serialize)]
+struct Run {
+    net: PaperNet,
+    repetition: usize,
+    /// Null where the network answers at the end.
+    delay: Option<usize>,
+    parameters: usize,
+    /// What the best network that sees as much would reach.
+    bound: f64,
+    sampled: f64,
+    likeliest: f64,
+    test_loss: f64,
+    epochs: usize,
+    ended: Option<Reason>,
+    seconds: f64,
+    history: Vec<Epoch>,
+}
+
+/// A network and the number of its repetition.
+type Which = (PaperNet, usize);
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    arguments.prepare_folder()?;
+    let task = Reversal::default();
+    let (n, seed) = (arguments.sequences as usize, arguments.seed);
+    // Streams of numbers of their own, whatever their lengths.
+    let part =
+        |part: u64, count: usize| task.examples(count, seed.wrapping_mul(4).wrapping_add(part));
+    let [train, valid, test] = [part(1, n)?, part(2, n / 5)?, part(3, n / 5)?];
+    let options = arguments.options();
+    let which = arguments.which();
+    let cpu = Cpu::new(1);
+    let mut training = Vec::new();
+    for &(net, repetition) in &which {
+        let spec = net.spec(task.symbols, task.symbols)?;
+        let seed = seed.wrapping_mul(1000).wrapping_add(repetition as u64);
+        let options = Options { seed, ..options };
+        let name = format!("reversal seed {} {net} {repetition}", arguments.seed);
+        let mut fit = Fit::new(&cpu, &spec, options, &name, &train, &valid)?;
+        let path = arguments.out.join("checkpoints").join(format!("{net}-{repetition}"));
+        if arguments.resume && path.exists() {
+            if let Some(damaged) = fit.resume(&cpu, &path)? {
+                eprintln!("note: {damaged}; going on from the one before");
+            }
+        }
+        training.push(Lane { fit, checkpoint: Some(path) });
+    }
+    arguments.announce(&which);
+    let names: Vec<String> = which.iter().map(|(net, i)| format!("{net}-{i}")).collect();
+    let stop = Stop::on_ctrl_c()?;
+    let watch = Watch::new(names, &arguments.out.join("log.jsonl"), stop)?;
+    let threads = arguments.threads();
+    lanes::run(threads, &mut training, &|lane, fit, done| watch.see(lane, fit, done))?;
+    watch.finish();
+    if watch.stopped() {
+        let again = format!("{} --resume", arguments.command());
+        return Err(Failure::Interrupted(format!("stopped; to go on: {again}")));
+    }
+    let mut runs = Vec::new();
+    for (lane, &(net, repetition)) in training.iter_mut().zip(&which) {
+        runs.push(measure(&mut lane.fit, net, repetition, &task, &test)?);
+    }
+    let report = Report {
+        kind: "reversal",
+        format: 1,
+        provenance: Provenance::new(arguments.command()),
+        task: Task {
+            steps: task.steps,
+            symbols: task.symbols,
+            train: train.len(),
+            valid: valid.len(),
+            test: test.len(),
+        },
+        options,
+        deviations: arguments.deviations(),
+        runs,
+    };
+    let json = serde_json::to_string(&report).map_err(std::io::Error::from)? + "\n";
+    write_files(&arguments.out, &[("reversal.json", &json), ("reversal.csv", &report.csv())])?;
+    let text = if arguments.json { json } else { report.table() };
+    Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
+}
+
+/// Accuracy on sequences that were not trained on.
+fn measure(
+    fit: &mut Fit,
+    net: PaperNet,
+    repetition: usize,
+    task: &Reversal,
+    test: &Examples,
+) -> Result<Run, Failure> {
+    let mut accuracy = Accuracy::new(fit.options().seed);
+    let progress = fit.progress().clone();
+    let learner = fit.learner();
+    let (m, parameters) = (task.symbols, learner.spec().parameters());
+    let loss = learner.evaluate(test, 500, |y, targets| accuracy.add(y, m, targets))?;
+    Ok(Run {
+        net,
+        repetition,
+        delay: match net {
+            PaperNet::Lstm => Some(0),
+            PaperNet::BiLstm => None,
+            PaperNet::DLstm(delay) => Some(delay),
+        },
+        parameters,
+        bound: task.bound(net.ahead(task.steps)),
+        sampled: accuracy.drawn(),
+        likeliest: accuracy.likeliest(),
+        test_loss: loss.mean(),
+        epochs: progress.history.len(),
+        ended: progress.ended,
+        seconds: progress.seconds,
+        history: progress.history,
+    })
+}
+
+impl Arguments {
+    fn threads(&self) -> usize {
+        let all = || std::thread::available_parallelism().map_or(1, |n| n.get());
+        self.threads.map_or_else(all, usize::from)
+    }
+
+    fn options(&self) -> Options {
+        let paper = Options {
+            stopping: Stopping { patience: Some(10), min_delta: 1e-3, at_value: None },
+            ..Options::default()
+        };
+        let (epochs, rate, schedule) = match self.full {
+            true => (1000, 1e-3, Schedule::Constant),
+            false => (60, 1e-2, Schedule::Cosine),
+        };
+        Options {
+            epochs: self.epochs.map_or(epochs, |epochs| epochs as usize),
+            rate: self.rate.unwrap_or(rate),
+            schedule,
+            stopping: if self.full { paper.stopping } else { Stopping::default() },
+            ..paper
+        }
+    }
+
+    /// All trainings, those with most steps first, so that threads end together.
+    fn which(&self) -> Vec<Which> {
+        let delays = self.delays.clone().unwrap_or_else(|| match self.full {
+            true => (1..20).collect(),
+            false => vec![5, 10, 19],
+        });
+        let mut nets: Vec<PaperNet> =
+            delays.iter().rev().map(|&d| PaperNet::DLstm(d.into())).collect();
+        nets.extend([PaperNet::BiLstm, PaperNet::Lstm]);
+        let repeats = self.repeats.unwrap_or(if self.full { 5 } else { 1 });
+        let each = |i: usize| nets.iter().map(move |&net| (net, i)).collect::<Vec<_>>();
+        (0..repeats.into()).flat_map(each).collect()
+    }
+
+    /// The command with everything that changes the result.
+    fn command(&self) -> String {
+        let mut command = String::from("drnn reproduce reversal");
+        if self.full {
+            command += " --full";
+        }
+        if let Some(delays) = &self.delays {
+            let delays: Vec<_> = delays.iter().map(u16::to_string).collect();
+            let _ = write!(command, " --delays {}", delays.join(","));
+        }
+        for (name, value) in [
+            ("repeats", self.repeats.map(|n| n.to_string())),
+            ("epochs", self.epochs.map(|n| n.to_string())),
+            ("rate", self.rate.map(|rate| rate.to_string())),
+        ] {
+            if let Some(value) = value {
+                let _ = write!(command, " --{name} {value}");
+            }
+        }
+        let _ = write!(command, " --sequences {} --seed {}", self.sequences, self.seed);
+        if self.out != Path::new("out/reversal") {
+            let _ = write!(command, " --out {}", self.out.display());
+        }
+        command
+    }
+
+    fn deviations(&self) -> Vec<String> {
+        let (mine, paper) = (self.options(), Options::default());
+        let mut found = Vec::new();
+        if mine.rate != paper.rate {
+            found.push(format!("learning rate {} instead of {}", mine.rate, paper.rate));
+        }
+        if mine.schedule != Schedule::Constant {
+            found.push("learning rate falls to zero along a cosine instead of staying".into());
+        }
+        if mine.epochs != paper.epochs {
+            found.push(format!("{} epochs instead of up to {}", mine.epochs, paper.epochs));
+        }
+        if !self.full {
+            found.push("no early stopping (the paper: patience 10, min delta 0.001)".into());
+        }
+        if self.sequences != 10_000 {
+            found.push(format!("{} training sequences instead of 10,000", self.sequences));
+        }
+        let repeats = self.repeats.unwrap_or(if self.full { 5 } else { 1 });
+        if repeats != 5 {
+            found.push(format!("{repeats} repetitions instead of 5"));
+        }
+        found
+    }
+
+    /// What is there already is never overwritten by something else.
+    fn prepare_folder(&self) -> Result<(), Failure> {
+        let checkpoints = self.out.join("checkpoints");
+        let used = self.out.join("reversal.json").exists() || checkpoints.exists();
+        if used && !self.resume {
+            return Err(Failure::Input(format!(
+                "{}: there are results of an earlier run; go on with --resume, or choose another --out",
+                self.out.display()
+            )));
+        }
+        make_folder(&checkpoints)
+    }
+
+    fn announce(&self, which: &[Which]) {
+        let Options { epochs, rate, .. } = self.options();
+        eprintln!(
+            "{} networks learn to reverse 20 symbols of 4: {} sequences, up to {epochs} epochs, {} threads",
+            which.len(),
+            self.sequences,
+            self.threads()
+        );
+        if !self.full {
+            eprintln!("learning rate {rate}: the paper's 0.001 needs hundreds of epochs (--full)");
+        }
+    }
+}
+
+impl Report {
+    fn csv(&self) -> String {
+        let mut csv = String::from(
+            "net,repetition,delay,sampled,likeliest,bound,test_loss,parameters,epochs,seconds\n",
+        );
+        for r in &self.runs {
+            let delay = r.delay.map_or(String::new(), |d| d.to_string());
+            let _ = writeln!(
+                csv,
+                "{},{},{delay},{},{},{},{},{},{},{:.1}",
+                r.net,
+                r.repetition,
+                r.sampled,
+                r.likeliest,
+                r.bound,
+                r.test_loss,
+                r.parameters,
+                r.epochs,
+                r.seconds
+            );
+        }
+        csv
+    }
+
+    fn table(&self) -> String {
+        let mut text = format!(
+            "{:9} {:>6} {:>8} {:>8} {:>7} {:>8} {:>11} {:>7} {:>7}\n",
+            "net",
+            "delay",
+            "sampled",
+            "arg max",
+            "bound",
+            "sampled-",
+            "parameters",
+            "epochs",
+            "time"
+        );
+        let _ = writeln!(text, "{:50} {:>8}", "", "bound");
+        let mut runs: Vec<&Run> = self.runs.iter().collect();
+        runs.sort_by_key(|r| (r.delay.unwrap_or(usize::MAX), r.repetition));
+        for r in runs {
+            let delay = r.delay.map_or("-".into(), |d| d.to_string());
+            let _ = writeln!(
+                text,
+                "{:9} {delay:>6} {:>8.4} {:>8.4} {:>7.4} {:>+8.4} {:>11} {:>7} {:>5.0} s",
+                r.net,
+                r.sampled,
+                r.likeliest,
+                r.bound,
+                r.sampled - r.bound,
+                drnn::grouped(r.parameters),
+                r.epochs,
+                r.seconds
+            );
+        }
+        if !self.deviations.is_empty() {
+            let _ = writeln!(text, "\nnot as in the paper: {}", self.deviations.join("; "));
+        }
+        text
+    }
+}

@@ -1,0 +1,126 @@
+//! What is seen of a training while it goes on: progress bars on a terminal, otherwise a line per epoch;
+//! everything as JSON lines in a file; and Ctrl-C, which stops it.
+
+use crate::Failure;
+use drnn_train::lanes::Control;
+use drnn_train::{Advance, Fit};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use serde_json::json;
+use std::fs::File;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Whether Ctrl-C was pressed. Pressed twice it ends the program at once.
+#[derive(Clone)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// From now on Ctrl-C does no more than to say so.
+    pub fn on_ctrl_c() -> Result<Stop, Failure> {
+        let stop = Stop(Arc::default());
+        let pressed = stop.clone();
+        ctrlc::set_handler(move || {
+            if pressed.0.swap(true, Ordering::Relaxed) {
+                std::process::exit(130);
+            }
+            eprintln!("stopping; once more to stop at once");
+        })
+        .map_err(|e| Failure::Input(format!("Ctrl-C cannot be caught: {e}")))?;
+        Ok(stop)
+    }
+
+    pub fn pressed(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Watches lanes.
+pub struct Watch {
+    names: Vec<String>,
+    bars: Option<(MultiProgress, Vec<ProgressBar>)>,
+    log: Mutex<File>,
+    stop: Stop,
+}
+
+impl Watch {
+    /// Lanes of these names; what there is to know goes to `log`, behind what it holds.
+    pub fn new(names: Vec<String>, log: &Path, stop: Stop) -> Result<Watch, Failure> {
+        let file = File::options().create(true).append(true).open(log);
+        let file =
+            file.map_err(|e| Failure::Input(format!("{}: cannot be written: {e}", log.display())))?;
+        let bars = std::io::stderr().is_terminal().then(|| {
+            let all = MultiProgress::new();
+            let width = names.iter().map(String::len).max().unwrap_or(0);
+            let template = "{prefix} {bar:24} {percent:>3}% {msg} [{elapsed}, {eta} left]";
+            let style = ProgressStyle::with_template(template)
+                .unwrap_or_else(|_| ProgressStyle::default_bar());
+            let bar = |name: &String| {
+                let bar = ProgressBar::new(1).with_style(style.clone());
+                all.add(bar.with_prefix(format!("{name:width$}")))
+            };
+            let bars = names.iter().map(bar).collect();
+            (all, bars)
+        });
+        Ok(Watch { names, bars, log: Mutex::new(file), stop })
+    }
+
+    /// Sees what a lane has done.
+    pub fn see(&self, lane: usize, fit: &Fit, done: Advance) -> Control {
+        let (progress, options) = (fit.progress(), fit.options());
+        if let Some((_, bars)) = &self.bars {
+            let per_epoch = fit.batches_per_epoch() as u64;
+            let at = progress.history.len() as u64 * per_epoch + progress.batches as u64;
+            bars[lane].set_length(options.epochs as u64 * per_epoch);
+            bars[lane].set_position(at);
+            if let Advance::Ended(_) = done {
+                bars[lane].finish();
+            }
+        }
+        if done == Advance::Epoch {
+            self.tell_epoch(lane, fit);
+        }
+        if self.stop.pressed() { Control::Stop } else { Control::Continue }
+    }
+
+    fn tell_epoch(&self, lane: usize, fit: &Fit) {
+        let (progress, name) = (fit.progress(), &self.names[lane]);
+        let Some(epoch) = progress.history.last() else { return };
+        let rate = fit.sequences() as f64 * progress.history.len() as f64 / progress.seconds;
+        let line = format!(
+            "{name} epoch {} of {}: train {:.4} valid {:.4} norm {:.3} rate {:.2e} {rate:.0} sequences/s",
+            epoch.epoch,
+            fit.options().epochs,
+            epoch.train_loss,
+            epoch.valid_loss,
+            epoch.norm,
+            epoch.rate,
+        );
+        match &self.bars {
+            Some((_, bars)) => bars[lane].set_message(format!("valid {:.4}", epoch.valid_loss)),
+            None => eprintln!("{line}"),
+        }
+        let value = json!({
+            "lane": name, "epoch": epoch.epoch, "train_loss": epoch.train_loss,
+            "valid_loss": epoch.valid_loss, "norm": epoch.norm, "rate": epoch.rate,
+            "sequences_per_second": rate, "seconds": progress.seconds, "ended": progress.ended,
+            "memory_bytes": fit.memory(),
+        });
+        // A log that cannot be written is no reason to stop a training.
+        let mut log = self.log.lock().unwrap_or_else(|p| p.into_inner());
+        let _ = log.write_all(format!("{value}\n").as_bytes());
+    }
+
+    /// Takes the bars away.
+    pub fn finish(&self) {
+        if let Some((all, _)) = &self.bars {
+            let _ = all.clear();
+        }
+    }
+
+    /// Whether Ctrl-C ended it.
+    pub fn stopped(&self) -> bool {
+        self.stop.pressed()
+    }
+}
