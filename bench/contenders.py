@@ -59,6 +59,7 @@ STACK = dict(B=1, T=200, q=10, n=128, out=10, layers=5)
 CASES = [
     Case("train-n100", **N100, goals={"torch": 1.5}),
     Case("train-n100-lanes8", **N100, lanes=8, goals={"torch": 1.8}),
+    Case("fit-n100-lanes8", **N100, lanes=8, goals={"torch": 1.5}),
     Case("train-n512-tokens", **N512, goals={"torch": 1.05}),
     Case("train-n300-ragged", B=32, T=60, q=264, n=300, out=17, lengths=ragged_lengths(), goals={"torch": 1.5}),
     Case("infer-n100", **N100, goals={"ort": 1.2}),
@@ -193,6 +194,30 @@ def torch_training(case):
     if case.lengths:  # twice the steps, but on the fast path: a careful user would try it
         peers.append(InProcess("torch padded", {"plain": lambda: unit(None)}))
     return peers
+
+
+def torch_fit(case):
+    """The loop that users write: batch, loss, backward, clipping, Adam; the models one after another."""
+    batches = 10
+    x = torch.randn(case.T, batches * case.B, case.q)
+    y = torch.randn(case.T, batches * case.B, case.out)
+    models = [Net(case) for _ in range(case.lanes)]
+    optimisers = [torch.optim.Adam(net.parameters(), lr=1e-3) for net in models]
+    order = iter(())
+
+    def unit():
+        nonlocal order
+        rows = next(order, None)
+        if rows is None:
+            order = iter(torch.randperm(x.shape[1]).split(case.B))
+            rows = next(order)
+        for net, optimiser in zip(models, optimisers):
+            optimiser.zero_grad(set_to_none=True)
+            nn.functional.mse_loss(net(x[:, rows]), y[:, rows]).backward()
+            nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+            optimiser.step()
+
+    return [InProcess("torch", {"plain": unit})]
 
 
 def torch_inference(case, net, x):
@@ -349,6 +374,8 @@ def make_contenders(case, options, folder):
         ours.append(Ours(options.drnn, case, options.threads, "layer by layer", "-layers"))
     if case.kind == "train":
         return ours + torch_training(case)
+    if case.kind == "fit":
+        return ours + torch_fit(case)
     net, x = Net(case).eval(), make_input(case)
     with torch.inference_mode():
         expected = net(x).numpy()

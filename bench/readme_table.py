@@ -9,6 +9,7 @@ BEGIN, END = "<!-- speed: made by bench/readme_table.py -->\n", "<!-- /speed -->
 WORK = {
     "train-n100": "training step, n=100, B=100, T=50",
     "train-n100-lanes8": "the same, 8 models side by side",
+    "fit-n100-lanes8": "the same with data, loss, clipping, Adam",
     "train-n512-tokens": "training step, n=512, B=128, T=188, tokens",
     "train-n300-ragged": "training step, n=300, q=264, B=32, lengths 3 to 60",
     "infer-n100": "whole sequences, n=100, B=100, T=50",

@@ -6,6 +6,7 @@ use drnn::{
     Batch, Cell, Cpu, Element, Gradient, Lane, Model, NetSpec, Padding, Plan, Stream, StreamBatch,
     Tape,
 };
+use drnn_train::{Answers, Examples, Fit, Inputs, Options, lanes};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -28,7 +29,7 @@ pub struct Work {
     pub memory: Box<dyn Fn() -> Option<Memory>>,
 }
 
-pub const CASES: [Case; 12] = [
+pub const CASES: [Case; 13] = [
     Case {
         name: "train-n100",
         what: "forward+backward, n=100 q=1 B=100 T=50",
@@ -38,6 +39,11 @@ pub const CASES: [Case; 12] = [
         name: "train-n100-lanes8",
         what: "the same, 8 models side by side",
         make: |cpu| train(cpu, &SMALL, 8),
+    },
+    Case {
+        name: "fit-n100-lanes8",
+        what: "the same with data, squared error, clipping and Adam",
+        make: |cpu| fit(cpu, &SMALL, 8),
     },
     Case {
         name: "train-n512-tokens",
@@ -212,6 +218,35 @@ fn train(cpu: &Cpu, shape: &'static Shape, lanes: usize) -> Result<Work> {
     };
     let flop = flop(shape).1 * lanes as f64;
     Ok(Work { unit: Box::new(unit), per_call: 1, flop, memory: Box::new(memory) })
+}
+
+/// Whole trainings: an epoch of several models side by side, from batches to optimiser.
+fn fit(cpu: &Cpu, shape: &'static Shape, lanes: usize) -> Result<Work> {
+    const BATCHES: usize = 10;
+    let (spec, threads) = (shape.spec()?, cpu.threads());
+    let mut rng = Rng::new(1);
+    let mut examples = |count: usize| {
+        let n = count * shape.steps;
+        let x = (0..n * shape.q).map(|_| rng.symmetric(1.0)).collect();
+        let y = (0..n * shape.m).map(|_| rng.symmetric(1.0)).collect();
+        let sizes = ([count, shape.steps], [shape.q, shape.m]);
+        Examples::new(Inputs::Dense(x), Answers::Values(y), sizes.0, sizes.1)
+    };
+    let no_data = |e: drnn_train::Error| drnn::Error::Spec(e.to_string());
+    let train = examples(BATCHES * shape.rows).map_err(no_data)?;
+    let valid = examples(1).map_err(no_data)?;
+    let unit = move || {
+        let one = Cpu::new(1);
+        let mut all = Vec::new();
+        for seed in 0..lanes as u64 {
+            let options = Options { epochs: 1, batch: shape.rows, seed, ..Options::default() };
+            let fit = Fit::new(&one, &spec, options, "bench", &train, &valid).map_err(no_data)?;
+            all.push(lanes::Lane { fit, checkpoint: None });
+        }
+        lanes::run(threads, &mut all, &|_, _, _| lanes::Control::Continue).map_err(no_data)
+    };
+    let flop = flop(shape).1 * lanes as f64;
+    Ok(Work { unit: Box::new(unit), per_call: BATCHES, flop, memory: Box::new(|| None) })
 }
 
 fn infer(cpu: &Cpu, shape: &'static Shape) -> Result<Work> {

@@ -122,10 +122,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let name = format!("reversal seed {} {net} {repetition}", arguments.seed);
         let mut fit = Fit::new(&cpu, &spec, options, &name, &train, &valid)?;
         let path = arguments.out.join("checkpoints").join(format!("{net}-{repetition}"));
-        if arguments.resume && path.exists() {
-            if let Some(damaged) = fit.resume(&cpu, &path)? {
-                eprintln!("note: {damaged}; going on from the one before");
-            }
+        if arguments.resume
+            && path.exists()
+            && let Some(damaged) = fit.resume(&cpu, &path)?
+        {
+            eprintln!("note: {damaged}; going on from the one before");
         }
         training.push(Lane { fit, checkpoint: Some(path) });
     }
