@@ -1,46 +1,18 @@
 //! `drnn flatten`, `drnn unflatten`: files, text, exit codes, and nothing written where it is refused.
 
+mod common;
+
+use common::{done, read, write};
 use drnn::{Batch, Cell, Model, NetSpec, Padding, StartState, States};
-use npyz::WriterBuilder;
 use std::path::Path;
-use std::process::{Command, Output};
-
-fn drnn(folder: &Path, arguments: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_drnn"));
-    command.current_dir(folder).args(arguments.split_whitespace()).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-fn done(folder: &Path, arguments: &str) -> String {
-    let output = drnn(folder, arguments);
-    assert_eq!(output.status.code(), Some(0), "{arguments}: {}", text(&output.stderr));
-    text(&output.stdout)
-}
+use std::process::Command;
 
 /// What a command says that is refused; it must leave `out.safetensors` as it was.
 fn refused(folder: &Path, arguments: &str) -> String {
     std::fs::write(folder.join("out.safetensors"), "as before").unwrap();
-    let output = drnn(folder, arguments);
-    assert_eq!(output.status.code(), Some(2), "{arguments}");
-    assert!(output.stdout.is_empty(), "{arguments}");
+    let said = common::refused(folder, arguments);
     assert_eq!(std::fs::read(folder.join("out.safetensors")).unwrap(), b"as before");
-    text(&output.stderr)
-}
-
-fn write(path: &Path, shape: &[u64], values: &[f32]) {
-    let options = npyz::WriteOptions::new().default_dtype().shape(shape);
-    let mut writer = options.writer(std::fs::File::create(path).unwrap()).begin_nd().unwrap();
-    writer.extend(values.iter().copied()).unwrap();
-    writer.finish().unwrap();
-}
-
-fn read(path: &Path) -> (Vec<u64>, Vec<f32>) {
-    let bytes = std::fs::read(path).unwrap();
-    let file = npyz::NpyFile::new(&bytes[..]).unwrap();
-    (file.shape().to_vec(), file.into_vec().unwrap())
+    said
 }
 
 fn stack(cell: Cell, units: &[usize]) -> Model {

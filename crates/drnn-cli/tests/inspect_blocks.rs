@@ -1,25 +1,11 @@
 //! `drnn inspect` of stacks and of networks in blocks: table, JSON, picture.
 
+mod common;
+
+use common::{drnn, refused, text};
 use drnn::{Blocks, Cell, Connections, Model, NetSpec, Padding, StartState};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-
-fn drnn(folder: &Path, arguments: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_drnn"));
-    command.current_dir(folder).args(arguments.split_whitespace()).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-fn refused(folder: &Path, arguments: &str) -> String {
-    let output = drnn(folder, arguments);
-    assert_eq!(output.status.code(), Some(2), "{arguments}");
-    assert!(output.stdout.is_empty(), "{arguments}");
-    text(&output.stderr)
-}
 
 /// A stack of 4 and 1 units, one wide at both ends, with all parameters 1: norms are easily told.
 fn ones() -> Model {

@@ -1,23 +1,10 @@
 //! `drnn reproduce`: tables, files, exit codes.
 
+mod common;
+
+use common::{drnn, refused, text};
 use std::path::Path;
-use std::process::{Command, Output};
-
-fn drnn(folder: &Path, arguments: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_drnn"));
-    command.current_dir(folder).args(arguments.split_whitespace()).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-fn refused(folder: &Path, arguments: &str) -> String {
-    let output = drnn(folder, arguments);
-    assert_eq!(output.status.code(), Some(2), "{arguments}");
-    assert!(output.stdout.is_empty(), "{arguments}");
-    text(&output.stderr)
-}
+use std::process::Command;
 
 #[test]
 fn depth_is_the_papers_figure() {

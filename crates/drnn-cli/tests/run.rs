@@ -1,32 +1,17 @@
 //! `drnn run`: arrays in and out, against the library and against PyTorch's own answers.
 
+mod common;
+
+use common::{drnn, read, text, write};
 use drnn::{Batch, Cell, Model, NetSpec, Padding, States};
-use npyz::WriterBuilder;
 use std::path::Path;
-use std::process::Command;
-
-fn write<T: npyz::AutoSerialize + Copy>(path: &Path, shape: &[u64], values: &[T]) {
-    let file = std::fs::File::create(path).unwrap();
-    let options = npyz::WriteOptions::new().default_dtype().shape(shape);
-    let mut writer = options.writer(file).begin_nd().unwrap();
-    writer.extend(values.iter().copied()).unwrap();
-    writer.finish().unwrap();
-}
-
-fn read(path: &Path) -> (Vec<u64>, Vec<f32>) {
-    let bytes = std::fs::read(path).unwrap();
-    let file = npyz::NpyFile::new(&bytes[..]).unwrap();
-    (file.shape().to_vec(), file.into_vec().unwrap())
-}
 
 /// Runs `drnn run` in a folder; what it says if it is refused.
 fn run(folder: &Path, arguments: &str) -> Result<(), String> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_drnn"));
-    let output =
-        command.arg("run").args(arguments.split_whitespace()).current_dir(folder).output().unwrap();
+    let output = drnn(folder, &format!("run {arguments}"));
     match output.status.code() {
         Some(0) => Ok(()),
-        Some(2) => Err(String::from_utf8(output.stderr).unwrap()),
+        Some(2) => Err(text(&output.stderr)),
         other => panic!("exit code {other:?}"),
     }
 }
