@@ -3,7 +3,7 @@
 
 use crate::Failure;
 use drnn_train::lanes::Control;
-use drnn_train::{Advance, Fit};
+use drnn_train::{Advance, Fit, Reason};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::fs::File;
@@ -80,6 +80,17 @@ impl Watch {
         }
         if done == Advance::Epoch {
             self.tell_epoch(lane, fit);
+        }
+        if done == Advance::Ended(Reason::NotFinite) {
+            let (name, epoch) = (&self.names[lane], progress.history.len() + 1);
+            let say = format!(
+                "{name} epoch {epoch}: the loss is no number any more; a lower learning rate may help. Its last \
+                 good checkpoint stays, the others go on"
+            );
+            match &self.bars {
+                Some((all, _)) => drop(all.println(say)),
+                None => eprintln!("{say}"),
+            }
         }
         if self.stop.pressed() { Control::Stop } else { Control::Continue }
     }

@@ -217,3 +217,14 @@ fn ctrl_c_saves_and_says_how_to_go_on() {
     );
     assert!(folder.path().join("out/reversal/checkpoints/bilstm-0").exists());
 }
+
+#[test]
+fn lanes_that_run_away_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = drnn(folder.path(), &format!("{TINY} --rate 3e38"));
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("lstm-0 epoch 1: the loss is no number any more"), "{said}");
+    assert!(said.contains("no numbers any more from dlstm-3-0, bilstm-0, lstm-0"), "{said}");
+    assert!(!folder.path().join("out/reversal/reversal.json").exists());
+}

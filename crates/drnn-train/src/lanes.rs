@@ -6,8 +6,10 @@
 
 use crate::error::{Error, Result};
 use crate::fit::{Advance, Fit};
+use crate::stop::Reason;
 use drnn::Cpu;
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -79,9 +81,21 @@ pub fn run<'a>(
                 cpu = Cpu::new(share);
             }
             let mut slot = slots[lane].lock().unwrap_or_else(|p| p.into_inner());
-            let outcome = epoch(lane, &mut slot, &cpu, observe, &|| lock().stopped);
+            let outcome = catch_unwind(AssertUnwindSafe(|| {
+                epoch(lane, &mut slot, &cpu, observe, &|| lock().stopped)
+            }));
             drop(slot);
             let mut queue = lock();
+            let outcome = match outcome {
+                Ok(outcome) => outcome,
+                Err(panic) => {
+                    // The other threads must not wait for this one.
+                    queue.stopped = true;
+                    changed.notify_all();
+                    drop(queue);
+                    resume_unwind(panic)
+                }
+            };
             match outcome {
                 Ok(Outcome::More) => queue.waiting.push_back(lane),
                 Ok(Outcome::Ended) => queue.live -= 1,
@@ -135,6 +149,8 @@ fn epoch<'a>(
             return Ok(Outcome::Stopped);
         }
         match done {
+            // The last good checkpoint stays.
+            Advance::Ended(Reason::NotFinite) => return Ok(Outcome::Ended),
             Advance::Ended(_) => {
                 save(lane)?;
                 return Ok(Outcome::Ended);

@@ -69,6 +69,8 @@ struct Report {
     /// Where this is not the paper's protocol.
     deviations: Vec<String>,
     runs: Vec<Run>,
+    /// Trainings whose loss became no number.
+    failed: Vec<String>,
 }
 
 /// The data.
@@ -141,9 +143,16 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let again = format!("{} --resume", arguments.command());
         return Err(Failure::Interrupted(format!("stopped; to go on: {again}")));
     }
-    let mut runs = Vec::new();
+    let (mut runs, mut failed) = (Vec::new(), Vec::new());
     for (lane, &(net, repetition)) in training.iter_mut().zip(&which) {
-        runs.push(measure(&mut lane.fit, net, repetition, &task, &test)?);
+        match lane.fit.progress().ended {
+            Some(Reason::NotFinite) => failed.push(format!("{net}-{repetition}")),
+            _ => runs.push(measure(&mut lane.fit, net, repetition, &task, &test)?),
+        }
+    }
+    let failure = Failure::Check(format!("no numbers any more from {}", failed.join(", ")));
+    if runs.is_empty() {
+        return Err(failure);
     }
     let report = Report {
         kind: "reversal",
@@ -159,11 +168,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         options,
         deviations: arguments.deviations(),
         runs,
+        failed: failed.clone(),
     };
     let json = serde_json::to_string(&report).map_err(std::io::Error::from)? + "\n";
     write_files(&arguments.out, &[("reversal.json", &json), ("reversal.csv", &report.csv())])?;
     let text = if arguments.json { json } else { report.table() };
-    Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
+    std::io::stdout().lock().write_all(text.as_bytes())?;
+    if failed.is_empty() { Ok(()) } else { Err(failure) }
 }
 
 /// Accuracy on sequences that were not trained on.
