@@ -51,7 +51,9 @@ pub fn put(out: &mut String, element: String) {
     out.push('\n');
 }
 
-/// Text that stands for itself in XML.
+/// Text that stands for itself in XML. What no XML may hold becomes U+FFFD.
 pub fn escaped(text: &str) -> String {
+    let allowed = |c: char| !matches!(c, '\0'..='\x08' | '\x0b' | '\x0c' | '\x0e'..='\x1f' | '\u{fffe}' | '\u{ffff}');
+    let text: String = text.chars().map(|c| if allowed(c) { c } else { '\u{fffd}' }).collect();
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
