@@ -186,6 +186,7 @@ fn damaged_and_foreign_files_are_refused() {
     assert!(
         with("/runs/0/history/1/valid_loss", json!(null)).contains("valid_loss of epoch 2 is null")
     );
+    assert!(with("/runs/3/test_loss", json!(-0.5)).contains("test_loss is -0.5, below 0"));
     assert!(with("/runs/0/ended", json!("later")).contains("unknown variant `later`"));
 }
 

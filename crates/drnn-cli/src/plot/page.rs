@@ -53,7 +53,11 @@ pub fn put(out: &mut String, element: String) {
 
 /// Text that stands for itself in XML. What no XML may hold becomes U+FFFD.
 pub fn escaped(text: &str) -> String {
-    let allowed = |c: char| !matches!(c, '\0'..='\x08' | '\x0b' | '\x0c' | '\x0e'..='\x1f' | '\u{fffe}' | '\u{ffff}');
+    let allowed = |c: char| match c {
+        '\t' | '\n' | '\r' => true,
+        '\u{fffe}' | '\u{ffff}' => false,
+        _ => c >= ' ',
+    };
     let text: String = text.chars().map(|c| if allowed(c) { c } else { '\u{fffd}' }).collect();
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

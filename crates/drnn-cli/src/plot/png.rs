@@ -2,7 +2,8 @@
 //!
 //! resvg renders it. The machine's fonts are not asked: there may be none, and the same results would give
 //! other pictures elsewhere. The text is set in a font that is part of the program (`fonts/`: DejaVu Sans, cut
-//! down to Latin letters, figures and a few signs, 60 kB). A character that it has not is left out or drawn as an empty box.
+//! down to Latin letters, figures and a few signs, 60 kB). A character that it has not is left out or drawn as
+//! an empty box.
 
 use resvg::tiny_skia::{Pixmap, Transform};
 use resvg::usvg::fontdb::Database;
