@@ -79,7 +79,7 @@ impl Axis {
     pub fn ticks(&self) -> Vec<(f64, String)> {
         if self.log {
             let label = |factor: i32, exponent: i32| match exponent {
-                -4..=4 => {
+                -3..=3 => {
                     let decimals = (-exponent).max(0) as usize;
                     format!("{:.decimals$}", f64::from(factor) * 10f64.powi(exponent))
                 }
@@ -135,7 +135,7 @@ mod tests {
         };
         assert_eq!(labels(&[0.03, 1.4, 0.0, -1.0, f64::NAN]), "0.02 0.05 0.1 0.2 0.5 1 2");
         assert_eq!(labels(&[1.0, 1.0]), "0.2 0.5 1 2 5");
-        assert_eq!(labels(&[1e-6, 0.9]), "1e\u{2212}6 1e\u{2212}5 0.0001 0.001 0.01 0.1 1");
+        assert_eq!(labels(&[1e-6, 0.9]), "1e\u{2212}6 1e\u{2212}5 1e\u{2212}4 0.001 0.01 0.1 1");
         assert!(labels(&[1e-300, 1e300]).len() < 100);
         assert!(!labels(&[]).is_empty());
         let axis = Axis::log([0.01, 100.0].into_iter(), 0.0, 4.0);
