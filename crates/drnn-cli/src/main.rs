@@ -14,7 +14,8 @@
 //! | `bench` | `drnn bench`: the kernels against the machine's limit |
 //! | `reproduce` | `drnn reproduce`: what the paper shows, computed anew and checked |
 //! | `training` | what is seen of a training while it goes on; Ctrl-C |
-//! | `plot` | plots as SVG |
+//! | `report` | `drnn report`: pages for people, made from results files |
+//! | `plot` | plots as SVG, and as bitmaps |
 //!
 //! Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input, 130 stopped by Ctrl-C.
 
@@ -30,6 +31,7 @@ mod net;
 mod npy;
 mod paths;
 mod plot;
+mod report;
 mod reproduce;
 mod run;
 mod states;
@@ -54,6 +56,7 @@ enum Command {
     Flatten(flatten::Flatten),
     Init(init::Arguments),
     Inspect(inspect::Arguments),
+    Report(report::Arguments),
     Reproduce(reproduce::Arguments),
     Run(run::Arguments),
     Unflatten(flatten::Unflatten),
@@ -97,6 +100,7 @@ fn main() -> ExitCode {
         Command::Flatten(arguments) => flatten::flatten(&arguments),
         Command::Init(arguments) => init::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
+        Command::Report(arguments) => report::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Unflatten(arguments) => flatten::unflatten(&arguments),

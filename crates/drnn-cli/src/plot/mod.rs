@@ -1,17 +1,19 @@
-//! Plots as SVG: lines with marks over two linear axes, and a legend.
+//! Plots as SVG: lines with marks and bars over two axes, and a legend.
 //!
 //! | file | what |
 //! |---|---|
 //! | `axis` | the range of the numbers, ticks at round ones, places on the paper |
 //! | `svg` | the drawing |
 //! | `page` | what it shares with other pictures: colours, style, the beginning |
+//! | `png` | an SVG as a bitmap |
 //!
 //! Written by hand, because one file is to follow its reader's light or dark theme: colours sit in a
 //! style sheet, where plotters fixes them in each element. Where a bitmap is wanted, this same SVG
-//! is to be rendered, rather than drawn a second time.
+//! is rendered, rather than drawn a second time.
 
 mod axis;
 pub mod page;
+pub mod png;
 mod svg;
 
 /// A plot.
@@ -22,20 +24,38 @@ pub struct Plot {
     pub x: String,
     /// What stands above the y axis.
     pub y: String,
+    pub scale: Scale,
     /// A vertical line here.
     pub guide: Option<f64>,
     /// In the order of the legend; the first is drawn on top.
     pub lines: Vec<Line>,
 }
 
+/// The y axis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scale {
+    FromZero,
+    /// From tick to tick around what there is.
+    Around,
+    /// Logarithmic: what is not above zero is left out.
+    Log,
+}
+
 /// A line of a plot.
 #[derive(Debug, Clone)]
 pub struct Line {
+    /// In the legend; empty for a line that has none.
     pub name: String,
     pub style: Style,
     /// Which of the colours and marks: lines that belong together share one.
     pub colour: usize,
+    /// From 0, not to be seen, to 1.
+    pub strength: f64,
+    /// The line has a gap where y is no number.
     pub points: Vec<(f64, f64)>,
+    /// For each point, how far a bar reaches up and down; empty for none. One that a mark hides is
+    /// not drawn.
+    pub bars: Vec<f64>,
 }
 
 /// How a line is drawn.
@@ -46,11 +66,20 @@ pub enum Style {
     Dashed,
     /// Without marks, for what is only beside the point.
     Dotted,
+    /// Solid without marks.
+    Bare,
+    /// Marks without a line.
+    Marks,
 }
 
 impl Plot {
     /// The plot as the text of an SVG file.
     pub fn svg(&self) -> String {
-        svg::draw(self)
+        svg::draw(self, &svg::WIDE)
+    }
+
+    /// The same for a narrow screen: upright, the legend below.
+    pub fn narrow_svg(&self) -> String {
+        svg::draw(self, &svg::narrow(self))
     }
 }

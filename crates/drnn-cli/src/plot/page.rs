@@ -51,7 +51,13 @@ pub fn put(out: &mut String, element: String) {
     out.push('\n');
 }
 
-/// Text that stands for itself in XML.
+/// Text that stands for itself in XML. What no XML may hold becomes U+FFFD.
 pub fn escaped(text: &str) -> String {
+    let allowed = |c: char| match c {
+        '\t' | '\n' | '\r' => true,
+        '\u{fffe}' | '\u{ffff}' => false,
+        _ => c >= ' ',
+    };
+    let text: String = text.chars().map(|c| if allowed(c) { c } else { '\u{fffd}' }).collect();
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

@@ -2,27 +2,69 @@
 
 use super::axis::Axis;
 use super::page::{COLOURS, escaped, head, put};
-use super::{Line, Plot, Style};
+use super::{Line, Plot, Scale, Style};
 use std::fmt::Write;
 
-/// Paper, and the frame of the axes on it.
-const SIZE: (f64, f64) = (760.0, 400.0);
-const FRAME: (f64, f64, f64, f64) = (48.0, 72.0, 504.0, 346.0); // left, top, right, bottom
-const LEGEND: (f64, f64, f64) = (522.0, 82.0, 24.0); // left, first line, next line
+/// Paper, the frame of the axes on it, and the legend.
+pub struct Layout {
+    size: (f64, f64),
+    frame: (f64, f64, f64, f64),  // left, top, right, bottom
+    legend: (f64, f64, f64, f64), // left, first line, next line, last line
+    x_ticks: f64,
+}
+
+pub const WIDE: Layout = Layout {
+    size: (760.0, 400.0),
+    frame: (48.0, 72.0, 504.0, 346.0),
+    legend: (522.0, 82.0, 24.0, 386.0),
+    x_ticks: 9.0,
+};
+/// Lines of a legend stand at least so far from each other.
+const LEAST_LEGEND: f64 = 15.0;
 /// More points than this are drawn without marks.
 const MOST_MARKS: usize = 60;
 
-pub fn draw(plot: &Plot) -> String {
-    let (left, top, right, bottom) = FRAME;
-    let points = || plot.lines.iter().flat_map(|line| &line.points);
-    let x = Axis::over(points().map(|p| p.0), left + 14.0, right - left - 28.0, 9.0);
-    let y = Axis::over(points().map(|p| p.1).chain([0.0]), bottom, top - bottom, 8.0);
-    let y = y.up_to_a_tick();
+/// For 400 wide, and as high as the legend needs.
+pub fn narrow(plot: &Plot) -> Layout {
+    let (first, next) = (414.0, 22.0);
+    let last = first + next * named(plot).count().min(40) as f64;
+    Layout {
+        size: (400.0, last),
+        frame: (48.0, 72.0, 388.0, 346.0),
+        legend: (52.0, first, next, last - next),
+        x_ticks: 6.0,
+    }
+}
 
-    let mut out = head(&plot.title, SIZE, "");
-    for (value, label) in y.ticks() {
+fn named(plot: &Plot) -> impl Iterator<Item = &Line> {
+    plot.lines.iter().filter(|line| !line.name.is_empty())
+}
+
+pub fn draw(plot: &Plot, layout: &Layout) -> String {
+    let (left, top, right, bottom) = layout.frame;
+    let points = || plot.lines.iter().flat_map(|line| &line.points);
+    let x = Axis::over(points().map(|p| p.0), left + 14.0, right - left - 28.0, layout.x_ticks);
+    let bars = plot.lines.iter().flat_map(|line| line.points.iter().zip(&line.bars));
+    let ends = bars.flat_map(|((_, y), bar)| [y - bar, y + bar]);
+    let values = points().map(|p| p.1).chain(ends);
+    let y = match plot.scale {
+        Scale::FromZero => {
+            Axis::over(values.chain([0.0]), bottom, top - bottom, 8.0).up_to_a_tick()
+        }
+        Scale::Around => Axis::over(values, bottom, top - bottom, 8.0).out_to_ticks(),
+        Scale::Log => Axis::log(values, bottom, top - bottom),
+    };
+
+    let bar_style = if plot.lines.iter().any(|line| !line.bars.is_empty()) {
+        "  .bar { stroke: currentColor; stroke-width: 1.4 }\n"
+    } else {
+        ""
+    };
+    let mut out = head(&plot.title, layout.size, bar_style);
+    for (i, (value, label)) in y.ticks().into_iter().enumerate() {
         let at = y.place(value);
-        let class = if value == 0.0 { "axis" } else { "grid" };
+        let axis = if plot.scale == Scale::FromZero { value == 0.0 } else { i == 0 };
+        let class = if axis { "axis" } else { "grid" };
         put(&mut out, format!(r#"<path class="{class}" d="M{left} {at:.1}H{right}"/>"#));
         let (tx, ty) = (left - 8.0, at + 4.0);
         put(&mut out, format!(r#"<text class="soft end" x="{tx}" y="{ty:.1}">{label}</text>"#));
@@ -43,37 +85,75 @@ pub fn draw(plot: &Plot) -> String {
     put(&mut out, format!(r#"<text class="soft" x="12" y="{above}">{y_label}</text>"#));
 
     for line in plot.lines.iter().rev() {
+        for (&(at, value), bar) in line.points.iter().zip(&line.bars) {
+            let (at, from, to) = (x.place(at), y.place(value - bar), y.place(value + bar));
+            if from - to > 8.0 {
+                let colour = line.colour % COLOURS.len();
+                let ends = format!("M{at:.1} {from:.1}V{to:.1}m-4 0h8M{at:.1} {from:.1}m-4 0h8");
+                put(&mut out, format!(r#"<path class="bar c{colour}" d="{ends}"/>"#));
+            }
+        }
         let points: Vec<_> = line.points.iter().map(|p| (x.place(p.0), y.place(p.1))).collect();
         stroke(&mut out, line, &points, points.len() <= MOST_MARKS);
     }
-    for (i, line) in plot.lines.iter().enumerate() {
-        let (x, first, next) = LEGEND;
-        let y = first + next * i as f64;
-        stroke(&mut out, line, &[(x, y), (x + 34.0, y)], false);
-        if line.style != Style::Dotted {
-            put(&mut out, mark(line.colour, (x + 17.0, y)));
-        }
-        let (x, y, name) = (x + 44.0, y + 4.5, escaped(&line.name));
-        put(&mut out, format!(r#"<text x="{x}" y="{y}">{name}</text>"#));
-    }
+    legend(&mut out, plot, layout);
     out + "</svg>\n"
 }
 
-/// A line through points on the paper, with or without marks.
-fn stroke(out: &mut String, line: &Line, points: &[(f64, f64)], marks: bool) {
-    let class = match line.style {
-        Style::Solid => "line",
-        Style::Dashed => "line dashed",
-        Style::Dotted => "line dotted",
-    };
-    let mut path = String::new();
-    for (i, (x, y)) in points.iter().enumerate() {
-        let _ = write!(path, "{}{x:.1} {y:.1}", if i == 0 { "M" } else { "L" });
+/// Names of lines, closer to each other where there are many, and no more than there is room for.
+fn legend(out: &mut String, plot: &Plot, layout: &Layout) {
+    let (left, first, next, last) = layout.legend;
+    let count = named(plot).count();
+    let next = next.min((last - first) / count.saturating_sub(1).max(1) as f64).max(LEAST_LEGEND);
+    let room = ((last - first) / next + 1e-9) as usize + 1;
+    let shown = if count > room { room - 1 } else { count };
+    for (i, line) in named(plot).take(shown).enumerate() {
+        let y = first + next * i as f64;
+        stroke(out, line, &[(left, y), (left + 34.0, y)], false);
+        if line.marked() {
+            put(out, mark(line.colour, (left + 17.0, y)));
+        }
+        let (x, y, name) = (left + 44.0, y + 4.5, escaped(&line.name));
+        put(out, format!(r#"<text x="{x}" y="{y}">{name}</text>"#));
     }
-    let colour = line.colour % COLOURS.len();
-    put(out, format!(r#"<path class="{class} c{colour}" d="{path}"/>"#));
-    if marks && line.style != Style::Dotted {
-        points.iter().for_each(|&at| put(out, mark(line.colour, at)));
+    if shown < count {
+        let (y, more) = (first + next * shown as f64 + 4.5, count - shown);
+        put(out, format!(r#"<text class="soft" x="{left}" y="{y}">and {more} more</text>"#));
+    }
+}
+
+impl Line {
+    fn marked(&self) -> bool {
+        matches!(self.style, Style::Solid | Style::Dashed | Style::Marks)
+    }
+}
+
+/// A line through points on the paper, with or without marks; a gap where one is not on it.
+fn stroke(out: &mut String, line: &Line, points: &[(f64, f64)], marks: bool) {
+    let on_paper = |&&(x, y): &&(f64, f64)| x.is_finite() && y.is_finite();
+    let class = match line.style {
+        Style::Solid | Style::Bare => Some("line"),
+        Style::Dashed => Some("line dashed"),
+        Style::Dotted => Some("line dotted"),
+        Style::Marks => None,
+    };
+    let (mut path, mut to) = (String::new(), "M");
+    for point in points {
+        if on_paper(&point) {
+            let _ = write!(path, "{to}{:.1} {:.1}", point.0, point.1);
+        }
+        to = if on_paper(&point) { "L" } else { "M" };
+    }
+    if let Some(class) = class {
+        let colour = line.colour % COLOURS.len();
+        let faint = match line.strength {
+            strength if strength < 1.0 => format!(r#" opacity="{strength:.2}""#),
+            _ => String::new(),
+        };
+        put(out, format!(r#"<path class="{class} c{colour}" d="{path}"{faint}/>"#));
+    }
+    if marks && line.marked() {
+        points.iter().filter(on_paper).for_each(|&at| put(out, mark(line.colour, at)));
     }
 }
 
@@ -95,11 +175,25 @@ mod tests {
     use super::*;
 
     fn line(points: Vec<(f64, f64)>) -> Line {
-        Line { name: "a < b & c".into(), style: Style::Solid, colour: 7, points }
+        Line {
+            name: "a < b & c".into(),
+            style: Style::Solid,
+            colour: 7,
+            strength: 1.0,
+            points,
+            bars: Vec::new(),
+        }
     }
 
     fn plot(lines: Vec<Line>) -> Plot {
-        Plot { title: "T".into(), x: "x".into(), y: "y".into(), guide: Some(0.0), lines }
+        Plot {
+            title: "T".into(),
+            x: "x".into(),
+            y: "y".into(),
+            scale: Scale::FromZero,
+            guide: Some(0.0),
+            lines,
+        }
     }
 
     #[test]
@@ -116,5 +210,30 @@ mod tests {
         assert!(!plot(vec![]).svg().contains("NaN"));
         let many = (0..61).map(|i| (f64::from(i), 1.0)).collect();
         assert_eq!(plot(vec![line(many)]).svg().matches("mark c1").count(), 1);
+    }
+
+    #[test]
+    fn gaps_bars_and_lines_without_a_name() {
+        let points = vec![(0.0, 0.7), (1.0, f64::NAN), (2.0, 0.8), (3.0, 0.9)];
+        let mut line =
+            Line { style: Style::Marks, bars: vec![0.1, 0.1, 0.0, f64::NAN], ..line(points) };
+        let svg = Plot { scale: Scale::Around, ..plot(vec![line.clone()]) }.svg();
+        assert!(!svg.contains("NaN") && svg.contains(">0.60<") && !svg.contains(">0.50<"), "{svg}");
+        assert_eq!(
+            (svg.matches("mark c1").count(), svg.matches("\"bar c1").count()),
+            (3 + 1, 1),
+            "{svg}"
+        );
+        (line.style, line.name) = (Style::Bare, String::new());
+        let svg = Plot { scale: Scale::Log, ..plot(vec![line]) }.narrow_svg();
+        let path = svg.split("class=\"line c1\" d=\"").nth(1).unwrap().split('"').next().unwrap();
+        assert_eq!(path.matches('M').count(), 2, "{path}");
+        assert!(!svg.contains("NaN") && !svg.contains("mark c1"), "{svg}");
+    }
+
+    #[test]
+    fn a_long_legend_is_cut() {
+        let svg = plot(vec![line(vec![(0.0, 1.0)]); 100]).svg();
+        assert!(svg.contains("and 80 more"), "{svg}");
     }
 }

@@ -4,7 +4,7 @@
 
 use super::{Provenance, write_files};
 use crate::Failure;
-use crate::plot::{Line, Plot, Style};
+use crate::plot::{Line, Plot, Scale, Style};
 use clap::Args;
 use drnn::depth::{Depth, check, depths};
 use drnn::{Cell, Direction, NetSpec, Padding, grouped};
@@ -216,16 +216,20 @@ impl Report {
                 style,
                 colour,
                 points: points(&net.longest),
+                strength: 1.0,
+                bars: Vec::new(),
             });
             if net.longest != net.shortest {
                 let (name, points) = ("its shortest way".into(), points(&net.shortest));
-                lines.push(Line { name, style: Style::Dotted, colour, points });
+                let (strength, bars) = (1.0, Vec::new());
+                lines.push(Line { name, style: Style::Dotted, colour, strength, points, bars });
             }
         }
         Plot {
             title: "Non-linearities between an input and the answer at \u{394}t = 0".into(),
             x: "offset \u{394}t of the input: past < 0 < future".into(),
             y: "non-linearities that can be applied".into(),
+            scale: Scale::FromZero,
             guide: Some(0.0),
             lines,
         }

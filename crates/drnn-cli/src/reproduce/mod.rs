@@ -52,14 +52,14 @@ impl Provenance {
 }
 
 /// Writes files of these names and contents to `folder`, which is made where there is none.
-fn write_files(folder: &Path, files: &[(&str, &str)]) -> Result<(), Failure> {
+pub fn write_files(folder: &Path, files: &[(&str, impl AsRef<[u8]>)]) -> Result<(), Failure> {
     let refuse = |path: &Path, what: &str, error: std::io::Error| {
         Failure::Input(format!("{}: cannot be {what}: {error}", path.display()))
     };
     make_folder(folder)?;
     for (name, contents) in files {
         let path = folder.join(name);
-        drnn::write_atomically(&path, |file| file.write_all(contents.as_bytes()))
+        drnn::write_atomically(&path, |file| file.write_all(contents.as_ref()))
             .map_err(|e| refuse(&path, "written", e))?;
     }
     let names: Vec<_> = files.iter().map(|(name, _)| *name).collect();

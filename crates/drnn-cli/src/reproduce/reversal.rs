@@ -1,18 +1,20 @@
 //! `drnn reproduce reversal`: networks of several delays learn to answer a sequence backwards.
 
-use super::{Provenance, write_files};
+use super::write_files;
 use crate::Failure;
 use crate::paths::make_folder;
+use crate::report::Provenance;
+use crate::report::reversal::{self as report, FORMAT, KIND, ReversalResults, Run, Task};
 use crate::training::{Stop, Watch};
 use clap::Args;
 use drnn::Cpu;
 use drnn_train::lanes::{self, Lane};
 use drnn_train::reversal::{Accuracy, Reversal};
-use drnn_train::{Epoch, Examples, Fit, Options, PaperNet, Reason, Schedule, Stopping};
-use serde::Serialize;
+use drnn_train::{Examples, Fit, Options, PaperNet, Reason, Schedule, Stopping};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// Sequence reversal: LSTM, d-LSTMs and Bi-LSTM against what each can know
 ///
@@ -57,55 +59,11 @@ pub struct Arguments {
     json: bool,
 }
 
-/// What reversal.json holds.
-#[derive(Debug, Serialize)]
-struct Report {
-    kind: &'static str,
-    format: u32,
-    #[serde(flatten)]
-    provenance: Provenance,
-    task: Task,
-    options: Options,
-    /// Where this is not the paper's protocol.
-    deviations: Vec<String>,
-    runs: Vec<Run>,
-    /// Trainings whose loss became no number.
-    failed: Vec<String>,
-}
-
-/// The data.
-#[derive(Debug, Serialize)]
-struct Task {
-    steps: usize,
-    symbols: usize,
-    train: usize,
-    valid: usize,
-    test: usize,
-}
-
-/// One training.
-#[derive(Debug, Serialize)]
-struct Run {
-    net: PaperNet,
-    repetition: usize,
-    /// Null where the network answers at the end.
-    delay: Option<usize>,
-    parameters: usize,
-    /// What the best network that sees as much would reach.
-    bound: f64,
-    sampled: f64,
-    likeliest: f64,
-    test_loss: f64,
-    epochs: usize,
-    ended: Option<Reason>,
-    seconds: f64,
-    history: Vec<Epoch>,
-}
-
 /// A network and the number of its repetition.
 type Which = (PaperNet, usize);
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let started = SystemTime::now();
     arguments.prepare_folder()?;
     let task = Reversal::default();
     let (n, seed) = (arguments.sequences as usize, arguments.seed);
@@ -143,21 +101,15 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let again = format!("{} --resume", arguments.command());
         return Err(Failure::Interrupted(format!("stopped; to go on: {again}")));
     }
-    let (mut runs, mut failed) = (Vec::new(), Vec::new());
+    let mut runs = Vec::new();
     for (lane, &(net, repetition)) in training.iter_mut().zip(&which) {
-        match lane.fit.progress().ended {
-            Some(Reason::NotFinite) => failed.push(format!("{net}-{repetition}")),
-            _ => runs.push(measure(&mut lane.fit, net, repetition, &task, &test)?),
-        }
+        runs.push(measure(&mut lane.fit, net, repetition, &task, &test)?);
     }
-    let failure = Failure::Check(format!("no numbers any more from {}", failed.join(", ")));
-    if runs.is_empty() {
-        return Err(failure);
-    }
-    let report = Report {
-        kind: "reversal",
-        format: 1,
-        provenance: Provenance::new(arguments.command()),
+    runs.sort_by_key(|run| (run.delay.unwrap_or(usize::MAX), run.repetition));
+    let results = ReversalResults {
+        kind: KIND.into(),
+        format: FORMAT,
+        provenance: Provenance::new(arguments.command(), seed, threads, started),
         task: Task {
             steps: task.steps,
             symbols: task.symbols,
@@ -168,13 +120,19 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         options,
         deviations: arguments.deviations(),
         runs,
-        failed: failed.clone(),
     };
-    let json = serde_json::to_string(&report).map_err(std::io::Error::from)? + "\n";
-    write_files(&arguments.out, &[("reversal.json", &json), ("reversal.csv", &report.csv())])?;
-    let text = if arguments.json { json } else { report.table() };
+    let json = serde_json::to_string(&results).map_err(std::io::Error::from)? + "\n";
+    write_files(&arguments.out, &[("reversal.json", &json)])?;
+    let files = report::files(&results).map_err(Failure::Input)?;
+    write_files(&arguments.out, &files)?;
+    let text = if arguments.json { json } else { report::table(&results) };
     std::io::stdout().lock().write_all(text.as_bytes())?;
-    if failed.is_empty() { Ok(()) } else { Err(failure) }
+    let ran_away = results.runs.iter().filter(|run| run.ended == Reason::NotFinite);
+    let names: Vec<_> = ran_away.map(|run| format!("{}-{}", run.net, run.repetition)).collect();
+    match names.as_slice() {
+        [] => Ok(()),
+        _ => Err(Failure::Check(format!("no numbers any more from {}", names.join(", ")))),
+    }
 }
 
 /// Accuracy on sequences that were not trained on.
@@ -187,11 +145,16 @@ fn measure(
 ) -> Result<Run, Failure> {
     let mut accuracy = Accuracy::new(fit.options().seed);
     let progress = fit.progress().clone();
+    let ended = progress.ended.unwrap_or(Reason::Epochs);
     let learner = fit.learner();
     let (m, parameters) = (task.symbols, learner.spec().parameters());
-    let loss = learner.evaluate(test, 500, |y, targets| accuracy.add(y, m, targets))?;
+    let [mut sampled, mut likeliest, mut test_loss] = [f64::NAN; 3];
+    if ended != Reason::NotFinite {
+        let loss = learner.evaluate(test, 500, |y, targets| accuracy.add(y, m, targets))?;
+        (sampled, likeliest, test_loss) = (accuracy.drawn(), accuracy.likeliest(), loss.mean());
+    }
     Ok(Run {
-        net,
+        net: net.to_string(),
         repetition,
         delay: match net {
             PaperNet::Lstm => Some(0),
@@ -200,11 +163,11 @@ fn measure(
         },
         parameters,
         bound: task.bound(net.ahead(task.steps)),
-        sampled: accuracy.drawn(),
-        likeliest: accuracy.likeliest(),
-        test_loss: loss.mean(),
+        sampled,
+        likeliest,
+        test_loss,
         epochs: progress.history.len(),
-        ended: progress.ended,
+        ended,
         seconds: progress.seconds,
         history: progress.history,
     })
@@ -313,77 +276,16 @@ impl Arguments {
     }
 
     fn announce(&self, which: &[Which]) {
-        let Options { epochs, rate, .. } = self.options();
+        let epochs = self.options().epochs;
         eprintln!(
             "{} networks learn to reverse 20 symbols of 4: {} sequences, up to {epochs} epochs, {} threads",
             which.len(),
             self.sequences,
             self.threads()
         );
-        if !self.full {
-            eprintln!("learning rate {rate}: the paper's 0.001 needs hundreds of epochs (--full)");
+        let deviations = self.deviations();
+        if !deviations.is_empty() {
+            eprintln!("not as in the paper (--full): {}", deviations.join("; "));
         }
-    }
-}
-
-impl Report {
-    fn csv(&self) -> String {
-        let mut csv = String::from(
-            "net,repetition,delay,sampled,likeliest,bound,test_loss,parameters,epochs,seconds\n",
-        );
-        for r in &self.runs {
-            let delay = r.delay.map_or(String::new(), |d| d.to_string());
-            let _ = writeln!(
-                csv,
-                "{},{},{delay},{},{},{},{},{},{},{:.1}",
-                r.net,
-                r.repetition,
-                r.sampled,
-                r.likeliest,
-                r.bound,
-                r.test_loss,
-                r.parameters,
-                r.epochs,
-                r.seconds
-            );
-        }
-        csv
-    }
-
-    fn table(&self) -> String {
-        let mut text = format!(
-            "{:9} {:>6} {:>8} {:>8} {:>7} {:>8} {:>11} {:>7} {:>7}\n",
-            "net",
-            "delay",
-            "sampled",
-            "arg max",
-            "bound",
-            "sampled-",
-            "parameters",
-            "epochs",
-            "time"
-        );
-        let _ = writeln!(text, "{:50} {:>8}", "", "bound");
-        let mut runs: Vec<&Run> = self.runs.iter().collect();
-        runs.sort_by_key(|r| (r.delay.unwrap_or(usize::MAX), r.repetition));
-        for r in runs {
-            let delay = r.delay.map_or("-".into(), |d| d.to_string());
-            let _ = writeln!(
-                text,
-                "{:9} {delay:>6} {:>8.4} {:>8.4} {:>7.4} {:>+8.4} {:>11} {:>7} {:>5.0} s",
-                r.net,
-                r.sampled,
-                r.likeliest,
-                r.bound,
-                r.sampled - r.bound,
-                drnn::grouped(r.parameters),
-                r.epochs,
-                r.seconds
-            );
-        }
-        if !self.deviations.is_empty() {
-            let _ = writeln!(text, "\nnot as in the paper: {}", self.deviations.join("; "));
-        }
-        text
     }
 }

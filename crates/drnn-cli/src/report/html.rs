@@ -1,0 +1,110 @@
+//! A report as one HTML page: plots inside, no script, nothing fetched (a policy in its head says so too).
+//!
+//! Each plot is there twice, wide and narrow; the style sheet shows the one that fits. Tables scroll sideways
+//! under a first column that stays. Light or dark follows the reader's system, on paper it is light.
+
+use super::page::{Figure, Page, Part, Table};
+use crate::plot::page::escaped as xml;
+use std::fmt::Write;
+
+const STYLE: &str = include_str!("page.css");
+
+pub fn page(page: &Page) -> String {
+    let title = escaped(&page.title);
+    let mut out = format!(
+        r#"<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<style>
+{STYLE}</style>
+</head>
+<body>
+<main>
+<h1>{title}</h1>
+"#
+    );
+    for part in &page.parts {
+        let _ = match part {
+            Part::Heading(text) => writeln!(out, "<h2>{}</h2>", escaped(text)),
+            Part::Text(text) => writeln!(out, "<p>{}</p>", escaped(text)),
+            Part::List(items) => {
+                let items = items.iter().map(|item| format!("<li>{}</li>\n", escaped(item)));
+                writeln!(out, "<ul>\n{}</ul>", items.collect::<String>())
+            }
+            Part::Code(text) => {
+                writeln!(out, "<pre tabindex=\"0\"><code>{}</code></pre>", escaped(text))
+            }
+            Part::Facts(facts) => {
+                let facts = facts.iter().map(|(name, value)| {
+                    format!("<div><dt>{}</dt><dd>{}</dd></div>\n", escaped(name), escaped(value))
+                });
+                writeln!(out, "<dl>\n{}</dl>", facts.collect::<String>())
+            }
+            Part::Table(part) => table(&mut out, part),
+            Part::Figure(part) => figure(&mut out, part),
+        };
+    }
+    out + "</main>\n</body>\n</html>\n"
+}
+
+fn table(out: &mut String, Table { caption, head, rows }: &Table) -> std::fmt::Result {
+    let caption = escaped(caption);
+    writeln!(
+        out,
+        "<div class=\"scroll\" role=\"region\" aria-label=\"Table\" tabindex=\"0\">\n<table>"
+    )?;
+    let head = head.iter().map(|cell| format!("<th scope=\"col\">{}</th>", escaped(cell)));
+    writeln!(out, "<thead><tr>{}</tr></thead>\n<tbody>", head.collect::<String>())?;
+    for row in rows {
+        out.push_str("<tr>");
+        for (i, cell) in row.iter().enumerate() {
+            let cell = escaped(cell);
+            match i {
+                0 => write!(out, "<th scope=\"row\">{cell}</th>")?,
+                _ => write!(out, "<td>{cell}</td>")?,
+            }
+        }
+        out.push_str("</tr>\n");
+    }
+    writeln!(out, "</tbody>\n</table>\n</div>\n<p class=\"note\">{caption}</p>")
+}
+
+fn figure(out: &mut String, Figure { name, plot, caption }: &Figure) -> std::fmt::Result {
+    writeln!(out, "<figure>")?;
+    for (class, svg) in [("wide", plot.svg()), ("narrow", plot.narrow_svg())] {
+        // Ids of a page are its own, once each; the first of these words stand before anything from a file.
+        let id = format!("{name}-{class}");
+        let svg = svg
+            .replacen(
+                "aria-labelledby=\"title\"",
+                &format!("class=\"{class}\" aria-labelledby=\"{id}\""),
+                1,
+            )
+            .replacen("<title id=\"title\">", &format!("<title id=\"{id}\">"), 1);
+        out.push_str(&svg);
+    }
+    writeln!(out, "<figcaption>{}</figcaption>\n</figure>", escaped(caption))
+}
+
+/// Text that stands for itself, between tags and between quotes.
+fn escaped(text: &str) -> String {
+    xml(text).replace('"', "&quot;").replace('\'', "&#39;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_stands_for_itself() {
+        assert_eq!(
+            escaped("<a b=\"c\" d='e'>&\0"),
+            "&lt;a b=&quot;c&quot; d=&#39;e&#39;&gt;&amp;\u{fffd}"
+        );
+    }
+}

@@ -1,0 +1,76 @@
+//! A report as Markdown. Plots are the files beside it.
+
+use super::page::{Page, Part, Table};
+use std::fmt::Write;
+
+pub fn page(page: &Page) -> String {
+    let mut out = format!("# {}\n", escaped(&page.title));
+    for part in &page.parts {
+        out.push('\n');
+        let _ = match part {
+            Part::Heading(text) => writeln!(out, "## {}", escaped(text)),
+            Part::Text(text) => writeln!(out, "{}", escaped(text)),
+            Part::List(items) => {
+                items.iter().try_for_each(|item| writeln!(out, "- {}", escaped(item)))
+            }
+            Part::Code(text) => {
+                // Longer than anything in it that could end it.
+                let fence = "`".repeat(longest_run(text, '`').max(2) + 1);
+                writeln!(out, "{fence}text\n{text}\n{fence}")
+            }
+            Part::Facts(facts) => {
+                let head = vec!["", ""];
+                let rows = facts.iter().map(|(name, value)| vec![name.to_string(), value.clone()]);
+                table(&mut out, &head, &rows.collect::<Vec<_>>(), "---")
+            }
+            Part::Table(Table { caption, head, rows }) => table(&mut out, head, rows, "--:")
+                .and_then(|()| writeln!(out, "\n{}", escaped(caption))),
+            Part::Figure(figure) => {
+                let (title, name) = (escaped(&figure.plot.title), figure.name);
+                writeln!(out, "![{title}]({name}.svg)\n\n{}", escaped(&figure.caption))
+            }
+        };
+    }
+    out
+}
+
+fn table(out: &mut String, head: &[&str], rows: &[Vec<String>], align: &str) -> std::fmt::Result {
+    let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
+    out.push_str(&line(head.iter().map(|cell| escaped(cell)).collect()));
+    writeln!(out, "|---{}|", format!("|{align}").repeat(head.len().saturating_sub(1)))?;
+    rows.iter().for_each(|row| out.push_str(&line(row.iter().map(|cell| escaped(cell)).collect())));
+    Ok(())
+}
+
+/// Text that stands for itself, on one line.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' | '~' | '!' => out.extend(['\\', c]),
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+fn longest_run(text: &str, of: char) -> usize {
+    text.split(|c| c != of).map(str::len).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_stands_for_itself() {
+        assert_eq!(escaped("a|b <i> `c`\n[d](e)"), "a\\|b &lt;i&gt; \\`c\\` \\[d\\](e)");
+        let code = Part::Code("a ```` b".into());
+        let text = page(&Page { title: "T".into(), parts: vec![code] });
+        assert_eq!(text, "# T\n\n`````text\na ```` b\n`````\n");
+    }
+}

@@ -1,0 +1,201 @@
+//! What is said of the results: text, table, facts.
+
+use super::plots::{DELAYED, accuracy, losses};
+use super::{ReversalResults, Run, Task, groups};
+use crate::report::page::{Figure, Page, Part, Table, duration, mean_sd, moments, signed};
+use drnn::grouped;
+use drnn_train::{Options, Reason, Schedule};
+use std::fmt::Write;
+
+pub fn page(results: &ReversalResults) -> Page {
+    let ReversalResults { task, options, provenance, deviations, .. } = results;
+    let Task { steps, symbols, train, valid, test } = *task;
+    let [formula, more] = ["1/2 (1 + 1/V)", "+ floor((d + 1)/2) (1 \u{2212} 1/V)/T"].map(unbroken);
+    let formula = format!("{formula} {more}");
+    let mut parts = vec![
+        Part::Text(format!(
+            "The network reads {steps} symbols, of {symbols} that there are, and answers them backwards while it reads. \
+             Without a delay it can know only the second half of the answers. With a delay of d it has seen d symbols more; with {} \
+             it has seen them all, as a bidirectional network has.",
+            steps - 1
+        )),
+        Part::Text(summary(results)),
+        Part::Table(results_table(results)),
+        Part::Figure(Figure {
+            name: "accuracy",
+            plot: accuracy(results),
+            caption: format!(
+                "Bound: the expected accuracy of whoever knows what has been read and guesses the rest, \
+                 {formula}, with T\u{a0}=\u{a0}{steps} and V\u{a0}=\u{a0}{symbols}. Sampled: answers are drawn by the probabilities \
+                 that the network gives, as the paper's authors do."
+            ),
+        }),
+        Part::Heading("Training"),
+        Part::Figure(Figure {
+            name: "losses",
+            plot: losses(results),
+            caption: losses_caption(results),
+        }),
+        Part::Facts(vec![
+            (
+                "Sequences",
+                format!(
+                    "{} to train, {} to validate, {} to test",
+                    grouped(train),
+                    grouped(valid),
+                    grouped(test)
+                ),
+            ),
+            ("Epochs", format!("at most {}", grouped(options.epochs))),
+            ("Batch", grouped(options.batch)),
+            ("Learning rate", format!("{}, {}", options.rate, schedule(options.schedule))),
+            ("Optimiser", {
+                let adam = options.adam;
+                format!("Adam, {} {} {:e}", adam.beta1, adam.beta2, adam.eps)
+            }),
+            (
+                "Gradients",
+                options.clip.map_or("not clipped".into(), |clip| format!("clipped at norm {clip}")),
+            ),
+            ("Stops early", stopping(options)),
+        ]),
+        Part::Heading("What is not as in the paper"),
+    ];
+    parts.push(match deviations.is_empty() {
+        true => Part::Text("Nothing that is known.".into()),
+        false => Part::List(deviations.clone()),
+    });
+    let unknown = || "not known".to_string();
+    parts.extend([
+        Part::Heading("Where this comes from"),
+        Part::Code(provenance.command.clone()),
+        Part::Facts(vec![
+            ("Version", format!("drnn {}", provenance.version)),
+            ("Commit", provenance.commit.clone().unwrap_or_else(unknown)),
+            ("Seed", provenance.seed.to_string()),
+            ("Machine", provenance.cpu.clone().unwrap_or_else(unknown)),
+            ("Threads", format!("{}, {}", provenance.threads, provenance.isa)),
+            ("Started", provenance.started.clone()),
+            ("Took", duration(provenance.seconds)),
+        ]),
+    ]);
+    Page { title: "Sequence reversal".into(), parts }
+}
+
+/// Text that stays on one line.
+fn unbroken(text: &str) -> String {
+    text.replace(' ', "\u{a0}")
+}
+
+/// How near the delayed networks came.
+fn summary(results: &ReversalResults) -> String {
+    let groups = groups(results);
+    let differences: Vec<f64> = groups
+        .iter()
+        .filter(|group| group.delayed())
+        .map(|group| group.sampled().0 - group.first().bound)
+        .collect();
+    let mut out = match differences.iter().map(|d| d.abs()).reduce(f64::max) {
+        Some(_) if differences.iter().any(|d| d.is_nan()) => {
+            "Not all delayed networks could be trained.".to_string()
+        }
+        Some(most) => {
+            let delays = if differences.len() == 1 { "the delay" } else { "all delays" };
+            format!(
+                "Sampled accuracy of the d-LSTM is within {most:.3} of the bound at {delays} shown."
+            )
+        }
+        None => String::from("There are no delayed networks among these."),
+    };
+    for group in groups.iter().filter(|group| !group.delayed()) {
+        let (title, (mean, _)) = (group.first().title(), group.sampled());
+        if mean.is_finite() {
+            let _ = write!(out, " {title}: {mean:.3}, bound {:.3}.", group.first().bound);
+        }
+    }
+    let diverged = results.runs.iter().filter(|run| run.ended == Reason::NotFinite);
+    for Run { net, repetition, epochs, .. } in diverged {
+        let _ = write!(
+            out,
+            " {net}, repetition {repetition}: the loss became no number after {epochs} epochs."
+        );
+    }
+    out
+}
+
+pub fn results_table(results: &ReversalResults) -> Table {
+    let groups = groups(results);
+    let rows = groups.iter().map(|group| {
+        let Run { delay, bound, parameters, .. } = *group.first();
+        vec![
+            group.first().title(),
+            delay.map_or("all".into(), |d| d.to_string()),
+            mean_sd(&group.each(|run| run.sampled), 3),
+            mean_sd(&group.each(|run| run.likeliest), 3),
+            format!("{bound:.3}"),
+            signed(group.sampled().0 - bound, 3),
+            grouped(parameters),
+            match group.runs.len() {
+                1 => group.first().epochs.to_string(),
+                _ => mean_sd(&group.each(|run| run.epochs as f64), 0),
+            },
+            duration(moments(&group.each(|run| run.seconds)).0),
+        ]
+    });
+    let mut caption = String::from(
+        "Accuracy on the test set, by answers drawn and by arg max. Difference: sampled less bound. Delay `all`: \
+         the network reads the sequence from both ends before it answers.",
+    );
+    let most = groups.iter().map(|group| group.runs.len()).max().unwrap_or(1);
+    if most > 1 {
+        let _ = write!(
+            caption,
+            " Mean ± standard deviation over up to {most} repetitions; time is the mean of one."
+        );
+    }
+    Table {
+        caption: caption.replace('`', ""),
+        head: vec![
+            "net",
+            "delay",
+            "sampled",
+            "arg max",
+            "bound",
+            "difference",
+            "parameters",
+            "epochs",
+            "time",
+        ],
+        rows: rows.collect(),
+    }
+}
+
+fn losses_caption(results: &ReversalResults) -> String {
+    let mut out = String::from(
+        "Cross-entropy of the validation set after each epoch, every repetition a line.",
+    );
+    if groups(results).iter().filter(|group| group.delayed()).count() > DELAYED.len() {
+        out.push_str(" The d-LSTM in the order of the table, the later the stronger.");
+    }
+    out
+}
+
+fn schedule(schedule: Schedule) -> String {
+    match schedule {
+        Schedule::Constant => "constant".into(),
+        Schedule::Cosine => "down along a cosine".into(),
+        Schedule::Plateau { factor, patience } => {
+            format!("times {factor} after {patience} epochs that are no better")
+        }
+    }
+}
+
+fn stopping(options: &Options) -> String {
+    let stopping = options.stopping;
+    let patience = stopping
+        .patience
+        .map(|patience| format!("after {patience} epochs not better by {}", stopping.min_delta));
+    let value = stopping.at_value.map(|value| format!("at a loss below {value}"));
+    let ways: Vec<String> = patience.into_iter().chain(value).collect();
+    if ways.is_empty() { "no".into() } else { ways.join(", or ") }
+}
