@@ -13,9 +13,10 @@
 //! | `block_table`, `block_picture` | what connects the layers of a network, as text and as a picture |
 //! | `bench` | `drnn bench`: the kernels against the machine's limit |
 //! | `reproduce` | `drnn reproduce`: what the paper shows, computed anew and checked |
+//! | `stop` | Ctrl-C |
 //! | `plot` | plots as SVG |
 //!
-//! Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input.
+//! Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input, 130 stopped by Ctrl-C.
 
 mod bench;
 mod block_picture;
@@ -32,6 +33,7 @@ mod plot;
 mod reproduce;
 mod run;
 mod states;
+mod stop;
 
 use clap::{Parser, Subcommand};
 use std::io::ErrorKind;
@@ -66,10 +68,18 @@ pub enum Failure {
     Output(std::io::Error),
     /// What should hold does not: exit code 1.
     Check(String),
+    /// Ctrl-C, with all that was done on disk: exit code 130.
+    Interrupted(String),
 }
 
 impl From<drnn::Error> for Failure {
     fn from(error: drnn::Error) -> Failure {
+        Failure::Input(error.to_string())
+    }
+}
+
+impl From<drnn_train::Error> for Failure {
+    fn from(error: drnn_train::Error) -> Failure {
         Failure::Input(error.to_string())
     }
 }
@@ -106,6 +116,10 @@ fn main() -> ExitCode {
         Err(Failure::Check(message)) => {
             eprintln!("check failed: {message}");
             ExitCode::from(1)
+        }
+        Err(Failure::Interrupted(message)) => {
+            eprintln!("{message}");
+            ExitCode::from(130)
         }
     }
 }

@@ -1,9 +1,10 @@
-//! Plots as SVG: lines with marks over two linear axes, and a legend.
+//! Plots as SVG: lines with marks over two linear axes, and a legend; heat maps.
 //!
 //! | file | what |
 //! |---|---|
 //! | `axis` | the range of the numbers, ticks at round ones, places on the paper |
 //! | `svg` | the drawing |
+//! | `heat` | heat maps |
 //! | `page` | what it shares with other pictures: colours, style, the beginning |
 //!
 //! Written by hand, because one file is to follow its reader's light or dark theme: colours sit in a
@@ -11,8 +12,11 @@
 //! is to be rendered, rather than drawn a second time.
 
 mod axis;
+mod heat;
 pub mod page;
 mod svg;
+
+pub use heat::{HeatMap, HeatMaps};
 
 /// A plot.
 #[derive(Debug, Clone)]

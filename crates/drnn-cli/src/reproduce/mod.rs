@@ -1,6 +1,8 @@
 //! `drnn reproduce`: what the paper shows, computed anew and checked.
 
 mod depth;
+mod sine;
+mod sine_report;
 mod theorem;
 
 use crate::Failure;
@@ -20,12 +22,14 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Experiment {
     Depth(depth::Arguments),
+    Sine(sine::Arguments),
     Theorem(theorem::Arguments),
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.experiment {
         Experiment::Depth(arguments) => depth::run(arguments),
+        Experiment::Sine(arguments) => sine::run(arguments),
         Experiment::Theorem(arguments) => theorem::run(arguments),
     }
 }
