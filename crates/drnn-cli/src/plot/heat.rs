@@ -40,7 +40,7 @@ const BRIGHT: usize = 8;
 /// A map's frame; where the first stands, and the next ones from it.
 const FRAME: (f64, f64) = (284.0, 200.0);
 const FIRST: (f64, f64) = (56.0, 84.0);
-const NEXT: (f64, f64) = (322.0, 266.0);
+const NEXT: (f64, f64) = (322.0, 278.0);
 const WIDTH: f64 = 760.0;
 /// A cell this large has its number in it.
 const NUMBERED: (f64, f64) = (40.0, 16.0);
@@ -87,8 +87,8 @@ impl HeatMaps {
         let (right, bottom) = (left + FRAME.0, top + FRAME.1);
         let name = escaped(&map.name);
         put(out, format!(r#"<text x="{left}" y="{:.1}">{name}</text>"#, top - 12.0));
-        let y = escaped(&self.y);
-        put(out, format!(r#"<text class="soft end" x="{right}" y="{:.1}">{y}</text>"#, top - 12.0));
+        let (x, y, label) = (left - 8.0, top - 12.0, escaped(&self.y));
+        put(out, format!(r#"<text class="soft end" x="{x}" y="{y:.1}">{label}</text>"#));
         for (row, values) in map.values.iter().enumerate() {
             let y = bottom - h * (row + 1) as f64;
             for (column, value) in values.iter().enumerate() {

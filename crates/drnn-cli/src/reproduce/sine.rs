@@ -31,7 +31,7 @@ pub struct Arguments {
     /// The paper's protocol: 50 gammas, a from 0 to 10, 4 networks, 5 data sets, up to 1,000 epochs each
     #[arg(long)]
     full: bool,
-    /// Frequencies, multiples of 0.1 [default: 0.1,0.5,1.0]
+    /// Frequencies, multiples of 0.1 [default: 0.5,1.0]
     #[arg(long, value_name = "G,..", value_delimiter = ',')]
     gammas: Option<Vec<Gamma>>,
     /// Numbers of taps that look ahead, a [default: 0,5,7,10]
@@ -163,7 +163,7 @@ impl Arguments {
 
     /// All cells of the grid, in order.
     fn grid(&self) -> Result<Vec<GridCell>, Failure> {
-        let tenths = if self.full { (1..=50).collect() } else { vec![1, 5, 10] };
+        let tenths = if self.full { (1..=50).collect() } else { vec![5, 10] };
         let gammas = || tenths.into_iter().filter_map(Gamma::tenths).collect();
         let gammas: Vec<Gamma> = self.gammas.clone().unwrap_or_else(gammas);
         let aheads = || if self.full { (0..=10).collect() } else { vec![0, 5, 7, 10] };

@@ -222,7 +222,7 @@ impl Report {
         HeatMaps {
             title: title.into(),
             x: "elements ahead, a".into(),
-            y: "gamma, upwards".into(),
+            y: "gamma".into(),
             scale: scale.into(),
             columns: aheads.iter().map(usize::to_string).collect(),
             rows: gammas.iter().map(Gamma::to_string).collect(),
