@@ -171,7 +171,12 @@ impl Protocol {
         let (spec, options) = (cell.net.spec(1, 1)?, Options { seed, ..self.training });
         let mut fit = Fit::new(cpu, &spec, options, "sine", &train, &valid)?;
         let reason = loop {
-            let done = fit.advance()?;
+            let done = match fit.advance() {
+                Err(Error::Drnn(drnn::Error::NotFinite { .. })) => {
+                    Advance::Ended(Reason::NotFinite) // found by the evaluation
+                }
+                other => other?,
+            };
             if observe(&fit, done) == Control::Stop {
                 return Ok(None);
             }

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fs::{File, TryLockError};
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// What is known of a cell once it has been trained.
@@ -204,8 +204,8 @@ impl Results {
     pub fn open(path: &Path, protocol: &Protocol) -> Result<Results> {
         let fail = |e: std::io::Error| refuse(path, format!("cannot be written: {e}"));
         let mut options = File::options();
-        let file = options.read(true).write(true).create(true).truncate(false);
-        let file = file.open(path).map_err(fail)?;
+        let options = options.read(true).write(true).create(true).truncate(false);
+        let mut file = options.open(path).map_err(fail)?;
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => {
                 return Err(refuse(path, "is being written by another program"));
@@ -213,8 +213,9 @@ impl Results {
             // Where there are no locks it is for the user to take care.
             Ok(()) | Err(TryLockError::Error(_)) => {}
         }
-        let bytes =
-            std::fs::read(path).map_err(|e| refuse(path, format!("cannot be read: {e}")))?;
+        // Through this very handle: on some systems the lock keeps all others out.
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(|e| refuse(path, format!("cannot be read: {e}")))?;
         let Contents { protocol: found, records, whole } = parse(path, &bytes)?;
         let header = line(&Header::new(protocol)).map_err(fail)?;
         match found {

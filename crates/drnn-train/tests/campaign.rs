@@ -125,3 +125,19 @@ fn what_is_of_another_campaign_or_damaged_is_refused_and_left_alone() {
     let nowhere = Results::open(&at("nowhere/results"), &protocol()).unwrap_err().to_string();
     assert!(nowhere.contains("cannot be written"), "{nowhere}");
 }
+
+#[test]
+fn a_training_that_runs_away_is_a_result_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("results");
+    let mut wild = protocol();
+    (wild.training.rate, wild.training.clip, wild.training.epochs) = (f32::MAX, None, 20);
+    let mut results = Results::open(&path, &wild).unwrap();
+    assert!(run(&cells()[..2], 1, &mut results, &|_| Control::Continue).unwrap());
+    drop(results);
+    let records = read(&path).unwrap().1;
+    assert_eq!(records.len(), 2);
+    for record in records.values() {
+        assert_eq!((record.reason, record.test_mse), (Reason::NotFinite, None));
+    }
+}

@@ -235,6 +235,9 @@ impl Arguments {
         files.extend(Some(&path).filter(|path| self.resume && path.exists()).cloned());
         let (protocol, records) = results::merge(&files)?;
         make_folder(&self.out)?;
+        if path.exists() {
+            drop(Results::open(&path, &protocol)?); // refused while a campaign writes it
+        }
         results::write(&path, &protocol, &records)?;
         eprintln!("{} trainings of {} files in {}", records.len(), files.len(), path.display());
         Ok(Report::new(&protocol, &records))
