@@ -13,7 +13,7 @@
 //! | `block_table`, `block_picture` | what connects the layers of a network, as text and as a picture |
 //! | `bench` | `drnn bench`: the kernels against the machine's limit |
 //! | `reproduce` | `drnn reproduce`: what the paper shows, computed anew and checked |
-//! | `training` | what is seen of a training while it goes on; Ctrl-C |
+//! | `training`, `stop` | what is seen of a training while it goes on; Ctrl-C |
 //! | `report` | `drnn report`: pages for people, made from results files |
 //! | `plot` | plots as SVG, and as bitmaps |
 //!
@@ -35,6 +35,7 @@ mod report;
 mod reproduce;
 mod run;
 mod states;
+mod stop;
 mod training;
 
 use clap::{Parser, Subcommand};

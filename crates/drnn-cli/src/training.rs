@@ -1,7 +1,8 @@
 //! What is seen of a training while it goes on: progress bars on a terminal, otherwise a line per epoch;
-//! everything as JSON lines in a file; and Ctrl-C, which stops it.
+//! everything as JSON lines in a file.
 
 use crate::Failure;
+use crate::stop::Stop;
 use drnn_train::lanes::Control;
 use drnn_train::{Advance, Fit, Reason};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -9,32 +10,7 @@ use serde_json::json;
 use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-
-/// Whether Ctrl-C was pressed. Pressed twice it ends the program at once.
-#[derive(Clone)]
-pub struct Stop(Arc<AtomicBool>);
-
-impl Stop {
-    /// From now on Ctrl-C does no more than to say so.
-    pub fn on_ctrl_c() -> Result<Stop, Failure> {
-        let stop = Stop(Arc::default());
-        let pressed = stop.clone();
-        ctrlc::set_handler(move || {
-            if pressed.0.swap(true, Ordering::Relaxed) {
-                std::process::exit(130);
-            }
-            eprintln!("stopping; once more to stop at once");
-        })
-        .map_err(|e| Failure::Input(format!("Ctrl-C cannot be caught: {e}")))?;
-        Ok(stop)
-    }
-
-    pub fn pressed(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
+use std::sync::Mutex;
 
 /// Watches lanes.
 pub struct Watch {

@@ -26,6 +26,15 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+
+    /// A file of results that cannot be read or written, or is not of this campaign.
+    #[error("{file}: {reason}")]
+    Results {
+        /// Its path.
+        file: String,
+        /// What is wrong with it.
+        reason: String,
+    },
 }
 
 impl Error {

@@ -11,13 +11,15 @@
 //! | one step | [`Learner`] | forward, loss, backward, clip, [`Adam`] |
 //! | a whole training | [`Fit`] | batch by batch; stops, evaluates; checkpoints that go on to the bit |
 //! | several at once | [`lanes`] | side by side on threads; each ends when it ends |
-//! | the paper's tasks | [`reversal`] | data, bounds, accuracy |
+//! | very many, one after another | [`campaign`], [`results`] | cells of a grid; killed, resumed, split over machines |
+//! | the paper's tasks | [`reversal`], [`sine`] | data, bounds, accuracy |
 //!
 //! A training is a function of its options and data: not of threads, not of where it was interrupted.
 
 #![deny(missing_docs)]
 
 mod adam;
+pub mod campaign;
 mod checkpoint;
 mod data;
 mod error;
@@ -26,8 +28,10 @@ pub mod lanes;
 mod learner;
 mod loss;
 pub mod paper;
+pub mod results;
 pub mod reversal;
 mod schedule;
+pub mod sine;
 mod stop;
 
 pub use adam::{Adam, AdamOptions, clip_scale, norm};

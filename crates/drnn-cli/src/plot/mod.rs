@@ -1,9 +1,10 @@
-//! Plots as SVG: lines with marks and bars over two axes, and a legend.
+//! Plots as SVG: lines with marks and bars over two axes, and a legend; heat maps.
 //!
 //! | file | what |
 //! |---|---|
 //! | `axis` | the range of the numbers, ticks at round ones, places on the paper |
 //! | `svg` | the drawing |
+//! | `heat` | heat maps |
 //! | `page` | what it shares with other pictures: colours, style, the beginning |
 //! | `png` | an SVG as a bitmap |
 //!
@@ -12,9 +13,12 @@
 //! is rendered, rather than drawn a second time.
 
 mod axis;
+mod heat;
 pub mod page;
 pub mod png;
 mod svg;
+
+pub use heat::{HeatMap, HeatMaps};
 
 /// A plot.
 #[derive(Debug, Clone)]

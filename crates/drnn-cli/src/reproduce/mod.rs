@@ -2,6 +2,8 @@
 
 mod depth;
 mod reversal;
+mod sine;
+mod sine_report;
 mod theorem;
 
 use crate::Failure;
@@ -22,6 +24,7 @@ pub struct Arguments {
 enum Experiment {
     Depth(depth::Arguments),
     Reversal(reversal::Arguments),
+    Sine(sine::Arguments),
     Theorem(theorem::Arguments),
 }
 
@@ -29,6 +32,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.experiment {
         Experiment::Depth(arguments) => depth::run(arguments),
         Experiment::Reversal(arguments) => reversal::run(arguments),
+        Experiment::Sine(arguments) => sine::run(arguments),
         Experiment::Theorem(arguments) => theorem::run(arguments),
     }
 }

@@ -1,0 +1,193 @@
+//! Heat maps side by side: `colour(v) = (v - low) / (high - low)`, one scale for all, v a power of ten.
+
+use super::page::{escaped, head, put};
+use std::fmt::Write;
+
+/// Heat maps over the same columns and rows.
+#[derive(Debug, Clone)]
+pub struct HeatMaps {
+    pub title: String,
+    /// What stands below the columns.
+    pub x: String,
+    /// What stands above the rows.
+    pub y: String,
+    /// What the colours say.
+    pub scale: String,
+    pub columns: Vec<String>,
+    /// From below.
+    pub rows: Vec<String>,
+    pub maps: Vec<HeatMap>,
+}
+
+/// One of them.
+#[derive(Debug, Clone)]
+pub struct HeatMap {
+    pub name: String,
+    /// A line before this column.
+    pub guide: Option<usize>,
+    /// Row by row; None where there is none. Only what is above zero has a colour.
+    pub values: Vec<Vec<Option<f64>>>,
+}
+
+/// From low to high; seen on light and dark paper alike, and in grey, and by the colour-blind.
+const COLOURS: [&str; 16] = [
+    "#440154", "#481a6c", "#472f7d", "#414487", "#39568c", "#31688e", "#2a788e", "#23888e",
+    "#1f988b", "#22a884", "#35b779", "#54c568", "#7ad151", "#a5db36", "#d2e21b", "#fde725",
+];
+/// From here on text in a cell is dark.
+const BRIGHT: usize = 8;
+
+/// A map's frame; where the first stands, and the next ones from it.
+const FRAME: (f64, f64) = (284.0, 200.0);
+const FIRST: (f64, f64) = (56.0, 84.0);
+const NEXT: (f64, f64) = (322.0, 278.0);
+const WIDTH: f64 = 760.0;
+/// A cell this large has its number in it.
+const NUMBERED: (f64, f64) = (40.0, 16.0);
+
+impl HeatMaps {
+    /// The maps as the text of an SVG file.
+    pub fn svg(&self) -> String {
+        let mut style = String::from(
+            "  .bright { fill: #ffffff; font-size: 11px } .deep { fill: #1f2328; font-size: 11px }\n  \
+             .step { stroke: #ffffff; stroke-width: 2; stroke-dasharray: 5 3 }\n ",
+        );
+        for (i, colour) in COLOURS.iter().enumerate() {
+            let _ = write!(style, " .h{i} {{ fill: {colour} }}");
+        }
+        let lines = self.maps.len().div_ceil(2).max(1);
+        let height = FIRST.1 + NEXT.1 * lines as f64 - 2.0;
+        let mut out = head(&self.title, (WIDTH, height), &style);
+        let (low, high) = self.range();
+        for (i, map) in self.maps.iter().enumerate() {
+            let at = (FIRST.0 + NEXT.0 * (i % 2) as f64, FIRST.1 + NEXT.1 * (i / 2) as f64);
+            self.draw(&mut out, map, at, (low, high));
+        }
+        self.draw_scale(&mut out, (low, high));
+        out + "</svg>\n"
+    }
+
+    /// Powers of ten that hold all values.
+    fn range(&self) -> (i32, i32) {
+        let values = self.maps.iter().flat_map(|map| map.values.iter().flatten().flatten());
+        let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
+        for value in values.filter(|v| v.is_finite() && **v > 0.0) {
+            (low, high) = (low.min(value.log10()), high.max(value.log10()));
+        }
+        if low > high {
+            return (-1, 0);
+        }
+        let low = low.floor() as i32;
+        (low, (high.ceil() as i32).max(low + 1))
+    }
+
+    fn draw(&self, out: &mut String, map: &HeatMap, (left, top): (f64, f64), range: (i32, i32)) {
+        let (w, h) =
+            (FRAME.0 / self.columns.len().max(1) as f64, FRAME.1 / self.rows.len().max(1) as f64);
+        let (right, bottom) = (left + FRAME.0, top + FRAME.1);
+        let name = escaped(&map.name);
+        put(out, format!(r#"<text x="{left}" y="{:.1}">{name}</text>"#, top - 12.0));
+        let (x, y, label) = (left - 8.0, top - 12.0, escaped(&self.y));
+        put(out, format!(r#"<text class="soft end" x="{x}" y="{y:.1}">{label}</text>"#));
+        for (row, values) in map.values.iter().enumerate() {
+            let y = bottom - h * (row + 1) as f64;
+            for (column, value) in values.iter().enumerate() {
+                let Some(value) = value.filter(|v| v.is_finite() && *v > 0.0) else { continue };
+                let (x, bin) = (left + w * column as f64, bin(value, range));
+                put(
+                    out,
+                    format!(
+                        r#"<rect class="h{bin}" x="{x:.1}" y="{y:.1}" width="{w:.1}" height="{h:.1}"/>"#
+                    ),
+                );
+                if w >= NUMBERED.0 && h >= NUMBERED.1 {
+                    let class = if bin < BRIGHT { "bright" } else { "deep" };
+                    let (x, y) = (x + w / 2.0, y + h / 2.0 + 4.0);
+                    let text = format!("{value:.1e}").replace('-', "\u{2212}");
+                    put(
+                        out,
+                        format!(r#"<text class="mid {class}" x="{x:.1}" y="{y:.1}">{text}</text>"#),
+                    );
+                }
+            }
+        }
+        put(out, format!(r#"<path class="axis" d="M{left} {top}H{right}V{bottom}H{left}z"/>"#));
+        if let Some(column) = map.guide.filter(|column| (1..self.columns.len()).contains(column)) {
+            let x = left + w * column as f64;
+            put(out, format!(r#"<path class="step" d="M{x:.1} {top}V{bottom}"/>"#));
+        }
+        for (i, label) in self.columns.iter().enumerate() {
+            let (x, y, label) = (left + w * (i as f64 + 0.5), bottom + 18.0, escaped(label));
+            put(out, format!(r#"<text class="soft mid" x="{x:.1}" y="{y}">{label}</text>"#));
+        }
+        let every = self.rows.len().div_ceil(10).max(1);
+        for (i, label) in self.rows.iter().enumerate().filter(|(i, _)| (i + 1) % every == 0) {
+            let (x, y) = (left - 8.0, bottom - h * (i as f64 + 0.5) + 4.0);
+            let label = escaped(label);
+            put(out, format!(r#"<text class="soft end" x="{x}" y="{y:.1}">{label}</text>"#));
+        }
+        let (x, y, label) = (left + FRAME.0 / 2.0, bottom + 38.0, escaped(&self.x));
+        put(out, format!(r#"<text class="mid" x="{x:.1}" y="{y}">{label}</text>"#));
+    }
+
+    fn draw_scale(&self, out: &mut String, (low, high): (i32, i32)) {
+        let (x, top, height) = (FIRST.0 + NEXT.0 + FRAME.0 + 22.0, FIRST.1, FRAME.1);
+        let label = escaped(&self.scale);
+        let (end, above) = (WIDTH - 12.0, 44.0);
+        put(out, format!(r#"<text class="soft end" x="{end}" y="{above}">{label}</text>"#));
+        let h = height / COLOURS.len() as f64;
+        for i in 0..COLOURS.len() {
+            let y = top + height - h * (i + 1) as f64;
+            put(
+                out,
+                format!(r#"<rect class="h{i}" x="{x}" y="{y:.1}" width="12" height="{h:.1}"/>"#),
+            );
+        }
+        for power in low..=high {
+            let share = f64::from(power - low) / f64::from(high - low);
+            let (x, y) = (x + 18.0, top + height * (1.0 - share) + 4.0);
+            let power = power.to_string().replace('-', "\u{2212}");
+            put(out, format!(r#"<text class="soft" x="{x}" y="{y:.1}">1e{power}</text>"#));
+        }
+    }
+}
+
+/// Which colour.
+fn bin(value: f64, (low, high): (i32, i32)) -> usize {
+    let share = (value.log10() - f64::from(low)) / f64::from(high - low);
+    ((share * COLOURS.len() as f64) as usize).min(COLOURS.len() - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn maps(values: Vec<Vec<Option<f64>>>) -> HeatMaps {
+        let map = HeatMap { name: "a < b".into(), guide: Some(1), values };
+        HeatMaps {
+            title: "T".into(),
+            x: "x".into(),
+            y: "y".into(),
+            scale: "s".into(),
+            columns: vec!["0".into(), "1".into()],
+            rows: vec!["0.1".into()],
+            maps: vec![map.clone(), map.clone(), map],
+        }
+    }
+
+    #[test]
+    fn colours_are_powers_of_ten_on_one_scale() {
+        let text = maps(vec![vec![Some(2e-5), Some(0.9)]]).svg();
+        assert!(text.contains("1e\u{2212}5<") && text.contains(">1e0<"), "{text}");
+        assert!(text.contains(">2.0e\u{2212}5<") && text.contains("a &lt; b"), "{text}");
+        assert_eq!(text.matches("class=\"step\"").count(), 3);
+        assert_eq!([bin(1e-5, (-5, 0)), bin(1.0, (-5, 0)), bin(1e-3, (-4, -2))], [0, 15, 8]);
+    }
+
+    #[test]
+    fn what_is_no_number_has_no_colour() {
+        let text = maps(vec![vec![None, Some(0.0)]]).svg();
+        assert_eq!(text.matches("<rect").count(), 1 + 16); // paper and scale
+        assert!(!maps(vec![]).svg().contains("NaN"));
+    }
+}

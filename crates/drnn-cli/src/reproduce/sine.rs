@@ -1,0 +1,313 @@
+//! `drnn reproduce sine`: the paper's maps of errors over (gamma, a), as a campaign that can be killed,
+//! resumed, split over machines and merged.
+//!
+//! [`drnn_train::sine`] says what is learned, [`drnn_train::results`] what the file of results promises.
+
+use super::sine_report::{Report, deviations};
+use super::write_files;
+use crate::Failure;
+use crate::paths::make_folder;
+use crate::stop::Stop;
+use clap::Args;
+use drnn_train::campaign::{self, Event, Gamma, GridCell, Protocol, Shard};
+use drnn_train::lanes::Control;
+use drnn_train::results::{self, Record, Results};
+use drnn_train::{Advance, Options, PaperNet, Schedule};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::{IsTerminal, Write as _};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Errors over (gamma, a): the sine of a filtered sequence, where the filter looks a steps ahead
+///
+/// y_t = sin(gamma * sum_j w_{j+c} x_{t+j}), j from -c+1 to a, c = 20 - a. A network that answers d steps late
+/// can know y_t where a <= d: its error steps up behind a = d. Without --full a small grid, easier and shorter
+/// than the paper's, about 15 minutes on 2 cores; what deviates is said. Results go to results.jsonl as they
+/// come, a line per training: whatever ends the program, --resume goes on from there.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Arguments {
+    /// The paper's protocol: 50 gammas, a from 0 to 10, 4 networks, 5 data sets, up to 1,000 epochs each
+    #[arg(long)]
+    full: bool,
+    /// Frequencies, multiples of 0.1 [default: 0.5,1.0]
+    #[arg(long, value_name = "G,..", value_delimiter = ',')]
+    gammas: Option<Vec<Gamma>>,
+    /// Numbers of taps that look ahead, a [default: 0,5,7,10]
+    #[arg(long, value_name = "A,..", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(0..=20))]
+    aheads: Option<Vec<u8>>,
+    /// Some pairs instead of --gammas and --aheads, as in 0.5:5,0.5:7
+    #[arg(long, value_name = "G:A,..", value_delimiter = ',', conflicts_with_all = ["gammas", "aheads"])]
+    cells: Option<Vec<Pair>>,
+    /// Networks: lstm, bilstm, dlstm-D
+    #[arg(
+        long,
+        value_name = "NET,..",
+        value_delimiter = ',',
+        default_value = "lstm,bilstm,dlstm-5,dlstm-10"
+    )]
+    nets: Vec<PaperNet>,
+    /// Data sets for each gamma and a: filter and sequences are drawn anew [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    sets: Option<u64>,
+    /// Most epochs of a training [default: 100]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    epochs: Option<u32>,
+    /// Learning rate of the first epoch [default: 0.01]
+    #[arg(long, value_name = "R", value_parser = rate)]
+    rate: Option<f32>,
+    /// Sequences of a batch [default: 50]
+    #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    batch: Option<u32>,
+    /// Sequences to learn from; a fifth as many to stop by, and again to test with [default: 2000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    sequences: Option<u32>,
+    /// Of everything that is drawn
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Trainings side by side [default: one per processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// The I-th of N parts of the work, for N machines
+    #[arg(long, value_name = "I/N")]
+    shard: Option<Shard>,
+    /// Folder for results.jsonl, sine.csv, sine.json and sine.svg, made where there is none
+    #[arg(long, value_name = "DIR", default_value = "out/sine")]
+    out: PathBuf,
+    /// Go on with the results that the folder holds
+    #[arg(long)]
+    resume: bool,
+    /// Train nothing: join the results of these files, of one campaign, in the folder
+    #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["full", "gammas", "aheads", "cells", "nets",
+        "sets", "epochs", "rate", "batch", "sequences", "seed", "threads", "shard"])]
+    merge: Vec<PathBuf>,
+    /// The contents of sine.json instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// gamma and a.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Pair(Gamma, u8);
+
+impl FromStr for Pair {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Pair, String> {
+        let wrong = || format!("`{text}`: expected GAMMA:A with A from 0 to 20, as in 0.5:7");
+        let (gamma, ahead) = text.split_once(':').ok_or_else(wrong)?;
+        let ahead = ahead.parse().ok().filter(|a| *a <= 20).ok_or_else(wrong)?;
+        Ok(Pair(gamma.parse()?, ahead))
+    }
+}
+
+fn rate(text: &str) -> Result<f32, String> {
+    let rate = text.parse().map_err(|e| format!("{e}"))?;
+    if rate > 0.0 && rate <= 1.0 { Ok(rate) } else { Err("expected more than 0, at most 1".into()) }
+}
+
+/// The longest delay that makes sense: later than a sequence's last element there is nothing to wait for.
+const MOST_DELAY: usize = 49;
+const RESULTS: &str = "results.jsonl";
+const REPORT: [&str; 4] = ["sine.csv", "sine.json", "sine.svg", "sine-sd.svg"];
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let out = &arguments.out;
+    if !arguments.resume
+        && let Some(name) = [RESULTS].iter().chain(&REPORT).find(|name| out.join(name).exists())
+    {
+        let file = out.join(name).display().to_string();
+        return Err(Failure::Input(format!(
+            "{file}: is there already; --resume goes on with it, --out takes another folder"
+        )));
+    }
+    let report = if arguments.merge.is_empty() { arguments.train()? } else { arguments.join()? };
+    let json = serde_json::to_string(&report).map_err(std::io::Error::from)? + "\n";
+    let mut files = vec![
+        (REPORT[0], report.csv()),
+        (REPORT[1], json.clone()),
+        (REPORT[2], report.mean_maps().svg()),
+    ];
+    files.extend(report.sd_maps().map(|maps| (REPORT[3], maps.svg())));
+    let files: Vec<_> = files.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    write_files(out, &files)?;
+    let text = if arguments.json { json } else { report.table() };
+    Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
+}
+
+impl Arguments {
+    fn protocol(&self) -> Result<Protocol, Failure> {
+        let paper = Protocol::default();
+        let mut protocol = paper;
+        if !self.full {
+            let (epochs, batch, rate, schedule) = (100, 50, 1e-2, Schedule::Cosine);
+            protocol.training = Options { epochs, batch, rate, schedule, ..paper.training };
+            protocol.sequences = [2000, 400, 400];
+        }
+        if let Some(n) = self.sequences {
+            protocol.sequences = [n as usize, (n as usize / 5).max(1), (n as usize / 5).max(1)];
+        }
+        let training = &mut protocol.training;
+        training.seed = self.seed;
+        training.epochs = self.epochs.map_or(training.epochs, |n| n as usize);
+        training.batch = self.batch.map_or(training.batch, |n| n as usize);
+        training.rate = self.rate.unwrap_or(training.rate);
+        if training.batch > protocol.sequences[0] {
+            return Err(Failure::Input(format!(
+                "batches of {} sequences, of {} in all: --batch must not be above --sequences",
+                training.batch, protocol.sequences[0]
+            )));
+        }
+        Ok(protocol)
+    }
+
+    /// All cells of the grid, in order.
+    fn grid(&self) -> Result<Vec<GridCell>, Failure> {
+        let tenths = if self.full { (1..=50).collect() } else { vec![5, 10] };
+        let gammas = || tenths.into_iter().filter_map(Gamma::tenths).collect();
+        let gammas: Vec<Gamma> = self.gammas.clone().unwrap_or_else(gammas);
+        let aheads = || if self.full { (0..=10).collect() } else { vec![0, 5, 7, 10] };
+        let aheads: Vec<u8> = self.aheads.clone().unwrap_or_else(aheads);
+        let product = || gammas.iter().flat_map(|g| aheads.iter().map(|a| Pair(*g, *a))).collect();
+        let pairs: Vec<Pair> = self.cells.clone().unwrap_or_else(product);
+        let pairs: Vec<_> = pairs.into_iter().map(|Pair(gamma, a)| (gamma, a.into())).collect();
+        for net in &self.nets {
+            if let PaperNet::DLstm(delay) = net
+                && !(1..=MOST_DELAY).contains(delay)
+            {
+                return Err(Failure::Input(format!(
+                    "--nets: {net}: expected a delay from 1 to {MOST_DELAY}"
+                )));
+            }
+        }
+        let sets = self.sets.unwrap_or(if self.full { 5 } else { 1 });
+        let cells = campaign::grid(&pairs, &self.nets, sets);
+        if cells.len() < pairs.len() * self.nets.len() * sets as usize {
+            let names = "--gammas, --aheads, --cells or --nets";
+            return Err(Failure::Input(format!("{names}: something is there twice")));
+        }
+        Ok(cells)
+    }
+
+    fn train(&self) -> Result<Report, Failure> {
+        let (protocol, mut cells) = (self.protocol()?, self.grid()?);
+        if let Some(shard) = self.shard {
+            cells = shard.of(&cells);
+        }
+        let stop = Stop::on_ctrl_c()?; // before there is anything to lose
+        make_folder(&self.out)?;
+        let path = self.out.join(RESULTS);
+        let mut results = Results::open(&path, &protocol)?;
+        if results.was_torn() {
+            eprintln!("{}: a last line that was cut short is dropped", path.display());
+        }
+        let done = cells.iter().filter(|cell| results.records().contains_key(cell)).count();
+        let threads = self.threads.map_or_else(
+            || std::thread::available_parallelism().map_or(1, |n| n.get()),
+            usize::from,
+        );
+        let count = cells.len();
+        eprintln!("sine: {count} trainings, {done} of them done already; {threads} at a time");
+        for deviation in deviations(&protocol, &cells) {
+            eprintln!("not the paper's: {deviation}");
+        }
+        let watch = Watch::new(count, done, protocol.training.epochs);
+        let observe = |event: Event| {
+            watch.see(&event);
+            if stop.pressed() { Control::Stop } else { Control::Continue }
+        };
+        let ended = campaign::run(&cells, threads, &mut results, &observe);
+        watch.bar.finish_and_clear();
+        if !ended? {
+            let done = cells.iter().filter(|cell| results.records().contains_key(cell)).count();
+            return Err(Failure::Interrupted(format!(
+                "stopped: {done} of {count} trainings are done, in {}; go on with\n  {}",
+                path.display(),
+                resume_command()
+            )));
+        }
+        Ok(Report::new(&protocol, results.records()))
+    }
+
+    fn join(&self) -> Result<Report, Failure> {
+        let path = self.out.join(RESULTS);
+        let mut files = self.merge.clone();
+        files.extend(Some(&path).filter(|path| self.resume && path.exists()).cloned());
+        let (protocol, records) = results::merge(&files)?;
+        make_folder(&self.out)?;
+        if path.exists() {
+            drop(Results::open(&path, &protocol)?); // refused while a campaign writes it
+        }
+        results::write(&path, &protocol, &records)?;
+        eprintln!("{} trainings of {} files in {}", records.len(), files.len(), path.display());
+        Ok(Report::new(&protocol, &records))
+    }
+}
+
+/// This command, to go on.
+fn resume_command() -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=".contains(c);
+    let quoted = |word: String| match word.chars().all(plain) && !word.is_empty() {
+        true => word,
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    };
+    let mut words: Vec<String> =
+        std::env::args_os().map(|word| quoted(word.to_string_lossy().into_owned())).collect();
+    if let Some(program) = words.first_mut() {
+        let name =
+            Path::new(program.as_str()).file_name().map(|n| n.to_string_lossy().into_owned());
+        *program = name.unwrap_or_else(|| "drnn".into());
+    }
+    if !words.iter().any(|word| word == "--resume") {
+        words.push("--resume".into());
+    }
+    words.join(" ")
+}
+
+/// What is seen of a campaign: a bar on a terminal, otherwise a line per training.
+struct Watch {
+    bar: ProgressBar,
+    cells: usize,
+    done: AtomicUsize,
+    epochs: usize,
+}
+
+impl Watch {
+    fn new(cells: usize, done: usize, epochs: usize) -> Watch {
+        let bar = match std::io::stderr().is_terminal() {
+            true => ProgressBar::new(((cells - done) * epochs) as u64),
+            false => ProgressBar::hidden(),
+        };
+        let template = "{bar:24} {percent:>3}% {msg} [{elapsed}, {eta} left]";
+        let style = ProgressStyle::with_template(template);
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        Watch { bar, cells, done: AtomicUsize::new(done), epochs }
+    }
+
+    fn see(&self, event: &Event) {
+        match event {
+            Event::Step(_, _, Advance::Epoch) => self.bar.inc(1),
+            Event::Step(..) => {}
+            Event::Done(record) => {
+                // Those that it did not need.
+                self.bar.inc(self.epochs.saturating_sub(record.epochs) as u64);
+                let number = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+                let line = format!("training {number} of {}: {}", self.cells, told(record));
+                match self.bar.is_hidden() {
+                    true => eprintln!("{line}"),
+                    false => self.bar.set_message(line),
+                }
+            }
+        }
+    }
+}
+
+fn told(record: &Record) -> String {
+    let Record { cell, test_mse, valid_mse, epochs, seconds, .. } = record;
+    match (test_mse, valid_mse) {
+        (Some(test), Some(valid)) => {
+            format!("{cell} test {test:.2e} valid {valid:.2e} epochs {epochs} {seconds:.1} s")
+        }
+        _ => format!("{cell} ran away: its loss is no number after {epochs} epochs"),
+    }
+}

@@ -1,0 +1,30 @@
+//! Ctrl-C, which asks for an end.
+
+use crate::Failure;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether Ctrl-C was pressed. Pressed twice it ends the program at once.
+#[derive(Clone)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// From now on Ctrl-C does no more than to say so.
+    pub fn on_ctrl_c() -> Result<Stop, Failure> {
+        let stop = Stop(Arc::default());
+        let pressed = stop.clone();
+        ctrlc::set_handler(move || {
+            if pressed.0.swap(true, Ordering::Relaxed) {
+                std::process::exit(130);
+            }
+            eprintln!("stopping; once more to stop at once");
+        })
+        .map_err(|e| Failure::Input(format!("Ctrl-C cannot be caught: {e}")))?;
+        Ok(stop)
+    }
+
+    /// Whether it was.
+    pub fn pressed(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}

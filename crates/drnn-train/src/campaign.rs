@@ -1,0 +1,314 @@
+//! Many small trainings: the paper's map of errors over (gamma, a), cell by cell.
+//!
+//! ```text
+//! cell (gamma, a, net, set) -> data of (gamma, a, set) -> training -> test MSE
+//! ```
+//!
+//! A cell's result is a function of the campaign's options and of the cell: not of threads, of the order,
+//! of which machine did which shard. Results go to a [`Results`] file as they come. A cell is minutes even
+//! by the paper's protocol, so there are no checkpoints within one: whoever is killed loses the cells in
+//! flight, one per thread.
+
+use crate::error::{Error, Result};
+use crate::fit::{Advance, Fit, Options};
+use crate::lanes::Control;
+use crate::paper::PaperNet;
+use crate::results::{Record, Results};
+use crate::sine::{Part, Sine, derived};
+use crate::stop::{Reason, Stopping};
+use drnn::Cpu;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
+
+/// gamma in tenths, so that cells can be counted and compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct Gamma(u32);
+
+impl Gamma {
+    /// The largest that there is, in tenths.
+    const MOST: u32 = 100;
+
+    /// This many tenths; None where that is nothing or above 10.
+    pub fn tenths(tenths: u32) -> Option<Gamma> {
+        (1..=Gamma::MOST).contains(&tenths).then_some(Gamma(tenths))
+    }
+}
+
+impl From<Gamma> for f64 {
+    fn from(gamma: Gamma) -> f64 {
+        f64::from(gamma.0) / 10.0
+    }
+}
+
+impl TryFrom<f64> for Gamma {
+    type Error = String;
+    fn try_from(value: f64) -> std::result::Result<Gamma, String> {
+        let tenths = (value * 10.0).round();
+        Gamma::tenths(tenths as u32)
+            .filter(|gamma| (f64::from(*gamma) - value).abs() < 1e-9)
+            .ok_or_else(|| format!("gamma {value}: expected a multiple of 0.1 from 0.1 to 10"))
+    }
+}
+
+impl FromStr for Gamma {
+    type Err = String;
+    fn from_str(text: &str) -> std::result::Result<Gamma, String> {
+        text.parse::<f64>().map_err(|e| format!("gamma `{text}`: {e}"))?.try_into()
+    }
+}
+
+impl fmt::Display for Gamma {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.pad(&format!("{:.1}", f64::from(*self)))
+    }
+}
+
+/// One training of a campaign. Their order is that of the work: a whole map first, then its repetitions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct GridCell {
+    /// Which data set, from 0.
+    pub set: u64,
+    /// Frequency.
+    pub gamma: Gamma,
+    /// Acausal taps, a.
+    pub ahead: usize,
+    /// Network.
+    pub net: PaperNet,
+}
+
+impl fmt::Display for GridCell {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let GridCell { set, gamma, ahead, net } = self;
+        write!(f, "gamma {gamma} a {ahead} {net} set {set}")
+    }
+}
+
+/// All cells of these, in order.
+pub fn grid(pairs: &[(Gamma, usize)], nets: &[PaperNet], sets: u64) -> Vec<GridCell> {
+    let mut cells = Vec::new();
+    for set in 0..sets {
+        for &(gamma, ahead) in pairs {
+            cells.extend(nets.iter().map(|&net| GridCell { set, gamma, ahead, net }));
+        }
+    }
+    cells.sort_unstable();
+    cells.dedup();
+    cells
+}
+
+/// A part of the cells: the `index`-th, counted from 1, and every `count`-th after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shard {
+    /// Which, from 1.
+    pub index: usize,
+    /// Of how many.
+    pub count: usize,
+}
+
+impl Shard {
+    /// Its cells.
+    pub fn of(self, cells: &[GridCell]) -> Vec<GridCell> {
+        cells.iter().skip(self.index - 1).step_by(self.count).copied().collect()
+    }
+}
+
+impl FromStr for Shard {
+    type Err = String;
+    fn from_str(text: &str) -> std::result::Result<Shard, String> {
+        let parts =
+            text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
+        match parts {
+            Some((index, count)) if (1..=count).contains(&index) => Ok(Shard { index, count }),
+            _ => Err(format!("`{text}`: expected I/N with I from 1 to N, as in 2/8")),
+        }
+    }
+}
+
+/// Everything but the cell that a result depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Protocol {
+    /// Sequences to learn from, to stop by, to test with.
+    pub sequences: [usize; 3],
+    /// How each network is trained. The seed is the campaign's; every cell derives its own from it.
+    pub training: Options,
+}
+
+impl Default for Protocol {
+    /// The paper's: 10,000 + 2,000 + 2,000 sequences, up to 1,000 epochs, until the error is below 1e-5.
+    fn default() -> Protocol {
+        let stopping = Stopping { at_value: Some(1e-5), ..Stopping::default() };
+        let training = Options { stopping, ..Options::default() };
+        Protocol { sequences: [10_000, 2_000, 2_000], training }
+    }
+}
+
+impl Protocol {
+    /// The seed of a cell's data: the same for all networks.
+    pub fn set_seed(&self, cell: &GridCell) -> u64 {
+        derived(self.training.seed, &[cell.gamma.0.into(), cell.ahead as u64, cell.set])
+    }
+
+    /// Trains one cell, on one thread. `observe` is asked after every batch whether to go on; None where it
+    /// said no.
+    pub fn train(
+        &self,
+        cell: &GridCell,
+        cpu: &Cpu,
+        observe: &dyn Fn(&Fit, Advance) -> Control,
+    ) -> Result<Option<Record>> {
+        let begun = Instant::now();
+        let task = Sine::new(cell.gamma.into(), cell.ahead);
+        let set_seed = self.set_seed(cell);
+        let [train, valid, test] = self.sequences;
+        let train = task.examples(train, set_seed, Part::Train)?;
+        let valid = task.examples(valid, set_seed, Part::Valid)?;
+        let seed = derived(set_seed, &[Part::Training as u64]);
+        let (spec, options) = (cell.net.spec(1, 1)?, Options { seed, ..self.training });
+        let mut fit = Fit::new(cpu, &spec, options, "sine", &train, &valid)?;
+        let reason = loop {
+            let done = match fit.advance() {
+                Err(Error::Drnn(drnn::Error::NotFinite { .. })) => {
+                    Advance::Ended(Reason::NotFinite) // found by the evaluation
+                }
+                other => other?,
+            };
+            if observe(&fit, done) == Control::Stop {
+                return Ok(None);
+            }
+            if let Advance::Ended(reason) = done {
+                break reason;
+            }
+        };
+        let test_mse = match reason {
+            Reason::NotFinite => None,
+            _ => {
+                let test = task.examples(test, set_seed, Part::Test)?;
+                Some(fit.learner().evaluate(&test, 500, |_, _| {})?.mean())
+            }
+        };
+        let history = &fit.progress().history;
+        Ok(Some(Record {
+            cell: *cell,
+            test_mse: test_mse.filter(|mse| mse.is_finite()),
+            valid_mse: history.last().map(|epoch| epoch.valid_loss).filter(|mse| mse.is_finite()),
+            epochs: history.len(),
+            reason,
+            parameters: spec.parameters(),
+            set_seed,
+            training_seed: seed,
+            seconds: (begun.elapsed().as_secs_f64() * 1e3).round() / 1e3,
+        }))
+    }
+}
+
+/// What a campaign tells while it runs.
+pub enum Event<'a> {
+    /// A batch or an epoch of a cell.
+    Step(&'a GridCell, &'a Fit<'a>, Advance),
+    /// A cell's result, which is on disk.
+    Done(&'a Record),
+}
+
+/// Trains the cells that `results` does not have yet, `threads` at a time, the next as soon as one ends.
+/// `observe` may stop them all; says whether they came to their end.
+pub fn run(
+    cells: &[GridCell],
+    threads: usize,
+    results: &mut Results,
+    observe: &(dyn Fn(Event) -> Control + Sync),
+) -> Result<bool> {
+    let left: Vec<GridCell> =
+        cells.iter().filter(|cell| !results.records().contains_key(cell)).copied().collect();
+    let protocol = *results.protocol();
+    let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let (results, failed) = (Mutex::new(results), Mutex::new(None::<Error>));
+    let go_on = |event: Event| {
+        if observe(event) == Control::Stop {
+            stop.store(true, Ordering::Relaxed);
+        }
+        if stop.load(Ordering::Relaxed) { Control::Stop } else { Control::Continue }
+    };
+    let one = |cell: &GridCell, cpu: &Cpu| -> Result<()> {
+        let watch = |fit: &Fit, done: Advance| go_on(Event::Step(cell, fit, done));
+        if let Some(record) = protocol.train(cell, cpu, &watch)? {
+            results.lock().unwrap_or_else(|p| p.into_inner()).append(record.clone())?;
+            go_on(Event::Done(&record));
+        }
+        Ok(())
+    };
+    let work = || {
+        let cpu = Cpu::new(1);
+        while !stop.load(Ordering::Relaxed) {
+            let Some(cell) = left.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
+            if let Err(error) = one(cell, &cpu) {
+                stop.store(true, Ordering::Relaxed);
+                failed.lock().unwrap_or_else(|p| p.into_inner()).get_or_insert(error);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(left.len()) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    match failed.into_inner().unwrap_or_else(|p| p.into_inner()) {
+        Some(error) => Err(error),
+        None => Ok(!stop.into_inner()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gammas_are_tenths() {
+        assert_eq!("0.3".parse(), Gamma::tenths(3).ok_or(String::new()));
+        assert_eq!(Gamma::tenths(50).unwrap().to_string(), "5.0");
+        for text in ["0", "0.25", "-1", "10.1", "nan", "inf", "x", "1e300"] {
+            assert!(text.parse::<Gamma>().is_err(), "{text}");
+        }
+        for tenths in 1..=100 {
+            let gamma = Gamma::tenths(tenths).unwrap();
+            let json = serde_json::to_string(&gamma).unwrap();
+            assert_eq!(serde_json::from_str::<Gamma>(&json).unwrap(), gamma);
+        }
+    }
+
+    #[test]
+    fn the_papers_grid_and_its_shards() {
+        let gammas = (1..=50).filter_map(Gamma::tenths);
+        let pairs: Vec<_> = gammas.flat_map(|gamma| (0..=10).map(move |a| (gamma, a))).collect();
+        let nets = [PaperNet::Lstm, PaperNet::BiLstm, PaperNet::DLstm(5), PaperNet::DLstm(10)];
+        let cells = grid(&pairs, &nets, 5);
+        assert_eq!(cells.len(), 11_000);
+        let mut shards: Vec<_> =
+            (1..=7).flat_map(|index| Shard { index, count: 7 }.of(&cells)).collect();
+        shards.sort_unstable();
+        assert_eq!(shards, cells);
+        assert_eq!("2/8".parse(), Ok(Shard { index: 2, count: 8 }));
+        for text in ["0/3", "4/3", "1/0", "1", "/", "a/b"] {
+            assert!(text.parse::<Shard>().unwrap_err().contains("I/N"), "{text}");
+        }
+    }
+
+    #[test]
+    fn networks_share_data_and_nothing_else_does() {
+        let protocol = Protocol::default();
+        let cell = |tenths, ahead, set, net| {
+            let gamma = Gamma::tenths(tenths).unwrap();
+            protocol.set_seed(&GridCell { set, gamma, ahead, net })
+        };
+        let one = cell(1, 2, 3, PaperNet::Lstm);
+        assert_eq!(one, cell(1, 2, 3, PaperNet::DLstm(5)));
+        for other in [(2, 2, 3), (1, 3, 3), (1, 2, 4), (2, 1, 3)] {
+            assert_ne!(one, cell(other.0, other.1, other.2, PaperNet::Lstm));
+        }
+    }
+}
