@@ -30,7 +30,7 @@ def ratios(file):
 
 
 def main():
-    plain = ratios("peers-cpu.json") | ratios("peers-cpu-stacks.json")
+    plain = ratios("peers-cpu.json") | ratios("peers-cpu-stacks.json") | ratios("peers-cpu-fit.json")
     kept = ratios("peers-cpu-kept-heap.json")
     columns = [
         ("PyTorch", plain, "torch"),

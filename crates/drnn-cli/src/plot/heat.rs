@@ -39,9 +39,9 @@ const BRIGHT: usize = 8;
 
 /// A map's frame; where the first stands, and the next ones from it.
 const FRAME: (f64, f64) = (284.0, 200.0);
-const FIRST: (f64, f64) = (56.0, 84.0);
-const NEXT: (f64, f64) = (322.0, 278.0);
-const WIDTH: f64 = 760.0;
+const FIRST: (f64, f64) = (66.0, 84.0);
+const NEXT: (f64, f64) = (332.0, 278.0);
+const WIDTH: f64 = 790.0;
 /// A cell this large has its number in it.
 const NUMBERED: (f64, f64) = (40.0, 16.0);
 
