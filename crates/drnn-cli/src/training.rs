@@ -3,6 +3,7 @@
 
 use crate::Failure;
 use crate::stop::Stop;
+use drnn::Cpu;
 use drnn_train::lanes::Control;
 use drnn_train::{Advance, Fit, Reason};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -11,6 +12,12 @@ use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::Mutex;
+
+/// What trainings run on: as the environment says, with `threads` where that is said.
+pub fn cpu(threads: Option<u16>) -> Result<Cpu, Failure> {
+    let cpu = Cpu::from_env()?;
+    Ok(threads.map_or(cpu.clone(), |threads| cpu.with_threads(threads.into())))
+}
 
 /// Watches lanes.
 pub struct Watch {

@@ -214,11 +214,11 @@ pub enum Event<'a> {
     Done(&'a Record),
 }
 
-/// Trains the cells that `results` does not have yet, `threads` at a time, the next as soon as one ends.
+/// Trains the cells that `results` does not have yet, one on each thread of `cpu`, the next as soon as one ends.
 /// `observe` may stop them all; says whether they came to their end.
 pub fn run(
     cells: &[GridCell],
-    threads: usize,
+    cpu: &Cpu,
     results: &mut Results,
     observe: &(dyn Fn(Event) -> Control + Sync),
 ) -> Result<bool> {
@@ -242,17 +242,17 @@ pub fn run(
         Ok(())
     };
     let work = || {
-        let cpu = Cpu::new(1);
+        let own = cpu.with_threads(1);
         while !stop.load(Ordering::Relaxed) {
             let Some(cell) = left.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
-            if let Err(error) = one(cell, &cpu) {
+            if let Err(error) = one(cell, &own) {
                 stop.store(true, Ordering::Relaxed);
                 failed.lock().unwrap_or_else(|p| p.into_inner()).get_or_insert(error);
             }
         }
     };
     std::thread::scope(|scope| {
-        for _ in 1..threads.min(left.len()) {
+        for _ in 1..cpu.threads().min(left.len()) {
             scope.spawn(work);
         }
         work();

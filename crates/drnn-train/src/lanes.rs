@@ -43,10 +43,10 @@ struct Queue {
     error: Option<Error>,
 }
 
-/// Takes all lanes to their ends, calling `observe` after every batch (with the lane's number), which may
+/// Takes all lanes to their ends, on as many threads as `cpu` has, calling `observe` after every batch (with the lane's number), which may
 /// stop them all. Where a checkpoint cannot be written the error comes back at once.
 pub fn run<'a>(
-    threads: usize,
+    cpu: &Cpu,
     lanes: &mut [Lane<'a>],
     observe: &(dyn Fn(usize, &Fit<'a>, Advance) -> Control + Sync),
 ) -> Result<()> {
@@ -56,13 +56,13 @@ pub fn run<'a>(
             lane.fit.save(path)?;
         }
     }
-    let count = lanes.len();
+    let (count, threads) = (lanes.len(), cpu.threads());
     let slots: Vec<Mutex<&mut Lane>> = lanes.iter_mut().map(Mutex::new).collect();
     let queue = Queue { waiting: (0..count).collect(), live: count, stopped: false, error: None };
     let (queue, changed) = (Mutex::new(queue), Condvar::new());
     let lock = || queue.lock().unwrap_or_else(|p| p.into_inner());
     let work = |_| {
-        let mut cpu = Cpu::new(1);
+        let mut own = cpu.with_threads(1);
         loop {
             let (lane, live) = {
                 let mut queue = lock();
@@ -77,12 +77,12 @@ pub fn run<'a>(
                 }
             };
             let share = (threads / live).max(1);
-            if cpu.threads() != share {
-                cpu = Cpu::new(share);
+            if own.threads() != share {
+                own = cpu.with_threads(share);
             }
             let mut slot = slots[lane].lock().unwrap_or_else(|p| p.into_inner());
             let outcome = catch_unwind(AssertUnwindSafe(|| {
-                epoch(lane, &mut slot, &cpu, observe, &|| lock().stopped)
+                epoch(lane, &mut slot, &own, observe, &|| lock().stopped)
             }));
             drop(slot);
             let mut queue = lock();

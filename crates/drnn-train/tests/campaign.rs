@@ -1,5 +1,6 @@
 //! A campaign comes to the same results however it is split, killed and resumed.
 
+use drnn::Cpu;
 use drnn_train::campaign::{Event, Gamma, GridCell, Protocol, Shard, grid, run};
 use drnn_train::lanes::Control;
 use drnn_train::results::{Record, Records, Results, merge, read, write};
@@ -20,7 +21,7 @@ fn cells() -> Vec<GridCell> {
 /// Trains cells into a file.
 fn straight(path: &Path, cells: &[GridCell], threads: usize) -> Records {
     let mut results = Results::open(path, &protocol()).unwrap();
-    assert!(run(cells, threads, &mut results, &|_| Control::Continue).unwrap());
+    assert!(run(cells, &Cpu::new(threads), &mut results, &|_| Control::Continue).unwrap());
     results.records().clone()
 }
 
@@ -60,7 +61,7 @@ fn shards_merged_and_interrupted_runs_resumed_are_the_straight_run() {
         Event::Done(_) if done.fetch_add(1, Ordering::Relaxed) == 1 => Control::Stop,
         _ => Control::Continue,
     };
-    assert!(!run(&cells, 1, &mut results, &stop).unwrap());
+    assert!(!run(&cells, &Cpu::new(1), &mut results, &stop).unwrap());
     drop(results);
     let bytes = std::fs::read(&path).unwrap();
     let header = bytes.iter().position(|b| *b == b'\n').unwrap() + 1;
@@ -71,7 +72,7 @@ fn shards_merged_and_interrupted_runs_resumed_are_the_straight_run() {
         assert_eq!(results.records().len(), lost, "{cut}");
         assert_eq!(results.was_torn(), ![bytes.len(), header, 0].contains(&cut), "{cut}");
         if cut == bytes.len() - 40 {
-            assert!(run(&cells, 3, &mut results, &|_| Control::Continue).unwrap());
+            assert!(run(&cells, &Cpu::new(3), &mut results, &|_| Control::Continue).unwrap());
             assert_eq!(text(&at("text"), results.records()), expected);
             assert_eq!(text(&at("text"), &read(&path).unwrap().1), expected);
         }
@@ -133,7 +134,7 @@ fn a_training_that_runs_away_is_a_result_too() {
     let mut wild = protocol();
     (wild.training.rate, wild.training.clip, wild.training.epochs) = (f32::MAX, None, 20);
     let mut results = Results::open(&path, &wild).unwrap();
-    assert!(run(&cells()[..2], 1, &mut results, &|_| Control::Continue).unwrap());
+    assert!(run(&cells()[..2], &Cpu::new(1), &mut results, &|_| Control::Continue).unwrap());
     drop(results);
     let records = read(&path).unwrap().1;
     assert_eq!(records.len(), 2);

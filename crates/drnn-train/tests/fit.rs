@@ -146,7 +146,7 @@ fn lanes_are_trained_as_if_alone_and_stop_together() {
     for threads in [1, 2, 5] {
         let mut lanes: Vec<Lane> =
             (0..3).map(|seed| Lane { fit: new(seed), checkpoint: None }).collect();
-        lanes::run(threads, &mut lanes, &|_, _, _| Control::Continue).unwrap();
+        lanes::run(&Cpu::new(threads), &mut lanes, &|_, _, _| Control::Continue).unwrap();
         let found: Vec<_> = lanes.iter_mut().map(|lane| state(&mut lane.fit)).collect();
         assert!(found == alone, "{threads} threads");
     }
@@ -162,15 +162,16 @@ fn lanes_are_trained_as_if_alone_and_stop_together() {
         12 => Control::Stop,
         _ => Control::Continue,
     };
-    lanes::run(2, &mut lanes(), &stop).unwrap();
+    lanes::run(&Cpu::new(2), &mut lanes(), &stop).unwrap();
     let mut again = lanes();
     for (seed, lane) in again.iter_mut().enumerate() {
         lane.fit.resume(&Cpu::new(1), &path(seed as u64)).unwrap();
     }
-    lanes::run(2, &mut again, &|_, _, _| Control::Continue).unwrap();
+    lanes::run(&Cpu::new(2), &mut again, &|_, _, _| Control::Continue).unwrap();
     let found: Vec<_> = again.iter_mut().map(|lane| state(&mut lane.fit)).collect();
     assert!(found == alone);
     let nowhere = Some(folder.path().join("nowhere/lane"));
-    let error = lanes::run(2, &mut [Lane { fit: new(0), checkpoint: nowhere }], &stop).unwrap_err();
+    let error = lanes::run(&Cpu::new(2), &mut [Lane { fit: new(0), checkpoint: nowhere }], &stop)
+        .unwrap_err();
     assert!(error.to_string().contains("cannot be written: there is no folder"), "{error}");
 }

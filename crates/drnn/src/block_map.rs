@@ -11,6 +11,7 @@
 use crate::blocks::Blocks;
 use crate::model::Model;
 use crate::spec::{Cell, Direction};
+use crate::wiring::shift;
 use std::ops::Range;
 
 /// Norms of the blocks of a network.
@@ -39,7 +40,7 @@ impl BlockMap {
         let spec = model.spec();
         let (n, k, q) = (spec.units()[0], blocks.count(), spec.input().width());
         let all =
-            |i: usize| (0..spec.cell().gates()).flat_map(move |g| shifted(blocks.units(i), g * n));
+            |i: usize| (0..spec.cell().gates()).flat_map(move |g| shift(g, n, &blocks.units(i)));
         let tensor = |name: &str| model.tensor(name).unwrap_or(&[]);
         let block = |i: usize, j: usize| {
             let gates = sum(tensor("weight_hh_l0"), n, all(i), blocks.units(j));
@@ -88,10 +89,6 @@ impl BlockMap {
             blocks: Blocks::new(spec.units()),
         })
     }
-}
-
-fn shifted(range: Range<usize>, by: usize) -> Range<usize> {
-    range.start + by..range.end + by
 }
 
 /// Sum of squares of some rows and columns of a matrix `width` wide.

@@ -40,6 +40,11 @@ impl Cpu {
         Cpu { kernels, team: Arc::new(Team::new(threads)), plan: Plan::Auto }
     }
 
+    /// The same instruction set and plan with a team of its own, of `threads`.
+    pub fn with_threads(&self, threads: usize) -> Cpu {
+        Cpu::of(self.kernels, threads).plan(self.plan)
+    }
+
     /// The same threads with a certain plan for stacks.
     pub fn plan(mut self, plan: Plan) -> Cpu {
         self.plan = plan;

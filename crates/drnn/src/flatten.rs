@@ -39,8 +39,7 @@ impl Model {
     /// Bidirectional networks are refused: their second layer reads what the first makes of the end.
     pub fn flatten(&self, start: StartState) -> Result<Model> {
         let spec = flat_spec(self.spec(), start)?;
-        let flat = Model::from_params(&spec, flat_params(self.spec(), &spec, self.params()))?;
-        Ok(flat.on(&self.cpu))
+        Model::from_params_on(&self.cpu, &spec, flat_params(self.spec(), &spec, self.params()))
     }
 
     /// The same weights with other connections between blocks: all those they have, and perhaps more
@@ -53,7 +52,7 @@ impl Model {
         };
         let blocks = blocks.clone().connections(connections);
         let spec = rebuilt(self.spec(), self.spec().delay()).blocks(blocks).build()?;
-        Ok(Model::from_params(&spec, self.params().to_vec())?.on(&self.cpu))
+        Model::from_params_on(&self.cpu, &spec, self.params().to_vec())
     }
 
     /// The same weights, their answers read `delay` steps late.
@@ -67,7 +66,7 @@ impl Model {
             Direction::Forward => builder,
             Direction::Bidirectional => builder.bidirectional(),
         };
-        Ok(Model::from_params(&builder.build()?, self.params().to_vec())?.on(&self.cpu))
+        Model::from_params_on(&self.cpu, &builder.build()?, self.params().to_vec())
     }
 
     /// The stack that this one layer is: of blocks of these widths, or of those that it says or its zeros
@@ -123,7 +122,7 @@ impl Model {
         crate::mask::check_outside(&flat, self.layout(), self.params())?;
         let stack = rebuilt(spec, delay).units(widths).build()?;
         let params = stack_params(&stack, &flat, self.params());
-        Ok(Model::from_params(&stack, params)?.on(&self.cpu))
+        Model::from_params_on(&self.cpu, &stack, params)
     }
 }
 
@@ -157,7 +156,7 @@ impl Model {
             }
             builder = builder.outputs(m);
         }
-        Ok(Some(Model::from_params(&builder.build()?, params)?.on(&self.cpu)))
+        Model::from_params_on(&self.cpu, &builder.build()?, params).map(Some)
     }
 }
 

@@ -5,6 +5,7 @@ use crate::blocks::{Blocks, Role};
 use crate::error::{Error, Result};
 use crate::params::Layout;
 use crate::spec::{Cell, NetSpec};
+use crate::wiring::shift;
 use std::ops::Range;
 
 /// A place that must be zero: in which tensor, and what it would connect.
@@ -36,7 +37,7 @@ pub(crate) fn each_outside(
 ) {
     let (n, gates) = (spec.units()[0], spec.cell().gates());
     for (i, own) in ranges(blocks).enumerate() {
-        let rows = |gate: usize| gate * n + own.start..gate * n + own.end;
+        let rows = |gate: usize| shift(gate, n, &own);
         let mut recurrent = |tensor: &'static str, role: Role, gate: usize| {
             for (j, columns) in ranges(blocks).enumerate() {
                 if !blocks.allows_role(role, i, j) {

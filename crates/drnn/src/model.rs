@@ -78,18 +78,22 @@ impl Model {
     pub fn init(spec: &NetSpec, seed: u64) -> Model {
         let layout = Layout::new(spec);
         let params = initial(spec, &layout, seed);
-        Model::assemble(spec, layout, params)
+        Model::assemble(Cpu::default(), spec, layout, params)
     }
 
     /// Parameters as given, flat, in the order of [`Layout`].
     pub fn from_params(spec: &NetSpec, params: Vec<f32>) -> Result<Model> {
-        let layout = Layout::new(spec);
-        check_params(spec, &layout, &params)?;
-        Ok(Model::assemble(spec, layout, params))
+        Model::from_params_on(&Cpu::default(), spec, params)
     }
 
-    fn assemble(spec: &NetSpec, layout: Layout, params: Vec<f32>) -> Model {
-        let cpu = Cpu::default();
+    /// The same on `cpu`, packed for it alone.
+    pub(crate) fn from_params_on(cpu: &Cpu, spec: &NetSpec, params: Vec<f32>) -> Result<Model> {
+        let layout = Layout::new(spec);
+        check_params(spec, &layout, &params)?;
+        Ok(Model::assemble(cpu.clone(), spec, layout, params))
+    }
+
+    fn assemble(cpu: Cpu, spec: &NetSpec, layout: Layout, params: Vec<f32>) -> Model {
         let weights = Weights::new(cpu.kernels.width);
         let spec = spec.clone();
         let (work, fingerprint, solver) = Default::default();

@@ -158,7 +158,7 @@ impl Wiring {
 }
 
 /// `units` as columns or rows of gate number `gate`.
-fn shift(gate: usize, n: usize, units: &Range<usize>) -> Range<usize> {
+pub(crate) fn shift(gate: usize, n: usize, units: &Range<usize>) -> Range<usize> {
     gate * n + units.start..gate * n + units.end
 }
 

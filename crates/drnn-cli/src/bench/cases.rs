@@ -223,7 +223,7 @@ fn train(cpu: &Cpu, shape: &'static Shape, lanes: usize) -> Result<Work> {
 /// Whole trainings: an epoch of several models side by side, from batches to optimiser.
 fn fit(cpu: &Cpu, shape: &'static Shape, lanes: usize) -> Result<Work> {
     const BATCHES: usize = 10;
-    let (spec, threads) = (shape.spec()?, cpu.threads());
+    let (spec, cpu) = (shape.spec()?, cpu.clone());
     let mut rng = Rng::new(1);
     let mut examples = |count: usize| {
         let n = count * shape.steps;
@@ -236,14 +236,14 @@ fn fit(cpu: &Cpu, shape: &'static Shape, lanes: usize) -> Result<Work> {
     let train = examples(BATCHES * shape.rows).map_err(no_data)?;
     let valid = examples(1).map_err(no_data)?;
     let unit = move || {
-        let one = Cpu::new(1);
+        let one = cpu.with_threads(1);
         let mut all = Vec::new();
         for seed in 0..lanes as u64 {
             let options = Options { epochs: 1, batch: shape.rows, seed, ..Options::default() };
             let fit = Fit::new(&one, &spec, options, "bench", &train, &valid).map_err(no_data)?;
             all.push(lanes::Lane { fit, checkpoint: None });
         }
-        lanes::run(threads, &mut all, &|_, _, _| lanes::Control::Continue).map_err(no_data)
+        lanes::run(&cpu, &mut all, &|_, _, _| lanes::Control::Continue).map_err(no_data)
     };
     let flop = flop(shape).1 * lanes as f64;
     Ok(Work { unit: Box::new(unit), per_call: BATCHES, flop, memory: Box::new(|| None) })

@@ -21,6 +21,7 @@ use crate::Failure;
 use crate::paths::{check_not_read, same_file};
 use crate::reproduce::write_files;
 use clap::Args;
+use drnn::Cpu;
 use reversal::ReversalResults;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
@@ -62,14 +63,14 @@ pub struct Provenance {
 
 impl Provenance {
     /// Of a run that began at `started` and ends now.
-    pub fn new(command: String, seed: u64, threads: usize, started: SystemTime) -> Provenance {
+    pub fn new(command: String, seed: u64, cpu: &Cpu, started: SystemTime) -> Provenance {
         Provenance {
             command,
             version: env!("CARGO_PKG_VERSION").into(),
             commit: option_env!("DRNN_COMMIT").map(Into::into),
             seed,
-            threads,
-            isa: drnn::Cpu::new(1).isa().into(),
+            threads: cpu.threads(),
+            isa: cpu.isa().into(),
             cpu: cpu_name(),
             started: humantime::format_rfc3339_seconds(started).to_string(),
             seconds: started.elapsed().map_or(0.0, |time| time.as_secs_f64()),

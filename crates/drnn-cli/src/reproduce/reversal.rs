@@ -6,7 +6,7 @@ use crate::paths::make_folder;
 use crate::report::Provenance;
 use crate::report::reversal::{self as report, FORMAT, KIND, ReversalResults, Run, Task};
 use crate::stop::Stop;
-use crate::training::Watch;
+use crate::training::{self, Watch};
 use clap::Args;
 use drnn::Cpu;
 use drnn_train::lanes::{self, Lane};
@@ -74,43 +74,43 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let [train, valid, test] = [part(1, n)?, part(2, n / 5)?, part(3, n / 5)?];
     let options = arguments.options();
     let which = arguments.which();
-    let cpu = Cpu::new(1);
-    let mut training = Vec::new();
+    let cpu = training::cpu(arguments.threads)?;
+    let one = cpu.with_threads(1);
+    let mut fits = Vec::new();
     for &(net, repetition) in &which {
         let spec = net.spec(task.symbols, task.symbols)?;
         let seed = seed.wrapping_mul(1000).wrapping_add(repetition as u64);
         let options = Options { seed, ..options };
         let name = format!("reversal seed {} {net} {repetition}", arguments.seed);
-        let mut fit = Fit::new(&cpu, &spec, options, &name, &train, &valid)?;
+        let mut fit = Fit::new(&one, &spec, options, &name, &train, &valid)?;
         let path = arguments.out.join("checkpoints").join(format!("{net}-{repetition}"));
         if arguments.resume
             && path.exists()
-            && let Some(damaged) = fit.resume(&cpu, &path)?
+            && let Some(damaged) = fit.resume(&one, &path)?
         {
             eprintln!("note: {damaged}; going on from the one before");
         }
-        training.push(Lane { fit, checkpoint: Some(path) });
+        fits.push(Lane { fit, checkpoint: Some(path) });
     }
-    arguments.announce(&which);
+    arguments.announce(&which, &cpu);
     let names: Vec<String> = which.iter().map(|(net, i)| format!("{net}-{i}")).collect();
     let stop = Stop::on_ctrl_c()?;
     let watch = Watch::new(names, &arguments.out.join("log.jsonl"), stop)?;
-    let threads = arguments.threads();
-    lanes::run(threads, &mut training, &|lane, fit, done| watch.see(lane, fit, done))?;
+    lanes::run(&cpu, &mut fits, &|lane, fit, done| watch.see(lane, fit, done))?;
     watch.finish();
     if watch.stopped() {
         let again = format!("{} --resume", arguments.command());
         return Err(Failure::Interrupted(format!("stopped; to go on: {again}")));
     }
     let mut runs = Vec::new();
-    for (lane, &(net, repetition)) in training.iter_mut().zip(&which) {
+    for (lane, &(net, repetition)) in fits.iter_mut().zip(&which) {
         runs.push(measure(&mut lane.fit, net, repetition, &task, &test)?);
     }
     runs.sort_by_key(|run| (run.delay.unwrap_or(usize::MAX), run.repetition));
     let results = ReversalResults {
         kind: KIND.into(),
         format: FORMAT,
-        provenance: Provenance::new(arguments.command(), seed, threads, started),
+        provenance: Provenance::new(arguments.command(), seed, &cpu, started),
         task: Task {
             steps: task.steps,
             symbols: task.symbols,
@@ -123,8 +123,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         runs,
     };
     let json = serde_json::to_string(&results).map_err(std::io::Error::from)? + "\n";
-    write_files(&arguments.out, &[("reversal.json", &json)])?;
-    let files = report::files(&results).map_err(Failure::Input)?;
+    let mut files = report::files(&results).map_err(Failure::Input)?;
+    files.insert(0, ("reversal.json", json.clone().into_bytes()));
     write_files(&arguments.out, &files)?;
     let text = if arguments.json { json } else { report::table(&results) };
     std::io::stdout().lock().write_all(text.as_bytes())?;
@@ -175,11 +175,6 @@ fn measure(
 }
 
 impl Arguments {
-    fn threads(&self) -> usize {
-        let all = || std::thread::available_parallelism().map_or(1, |n| n.get());
-        self.threads.map_or_else(all, usize::from)
-    }
-
     fn options(&self) -> Options {
         let paper = Options {
             stopping: Stopping { patience: Some(10), min_delta: 1e-3, at_value: None },
@@ -276,13 +271,13 @@ impl Arguments {
         make_folder(&checkpoints)
     }
 
-    fn announce(&self, which: &[Which]) {
+    fn announce(&self, which: &[Which], cpu: &Cpu) {
         let epochs = self.options().epochs;
         eprintln!(
             "{} networks learn to reverse 20 symbols of 4: {} sequences, up to {epochs} epochs, {} threads",
             which.len(),
             self.sequences,
-            self.threads()
+            cpu.threads()
         );
         let deviations = self.deviations();
         if !deviations.is_empty() {

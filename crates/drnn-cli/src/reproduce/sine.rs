@@ -8,6 +8,7 @@ use super::write_files;
 use crate::Failure;
 use crate::paths::make_folder;
 use crate::stop::Stop;
+use crate::training;
 use clap::Args;
 use drnn_train::campaign::{self, Event, Gamma, GridCell, Protocol, Shard};
 use drnn_train::lanes::Control;
@@ -202,11 +203,8 @@ impl Arguments {
             eprintln!("{}: a last line that was cut short is dropped", path.display());
         }
         let done = cells.iter().filter(|cell| results.records().contains_key(cell)).count();
-        let threads = self.threads.map_or_else(
-            || std::thread::available_parallelism().map_or(1, |n| n.get()),
-            usize::from,
-        );
-        let count = cells.len();
+        let cpu = training::cpu(self.threads)?;
+        let (count, threads) = (cells.len(), cpu.threads());
         eprintln!("sine: {count} trainings, {done} of them done already; {threads} at a time");
         for deviation in deviations(&protocol, &cells) {
             eprintln!("not the paper's: {deviation}");
@@ -216,7 +214,7 @@ impl Arguments {
             watch.see(&event);
             if stop.pressed() { Control::Stop } else { Control::Continue }
         };
-        let ended = campaign::run(&cells, threads, &mut results, &observe);
+        let ended = campaign::run(&cells, &cpu, &mut results, &observe);
         watch.bar.finish_and_clear();
         if !ended? {
             let done = cells.iter().filter(|cell| results.records().contains_key(cell)).count();

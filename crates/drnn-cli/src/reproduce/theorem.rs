@@ -4,6 +4,7 @@
 use super::{Provenance, write_files};
 use crate::Failure;
 use crate::paths::make_folder;
+use crate::training;
 use clap::Args;
 use drnn::flatten::{flat_params, flat_spec};
 use drnn::reference::{self, RefRun, RefState, Sequence};
@@ -130,6 +131,7 @@ impl Arguments {
             self.steps,
             self.seed
         );
+        let cpu = training::cpu(None)?;
         let nets = self.nets();
         // The largest first, so that threads end together.
         let cost = |i: &usize| nets[*i].1.units().iter().sum::<usize>() * nets[*i].1.cell().gates();
@@ -139,20 +141,14 @@ impl Arguments {
         let bar = bar(nets.len(), "networks flattened and compared");
         let work = || {
             while let Some(&i) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let (widths, spec) = &nets[i];
-                let entry = compare_forms(
-                    widths,
-                    spec,
-                    self.steps.into(),
-                    self.seed.wrapping_add(i as u64),
-                );
+                let seed = self.seed.wrapping_add(i as u64);
+                let entry = compare_forms(&cpu.with_threads(1), &nets[i], self.steps.into(), seed);
                 found.lock().unwrap_or_else(|p| p.into_inner())[i] = Some(entry);
                 bar.inc(1);
             }
         };
         std::thread::scope(|scope| {
-            let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
-            (1..threads).for_each(|_| drop(scope.spawn(work)));
+            (1..cpu.threads()).for_each(|_| drop(scope.spawn(work)));
             work();
         });
         bar.finish_and_clear();
@@ -209,9 +205,14 @@ fn bar(items: usize, what: &'static str) -> ProgressBar {
 }
 
 /// The largest differences of one network, in both precisions.
-fn compare_forms(widths: &str, spec: &NetSpec, steps: usize, seed: u64) -> Result<Entry, Error> {
+fn compare_forms(
+    cpu: &Cpu,
+    (widths, spec): &(String, NetSpec),
+    steps: usize,
+    seed: u64,
+) -> Result<Entry, Error> {
     let mut rng = Rng::new(seed);
-    let stack = Model::init(spec, seed).on(&Cpu::new(1));
+    let stack = Model::init(spec, seed).on(cpu);
     let flat = stack.flatten(StartState::Held)?;
     let x: Vec<f32> = (0..steps * Q).map(|_| rng.symmetric(1.0)).collect();
     let mut start = States::zeros(spec, 1);
@@ -223,7 +224,7 @@ fn compare_forms(widths: &str, spec: &NetSpec, steps: usize, seed: u64) -> Resul
         cell: name(spec.cell()),
         units: spec.units().to_vec(),
         layers: spec.layers(),
-        widths: widths.into(),
+        widths: widths.clone(),
         f32_answers: found.answers.into(),
         f32_states: states.into(),
         f64_answers,

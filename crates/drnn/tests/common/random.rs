@@ -5,8 +5,8 @@
 use drnn::reference::{self, RefState, Sequence};
 use drnn::rng::Rng;
 use drnn::{
-    Batch, Blocks, Cell, Connections, Cpu, Direction, Gradient, InputSpec, Lane, Model, NetSpec,
-    Padding, StartState, States, Tape,
+    Batch, Blocks, Cell, Connections, Cpu, Direction, Element, Gradient, InputSpec, Lane, Model,
+    NetSpec, Padding, StartState, States, Tape,
 };
 
 /// A network, a batch and an upstream gradient.
@@ -254,4 +254,13 @@ pub fn close(what: &str, found: impl IntoIterator<Item = f64>, expected: &[f64],
         count += 1;
     }
     assert_eq!(count, expected.len(), "{what}: length");
+}
+
+/// Element `t` of a row.
+pub fn element(s: &Sample, t: usize, row: usize) -> Element<'_> {
+    let slot = t * s.rows + row;
+    match s.spec.input() {
+        InputSpec::Dense(q) => Element::Dense(&s.x[slot * q..][..q]),
+        InputSpec::Tokens { .. } => Element::Token(s.tokens[slot]),
+    }
 }
