@@ -41,7 +41,7 @@ pub struct Arguments {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     epochs: Option<u32>,
     /// Learning rate of the first epoch [default: 0.01, falling along a cosine; with --full 0.001, constant]
-    #[arg(long)]
+    #[arg(long, value_parser = rate)]
     rate: Option<f32>,
     /// Sequences to train on; a fifth as many to validate and to test
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
@@ -60,11 +60,18 @@ pub struct Arguments {
     json: bool,
 }
 
+/// Any rate that is one: what is too high is for the training to show.
+fn rate(text: &str) -> Result<f32, String> {
+    let rate: f32 = text.parse().map_err(|e| format!("{e}"))?;
+    if rate > 0.0 && rate.is_finite() { Ok(rate) } else { Err("expected a number above 0".into()) }
+}
+
 /// A network and the number of its repetition.
 type Which = (PaperNet, usize);
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let started = SystemTime::now();
+    let cpu = training::cpu(arguments.threads)?; // before there is a folder
     arguments.prepare_folder()?;
     let task = Reversal::default();
     let (n, seed) = (arguments.sequences as usize, arguments.seed);
@@ -74,7 +81,6 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let [train, valid, test] = [part(1, n)?, part(2, n / 5)?, part(3, n / 5)?];
     let options = arguments.options();
     let which = arguments.which();
-    let cpu = training::cpu(arguments.threads)?;
     let one = cpu.with_threads(1);
     let mut fits = Vec::new();
     for &(net, repetition) in &which {
