@@ -161,6 +161,11 @@ fn reversal_is_told_in_a_table_and_files() {
     assert!(
         refused(folder.path(), "reproduce reversal --delays 0").contains("0 is not in 1..=1000")
     );
+    for rate in ["nan", "0", "-1", "inf"] {
+        let said = refused(folder.path(), &format!("reproduce reversal --out new --rate={rate}"));
+        assert!(said.contains("expected a number above 0"), "{said}");
+    }
+    assert!(!folder.path().join("new").exists());
 }
 
 /// Killed at random moments again and again, a run ends as if nothing had happened.
