@@ -3,15 +3,45 @@
 
 use crate::Failure;
 use crate::stop::Stop;
+use clap::Args;
 use drnn::Cpu;
-use drnn_train::lanes::Control;
-use drnn_train::{Advance, Fit, Reason};
+use drnn_train::lanes::{self, Control, Lane};
+use drnn_train::{Advance, Engine, Fit, Metric, Reason};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::Mutex;
+use std::time::Duration;
+
+/// What trainings run on, and how they go on.
+#[derive(Debug, Args)]
+pub struct Running {
+    /// Threads [default: all cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+    /// Write checkpoints within an epoch after so many minutes, besides those at its end
+    #[arg(long, value_name = "MINUTES", default_value_t = 2.0, value_parser = minutes)]
+    pub checkpoint_every: f64,
+    /// Go on with what is in the folder
+    #[arg(long)]
+    pub resume: bool,
+}
+
+fn minutes(text: &str) -> Result<f64, String> {
+    let minutes: f64 = text.parse().map_err(|e| format!("{e}"))?;
+    match (0.0..=1e6).contains(&minutes) {
+        true => Ok(minutes),
+        false => Err("expected minutes, at most 1e6".into()),
+    }
+}
+
+/// Any rate that is one: what is too high is for the training to show.
+pub fn rate(text: &str) -> Result<f32, String> {
+    let rate: f32 = text.parse().map_err(|e| format!("{e}"))?;
+    if rate > 0.0 && rate.is_finite() { Ok(rate) } else { Err("expected a number above 0".into()) }
+}
 
 /// What trainings run on: as the environment says, with `threads` where that is said.
 pub fn cpu(threads: Option<u16>) -> Result<Cpu, Failure> {
@@ -19,8 +49,57 @@ pub fn cpu(threads: Option<u16>) -> Result<Cpu, Failure> {
     Ok(threads.map_or(cpu.clone(), |threads| cpu.with_threads(threads.into())))
 }
 
+impl Running {
+    /// A training as a lane, from its checkpoint in `folder` where it goes on.
+    pub fn lane<'a, E: Engine>(
+        &self,
+        mut fit: Fit<'a, E>,
+        folder: &Path,
+        name: &str,
+    ) -> Result<Lane<'a, E>, Failure> {
+        let path = folder.join(name);
+        if self.resume
+            && path.exists()
+            && let Some(damaged) = fit.resume(&path)?
+        {
+            eprintln!("note: {damaged}; going on from the one before");
+        }
+        Ok(Lane { fit, checkpoint: Some(path) })
+    }
+
+    /// Takes lanes to their ends. `log` gets everything, `again` is the command that goes on.
+    pub fn run<'a, E: Engine>(
+        &self,
+        cpu: &Cpu,
+        lanes: &mut [Lane<'a, E>],
+        names: Vec<String>,
+        metric: Metric,
+        log: &Path,
+        again: &str,
+    ) -> Result<(), Failure> {
+        let watch = Watch::new(names, metric, log, Stop::on_ctrl_c()?)?;
+        let every = Duration::from_secs_f64(self.checkpoint_every * 60.0);
+        let outcome = lanes::run(cpu, lanes, every, &|lane, fit, done| watch.see(lane, fit, done));
+        watch.finish();
+        outcome?;
+        match watch.stop.pressed() {
+            true => Err(Failure::Interrupted(format!("stopped; to go on: {again} --resume"))),
+            false => Ok(()),
+        }
+    }
+}
+
+/// The name of a lane that ran away, where one did, makes the whole a failed check.
+pub fn check_finite<'a>(ran_away: impl Iterator<Item = &'a str>) -> Result<(), Failure> {
+    match ran_away.collect::<Vec<_>>().as_slice() {
+        [] => Ok(()),
+        names => Err(Failure::Check(format!("no numbers any more from {}", names.join(", ")))),
+    }
+}
+
 /// Watches lanes.
-pub struct Watch {
+struct Watch {
+    metric: Metric,
     names: Vec<String>,
     bars: Option<(MultiProgress, Vec<ProgressBar>)>,
     log: Mutex<File>,
@@ -29,7 +108,7 @@ pub struct Watch {
 
 impl Watch {
     /// Lanes of these names; what there is to know goes to `log`, behind what it holds.
-    pub fn new(names: Vec<String>, log: &Path, stop: Stop) -> Result<Watch, Failure> {
+    fn new(names: Vec<String>, metric: Metric, log: &Path, stop: Stop) -> Result<Watch, Failure> {
         let file = File::options().create(true).append(true).open(log);
         let file =
             file.map_err(|e| Failure::Input(format!("{}: cannot be written: {e}", log.display())))?;
@@ -46,11 +125,11 @@ impl Watch {
             let bars = names.iter().map(bar).collect();
             (all, bars)
         });
-        Ok(Watch { names, bars, log: Mutex::new(file), stop })
+        Ok(Watch { metric, names, bars, log: Mutex::new(file), stop })
     }
 
     /// Sees what a lane has done.
-    pub fn see(&self, lane: usize, fit: &Fit, done: Advance) -> Control {
+    fn see<E: Engine>(&self, lane: usize, fit: &Fit<E>, done: Advance) -> Control {
         let (progress, options) = (fit.progress(), fit.options());
         if let Some((_, bars)) = &self.bars {
             let per_epoch = fit.batches_per_epoch() as u64;
@@ -78,12 +157,17 @@ impl Watch {
         if self.stop.pressed() { Control::Stop } else { Control::Continue }
     }
 
-    fn tell_epoch(&self, lane: usize, fit: &Fit) {
+    fn tell_epoch<E: Engine>(&self, lane: usize, fit: &Fit<E>) {
         let (progress, name) = (fit.progress(), &self.names[lane]);
         let Some(epoch) = progress.history.last() else { return };
         let rate = fit.sequences() as f64 * progress.history.len() as f64 / progress.seconds;
+        let quality = match (self.metric, epoch.valid_accuracy) {
+            (Metric::Accuracy, Some(accuracy)) => format!(" accuracy {accuracy:.4}"),
+            (Metric::Bits, _) => format!(" bits {:.4}", epoch.valid_loss / std::f64::consts::LN_2),
+            _ => String::new(),
+        };
         let line = format!(
-            "{name} epoch {} of {}: train {:.4} valid {:.4} norm {:.3} rate {:.2e} {rate:.0} sequences/s",
+            "{name} epoch {} of {}: train {:.4} valid {:.4}{quality} norm {:.3} rate {:.2e} {rate:.0} sequences/s",
             epoch.epoch,
             fit.options().epochs,
             epoch.train_loss,
@@ -92,12 +176,14 @@ impl Watch {
             epoch.rate,
         );
         match &self.bars {
-            Some((_, bars)) => bars[lane].set_message(format!("valid {:.4}", epoch.valid_loss)),
+            Some((_, bars)) => {
+                bars[lane].set_message(format!("valid {:.4}{quality}", epoch.valid_loss));
+            }
             None => eprintln!("{line}"),
         }
         let value = json!({
             "lane": name, "epoch": epoch.epoch, "train_loss": epoch.train_loss,
-            "valid_loss": epoch.valid_loss, "norm": epoch.norm, "rate": epoch.rate,
+            "valid_loss": epoch.valid_loss, "valid_accuracy": epoch.valid_accuracy, "norm": epoch.norm, "rate": epoch.rate,
             "sequences_per_second": rate, "seconds": progress.seconds, "ended": progress.ended,
             "memory_bytes": fit.memory(),
         });
@@ -107,14 +193,9 @@ impl Watch {
     }
 
     /// Takes the bars away.
-    pub fn finish(&self) {
+    fn finish(&self) {
         if let Some((all, _)) = &self.bars {
             let _ = all.clear();
         }
-    }
-
-    /// Whether Ctrl-C ended it.
-    pub fn stopped(&self) -> bool {
-        self.stop.pressed()
     }
 }

@@ -46,6 +46,11 @@ impl Adam {
         Adam { options, steps: 0, mean: vec![0.0; parameters], square: vec![0.0; parameters] }
     }
 
+    /// Its constants.
+    pub fn options(&self) -> AdamOptions {
+        self.options
+    }
+
     /// Takes a step along `gradient`, scaled by `scale`.
     ///
     /// # Panics

@@ -9,6 +9,7 @@
 //! by the paper's protocol, so there are no checkpoints within one: whoever is killed loses the cells in
 //! flight, one per thread.
 
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::fit::{Advance, Fit, Options};
 use crate::lanes::Control;
@@ -171,12 +172,7 @@ impl Protocol {
         let (spec, options) = (cell.net.spec(1, 1)?, Options { seed, ..self.training });
         let mut fit = Fit::new(cpu, &spec, options, "sine", &train, &valid)?;
         let reason = loop {
-            let done = match fit.advance() {
-                Err(Error::Drnn(drnn::Error::NotFinite { .. })) => {
-                    Advance::Ended(Reason::NotFinite) // found by the evaluation
-                }
-                other => other?,
-            };
+            let done = fit.advance()?;
             if observe(&fit, done) == Control::Stop {
                 return Ok(None);
             }
@@ -188,7 +184,7 @@ impl Protocol {
             Reason::NotFinite => None,
             _ => {
                 let test = task.examples(test, set_seed, Part::Test)?;
-                Some(fit.learner().evaluate(&test, 500, |_, _| {})?.mean())
+                Some(fit.engine().evaluate(&test, 0, 500, &mut |_, _| {})?.mean())
             }
         };
         let history = &fit.progress().history;

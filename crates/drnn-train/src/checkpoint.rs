@@ -8,9 +8,9 @@
 //! `NAME.previous`, and read where the newest is damaged.
 
 use crate::adam::{Adam, AdamOptions};
+use crate::engine::State;
 use crate::error::{Error, Result};
 use crate::fit::Progress;
-use drnn::NetSpec;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,6 @@ const MAGIC: &[u8; 8] = b"DRNNCKP1";
 struct Header {
     /// What is trained, on what, how: a checkpoint of anything else is refused.
     training: String,
-    spec: NetSpec,
     adam: AdamOptions,
     adam_steps: u64,
     progress: Progress,
@@ -31,24 +30,10 @@ struct Header {
 /// A training, read back.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Checkpoint {
-    /// What kind of network it is.
-    pub spec: NetSpec,
-    /// Its parameters.
-    pub params: Vec<f32>,
-    /// Adam's memory.
-    pub adam: Adam,
+    /// Parameters and optimiser.
+    pub state: State,
     /// How far it has come.
     pub progress: Progress,
-}
-
-/// What is borrowed to be written.
-pub(crate) struct Parts<'a> {
-    pub training: &'a str,
-    pub spec: &'a NetSpec,
-    pub options: AdamOptions,
-    pub params: &'a [f32],
-    pub adam: &'a Adam,
-    pub progress: &'a Progress,
 }
 
 fn previous(path: &Path) -> PathBuf {
@@ -67,21 +52,25 @@ fn checksum(bytes: &[u8]) -> u64 {
 }
 
 /// Writes a checkpoint, keeping the one before.
-pub(crate) fn write(path: &Path, parts: &Parts) -> Result<()> {
+pub(crate) fn write(
+    path: &Path,
+    training: &str,
+    State { params, adam }: &State,
+    progress: &Progress,
+) -> Result<()> {
     let fail = |e: std::io::Error| Error::checkpoint(path, format!("cannot be written: {e}"));
     let header = Header {
-        training: parts.training.into(),
-        spec: parts.spec.clone(),
-        adam: parts.options,
-        adam_steps: parts.adam.steps,
-        progress: parts.progress.clone(),
+        training: training.into(),
+        adam: adam.options(),
+        adam_steps: adam.steps,
+        progress: progress.clone(),
     };
     let header = serde_json::to_vec(&header).map_err(|e| Error::checkpoint(path, e))?;
-    let mut bytes = Vec::with_capacity(24 + header.len() + 12 * parts.params.len());
+    let mut bytes = Vec::with_capacity(24 + header.len() + 12 * params.len());
     bytes.extend_from_slice(MAGIC);
     bytes.extend_from_slice(&(header.len() as u64).to_le_bytes());
     bytes.extend_from_slice(&header);
-    for values in [parts.params, &parts.adam.mean, &parts.adam.square] {
+    for values in [params, &adam.mean, &adam.square] {
         bytes.extend(values.iter().flat_map(|x| x.to_le_bytes()));
     }
     bytes.extend_from_slice(&checksum(&bytes).to_le_bytes());
@@ -127,8 +116,8 @@ fn read_one(path: &Path, training: &str) -> Result<Checkpoint> {
             header.training
         )));
     }
-    let n = header.spec.parameters();
-    if Some(values.len()) != n.checked_mul(12) {
+    let n = values.len() / 12;
+    if values.len() != n * 12 {
         return Err(damaged());
     }
     let floats = |part: usize| -> Vec<f32> {
@@ -137,5 +126,6 @@ fn read_one(path: &Path, training: &str) -> Result<Checkpoint> {
     };
     let mut adam = Adam::new(header.adam, 0);
     (adam.steps, adam.mean, adam.square) = (header.adam_steps, floats(1), floats(2));
-    Ok(Checkpoint { spec: header.spec, params: floats(0), adam, progress: header.progress })
+    let state = State { params: floats(0), adam };
+    Ok(Checkpoint { state, progress: header.progress })
 }

@@ -1,35 +1,91 @@
-//! Sequences in memory, and batches of them in a seeded order.
+//! Sequences in memory.
 
 use crate::error::{Error, Result};
-use crate::loss::Targets;
-use drnn::Batch;
-use drnn::rng::Rng;
+use crate::loss::IGNORE;
+use crate::source::{Gathered, Source, check_widths};
+use drnn::NetSpec;
 
-/// The elements of all sequences, sequence after sequence.
+/// Elements of sequences.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Inputs {
-    /// Vectors, (N, T, q).
+    /// Vectors of q values.
     Dense(Vec<f32>),
-    /// Tokens, (N, T).
+    /// Tokens.
     Tokens(Vec<u32>),
 }
 
-/// What their answers should be, sequence after sequence.
+/// What should be answered.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answers {
-    /// Classes, (N, T).
+    /// A class each, or [`IGNORE`].
     Classes(Vec<u32>),
-    /// Values, (N, T, m).
+    /// m values each; NaN does not count.
     Values(Vec<f32>),
 }
 
-/// N sequences of T elements, with what should be answered.
+impl Default for Inputs {
+    fn default() -> Inputs {
+        Inputs::Dense(Vec::new())
+    }
+}
+
+impl Default for Answers {
+    fn default() -> Answers {
+        Answers::Values(Vec::new())
+    }
+}
+
+impl Inputs {
+    /// Room for vectors, empty.
+    pub fn dense(&mut self) -> &mut Vec<f32> {
+        if !matches!(self, Inputs::Dense(_)) {
+            *self = Inputs::Dense(Vec::new());
+        }
+        let Inputs::Dense(x) = self else { unreachable!("just made") };
+        x.clear();
+        x
+    }
+
+    /// Room for tokens, empty.
+    pub fn tokens(&mut self) -> &mut Vec<u32> {
+        if !matches!(self, Inputs::Tokens(_)) {
+            *self = Inputs::Tokens(Vec::new());
+        }
+        let Inputs::Tokens(tokens) = self else { unreachable!("just made") };
+        tokens.clear();
+        tokens
+    }
+}
+
+impl Answers {
+    /// Room for classes, empty.
+    pub fn classes(&mut self) -> &mut Vec<u32> {
+        if !matches!(self, Answers::Classes(_)) {
+            *self = Answers::Classes(Vec::new());
+        }
+        let Answers::Classes(classes) = self else { unreachable!("just made") };
+        classes.clear();
+        classes
+    }
+
+    /// Room for values, empty.
+    pub fn values(&mut self) -> &mut Vec<f32> {
+        if !matches!(self, Answers::Values(_)) {
+            *self = Answers::Values(Vec::new());
+        }
+        let Answers::Values(values) = self else { unreachable!("just made") };
+        values.clear();
+        values
+    }
+}
+
+/// Sequences of any lengths, one after another, with what should be answered to each element.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Examples {
     inputs: Inputs,
     answers: Answers,
-    count: usize,
-    steps: usize,
+    /// Where each begins, in elements; and the end.
+    starts: Vec<usize>,
     q: usize,
     m: usize,
 }
@@ -40,122 +96,114 @@ impl Examples {
         inputs: Inputs,
         answers: Answers,
         [count, steps]: [usize; 2],
+        widths: [usize; 2],
+    ) -> Result<Examples> {
+        Examples::of_lengths(inputs, answers, &vec![steps; count], widths)
+    }
+
+    /// Sequences of these lengths.
+    pub fn of_lengths(
+        inputs: Inputs,
+        answers: Answers,
+        lengths: &[usize],
         [q, m]: [usize; 2],
     ) -> Result<Examples> {
+        let mut starts = vec![0];
+        starts.extend(lengths.iter().scan(0, |sum, length| {
+            *sum += length;
+            Some(*sum)
+        }));
+        let elements = starts[lengths.len()];
         let (found, expected) = match &inputs {
-            Inputs::Dense(x) => (x.len(), count * steps * q),
-            Inputs::Tokens(tokens) => (tokens.len(), count * steps),
+            Inputs::Dense(x) => (x.len(), elements * q),
+            Inputs::Tokens(tokens) => (tokens.len(), elements),
         };
         let (found_answers, expected_answers) = match &answers {
-            Answers::Classes(classes) => (classes.len(), count * steps),
-            Answers::Values(values) => (values.len(), count * steps * m),
+            Answers::Classes(classes) => (classes.len(), elements),
+            Answers::Values(values) => (values.len(), elements * m),
         };
         if found != expected || found_answers != expected_answers {
             return Err(Error::Data(format!(
                 "{found} input and {found_answers} target values, expected {expected} and \
-                 {expected_answers} for {count} sequences of {steps}"
+                 {expected_answers} for {elements} elements of {} sequences",
+                lengths.len()
             )));
         }
         if let Inputs::Dense(x) = &inputs
             && let Some(at) = x.iter().position(|x| !x.is_finite())
         {
-            let sequence = at / (steps * q).max(1);
+            let sequence = starts.partition_point(|start| start * q <= at) - 1;
             return Err(Error::Data(format!("sequence {sequence} holds {}", x[at])));
         }
-        Ok(Examples { inputs, answers, count, steps, q, m })
+        Ok(Examples { inputs, answers, starts, q, m })
     }
 
-    /// Sequences, N.
-    pub fn len(&self) -> usize {
-        self.count
+    /// Elements of sequence `i`.
+    fn length(&self, i: usize) -> usize {
+        self.starts[i + 1] - self.starts[i]
     }
 
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// Elements of each, T.
+    /// Elements of the longest, T.
     pub fn steps(&self) -> usize {
-        self.steps
+        (0..self.len()).map(|i| self.length(i)).max().unwrap_or(0)
     }
 
-    /// Width of dense input, q; None for tokens.
-    pub fn dense_width(&self) -> Option<usize> {
-        matches!(self.inputs, Inputs::Dense(_)).then_some(self.q)
+    /// (N, length, width), some of N, to (T, B, width); `none` behind a sequence's end.
+    fn turn<T: Copy>(&self, from: &[T], width: usize, none: T, to: (&[u32], usize, &mut Vec<T>)) {
+        let (chosen, steps, to) = to;
+        for step in 0..steps {
+            for &row in chosen {
+                let row = row as usize;
+                match step < self.length(row) {
+                    true => {
+                        to.extend_from_slice(&from[(self.starts[row] + step) * width..][..width])
+                    }
+                    false => to.extend(std::iter::repeat_n(none, width)),
+                }
+            }
+        }
+    }
+}
+
+impl Source for Examples {
+    fn len(&self) -> usize {
+        self.starts.len() - 1
     }
 
-    /// Width of values to be answered, m; None for classes, which fit any width that is large enough.
-    pub fn answer_width(&self) -> Option<usize> {
-        matches!(self.answers, Answers::Values(_)).then_some(self.m)
+    fn fits(&self, spec: &NetSpec) -> Result<()> {
+        if spec.look_ahead() > 0 {
+            return Err(Error::Data("these sequences have nothing to look ahead to".into()));
+        }
+        if self.starts[self.len()] == 0 {
+            return Err(Error::Data("no sequences to train on".into()));
+        }
+        let q = matches!(self.inputs, Inputs::Dense(_)).then_some(self.q);
+        let m = matches!(self.answers, Answers::Values(_)).then_some(self.m);
+        check_widths(spec, q, m)
     }
 
-    /// Puts the sequences `chosen` side by side, step after step.
-    pub fn gather(&self, chosen: &[u32], to: &mut Gathered) {
-        (to.steps, to.rows) = (self.steps, chosen.len());
+    /// The same on every visit.
+    fn gather(&self, _visit: usize, chosen: &[u32], to: &mut Gathered) {
+        let lengths = chosen.iter().map(|&row| self.length(row as usize));
+        let steps = lengths.clone().max().unwrap_or(0);
+        (to.steps, to.rows) = (steps, chosen.len());
+        to.lengths.clear();
+        if lengths.clone().any(|length| length != steps) {
+            to.lengths.extend(lengths);
+        }
         match &self.inputs {
-            Inputs::Dense(x) => turn(x, self.steps, self.q, chosen, &mut to.x),
-            Inputs::Tokens(tokens) => turn(tokens, self.steps, 1, chosen, &mut to.tokens),
+            Inputs::Dense(x) => self.turn(x, self.q, 0.0, (chosen, steps, to.inputs.dense())),
+            Inputs::Tokens(x) => self.turn(x, 1, 0, (chosen, steps, to.inputs.tokens())),
         }
         match &self.answers {
-            Answers::Classes(classes) => turn(classes, self.steps, 1, chosen, &mut to.classes),
-            Answers::Values(values) => turn(values, self.steps, self.m, chosen, &mut to.values),
-        }
-        to.is_dense = matches!(self.inputs, Inputs::Dense(_));
-        to.has_classes = matches!(self.answers, Answers::Classes(_));
-    }
-}
-
-/// (N, T, width), some of N, to (T, B, width).
-fn turn<T: Copy>(from: &[T], steps: usize, width: usize, chosen: &[u32], to: &mut Vec<T>) {
-    to.clear();
-    for step in 0..steps {
-        for &row in chosen {
-            to.extend_from_slice(&from[(row as usize * steps + step) * width..][..width]);
+            Answers::Classes(y) => {
+                self.turn(y, 1, IGNORE, (chosen, steps, to.answers.classes()));
+            }
+            Answers::Values(y) => {
+                self.turn(y, self.m, f32::NAN, (chosen, steps, to.answers.values()));
+            }
         }
     }
-}
-
-/// A batch's memory, reused.
-#[derive(Debug, Clone, Default)]
-pub struct Gathered {
-    x: Vec<f32>,
-    tokens: Vec<u32>,
-    classes: Vec<u32>,
-    values: Vec<f32>,
-    steps: usize,
-    rows: usize,
-    is_dense: bool,
-    has_classes: bool,
-}
-
-impl Gathered {
-    /// The elements.
-    pub fn batch(&self) -> Batch<'_> {
-        match self.is_dense {
-            true => Batch::dense(&self.x, self.steps, self.rows),
-            false => Batch::tokens(&self.tokens, self.steps, self.rows),
-        }
-    }
-
-    /// What should be answered.
-    pub fn targets(&self) -> Targets<'_> {
-        match self.has_classes {
-            true => Targets::Classes(&self.classes),
-            false => Targets::Values(&self.values),
-        }
-    }
-}
-
-/// The order in which epoch `epoch` of seed `seed` reads `count` sequences: it depends on nothing else, so
-/// a training can go on from any place.
-pub fn order(seed: u64, epoch: usize, count: usize) -> Vec<u32> {
-    let mut rng = Rng::new(Rng::new(seed).bits() ^ epoch as u64);
-    let mut order: Vec<u32> = (0..count as u32).collect();
-    for i in (1..count).rev() {
-        order.swap(i, rng.below(i + 1));
-    }
-    order
 }
 
 #[cfg(test)]
@@ -168,20 +216,28 @@ mod tests {
         let answers = Answers::Classes(vec![0, 1, 2, 3, 4, 5]);
         let examples = Examples::new(inputs.clone(), answers.clone(), [3, 2], [2, 6]).unwrap();
         let mut batch = Gathered::default();
-        examples.gather(&[2, 0], &mut batch);
-        assert_eq!(batch.x, [8.0, 9.0, 0.0, 1.0, 10.0, 11.0, 2.0, 3.0]);
-        assert_eq!(batch.classes, [4, 0, 5, 1]);
+        examples.gather(0, &[2, 0], &mut batch);
+        assert_eq!(batch.inputs, Inputs::Dense(vec![8.0, 9.0, 0.0, 1.0, 10.0, 11.0, 2.0, 3.0]));
+        assert_eq!(batch.answers, Answers::Classes(vec![4, 0, 5, 1]));
+        assert!(batch.lengths.is_empty());
         assert!(Examples::new(inputs, answers, [3, 3], [2, 6]).is_err());
     }
 
     #[test]
-    fn orders_are_permutations_of_their_own() {
-        let first = order(1, 0, 50);
-        assert_eq!(first, order(1, 0, 50));
-        assert_ne!(first, order(1, 1, 50));
-        assert_ne!(first, order(2, 0, 50));
-        let mut sorted = first.clone();
-        sorted.sort_unstable();
-        assert_eq!(sorted, (0..50).collect::<Vec<u32>>());
+    fn shorter_sequences_end_sooner_and_what_is_behind_them_does_not_count() {
+        let (inputs, answers) =
+            (Inputs::Tokens(vec![1, 2, 3, 4]), Answers::Classes(vec![5, 6, 7, 8]));
+        let examples = Examples::of_lengths(inputs, answers, &[1, 3], [1, 9]).unwrap();
+        let mut batch = Gathered::default();
+        examples.gather(0, &[0, 1], &mut batch);
+        assert_eq!(batch.inputs, Inputs::Tokens(vec![1, 2, 0, 3, 0, 4]));
+        assert_eq!(batch.answers, Answers::Classes(vec![5, 6, IGNORE, 7, IGNORE, 8]));
+        assert_eq!(batch.lengths, [1, 3]);
+        examples.gather(0, &[1], &mut batch);
+        assert!(batch.lengths.is_empty() && batch.steps == 3);
+        let bad = Inputs::Dense(vec![0.0, 1.0, f32::NAN, 2.0]);
+        let answers = Answers::Values(vec![0.0; 4]);
+        let error = Examples::of_lengths(bad, answers, &[2, 2], [1, 1]).unwrap_err();
+        assert_eq!(error.to_string(), "sequence 1 holds NaN");
     }
 }

@@ -1,14 +1,15 @@
 //! A training from its first epoch to its last, batch by batch, to be stopped and continued anywhere.
 
 use crate::adam::AdamOptions;
-use crate::checkpoint::{self, Checkpoint, Parts};
-use crate::data::{Examples, order};
+use crate::checkpoint::{self, Checkpoint};
+use crate::engine::{Batches, Engine};
 use crate::error::{Error, Result};
-use crate::learner::{Learner, check};
+use crate::learner::Learner;
 use crate::loss::LossSum;
 use crate::schedule::Schedule;
+use crate::source::{Source, order};
 use crate::stop::{Reason, Stopping};
-use drnn::{Cpu, Model, NetSpec};
+use drnn::{Cpu, NetSpec};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::Instant;
@@ -59,6 +60,9 @@ pub struct Epoch {
     pub train_loss: f64,
     /// Loss of the validation set at its end.
     pub valid_loss: f64,
+    /// Share of its positions whose class was the likeliest; None for values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub valid_accuracy: Option<f64>,
     /// Mean norm of gradients before clipping.
     pub norm: f64,
     /// Learning rate.
@@ -85,11 +89,13 @@ pub struct Progress {
 }
 
 /// A training in progress.
-pub struct Fit<'a> {
-    learner: Learner,
+pub struct Fit<'a, E: Engine = Learner> {
+    engine: E,
     options: Options,
-    train: &'a Examples,
-    valid: &'a Examples,
+    train: &'a E::Data,
+    valid: &'a E::Data,
+    /// Sequences to learn from.
+    sequences: usize,
     training: String,
     progress: Progress,
     /// Of the epoch under way.
@@ -108,89 +114,88 @@ pub enum Advance {
 }
 
 impl<'a> Fit<'a> {
-    /// A training from its beginning. `name` is part of what a checkpoint must agree in.
+    /// A network's training on the CPU from its beginning. `name` is part of what a checkpoint must agree in.
     pub fn new(
         cpu: &Cpu,
         spec: &NetSpec,
         options: Options,
         name: &str,
-        train: &'a Examples,
-        valid: &'a Examples,
+        train: &'a (dyn Source + 'static),
+        valid: &'a (dyn Source + 'static),
     ) -> Result<Fit<'a>> {
-        for examples in [train, valid] {
-            check(spec, examples)?;
-        }
-        if options.batch == 0 || options.batch > train.len() {
+        let learner = Learner::new(cpu, spec, options.adam, options.seed);
+        Fit::with_engine(learner, options, name, train, valid)
+    }
+}
+
+impl<'a, E: Engine> Fit<'a, E> {
+    /// A training from its beginning.
+    pub fn with_engine(
+        engine: E,
+        options: Options,
+        name: &str,
+        train: &'a E::Data,
+        valid: &'a E::Data,
+    ) -> Result<Fit<'a, E>> {
+        let sequences = engine.sequences(train)?;
+        let valid_sequences = engine.sequences(valid)?;
+        if options.batch == 0 || options.batch > sequences {
             return Err(Error::Options(format!(
-                "batches of {} sequences, of {} in all",
-                options.batch,
-                train.len()
+                "batches of {} sequences, of {sequences} in all",
+                options.batch
             )));
         }
         if options.epochs == 0 {
             return Err(Error::Options("no epochs".into()));
         }
         let training = format!(
-            "{name}; {spec}; {} + {} sequences; {}",
-            train.len(),
-            valid.len(),
+            "{name}; {}; {sequences} + {valid_sequences} sequences; {}",
+            engine.describe(),
             serde_json::to_string(&options).map_err(|e| Error::Options(e.to_string()))?
         );
-        let learner = Learner::new(cpu, spec, options.adam, options.seed);
         let (progress, order) = (Progress::default(), Vec::new());
-        Ok(Fit { learner, options, train, valid, training, progress, order })
+        Ok(Fit { engine, options, train, valid, sequences, training, progress, order })
     }
 
     /// Goes on from a checkpoint of this training. Says what was wrong with a newer one that was passed
     /// over.
-    pub fn resume(&mut self, cpu: &Cpu, path: &Path) -> Result<Option<Error>> {
-        let (found, passed_over) = checkpoint::read(path, &self.training)?;
-        let Checkpoint { spec, params, adam, progress } = found;
-        self.learner = Learner::from_parts(cpu, &spec, params, adam);
+    pub fn resume(&mut self, path: &Path) -> Result<Option<Error>> {
+        let (Checkpoint { state, progress }, passed_over) = checkpoint::read(path, &self.training)?;
+        self.engine.set_state(state).map_err(|e| Error::checkpoint(path, e))?;
         (self.progress, self.order) = (progress, Vec::new());
         Ok(passed_over)
     }
 
     /// Writes a checkpoint.
-    pub fn save(&self, path: &Path) -> Result<()> {
-        let parts = Parts {
-            training: &self.training,
-            spec: self.learner.spec(),
-            options: self.options.adam,
-            params: self.learner.params(),
-            adam: self.learner.adam(),
-            progress: &self.progress,
-        };
-        checkpoint::write(path, &parts)
+    pub fn save(&mut self, path: &Path) -> Result<()> {
+        checkpoint::write(path, &self.training, &self.engine.state()?, &self.progress)
     }
 
-    /// Does one batch; after an epoch's last, evaluates.
+    /// Does one batch, or as many as the engine takes at once; after an epoch's last, evaluates.
     pub fn advance(&mut self) -> Result<Advance> {
         if let Some(reason) = self.progress.ended {
             return Ok(Advance::Ended(reason));
         }
         let begun = Instant::now();
         let Options { batch, clip, seed, .. } = self.options;
-        let (epoch, count) = (self.progress.history.len(), self.train.len());
+        let (epoch, count) = (self.progress.history.len(), self.sequences);
         if self.order.is_empty() {
             self.order = order(seed, epoch, count);
         }
         let first = self.progress.batches * batch;
-        let chosen = &self.order[first..count.min(first + batch)];
-        let rate = self.rate();
-        let step = self.learner.step(self.train, chosen, rate, clip)?;
-        self.progress.batches += 1;
-        self.progress.loss += step.loss.sum;
-        self.progress.count += step.loss.count;
-        self.progress.norms += step.norm;
-        let mut done = Advance::Batch;
-        if !step.norm.is_finite() {
-            self.progress.ended = Some(Reason::NotFinite);
-            done = Advance::Ended(Reason::NotFinite);
-        } else if first + batch >= count {
-            self.end_epoch(rate)?;
-            done = Advance::Epoch;
-        }
+        let end = count.min(first + batch * self.engine.stride().max(1));
+        let (chosen, rate) = (&self.order[first..end], self.rate());
+        let batches = Batches { visit: epoch, chosen, batch, rate, clip };
+        let steps = self.engine.train(self.train, &batches)?;
+        self.progress.batches += chosen.len().div_ceil(batch);
+        self.progress.loss += steps.loss.sum;
+        self.progress.count += steps.loss.count;
+        self.progress.norms += steps.norms;
+        let done = match steps.norms.is_finite() {
+            false => self.end(Reason::NotFinite),
+            true if end >= count => self.end_epoch(rate)?,
+            true => Advance::Batch,
+        };
         self.progress.seconds += begun.elapsed().as_secs_f64();
         Ok(done)
     }
@@ -205,14 +210,26 @@ impl<'a> Fit<'a> {
         self.progress.history.iter().map(|epoch| epoch.valid_loss).collect()
     }
 
-    fn end_epoch(&mut self, rate: f32) -> Result<()> {
-        let valid = self.learner.evaluate(self.valid, self.options.batch.max(500), |_, _| {})?;
+    fn end(&mut self, reason: Reason) -> Advance {
+        self.progress.ended = Some(reason);
+        Advance::Ended(reason)
+    }
+
+    fn end_epoch(&mut self, rate: f32) -> Result<Advance> {
+        let (visit, rows) = (self.progress.history.len(), self.options.batch.max(500));
+        let valid = match self.engine.evaluate(self.valid, visit, rows, &mut |_, _| {}) {
+            // The last step has let the parameters run away.
+            Err(Error::Drnn(drnn::Error::NotFinite { .. })) => return Ok(self.end(Reason::NotFinite)),
+            Ok(valid) if !valid.sum.is_finite() => return Ok(self.end(Reason::NotFinite)),
+            other => other?,
+        };
         let p = &mut self.progress;
-        let train = LossSum { sum: p.loss, count: p.count };
+        let train = LossSum { sum: p.loss, count: p.count, right: None };
         p.history.push(Epoch {
             epoch: p.history.len() + 1,
             train_loss: train.mean(),
             valid_loss: valid.mean(),
+            valid_accuracy: valid.accuracy(),
             norm: p.norms / p.batches as f64,
             rate,
         });
@@ -220,7 +237,7 @@ impl<'a> Fit<'a> {
         self.order.clear();
         let history = self.valid_losses();
         self.progress.ended = self.options.stopping.reason(&history, self.options.epochs);
-        Ok(())
+        Ok(Advance::Epoch)
     }
 
     /// How far it has come.
@@ -228,33 +245,28 @@ impl<'a> Fit<'a> {
         &self.progress
     }
 
-    /// The model being trained.
-    pub fn learner(&mut self) -> &mut Learner {
-        &mut self.learner
+    /// What trains the model.
+    pub fn engine(&mut self) -> &mut E {
+        &mut self.engine
     }
 
     /// Batches of an epoch.
     pub fn batches_per_epoch(&self) -> usize {
-        self.train.len().div_ceil(self.options.batch)
+        self.sequences.div_ceil(self.options.batch)
     }
 
     /// Sequences of an epoch.
     pub fn sequences(&self) -> usize {
-        self.train.len()
+        self.sequences
     }
 
     /// Bytes held for passes.
     pub fn memory(&self) -> usize {
-        self.learner.memory()
+        self.engine.memory()
     }
 
     /// How it is trained.
     pub fn options(&self) -> &Options {
         &self.options
-    }
-
-    /// The model as it is now.
-    pub fn model(&self) -> Result<Model> {
-        Ok(Model::from_params(self.learner.spec(), self.learner.params().to_vec())?)
     }
 }

@@ -4,8 +4,10 @@
 //! nothing, so one that has ended, or whose loss is no number any more, costs the others nothing; and when
 //! fewer lanes are left than threads, a lane gets several. No number depends on any of this.
 
+use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::fit::{Advance, Fit};
+use crate::learner::Learner;
 use crate::stop::Reason;
 use drnn::Cpu;
 use std::collections::VecDeque;
@@ -15,9 +17,9 @@ use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 /// One of several trainings.
-pub struct Lane<'a> {
+pub struct Lane<'a, E: Engine = Learner> {
     /// The training.
-    pub fit: Fit<'a>,
+    pub fit: Fit<'a, E>,
     /// Where its checkpoints go.
     pub checkpoint: Option<PathBuf>,
 }
@@ -31,8 +33,8 @@ pub enum Control {
     Stop,
 }
 
-/// Checkpoints are written at every epoch's end, and within an epoch after this long.
-const CHECKPOINT_EVERY: Duration = Duration::from_secs(120);
+/// What is told of a lane, by its number, after every batch.
+pub type Observe<'o, 'a, E> = dyn Fn(usize, &Fit<'a, E>, Advance) -> Control + Sync + 'o;
 
 struct Queue {
     /// Lanes that wait for a thread.
@@ -43,21 +45,19 @@ struct Queue {
     error: Option<Error>,
 }
 
-/// Takes all lanes to their ends, on as many threads as `cpu` has, calling `observe` after every batch (with the lane's number), which may
-/// stop them all. Where a checkpoint cannot be written the error comes back at once.
-pub fn run<'a>(
+/// Takes all lanes to their ends, on as many threads as `cpu` has, calling `observe` after every batch, which
+/// may stop them all. Checkpoints are written at every epoch's end, and within an epoch after `every`. Where one
+/// cannot be written the error comes back at once.
+pub fn run<'a, E: Engine>(
     cpu: &Cpu,
-    lanes: &mut [Lane<'a>],
-    observe: &(dyn Fn(usize, &Fit<'a>, Advance) -> Control + Sync),
+    lanes: &mut [Lane<'a, E>],
+    every: Duration,
+    observe: &Observe<'_, 'a, E>,
 ) -> Result<()> {
     // A folder that cannot be written to is found now, not in an hour.
-    for lane in &*lanes {
-        if let Some(path) = &lane.checkpoint {
-            lane.fit.save(path)?;
-        }
-    }
+    lanes.iter_mut().try_for_each(Lane::save)?;
     let (count, threads) = (lanes.len(), cpu.threads());
-    let slots: Vec<Mutex<&mut Lane>> = lanes.iter_mut().map(Mutex::new).collect();
+    let slots: Vec<Mutex<&mut Lane<'a, E>>> = lanes.iter_mut().map(Mutex::new).collect();
     let queue = Queue { waiting: (0..count).collect(), live: count, stopped: false, error: None };
     let (queue, changed) = (Mutex::new(queue), Condvar::new());
     let lock = || queue.lock().unwrap_or_else(|p| p.into_inner());
@@ -82,7 +82,7 @@ pub fn run<'a>(
             }
             let mut slot = slots[lane].lock().unwrap_or_else(|p| p.into_inner());
             let outcome = catch_unwind(AssertUnwindSafe(|| {
-                epoch(lane, &mut slot, &own, observe, &|| lock().stopped)
+                epoch(lane, &mut slot, &own, every, observe, &|| lock().stopped)
             }));
             drop(slot);
             let mut queue = lock();
@@ -121,6 +121,15 @@ pub fn run<'a>(
     }
 }
 
+impl<E: Engine> Lane<'_, E> {
+    fn save(&mut self) -> Result<()> {
+        match &self.checkpoint {
+            Some(path) => self.fit.save(path),
+            None => Ok(()),
+        }
+    }
+}
+
 enum Outcome {
     More,
     Ended,
@@ -128,39 +137,36 @@ enum Outcome {
 }
 
 /// Takes one lane through the rest of its epoch.
-fn epoch<'a>(
+fn epoch<'a, E: Engine>(
     number: usize,
-    lane: &mut Lane<'a>,
+    lane: &mut Lane<'a, E>,
     cpu: &Cpu,
-    observe: &(dyn Fn(usize, &Fit<'a>, Advance) -> Control + Sync),
+    every: Duration,
+    observe: &Observe<'_, 'a, E>,
     stopped: &dyn Fn() -> bool,
 ) -> Result<Outcome> {
-    let save = |lane: &Lane| match &lane.checkpoint {
-        Some(path) => lane.fit.save(path),
-        None => Ok(()),
-    };
-    lane.fit.learner().use_cpu(cpu);
+    lane.fit.engine().use_cpu(cpu);
     let mut saved = Instant::now();
     loop {
         let done = lane.fit.advance()?;
         let control = observe(number, &lane.fit, done);
         if control == Control::Stop || stopped() {
-            save(lane)?;
+            lane.save()?;
             return Ok(Outcome::Stopped);
         }
         match done {
             // The last good checkpoint stays.
             Advance::Ended(Reason::NotFinite) => return Ok(Outcome::Ended),
             Advance::Ended(_) => {
-                save(lane)?;
+                lane.save()?;
                 return Ok(Outcome::Ended);
             }
             Advance::Epoch => {
-                save(lane)?;
+                lane.save()?;
                 return Ok(Outcome::More);
             }
-            Advance::Batch if saved.elapsed() > CHECKPOINT_EVERY => {
-                save(lane)?;
+            Advance::Batch if saved.elapsed() > every => {
+                lane.save()?;
                 saved = Instant::now();
             }
             Advance::Batch => {}

@@ -6,9 +6,10 @@
 //!
 //! | what you want | where | |
 //! |---|---|---|
-//! | sequences to learn from | [`Examples`] | in memory; batches in a seeded order |
+//! | sequences to learn from | [`Source`], [`Examples`] | batches in a seeded order; sequences in memory |
 //! | what answers are worth | [`loss`] | cross-entropy, squared error; positions that do not count |
-//! | one step | [`Learner`] | forward, loss, backward, clip, [`Adam`] |
+//! | steps | [`Engine`], [`Learner`] | forward, loss, backward, clip, [`Adam`]; on the CPU |
+//! | what a network is worth | [`Metric`], [`recommended`] | and which delay is enough |
 //! | a whole training | [`Fit`] | batch by batch; stops, evaluates; checkpoints that go on to the bit |
 //! | several at once | [`lanes`] | side by side on threads; each ends when it ends |
 //! | very many, one after another | [`campaign`], [`results`] | cells of a grid; killed, resumed, split over machines |
@@ -21,25 +22,32 @@
 mod adam;
 pub mod campaign;
 mod checkpoint;
+pub mod contract;
 mod data;
+mod engine;
 mod error;
 mod fit;
 pub mod lanes;
 mod learner;
 mod loss;
+mod metric;
 pub mod paper;
 pub mod results;
 pub mod reversal;
 mod schedule;
 pub mod sine;
+mod source;
 mod stop;
 
 pub use adam::{Adam, AdamOptions, clip_scale, norm};
-pub use data::{Answers, Examples, Gathered, Inputs, order};
+pub use data::{Answers, Examples, Inputs};
+pub use engine::{Batches, Engine, State, Steps};
 pub use error::{Error, Result};
 pub use fit::{Advance, Epoch, Fit, Options, Progress};
-pub use learner::{Learner, Step, check};
+pub use learner::Learner;
 pub use loss::{IGNORE, LossSum, Targets, loss};
+pub use metric::{Metric, recommended};
 pub use paper::PaperNet;
 pub use schedule::Schedule;
+pub use source::{Gathered, Source, order};
 pub use stop::{Reason, Stopping};

@@ -26,6 +26,8 @@ pub struct LossSum {
     pub sum: f64,
     /// Positions, or values, that counted.
     pub count: usize,
+    /// Positions whose class was the likeliest; None for values.
+    pub right: Option<usize>,
 }
 
 impl LossSum {
@@ -34,10 +36,16 @@ impl LossSum {
         if self.count == 0 { 0.0 } else { self.sum / self.count as f64 }
     }
 
+    /// Share of positions whose class was the likeliest.
+    pub fn accuracy(&self) -> Option<f64> {
+        self.right.map(|right| right as f64 / self.count.max(1) as f64)
+    }
+
     /// Both together.
     pub fn add(&mut self, other: LossSum) {
         self.sum += other.sum;
         self.count += other.count;
+        self.right = other.right.map_or(self.right, |right| Some(self.right.unwrap_or(0) + right));
     }
 }
 
@@ -57,7 +65,7 @@ fn cross_entropy(answers: &[f32], m: usize, classes: &[u32], gradient: &mut [f32
     assert_eq!(answers.len(), classes.len() * m, "one class per answer");
     let count = classes.iter().filter(|&&class| class != IGNORE).count();
     let scale = 1.0 / count.max(1) as f32;
-    let mut sum = 0.0;
+    let (mut sum, mut right) = (0.0, 0);
     let rows = answers.chunks_exact(m).zip(gradient.chunks_exact_mut(m));
     for ((y, d), &class) in rows.zip(classes) {
         if class == IGNORE {
@@ -71,12 +79,13 @@ fn cross_entropy(answers: &[f32], m: usize, classes: &[u32], gradient: &mut [f32
             total += *d;
         }
         let class = class as usize;
+        right += usize::from(y[class] == largest);
         sum += f64::from(total.ln() - (y[class] - largest));
         let inverse = scale / total;
         d.iter_mut().for_each(|d| *d *= inverse);
         d[class] -= scale;
     }
-    LossSum { sum, count }
+    LossSum { sum, count, right: Some(right) }
 }
 
 fn squared_error(answers: &[f32], values: &[f32], gradient: &mut [f32]) -> LossSum {
@@ -89,7 +98,7 @@ fn squared_error(answers: &[f32], values: &[f32], gradient: &mut [f32]) -> LossS
         sum += f64::from(error * error);
         *d = scale * error;
     }
-    LossSum { sum, count }
+    LossSum { sum, count, right: None }
 }
 
 #[cfg(test)]

@@ -109,7 +109,7 @@ impl Accuracy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::Gathered;
+    use crate::source::{Gathered, Source};
 
     #[test]
     fn the_papers_bounds() {
@@ -124,7 +124,7 @@ mod tests {
     fn answers_are_the_sequence_backwards() {
         let examples = Reversal { steps: 5, symbols: 3 }.examples(2, 1).unwrap();
         let mut batch = Gathered::default();
-        examples.gather(&[1], &mut batch);
+        examples.gather(0, &[1], &mut batch);
         let drnn::Elements::Dense(x) = batch.batch().elements() else { panic!() };
         let Targets::Classes(classes) = batch.targets() else { panic!() };
         for (t, one_hot) in x.chunks_exact(3).enumerate() {

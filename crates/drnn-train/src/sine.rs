@@ -89,13 +89,13 @@ impl Sine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::Gathered;
     use crate::loss::Targets;
+    use crate::source::{Gathered, Source};
 
     /// Sequence `row`: x and y.
     fn sequence(examples: &Examples, row: u32) -> (Vec<f32>, Vec<f32>) {
         let mut batch = Gathered::default();
-        examples.gather(&[row], &mut batch);
+        examples.gather(0, &[row], &mut batch);
         let drnn::Elements::Dense(x) = batch.batch().elements() else { panic!() };
         let Targets::Values(y) = batch.targets() else { panic!() };
         (x.to_vec(), y.to_vec())

@@ -3,8 +3,11 @@
 use drnn::{Cell, Cpu, NetSpec, Padding};
 use drnn_train::lanes::{self, Control, Lane};
 use drnn_train::reversal::Reversal;
-use drnn_train::{Advance, Examples, Fit, Options, Reason, Stopping};
+use drnn_train::{Advance, Engine, Examples, Fit, Options, Reason, Stopping};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+const EVERY: Duration = Duration::from_secs(120);
 
 fn data() -> (NetSpec, Examples, Examples) {
     let task = Reversal { steps: 6, symbols: 3 };
@@ -22,9 +25,9 @@ fn state(fit: &mut Fit) -> (Vec<u32>, Vec<u32>, String) {
     let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
     let mut progress = fit.progress().clone();
     progress.seconds = 0.0;
-    let learner = fit.learner();
-    let adam = [learner.adam().mean.as_slice(), &learner.adam().square].concat();
-    (bits(learner.params()), bits(&adam), serde_json::to_string(&progress).unwrap())
+    let state = fit.engine().state().unwrap();
+    let adam = [state.adam.mean.as_slice(), &state.adam.square].concat();
+    (bits(&state.params), bits(&adam), serde_json::to_string(&progress).unwrap())
 }
 
 #[test]
@@ -43,9 +46,8 @@ fn resumed_training_is_straight_training_to_the_bit() {
     let mut batches = 0;
     new(1).save(&path).unwrap();
     loop {
-        let cpu = Cpu::new(1 + batches % 3);
-        let mut fit = new(1);
-        assert_eq!(fit.resume(&cpu, &path).unwrap(), None);
+        let mut fit = new(1 + batches % 3);
+        assert_eq!(fit.resume(&path).unwrap(), None);
         if matches!(fit.advance().unwrap(), Advance::Ended(_)) {
             assert!(state(&mut fit) == state(&mut straight));
             break;
@@ -75,18 +77,18 @@ fn a_damaged_checkpoint_falls_back_to_the_one_before() {
         damaged[at] ^= 1;
         std::fs::write(&path, &damaged).unwrap();
         let mut again = new();
-        let error = again.resume(&cpu, &path).unwrap().expect("says what was wrong");
+        let error = again.resume(&path).unwrap().expect("says what was wrong");
         assert!(error.to_string().contains("checkpoint: is "), "{error}");
         assert!(state(&mut again) == before);
     }
     std::fs::write(&path, &whole[..whole.len() / 3]).unwrap();
-    assert!(new().resume(&cpu, &path).unwrap().is_some());
+    assert!(new().resume(&path).unwrap().is_some());
 
     // Of another training: refused, even where the previous one would be whole.
     let other = Options { seed: 4, ..options() };
     let mut other = Fit::new(&cpu, &spec, other, "test", &train, &valid).unwrap();
     std::fs::write(&path, &whole).unwrap();
-    let error = other.resume(&cpu, &path).unwrap_err().to_string();
+    let error = other.resume(&path).unwrap_err().to_string();
     assert!(error.contains("is of another training"), "{error}");
 }
 
@@ -146,7 +148,7 @@ fn lanes_are_trained_as_if_alone_and_stop_together() {
     for threads in [1, 2, 5] {
         let mut lanes: Vec<Lane> =
             (0..3).map(|seed| Lane { fit: new(seed), checkpoint: None }).collect();
-        lanes::run(&Cpu::new(threads), &mut lanes, &|_, _, _| Control::Continue).unwrap();
+        lanes::run(&Cpu::new(threads), &mut lanes, EVERY, &|_, _, _| Control::Continue).unwrap();
         let found: Vec<_> = lanes.iter_mut().map(|lane| state(&mut lane.fit)).collect();
         assert!(found == alone, "{threads} threads");
     }
@@ -162,16 +164,16 @@ fn lanes_are_trained_as_if_alone_and_stop_together() {
         12 => Control::Stop,
         _ => Control::Continue,
     };
-    lanes::run(&Cpu::new(2), &mut lanes(), &stop).unwrap();
+    lanes::run(&Cpu::new(2), &mut lanes(), EVERY, &stop).unwrap();
     let mut again = lanes();
     for (seed, lane) in again.iter_mut().enumerate() {
-        lane.fit.resume(&Cpu::new(1), &path(seed as u64)).unwrap();
+        lane.fit.resume(&path(seed as u64)).unwrap();
     }
-    lanes::run(&Cpu::new(2), &mut again, &|_, _, _| Control::Continue).unwrap();
+    lanes::run(&Cpu::new(2), &mut again, EVERY, &|_, _, _| Control::Continue).unwrap();
     let found: Vec<_> = again.iter_mut().map(|lane| state(&mut lane.fit)).collect();
     assert!(found == alone);
     let nowhere = Some(folder.path().join("nowhere/lane"));
-    let error = lanes::run(&Cpu::new(2), &mut [Lane { fit: new(0), checkpoint: nowhere }], &stop)
-        .unwrap_err();
+    let mut lane = [Lane { fit: new(0), checkpoint: nowhere }];
+    let error = lanes::run(&Cpu::new(2), &mut lane, EVERY, &stop).unwrap_err();
     assert!(error.to_string().contains("cannot be written: there is no folder"), "{error}");
 }

@@ -9,6 +9,7 @@ use drnn::{
 use drnn_train::{Answers, Examples, Fit, Inputs, Options, lanes};
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 type Result<T> = std::result::Result<T, drnn::Error>;
 
@@ -243,7 +244,8 @@ fn fit(cpu: &Cpu, shape: &'static Shape, lanes: usize) -> Result<Work> {
             let fit = Fit::new(&one, &spec, options, "bench", &train, &valid).map_err(no_data)?;
             all.push(lanes::Lane { fit, checkpoint: None });
         }
-        lanes::run(&cpu, &mut all, &|_, _, _| lanes::Control::Continue).map_err(no_data)
+        lanes::run(&cpu, &mut all, Duration::MAX, &|_, _, _| lanes::Control::Continue)
+            .map_err(no_data)
     };
     let flop = flop(shape).1 * lanes as f64;
     Ok(Work { unit: Box::new(unit), per_call: BATCHES, flop, memory: Box::new(|| None) })

@@ -80,15 +80,17 @@ fn epochs<'a, D: Deserializer<'a>>(from: D) -> Result<Vec<Epoch>, D::Error> {
         train_loss: f64,
         #[serde(deserialize_with = "or_nan")]
         valid_loss: f64,
+        valid_accuracy: Option<f64>,
         #[serde(deserialize_with = "or_nan")]
         norm: f64,
         rate: f32,
     }
     let found: Vec<Found> = Vec::deserialize(from)?;
-    let epoch = |Found { epoch, train_loss, valid_loss, norm, rate }| Epoch {
+    let epoch = |Found { epoch, train_loss, valid_loss, valid_accuracy, norm, rate }| Epoch {
         epoch,
         train_loss,
         valid_loss,
+        valid_accuracy,
         norm,
         rate,
     };

@@ -5,13 +5,13 @@ use crate::Failure;
 use crate::paths::make_folder;
 use crate::report::Provenance;
 use crate::report::reversal::{self as report, FORMAT, KIND, ReversalResults, Run, Task};
-use crate::stop::Stop;
-use crate::training::{self, Watch};
+use crate::training::{self, Running};
 use clap::Args;
 use drnn::Cpu;
-use drnn_train::lanes::{self, Lane};
 use drnn_train::reversal::{Accuracy, Reversal};
-use drnn_train::{Examples, Fit, Options, PaperNet, Reason, Schedule, Stopping};
+use drnn_train::{
+    Engine, Examples, Fit, Metric, Options, PaperNet, Reason, Schedule, Source, Stopping,
+};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ pub struct Arguments {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     epochs: Option<u32>,
     /// Learning rate of the first epoch [default: 0.01, falling along a cosine; with --full 0.001, constant]
-    #[arg(long, value_parser = rate)]
+    #[arg(long, value_parser = training::rate)]
     rate: Option<f32>,
     /// Sequences to train on; a fifth as many to validate and to test
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
@@ -49,21 +49,11 @@ pub struct Arguments {
     /// Seed of data, parameters and orders
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Threads [default: all cores]
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    threads: Option<u16>,
-    /// Go on with what is in the folder
-    #[arg(long)]
-    resume: bool,
+    #[command(flatten)]
+    running: Running,
     /// The contents of reversal.json instead of text
     #[arg(long)]
     json: bool,
-}
-
-/// Any rate that is one: what is too high is for the training to show.
-fn rate(text: &str) -> Result<f32, String> {
-    let rate: f32 = text.parse().map_err(|e| format!("{e}"))?;
-    if rate > 0.0 && rate.is_finite() { Ok(rate) } else { Err("expected a number above 0".into()) }
 }
 
 /// A network and the number of its repetition.
@@ -71,7 +61,7 @@ type Which = (PaperNet, usize);
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let started = SystemTime::now();
-    let cpu = training::cpu(arguments.threads)?; // before there is a folder
+    let cpu = training::cpu(arguments.running.threads)?; // before there is a folder
     arguments.prepare_folder()?;
     let task = Reversal::default();
     let (n, seed) = (arguments.sequences as usize, arguments.seed);
@@ -88,26 +78,14 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let seed = seed.wrapping_mul(1000).wrapping_add(repetition as u64);
         let options = Options { seed, ..options };
         let name = format!("reversal seed {} {net} {repetition}", arguments.seed);
-        let mut fit = Fit::new(&one, &spec, options, &name, &train, &valid)?;
-        let path = arguments.out.join("checkpoints").join(format!("{net}-{repetition}"));
-        if arguments.resume
-            && path.exists()
-            && let Some(damaged) = fit.resume(&one, &path)?
-        {
-            eprintln!("note: {damaged}; going on from the one before");
-        }
-        fits.push(Lane { fit, checkpoint: Some(path) });
+        let fit = Fit::new(&one, &spec, options, &name, &train, &valid)?;
+        let folder = arguments.out.join("checkpoints");
+        fits.push(arguments.running.lane(fit, &folder, &format!("{net}-{repetition}"))?);
     }
     arguments.announce(&which, &cpu);
     let names: Vec<String> = which.iter().map(|(net, i)| format!("{net}-{i}")).collect();
-    let stop = Stop::on_ctrl_c()?;
-    let watch = Watch::new(names, &arguments.out.join("log.jsonl"), stop)?;
-    lanes::run(&cpu, &mut fits, &|lane, fit, done| watch.see(lane, fit, done))?;
-    watch.finish();
-    if watch.stopped() {
-        let again = format!("{} --resume", arguments.command());
-        return Err(Failure::Interrupted(format!("stopped; to go on: {again}")));
-    }
+    let (log, again) = (arguments.out.join("log.jsonl"), arguments.command());
+    arguments.running.run(&cpu, &mut fits, names, Metric::Accuracy, &log, &again)?;
     let mut runs = Vec::new();
     for (lane, &(net, repetition)) in fits.iter_mut().zip(&which) {
         runs.push(measure(&mut lane.fit, net, repetition, &task, &test)?);
@@ -136,10 +114,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     std::io::stdout().lock().write_all(text.as_bytes())?;
     let ran_away = results.runs.iter().filter(|run| run.ended == Reason::NotFinite);
     let names: Vec<_> = ran_away.map(|run| format!("{}-{}", run.net, run.repetition)).collect();
-    match names.as_slice() {
-        [] => Ok(()),
-        _ => Err(Failure::Check(format!("no numbers any more from {}", names.join(", ")))),
-    }
+    training::check_finite(names.iter().map(String::as_str))
 }
 
 /// Accuracy on sequences that were not trained on.
@@ -153,11 +128,11 @@ fn measure(
     let mut accuracy = Accuracy::new(fit.options().seed);
     let progress = fit.progress().clone();
     let ended = progress.ended.unwrap_or(Reason::Epochs);
-    let learner = fit.learner();
+    let learner = fit.engine();
     let (m, parameters) = (task.symbols, learner.spec().parameters());
     let [mut sampled, mut likeliest, mut test_loss] = [f64::NAN; 3];
     if ended != Reason::NotFinite {
-        let loss = learner.evaluate(test, 500, |y, targets| accuracy.add(y, m, targets))?;
+        let loss = learner.evaluate(test, 0, 500, &mut |y, t| accuracy.add(y, m, t))?;
         (sampled, likeliest, test_loss) = (accuracy.drawn(), accuracy.likeliest(), loss.mean());
     }
     Ok(Run {
@@ -268,7 +243,7 @@ impl Arguments {
     fn prepare_folder(&self) -> Result<(), Failure> {
         let checkpoints = self.out.join("checkpoints");
         let used = self.out.join("reversal.json").exists() || checkpoints.exists();
-        if used && !self.resume {
+        if used && !self.running.resume {
             return Err(Failure::Input(format!(
                 "{}: there are results of an earlier run; go on with --resume, or choose another --out",
                 self.out.display()

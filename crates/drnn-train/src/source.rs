@@ -1,0 +1,100 @@
+//! Where batches come from.
+
+use crate::data::{Answers, Inputs};
+use crate::error::{Error, Result};
+use crate::loss::Targets;
+use drnn::rng::Rng;
+use drnn::{Batch, InputSpec, NetSpec};
+
+/// Sequences to learn from, each with what should be answered.
+pub trait Source: Sync {
+    /// How many.
+    fn len(&self) -> usize;
+
+    /// Whether there is none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether a network of this kind can learn from them: the error says what does not fit.
+    fn fits(&self, spec: &NetSpec) -> Result<()>;
+
+    /// Puts the sequences `chosen` side by side, step after step. What is drawn anew each time depends on
+    /// `visit`, the epoch counted from 0, and on nothing else that changes: so a training can go on from any
+    /// place.
+    fn gather(&self, visit: usize, chosen: &[u32], to: &mut Gathered);
+}
+
+/// A batch's memory, reused.
+#[derive(Debug, Clone, Default)]
+pub struct Gathered {
+    /// Elements of the longest sequence, T.
+    pub steps: usize,
+    /// Sequences, B.
+    pub rows: usize,
+    /// (T, B, q), or (T, B).
+    pub inputs: Inputs,
+    /// Elements of each sequence; empty where all have T.
+    pub lengths: Vec<usize>,
+    /// (T, B), or (T, B, m).
+    pub answers: Answers,
+}
+
+impl Gathered {
+    /// The elements.
+    pub fn batch(&self) -> Batch<'_> {
+        let batch = match &self.inputs {
+            Inputs::Dense(x) => Batch::dense(x, self.steps, self.rows),
+            Inputs::Tokens(tokens) => Batch::tokens(tokens, self.steps, self.rows),
+        };
+        if self.lengths.is_empty() { batch } else { batch.lengths(&self.lengths) }
+    }
+
+    /// What should be answered.
+    pub fn targets(&self) -> Targets<'_> {
+        match &self.answers {
+            Answers::Classes(classes) => Targets::Classes(classes),
+            Answers::Values(values) => Targets::Values(values),
+        }
+    }
+}
+
+/// The order in which epoch `epoch` of seed `seed` reads `count` sequences: it depends on nothing else, so
+/// a training can go on from any place.
+pub fn order(seed: u64, epoch: usize, count: usize) -> Vec<u32> {
+    let mut rng = Rng::new(Rng::new(seed).bits() ^ epoch as u64);
+    let mut order: Vec<u32> = (0..count as u32).collect();
+    for i in (1..count).rev() {
+        order.swap(i, rng.below(i + 1));
+    }
+    order
+}
+
+/// Whether vectors of `q` values (None: tokens) are what `spec` reads, and answers of `m` values (None: classes)
+/// what it gives.
+pub(crate) fn check_widths(spec: &NetSpec, q: Option<usize>, m: Option<usize>) -> Result<()> {
+    let fits = match spec.input() {
+        InputSpec::Dense(width) => q == Some(width),
+        InputSpec::Tokens { .. } => q.is_none(),
+    };
+    if !fits || m.is_some_and(|m| m != spec.answer_width()) {
+        return Err(Error::Data(format!("the data does not fit {spec}")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_are_permutations_of_their_own() {
+        let first = order(1, 0, 50);
+        assert_eq!(first, order(1, 0, 50));
+        assert_ne!(first, order(1, 1, 50));
+        assert_ne!(first, order(2, 0, 50));
+        let mut sorted = first.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..50).collect::<Vec<u32>>());
+    }
+}
