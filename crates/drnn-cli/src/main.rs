@@ -2,7 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `net` | a network on the command line |
+//! | `net`, `shape` | a network on the command line; its kind and size for whatever data |
 //! | `import` | a model file on the command line |
 //! | `init` | `drnn init`: a network with random weights |
 //! | `run` | `drnn run`: whole sequences through a model file |
@@ -13,6 +13,7 @@
 //! | `block_table`, `block_picture` | what connects the layers of a network, as text and as a picture |
 //! | `bench` | `drnn bench`: the kernels against the machine's limit |
 //! | `reproduce` | `drnn reproduce`: what the paper shows, computed anew and checked |
+//! | `sweep` | `drnn sweep`: quality against delay, and the delay that is enough |
 //! | `training`, `stop` | what is seen of a training while it goes on; Ctrl-C |
 //! | `report` | `drnn report`: pages for people, made from results files |
 //! | `plot` | plots as SVG, and as bitmaps |
@@ -34,8 +35,10 @@ mod plot;
 mod report;
 mod reproduce;
 mod run;
+mod shape;
 mod states;
 mod stop;
+mod sweep;
 mod training;
 
 use clap::{Parser, Subcommand};
@@ -60,6 +63,7 @@ enum Command {
     Report(report::Arguments),
     Reproduce(reproduce::Arguments),
     Run(run::Arguments),
+    Sweep(sweep::Arguments),
     Unflatten(flatten::Unflatten),
 }
 
@@ -104,6 +108,7 @@ fn main() -> ExitCode {
         Command::Report(arguments) => report::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
+        Command::Sweep(arguments) => sweep::run(&arguments),
         Command::Unflatten(arguments) => flatten::unflatten(&arguments),
     };
     match result {

@@ -28,7 +28,7 @@ pub enum Nonlinearity {
 }
 
 impl Kind {
-    fn cell(self, nonlinearity: Nonlinearity) -> Cell {
+    pub fn cell(self, nonlinearity: Nonlinearity) -> Cell {
         match (self, nonlinearity) {
             (Kind::Rnn | Kind::Birnn | Kind::Drnn, Nonlinearity::Tanh) => Cell::RnnTanh,
             (Kind::Rnn | Kind::Birnn | Kind::Drnn, Nonlinearity::Relu) => Cell::RnnRelu,
@@ -37,12 +37,21 @@ impl Kind {
         }
     }
 
-    fn bidirectional(self) -> bool {
+    pub fn bidirectional(self) -> bool {
         matches!(self, Kind::Birnn | Kind::Bilstm | Kind::Bigru)
     }
 
-    fn delayed(self) -> bool {
+    pub fn delayed(self) -> bool {
         matches!(self, Kind::Drnn | Kind::Dlstm | Kind::Dgru)
+    }
+
+    /// The same cell, one way and without delay.
+    pub fn plain(self) -> Kind {
+        match self {
+            Kind::Rnn | Kind::Birnn | Kind::Drnn => Kind::Rnn,
+            Kind::Lstm | Kind::Bilstm | Kind::Dlstm => Kind::Lstm,
+            Kind::Gru | Kind::Bigru | Kind::Dgru => Kind::Gru,
+        }
     }
 }
 

@@ -199,3 +199,15 @@ impl Watch {
         }
     }
 }
+
+/// This command as it was given, less what only says to go on.
+pub fn command() -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=".contains(c);
+    let quoted = |word: String| match word.chars().all(plain) && !word.is_empty() {
+        true => word,
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    };
+    let words = std::env::args_os().skip(1).map(|word| quoted(word.to_string_lossy().into_owned()));
+    let words = words.filter(|word| word != "--resume");
+    ["drnn".to_string()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
+}

@@ -12,10 +12,12 @@
 //!
 //! A report is a function of its results file: the command that made the results writes the same one.
 
+pub mod facts;
 mod html;
 mod markdown;
 pub mod page;
 pub mod reversal;
+pub mod sweep;
 
 use crate::Failure;
 use crate::paths::{check_not_read, same_file};

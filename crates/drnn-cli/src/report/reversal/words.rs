@@ -2,9 +2,10 @@
 
 use super::plots::{DELAYED, accuracy, losses};
 use super::{ReversalResults, Run, Task, groups};
+use crate::report::facts;
 use crate::report::page::{Figure, Page, Part, Table, duration, mean_sd, moments, signed};
 use drnn::grouped;
-use drnn_train::{Options, Reason, Schedule};
+use drnn_train::Reason;
 use std::fmt::Write;
 
 pub fn page(results: &ReversalResults) -> Page {
@@ -36,49 +37,19 @@ pub fn page(results: &ReversalResults) -> Page {
             plot: losses(results),
             caption: losses_caption(results),
         }),
-        Part::Facts(vec![
-            (
-                "Sequences",
-                format!(
-                    "{} to train, {} to validate, {} to test",
-                    grouped(train),
-                    grouped(valid),
-                    grouped(test)
-                ),
-            ),
-            ("Epochs", format!("at most {}", grouped(options.epochs))),
-            ("Batch", grouped(options.batch)),
-            ("Learning rate", format!("{}, {}", options.rate, schedule(options.schedule))),
-            ("Optimiser", {
-                let adam = options.adam;
-                format!("Adam, {} {} {:e}", adam.beta1, adam.beta2, adam.eps)
-            }),
-            (
-                "Gradients",
-                options.clip.map_or("not clipped".into(), |clip| format!("clipped at norm {clip}")),
-            ),
-            ("Stops early", stopping(options)),
-        ]),
+        Part::Facts(
+            [("Sequences", facts::sequences([train, valid, test]))]
+                .into_iter()
+                .chain(facts::training(options))
+                .collect(),
+        ),
         Part::Heading("What is not as in the paper"),
     ];
     parts.push(match deviations.is_empty() {
         true => Part::Text("Nothing that is known.".into()),
         false => Part::List(deviations.clone()),
     });
-    let unknown = || "not known".to_string();
-    parts.extend([
-        Part::Heading("Where this comes from"),
-        Part::Code(provenance.command.clone()),
-        Part::Facts(vec![
-            ("Version", format!("drnn {}", provenance.version)),
-            ("Commit", provenance.commit.clone().unwrap_or_else(unknown)),
-            ("Seed", provenance.seed.to_string()),
-            ("Machine", provenance.cpu.clone().unwrap_or_else(unknown)),
-            ("Threads", format!("{}, {}", provenance.threads, provenance.isa)),
-            ("Started", provenance.started.clone()),
-            ("Took", duration(provenance.seconds)),
-        ]),
-    ]);
+    parts.extend(facts::provenance(provenance));
     Page { title: "Sequence reversal".into(), parts }
 }
 
@@ -178,24 +149,4 @@ fn losses_caption(results: &ReversalResults) -> String {
         out.push_str(" The d-LSTM in the order of the table, the later the stronger.");
     }
     out
-}
-
-fn schedule(schedule: Schedule) -> String {
-    match schedule {
-        Schedule::Constant => "constant".into(),
-        Schedule::Cosine => "down along a cosine".into(),
-        Schedule::Plateau { factor, patience } => {
-            format!("times {factor} after {patience} epochs that are no better")
-        }
-    }
-}
-
-fn stopping(options: &Options) -> String {
-    let stopping = options.stopping;
-    let patience = stopping
-        .patience
-        .map(|patience| format!("after {patience} epochs not better by {}", stopping.min_delta));
-    let value = stopping.at_value.map(|value| format!("at a loss below {value}"));
-    let ways: Vec<String> = patience.into_iter().chain(value).collect();
-    if ways.is_empty() { "no".into() } else { ways.join(", or ") }
 }

@@ -1,0 +1,321 @@
+//! Results of `drnn sweep`: the file, and what is shown of it.
+
+use super::page::{Figure, Page, Part, Table, duration, mean_sd, moments};
+use super::{Files, Provenance, facts, html, markdown};
+use crate::plot::png::png;
+use crate::plot::{Line, Plot, Scale, Style};
+use drnn::grouped;
+use drnn_train::{Metric, Options, Reason, recommended};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+
+pub const KIND: &str = "sweep";
+pub const FORMAT: u64 = 1;
+
+/// What sweep.json holds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SweepResults {
+    /// [`KIND`].
+    pub kind: String,
+    /// [`FORMAT`].
+    pub format: u64,
+    pub provenance: Provenance,
+    /// One word.
+    pub task: String,
+    /// The task in full.
+    pub what: String,
+    /// To train, to validate, to test.
+    pub sequences: [usize; 3],
+    pub metric: Metric,
+    /// How far from the best is good enough.
+    pub tolerance: f64,
+    pub options: Options,
+    pub runs: Vec<Run>,
+}
+
+/// One network, trained once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    pub net: String,
+    pub repetition: usize,
+    /// None for a network that waits for the end.
+    pub delay: Option<usize>,
+    /// Whether others are compared with it: it is not recommended.
+    pub compared: bool,
+    pub parameters: usize,
+    /// What it is worth on the validation set; None where the training ran away.
+    pub valid: Option<f64>,
+    /// And on the test set.
+    pub test: Option<f64>,
+    pub epochs: usize,
+    pub ended: Reason,
+    pub seconds: f64,
+}
+
+/// Repetitions of one network.
+struct Group<'a> {
+    runs: Vec<&'a Run>,
+}
+
+impl Group<'_> {
+    fn each(&self, value: impl Fn(&Run) -> Option<f64>) -> Vec<f64> {
+        self.runs.iter().map(|run| value(run).unwrap_or(f64::NAN)).collect()
+    }
+
+    fn valid(&self) -> f64 {
+        moments(&self.each(|run| run.valid)).0
+    }
+
+    /// `dlstm` of `dlstm-5`.
+    fn family(&self) -> &str {
+        let net = self.runs[0].net.as_str();
+        net.split_once('-').map_or(net, |(family, _)| family)
+    }
+}
+
+impl SweepResults {
+    /// Says what makes no sense.
+    pub fn check(&self) -> Result<(), String> {
+        if self.runs.is_empty() {
+            return Err("holds no runs".into());
+        }
+        if !(self.tolerance >= 0.0 && self.tolerance.is_finite()) {
+            return Err(format!("tolerance is {}", self.tolerance));
+        }
+        for (i, run) in self.runs.iter().enumerate() {
+            let refuse = |why: String| Err(format!("runs[{i}], {:?}: {why}", run.net));
+            for (name, value) in [("valid", run.valid), ("test", run.test)] {
+                match value {
+                    None if run.ended == Reason::NotFinite => {}
+                    None => {
+                        return refuse(format!(
+                            "{name} is null, and the run did not end as not-finite"
+                        ));
+                    }
+                    Some(x) if !(x >= 0.0 && x.is_finite()) || (self.metric.rises() && x > 1.0) => {
+                        return refuse(format!("{name} is {x}, which is no {}", self.metric));
+                    }
+                    Some(_) => {}
+                }
+            }
+            if !(run.seconds >= 0.0 && run.seconds.is_finite()) {
+                return refuse(format!("{} seconds", run.seconds));
+            }
+        }
+        Ok(())
+    }
+
+    /// By net, the least delay first; those that others are compared with at the end.
+    fn groups(&self) -> Vec<Group<'_>> {
+        let mut groups: Vec<Group> = Vec::new();
+        for run in &self.runs {
+            match groups.iter_mut().find(|group| group.runs[0].net == run.net) {
+                Some(group) => group.runs.push(run),
+                None => groups.push(Group { runs: vec![run] }),
+            }
+        }
+        groups.sort_by_key(|group| {
+            let run = group.runs[0];
+            (run.compared, group.family().to_string(), run.delay.unwrap_or(usize::MAX))
+        });
+        groups
+    }
+
+    /// The delayed network that waits least among those good enough, of any family.
+    fn recommended(&self) -> Option<String> {
+        let groups = self.groups();
+        let delayed: Vec<&Group> = groups.iter().filter(|group| !group.runs[0].compared).collect();
+        let found: Vec<(usize, f64)> =
+            delayed.iter().map(|group| (group.runs[0].delay.unwrap_or(0), group.valid())).collect();
+        let delay = recommended(self.metric, self.tolerance, &found)?;
+        let better = |a: f64, b: f64| if self.metric.rises() { a > b } else { a < b };
+        let same =
+            delayed.iter().zip(&found).filter(|(_, (d, valid))| *d == delay && valid.is_finite());
+        let best = same.reduce(|a, b| if better(b.1.1, a.1.1) { b } else { a })?;
+        Some(best.0.runs[0].net.clone())
+    }
+
+    fn shown(&self, value: f64) -> String {
+        if self.metric == Metric::SquaredError {
+            format!("{value:.2e}")
+        } else {
+            format!("{value:.4}")
+        }
+    }
+
+    fn worth(&self, values: &[f64]) -> String {
+        match moments(values) {
+            (mean, _) if !mean.is_finite() => "not finite".into(),
+            (mean, Some(sd)) => format!("{} ± {}", self.shown(mean), self.shown(sd)),
+            (mean, None) => self.shown(mean),
+        }
+    }
+
+    /// What is recommended, and why, in a sentence or two.
+    fn summary(&self) -> String {
+        let groups = self.groups();
+        let value =
+            |net: &str| groups.iter().find(|group| group.runs[0].net == net).map(Group::valid);
+        let Some(net) = self.recommended() else {
+            return "No delayed network could be trained.".into();
+        };
+        let delay = self.runs.iter().find(|run| run.net == net).and_then(|run| run.delay);
+        let (delay, worth) = (delay.unwrap_or(0), value(&net).unwrap_or(f64::NAN));
+        let close = match self.metric.rises() {
+            true => format!("within {} of the best", self.tolerance),
+            false => format!("within {:.0} % of the least", self.tolerance * 100.0),
+        };
+        let mut out = format!(
+            "Recommended: {net}, which answers {delay} steps late: the shortest delay whose {} on the validation set, {}, is {close}.",
+            self.metric,
+            self.shown(worth)
+        );
+        for group in
+            groups.iter().filter(|group| group.runs[0].compared && group.valid().is_finite())
+        {
+            let wait = group.runs[0].delay.map_or("waits for the end".into(), |d| match d {
+                0 => "does not wait".to_string(),
+                d => format!("answers {d} steps late"),
+            });
+            let _ =
+                write!(out, " {}, which {wait}: {}.", group.runs[0].net, self.shown(group.valid()));
+        }
+        out
+    }
+
+    fn table(&self) -> Table {
+        let recommended = self.recommended();
+        let rows = self.groups().into_iter().map(|group| {
+            let run = group.runs[0];
+            let mark = if recommended.as_ref() == Some(&run.net) { " *" } else { "" };
+            vec![
+                format!("{}{mark}", run.net),
+                run.delay.map_or("all".into(), |d| d.to_string()),
+                self.worth(&group.each(|run| run.valid)),
+                self.worth(&group.each(|run| run.test)),
+                grouped(run.parameters),
+                mean_sd(&group.each(|run| Some(run.epochs as f64)), 0),
+                duration(moments(&group.each(|run| Some(run.seconds))).0),
+            ]
+        });
+        Table {
+            caption: format!(
+                "{}, {}. Delay: steps that an answer waits for; all, it waits for the end. *: recommended.",
+                self.metric,
+                if self.metric.rises() { "the higher the better" } else { "the lower the better" }
+            ),
+            head: vec!["net", "delay", "valid", "test", "parameters", "epochs", "time"],
+            rows: rows.collect(),
+        }
+    }
+
+    fn plot(&self) -> Plot {
+        let groups = self.groups();
+        let end = groups.iter().filter_map(|group| group.runs[0].delay).max().unwrap_or(0).max(1);
+        let mut lines: Vec<Line> = Vec::new();
+        for group in &groups {
+            let (valid, sd) = moments(&group.each(|run| run.valid));
+            let run = group.runs[0];
+            if run.compared {
+                lines.push(Line {
+                    name: run.net.clone(),
+                    style: Style::Dotted,
+                    colour: lines.len(),
+                    strength: 1.0,
+                    points: vec![(0.0, valid), (end as f64, valid)],
+                    bars: Vec::new(),
+                });
+                continue;
+            }
+            let family = group.family();
+            if lines.last().is_none_or(|line| line.name != family) {
+                lines.push(Line {
+                    name: family.into(),
+                    style: Style::Solid,
+                    colour: lines.len(),
+                    strength: 1.0,
+                    points: Vec::new(),
+                    bars: Vec::new(),
+                });
+            }
+            if let Some(line) = lines.last_mut() {
+                line.points.push((run.delay.unwrap_or(0) as f64, valid));
+                line.bars.push(sd.unwrap_or(0.0));
+            }
+        }
+        let values = || lines.iter().flat_map(|line| &line.points).map(|p| p.1);
+        let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
+        let log = !self.metric.rises() && least > 0.0 && most >= 10.0 * least;
+        let recommended = self.recommended();
+        let at = self.runs.iter().find(|run| Some(&run.net) == recommended.as_ref());
+        Plot {
+            title: format!("Quality against latency: {}", self.task),
+            x: "delay d, in steps".into(),
+            y: format!("{}, validation{}", self.metric, if log { ", logarithmic" } else { "" }),
+            scale: if log { Scale::Log } else { Scale::Around },
+            guide: at.and_then(|run| run.delay).map(|d| d as f64),
+            lines,
+        }
+    }
+
+    fn page(&self) -> Page {
+        let mut parts = vec![
+            Part::Text(self.summary()),
+            Part::Figure(Figure {
+                name: "sweep",
+                plot: self.plot(),
+                caption: "A network that answers d steps late has seen d elements more. The upright line is the recommended delay."
+                    .into(),
+            }),
+            Part::Table(self.table()),
+            Part::Heading("Training"),
+            Part::Facts(
+                [("Task", self.what.clone()), ("Sequences", facts::sequences(self.sequences))]
+                    .into_iter()
+                    .chain(facts::training(&self.options))
+                    .collect(),
+            ),
+        ];
+        parts.extend(facts::provenance(&self.provenance));
+        Page { title: format!("Delay against quality: {}", self.task), parts }
+    }
+}
+
+/// The report: index.html, report.md, sweep.csv, sweep.svg, sweep.png.
+pub fn files(results: &SweepResults) -> Result<Files, String> {
+    results.check()?;
+    let (page, plot) = (results.page(), results.plot().svg());
+    let picture = png(&plot).map_err(|why| format!("sweep.png: {why}"))?;
+    Ok(vec![
+        ("index.html", html::page(&page).into_bytes()),
+        ("report.md", markdown::page(&page).into_bytes()),
+        ("sweep.csv", csv(results).into_bytes()),
+        ("sweep.svg", plot.into_bytes()),
+        ("sweep.png", picture),
+    ])
+}
+
+/// The table for a terminal, and what follows from it.
+pub fn table(results: &SweepResults) -> String {
+    format!("{}\n{}\n", results.table().text(), results.summary())
+}
+
+fn csv(results: &SweepResults) -> String {
+    let mut out = String::from("net,repetition,delay,parameters,valid,test,epochs,seconds\n");
+    let number = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
+    for run in &results.runs {
+        let delay = run.delay.map_or(String::new(), |d| d.to_string());
+        let net = run.net.replace('"', "\"\"");
+        let _ = writeln!(
+            out,
+            "\"{net}\",{},{delay},{},{},{},{},{}",
+            run.repetition,
+            run.parameters,
+            number(run.valid),
+            number(run.test),
+            run.epochs,
+            run.seconds
+        );
+    }
+    out
+}
