@@ -219,7 +219,9 @@ impl<'a, E: Engine> Fit<'a, E> {
         let (visit, rows) = (self.progress.history.len(), self.options.batch.max(500));
         let valid = match self.engine.evaluate(self.valid, visit, rows, &mut |_, _| {}) {
             // The last step has let the parameters run away.
-            Err(Error::Drnn(drnn::Error::NotFinite { .. })) => return Ok(self.end(Reason::NotFinite)),
+            Err(Error::Drnn(drnn::Error::NotFinite { .. })) => {
+                return Ok(self.end(Reason::NotFinite));
+            }
             Ok(valid) if !valid.sum.is_finite() => return Ok(self.end(Reason::NotFinite)),
             other => other?,
         };

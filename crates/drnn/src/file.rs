@@ -5,8 +5,11 @@
 //! what tensors cannot say:
 //!
 //! ```json
-//! {"format": 1, "spec": {"cell": "lstm", "input": {"dense": 3}, "units": [5], ..}}
+//! {"format": 1, "spec": {"cell": "lstm", "input": {"dense": 3}, "units": [5], ..}, "task": {..}}
 //! ```
+//!
+//! `task` is whatever the program that trained the model needs to use it (see [`Model::task`]); it may be
+//! missing. Values may be written as half-precision numbers, which are half as large; they are read as f32.
 //!
 //! A file is written beside its place, synced and renamed: there is the old one or the new one, never
 //! half of one. A damaged or hostile file is refused with the tensor and the reason, and nothing is
@@ -18,8 +21,9 @@ use crate::model::Model;
 use crate::params::{Layout, Tensor};
 use crate::pt;
 use crate::spec::NetSpec;
+use half::f16;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -33,7 +37,22 @@ const FORMAT: u32 = 1;
 struct Header {
     format: u32,
     spec: NetSpec,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    task: Option<Value>,
 }
+
+/// How values are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Precision {
+    /// As they are.
+    #[default]
+    F32,
+    /// Half as large, three digits.
+    F16,
+}
+
+/// A tensor to be written: name, dimensions, values.
+pub(crate) type Named<'a> = (String, Vec<usize>, &'a [f32]);
 
 /// An error about a file whose path is not known here. Names come from the file: what would move a
 /// terminal's cursor is written as `\u{1b}`.
@@ -106,41 +125,96 @@ fn new_file(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
     tempfile::Builder::new().tempfile_in(folder)
 }
 
+/// The metadata of a file of ours, if it is of a format that we read.
+pub(crate) fn checked(header: &str) -> Result<Value> {
+    let header: Value = serde_json::from_str(header)
+        .map_err(|e| refuse(format!("metadata `drnn` is not JSON: {e}")))?;
+    match header["format"].as_u64() {
+        Some(format) if format == u64::from(FORMAT) => Ok(header),
+        found => {
+            let found = found.map_or("no format".into(), |n| format!("format {n}"));
+            Err(refuse(format!("has {found}; this version reads format {FORMAT}")))
+        }
+    }
+}
+
+/// A model's tensors, with `prefix` before their names.
+pub(crate) fn named_tensors<'a>(prefix: &str, model: &'a Model) -> Vec<Named<'a>> {
+    let tensors = model.layout().tensors().iter();
+    let named = |Tensor { name, dims, range }: &Tensor| {
+        (format!("{prefix}{name}"), dims.clone(), &model.params()[range.clone()])
+    };
+    tensors.map(named).collect()
+}
+
+/// The network whose tensors have `prefix` before their names.
+pub(crate) fn read_network(file: &TensorFile, prefix: &str, spec: &NetSpec) -> Result<Model> {
+    let mut params = Vec::new();
+    for tensor in Layout::new(spec).tensors() {
+        params.extend(file.values(&format!("{prefix}{}", tensor.name), &tensor.dims)?);
+    }
+    Model::from_params(spec, params)
+}
+
+/// The length of the header, the header, the values: bit by bit, because a large model should not be in
+/// memory twice.
+pub(crate) fn write_tensors(
+    to: &mut impl Write,
+    header: &str,
+    tensors: &[Named],
+    precision: Precision,
+) -> io::Result<()> {
+    let (dtype, size) = match precision {
+        Precision::F32 => ("F32", 4),
+        Precision::F16 => ("F16", 2),
+    };
+    let mut entries = serde_json::Map::new();
+    entries.insert("__metadata__".into(), json!({KEY: header}));
+    let mut at = 0;
+    for (name, dims, values) in tensors {
+        let offsets = [at, at + values.len() * size];
+        at = offsets[1];
+        entries
+            .insert(name.clone(), json!({"dtype": dtype, "shape": dims, "data_offsets": offsets}));
+    }
+    let mut header = serde_json::to_vec(&entries)?;
+    header.resize(header.len().next_multiple_of(8), b' '); // so that values are aligned
+    to.write_all(&(header.len() as u64).to_le_bytes())?;
+    to.write_all(&header)?;
+    for values in tensors.iter().flat_map(|(_, _, values)| values.chunks(1 << 16)) {
+        let bytes: Vec<u8> = match precision {
+            Precision::F32 => values.iter().flat_map(|x| x.to_le_bytes()).collect(),
+            Precision::F16 => values.iter().flat_map(|x| f16::from_f32(*x).to_le_bytes()).collect(),
+        };
+        to.write_all(&bytes)?;
+    }
+    Ok(())
+}
+
 impl Model {
     /// The model as the bytes of a safetensors file.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        self.write_to(&mut bytes).map_err(|e| refuse(e.to_string()))?;
+        self.write_to(&mut bytes, Precision::F32).map_err(|e| refuse(e.to_string()))?;
         Ok(bytes)
     }
 
     /// Writes the model to `path`. Where that fails, what was there before is untouched.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        self.save_as(path, Precision::F32)
+    }
+
+    /// The same with a choice of precision.
+    pub fn save_as(&self, path: impl AsRef<Path>, precision: Precision) -> Result<()> {
         let path = path.as_ref();
-        write_atomically(path, |file| self.write_to(file))
+        write_atomically(path, |file| self.write_to(file, precision))
             .map_err(|e| in_file(refuse(format!("cannot be written: {e}")), path))
     }
 
-    /// The length of the header, the header, the values: bit by bit, because a large model should not be
-    /// in memory twice.
-    fn write_to(&self, to: &mut impl Write) -> io::Result<()> {
-        let header = Header { format: FORMAT, spec: self.spec().clone() };
-        let mut entries = serde_json::Map::new();
-        entries.insert("__metadata__".into(), json!({KEY: serde_json::to_string(&header)?}));
-        for Tensor { name, dims, range } in self.layout().tensors() {
-            let offsets = [range.start * 4, range.end * 4];
-            let entry = json!({"dtype": "F32", "shape": dims, "data_offsets": offsets});
-            entries.insert(name.clone(), entry);
-        }
-        let mut header = serde_json::to_vec(&entries)?;
-        header.resize(header.len().next_multiple_of(8), b' '); // so that values are aligned
-        to.write_all(&(header.len() as u64).to_le_bytes())?;
-        to.write_all(&header)?;
-        for values in self.params().chunks(1 << 16) {
-            let bytes: Vec<u8> = values.iter().flat_map(|x| x.to_le_bytes()).collect();
-            to.write_all(&bytes)?;
-        }
-        Ok(())
+    fn write_to(&self, to: &mut impl Write, precision: Precision) -> io::Result<()> {
+        let (spec, task) = (self.spec().clone(), self.task().cloned());
+        let header = serde_json::to_string(&Header { format: FORMAT, spec, task })?;
+        write_tensors(to, &header, &named_tensors("", self), precision)
     }
 
     /// Reads a model that [`Model::save`] wrote. For files of PyTorch see [`Model::import`].
@@ -164,26 +238,20 @@ impl Model {
                  a PyTorch state dict can be imported",
             ));
         };
-        let format = serde_json::from_str::<serde_json::Value>(header)
-            .map_err(|e| refuse(format!("metadata `drnn` is not JSON: {e}")))?["format"]
-            .as_u64();
-        if format != Some(u64::from(FORMAT)) {
-            let found = format.map_or("no format".into(), |n| format!("format {n}"));
-            return Err(refuse(format!("has {found}; this version reads format {FORMAT}")));
+        let header = checked(header)?;
+        if header.get("networks").is_some() {
+            return Err(refuse("holds several networks that belong together, not one model"));
         }
         let header: Header =
-            serde_json::from_str(header).map_err(|e| refuse(format!("metadata `drnn`: {e}")))?;
+            serde_json::from_value(header).map_err(|e| refuse(format!("metadata `drnn`: {e}")))?;
         let layout = Layout::new(&header.spec);
         for name in file.names() {
             if layout.find(name).is_none() {
                 return Err(refuse(format!("unexpected tensor `{name}` in {}", header.spec)));
             }
         }
-        let mut params = Vec::new();
-        for tensor in layout.tensors() {
-            params.extend(file.values(&tensor.name, &tensor.dims)?);
-        }
-        Model::from_params(&header.spec, params)
+        let model = read_network(file, "", &header.spec)?;
+        Ok(header.task.into_iter().fold(model, Model::with_task))
     }
 
     /// Imports a PyTorch state dict from a file, see [`crate::Import`].

@@ -40,6 +40,7 @@
 //! | run it | [`Model`] | batches of sequences of any lengths, states in and out |
 //! | run it live | [`Stream`], [`StreamBatch`] | snapshots; the same bits as a run |
 //! | keep it | [`Model::save`], [`Model::load`], [`Model::import`] | safetensors with PyTorch's names; `.pt` state dicts |
+//! | keep several together | [`Bundle`] | networks and tables in one file |
 //! | run it elsewhere | [`Model::to_onnx`] | [`onnx`] says what goes in and comes out |
 //! | convert it | [`Model::flatten`], [`Model::unflatten`] | a stack as one delayed layer, exactly, and back; [`Blocks`] |
 //! | look inside | [`Model::trace`], [`compare`], [`BlockMap`] | all states; two networks; how strong connections are |
@@ -64,7 +65,7 @@
 //! | `blocks`, `mask`, `block_map` | units in blocks, what is zero between them, how strong the rest is |
 //! | `flatten`, `unflatten`, `solve`, `trace` | a stack as one layer and back; its start by Lemma 1; how far two networks lie apart |
 //! | `depth`, `depth_graph`, `depth_check` | the unrolled network as a graph, and the equations that confirm it |
-//! | `file`, `file_import` | model files, our own and PyTorch's |
+//! | `file`, `bundle`, `file_import` | model files, our own, those of several networks, and PyTorch's |
 //! | `onnx` | a network as a graph of standard operators |
 //! | `file_tensors` | tensors by name, from safetensors or from `torch.save` |
 //! | `pt`, `pickle` (`pickle_machine`, `pickle_class`), `zip` | what `torch.save` writes, read without executing it |
@@ -87,6 +88,7 @@ mod batch;
 mod block_map;
 mod blocks;
 mod buffer;
+mod bundle;
 mod cpu;
 mod denormals;
 pub mod depth;
@@ -137,9 +139,10 @@ mod zip;
 pub use batch::{Batch, Elements, States};
 pub use block_map::BlockMap;
 pub use blocks::{Blocks, Connections, StartState};
+pub use bundle::{Bundle, Table as BundleTable};
 pub use cpu::Cpu;
 pub use error::{Error, Result, Shape};
-pub use file::write_atomically;
+pub use file::{Precision, write_atomically};
 pub use file_import::Import;
 pub use gradient::Gradient;
 pub use model::{Answers, Model, ModelRef};

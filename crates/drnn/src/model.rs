@@ -38,6 +38,7 @@ pub struct Model {
     pub(crate) spec: NetSpec,
     pub(crate) layout: Layout,
     pub(crate) params: Vec<f32>,
+    task: Option<serde_json::Value>,
     pub(crate) weights: Weights,
     /// Memory of earlier runs, for the next.
     work: Mutex<Vec<LaneWork>>,
@@ -97,7 +98,7 @@ impl Model {
         let weights = Weights::new(cpu.kernels.width);
         let spec = spec.clone();
         let (work, fingerprint, solver) = Default::default();
-        Model { cpu, spec, layout, params, weights, work, fingerprint, solver }.packed()
+        Model { cpu, spec, layout, params, task: None, weights, work, fingerprint, solver }.packed()
     }
 
     fn packed(mut self) -> Model {
@@ -110,6 +111,17 @@ impl Model {
     pub fn on(mut self, cpu: &Cpu) -> Model {
         self.cpu = cpu.clone();
         self.packed()
+    }
+
+    /// What whoever uses it must know besides: an alphabet, a scale. Kept in its file, and never looked at here.
+    pub fn task(&self) -> Option<&serde_json::Value> {
+        self.task.as_ref()
+    }
+
+    /// The same model with this to be known of it.
+    pub fn with_task(mut self, task: serde_json::Value) -> Model {
+        self.task = Some(task);
+        self
     }
 
     /// What kind of network it is.
