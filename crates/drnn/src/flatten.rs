@@ -39,7 +39,7 @@ impl Model {
     /// Bidirectional networks are refused: their second layer reads what the first makes of the end.
     pub fn flatten(&self, start: StartState) -> Result<Model> {
         let spec = flat_spec(self.spec(), start)?;
-        Model::from_params_on(&self.cpu, &spec, flat_params(self.spec(), &spec, self.params()))
+        self.like(&spec, flat_params(self.spec(), &spec, self.params()))
     }
 
     /// The same weights with other connections between blocks: all those they have, and perhaps more
@@ -52,7 +52,7 @@ impl Model {
         };
         let blocks = blocks.clone().connections(connections);
         let spec = rebuilt(self.spec(), self.spec().delay()).blocks(blocks).build()?;
-        Model::from_params_on(&self.cpu, &spec, self.params().to_vec())
+        self.like(&spec, self.params().to_vec())
     }
 
     /// The same weights, their answers read `delay` steps late.
@@ -66,7 +66,7 @@ impl Model {
             Direction::Forward => builder,
             Direction::Bidirectional => builder.bidirectional(),
         };
-        Model::from_params_on(&self.cpu, &builder.build()?, self.params().to_vec())
+        self.like(&builder.build()?, self.params().to_vec())
     }
 
     /// The stack that this one layer is: of blocks of these widths, or of those that it says or its zeros
@@ -122,7 +122,7 @@ impl Model {
         crate::mask::check_outside(&flat, self.layout(), self.params())?;
         let stack = rebuilt(spec, delay).units(widths).build()?;
         let params = stack_params(&stack, &flat, self.params());
-        Model::from_params_on(&self.cpu, &stack, params)
+        self.like(&stack, params)
     }
 }
 
@@ -156,7 +156,7 @@ impl Model {
             }
             builder = builder.outputs(m);
         }
-        Model::from_params_on(&self.cpu, &builder.build()?, params).map(Some)
+        self.like(&builder.build()?, params).map(Some)
     }
 }
 

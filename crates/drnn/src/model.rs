@@ -94,6 +94,12 @@ impl Model {
         Ok(Model::assemble(cpu.clone(), spec, layout, params))
     }
 
+    /// Another network on the same threads, for the same use.
+    pub(crate) fn like(&self, spec: &NetSpec, params: Vec<f32>) -> Result<Model> {
+        let model = Model::from_params_on(&self.cpu, spec, params)?;
+        Ok(self.task.clone().into_iter().fold(model, Model::with_task))
+    }
+
     fn assemble(cpu: Cpu, spec: &NetSpec, layout: Layout, params: Vec<f32>) -> Model {
         let weights = Weights::new(cpu.kernels.width);
         let spec = spec.clone();
