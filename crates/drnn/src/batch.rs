@@ -166,6 +166,13 @@ impl States {
         States { h: vec![0.0; len], c }
     }
 
+    /// The lengths that `rows` sequences need, in the memory that is there; whatever the values.
+    pub(crate) fn resize(&mut self, spec: &NetSpec, rows: usize) {
+        let len = state_width(spec) * rows;
+        self.h.resize(len, 0.0);
+        self.c.resize(if spec.cell().has_cell_state() { len } else { 0 }, 0.0);
+    }
+
     /// Right shapes for a batch that was checked, and every value finite.
     pub(crate) fn check(&self, what: &str, spec: &NetSpec, rows: usize) -> Result<()> {
         self.check_shape(what, spec, rows)?;

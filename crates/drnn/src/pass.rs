@@ -224,12 +224,12 @@ impl LaneWork {
         (kept, kept + rest + self.schedule.bytes() + self.waves.bytes())
     }
 
-    /// States after the last step, in the caller's order.
-    pub fn last(&self, net: &Net) -> States {
+    /// States after the last step, in the caller's order, written over `last`.
+    pub fn last_into(&self, net: &Net, last: &mut States) {
         let spec = net.spec;
         let s = &self.schedule;
         let (rows, directions) = (s.rows(), spec.direction().count());
-        let mut last = States::zeros(spec, rows);
+        last.resize(spec, rows);
         for (i, work) in self.layers.iter().enumerate() {
             let (layer, direction) = (i / directions, i % directions);
             let n = spec.units()[layer];
@@ -248,6 +248,12 @@ impl LaneWork {
                 }
             }
         }
+    }
+
+    /// The same in memory of their own.
+    pub fn last(&self, net: &Net) -> States {
+        let mut last = States::default();
+        self.last_into(net, &mut last);
         last
     }
 }

@@ -148,6 +148,14 @@ impl Pass<'_> {
         self.tape.work[..self.lanes.len()][lane].last(&self.net())
     }
 
+    /// The same written over `last`, whatever it held: where its memory is enough, nothing is allocated.
+    ///
+    /// # Panics
+    /// If there is no such lane.
+    pub fn last_into(&self, lane: usize, last: &mut States) {
+        self.tape.work[..self.lanes.len()][lane].last_into(&self.net(), last);
+    }
+
     fn net(&self) -> Net<'_> {
         Net::new(&self.tape.cpu, &self.tape.spec, &self.tape.layout)
     }
