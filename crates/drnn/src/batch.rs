@@ -22,22 +22,52 @@ pub struct Batch<'a> {
     steps: usize,
     rows: usize,
     lengths: Option<&'a [usize]>,
+    asked: Option<&'a [u32]>,
 }
 
 impl<'a> Batch<'a> {
     /// Vectors x (steps, rows, q); q is the network's.
     pub fn dense(x: &'a [f32], steps: usize, rows: usize) -> Batch<'a> {
-        Batch { elements: Elements::Dense(x), steps, rows, lengths: None }
+        Batch::of(Elements::Dense(x), steps, rows)
     }
 
     /// Tokens (steps, rows).
     pub fn tokens(tokens: &'a [u32], steps: usize, rows: usize) -> Batch<'a> {
-        Batch { elements: Elements::Tokens(tokens), steps, rows, lengths: None }
+        Batch::of(Elements::Tokens(tokens), steps, rows)
+    }
+
+    fn of(elements: Elements<'a>, steps: usize, rows: usize) -> Batch<'a> {
+        Batch { elements, steps, rows, lengths: None, asked: None }
     }
 
     /// Elements per sequence, each from 0 to `steps`, in any order. Without it all have `steps`.
     pub fn lengths(mut self, lengths: &'a [usize]) -> Batch<'a> {
         self.lengths = Some(lengths);
+        self
+    }
+
+    /// Only these answers go through the output layer. Each slot is `step * rows + row`, the place of an
+    /// answer among all; slots increase strictly, and none lies behind its sequence's end.
+    ///
+    /// Answers and their gradients are then (slots, m), in this order, instead of (answer steps, B, m), to
+    /// the bit what they are among all. Whatever else a pass finds is that of a batch which asks for
+    /// everything and has zeros for the gradients of the other answers. No slots at all are fine, where last
+    /// states are what is wanted.
+    ///
+    /// ```
+    /// use drnn::{Batch, Cell, Model, NetSpec};
+    ///
+    /// let spec = NetSpec::builder(Cell::Gru).dense(1).units([8]).outputs(3).build()?;
+    /// let model = Model::init(&spec, 1);
+    /// let x = [0.1, 0.9, 0.2, 0.8, 0.3, 0.7]; // (T 3, B 2, q 1)
+    /// let batch = Batch::dense(&x, 3, 2).lengths(&[3, 2]);
+    /// let all = model.run(&batch, None)?;
+    /// let ends = model.run(&batch.asking(&[3, 4]), None)?; // step 1 of row 1, step 2 of row 0
+    /// assert_eq!(ends.values, [all.at(1, 1), all.at(2, 0)].concat());
+    /// # Ok::<(), drnn::Error>(())
+    /// ```
+    pub fn asking(mut self, slots: &'a [u32]) -> Batch<'a> {
+        self.asked = Some(slots);
         self
     }
 
@@ -62,6 +92,20 @@ impl<'a> Batch<'a> {
     /// If there is no such sequence.
     pub fn length(&self, row: usize) -> usize {
         self.lengths.map_or(self.steps, |l| l[row])
+    }
+
+    /// The slots whose answers are asked for; None for all.
+    pub fn asked(&self) -> Option<&'a [u32]> {
+        self.asked
+    }
+
+    /// Shape of the answers: (answer steps, B, m), or (slots asked for, 1, m).
+    pub(crate) fn answer_shape(&self, spec: &NetSpec) -> [usize; 3] {
+        let m = spec.answer_width();
+        match self.asked {
+            Some(slots) => [slots.len(), 1, m],
+            None => [spec.answers_to(self.steps), self.rows, m],
+        }
     }
 
     /// Everything that can be wrong with a batch for `spec`.
@@ -91,7 +135,8 @@ impl<'a> Batch<'a> {
                 return Err(Error::InputKind { found: "tokens", expected });
             }
         }
-        check_size(spec, steps, rows)
+        check_size(spec, steps, rows)?;
+        self.check_asked(spec)
     }
 
     fn check_dense(&self, x: &[f32], q: usize) -> Result<()> {
@@ -115,6 +160,28 @@ impl<'a> Batch<'a> {
             if token as usize >= symbols && step < self.length(row) {
                 return Err(Error::Token { token, step, row, symbols });
             }
+        }
+        Ok(())
+    }
+
+    fn check_asked(&self, spec: &NetSpec) -> Result<()> {
+        let mut least = 0;
+        for (position, &slot) in self.asked.unwrap_or_default().iter().enumerate() {
+            let wrong = |reason: String| Err(Error::Asked { slot, position, reason });
+            if self.rows == 0 {
+                return wrong("there are no sequences".into());
+            }
+            let (step, row) = (slot as usize / self.rows, slot as usize % self.rows);
+            let answers = spec.answers_to(self.length(row));
+            if step >= answers {
+                return wrong(format!(
+                    "no step {step} among the {answers} answers of sequence {row}"
+                ));
+            }
+            if slot < least {
+                return wrong(format!("comes after {}; slots must increase", least - 1));
+            }
+            least = slot + 1;
         }
         Ok(())
     }
@@ -164,6 +231,13 @@ impl States {
         let len = state_width(spec) * rows;
         let c = if spec.cell().has_cell_state() { vec![0.0; len] } else { Vec::new() };
         States { h: vec![0.0; len], c }
+    }
+
+    /// The lengths that `rows` sequences need, in the memory that is there; whatever the values.
+    pub(crate) fn resize(&mut self, spec: &NetSpec, rows: usize) {
+        let len = state_width(spec) * rows;
+        self.h.resize(len, 0.0);
+        self.c.resize(if spec.cell().has_cell_state() { len } else { 0 }, 0.0);
     }
 
     /// Right shapes for a batch that was checked, and every value finite.

@@ -56,6 +56,17 @@ pub enum Error {
         steps: usize,
     },
 
+    /// An answer asked for where there is none, or out of order.
+    #[error("slot {slot}, asked for at position {position}: {reason}")]
+    Asked {
+        /// The slot.
+        slot: u32,
+        /// Its place in the list.
+        position: usize,
+        /// What is wrong with it.
+        reason: String,
+    },
+
     /// NaN or infinity where a number is needed.
     #[error("`{name}` holds {value} at position {position}")]
     NotFinite {

@@ -1,16 +1,16 @@
 //! What goes into a backward pass, and what comes out.
 
-use crate::batch::States;
+use crate::batch::{Batch, States};
 use crate::error::{Error, Result, check_finite, check_shape};
 use crate::net::Net;
 use crate::pass::Lane;
-use crate::spec::InputSpec;
+use crate::spec::{InputSpec, NetSpec};
 
 /// What a loss says about a lane's answers, and where its gradient goes.
 #[derive(Debug)]
 pub struct Gradient<'a> {
-    /// In: gradient of the answers, (answer steps, B, m). What stands behind a sequence's end is not
-    /// read.
+    /// In: gradient of the answers, (answer steps, B, m), or (slots, m) where only those are asked for.
+    /// What stands behind a sequence's end is not read.
     pub answers: &'a [f32],
     /// In: gradient of the last states; zeros if None.
     pub last: Option<&'a States>,
@@ -25,14 +25,7 @@ pub struct Gradient<'a> {
 impl Gradient<'_> {
     pub(crate) fn check(&self, net: &Net, lane: &Lane) -> Result<()> {
         let (spec, rows) = (net.spec, lane.batch.rows());
-        let steps = spec.answers_to(lane.batch.steps());
-        let m = spec.answer_width();
-        check_shape("gradient of answers", self.answers.len(), &[steps, rows, m])?;
-        for (slot, answer) in self.answers.chunks_exact(m).enumerate() {
-            if slot / rows < spec.answers_to(lane.batch.length(slot % rows)) {
-                check_finite("gradient of answers", answer).map_err(|e| e.moved(slot * m))?;
-            }
-        }
+        self.check_answers(spec, &lane.batch)?;
         check_shape("gradient of params", self.params.len(), &[net.layout.len()])?;
         if let Some(last) = self.last {
             last.check("gradient of last", spec, rows)?;
@@ -45,6 +38,21 @@ impl Gradient<'_> {
                 return Err(Error::NoInputGradient);
             };
             check_shape("gradient of input", input.len(), &[lane.batch.steps(), rows, q])?;
+        }
+        Ok(())
+    }
+
+    fn check_answers(&self, spec: &NetSpec, batch: &Batch) -> Result<()> {
+        let (name, rows, m) = ("gradient of answers", batch.rows(), spec.answer_width());
+        if let Some(slots) = batch.asked() {
+            check_shape(name, self.answers.len(), &[slots.len(), m])?;
+            return check_finite(name, self.answers);
+        }
+        check_shape(name, self.answers.len(), &batch.answer_shape(spec))?;
+        for (slot, answer) in self.answers.chunks_exact(m).enumerate() {
+            if slot / rows < spec.answers_to(batch.length(slot % rows)) {
+                check_finite(name, answer).map_err(|e| e.moved(slot * m))?;
+            }
         }
         Ok(())
     }

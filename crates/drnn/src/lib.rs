@@ -37,7 +37,7 @@
 //! | what you want | where | |
 //! |---|---|---|
 //! | describe a network | [`NetSpec`] | checked when built; [`params::Layout`] names its tensors |
-//! | run it | [`Model`] | batches of sequences of any lengths, states in and out |
+//! | run it | [`Model`] | batches of sequences of any lengths, states in and out; all answers, or [those asked for](Batch::asking) |
 //! | run it live | [`Stream`], [`StreamBatch`] | snapshots; the same bits as a run |
 //! | keep it | [`Model::save`], [`Model::load`], [`Model::import`] | safetensors with PyTorch's names; `.pt` state dicts |
 //! | keep several together | [`Bundle`] | networks and tables in one file |

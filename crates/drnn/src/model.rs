@@ -50,7 +50,8 @@ pub struct Model {
 /// Answers of a run, and the states it ended in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answers {
-    /// (T, B, m), aligned with the input; zeros behind each sequence's end.
+    /// (T, B, m), aligned with the input; zeros behind each sequence's end. Of a batch that
+    /// [asks](Batch::asking) for some: (slots, m).
     pub values: Vec<f32>,
     /// States after the last step, which for a delayed network is d steps after the last element.
     pub last: States,
@@ -58,15 +59,16 @@ pub struct Answers {
 }
 
 impl Answers {
-    /// T, B, m.
+    /// T, B, m; of a batch that asks for some: slots, 1, m.
     pub fn shape(&self) -> [usize; 3] {
         self.shape
     }
 
-    /// The answer to element `step` of sequence `row`.
+    /// The answer to element `step` of sequence `row`; of a batch that asks for some, `at(i, 0)` is number i
+    /// of them.
     ///
     /// # Panics
-    /// If there is no such element.
+    /// If there is no such answer.
     pub fn at(&self, step: usize, row: usize) -> &[f32] {
         let [steps, rows, m] = self.shape;
         assert!(step < steps && row < rows, "no answer ({step}, {row}) in {:?}", self.shape);
@@ -193,7 +195,7 @@ impl Model {
         let pool = || self.work.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let mut work = pool().pop().unwrap_or_default();
         forward(&net, &|_| &self.weights, &lanes, std::slice::from_mut(&mut work), keep);
-        let shape = [work.schedule.answer_steps, batch.rows(), self.spec.answer_width()];
+        let shape = batch.answer_shape(&self.spec);
         let values = work.answers.slice(shape.iter().product()).to_vec();
         let last = work.last(&net);
         look(&work);

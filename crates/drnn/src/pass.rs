@@ -1,8 +1,8 @@
 //! A whole network forward over lanes: schedule, tables, layer after layer, answers.
 //!
 //! [`LaneWork`] is one lane's memory. Each phase is shared out over the team in items that write
-//! disjoint rows: (lane, direction, some sorted rows) for a recurrence, (lane, some answer slots) for
-//! the output layer.
+//! disjoint rows: (lane, direction, some sorted rows) for a recurrence, (lane, some rows of the answers)
+//! for the output layer.
 
 use crate::batch::{Batch, Elements, States, state_parts};
 use crate::buffer::{Buffer, Slots};
@@ -73,7 +73,7 @@ pub(crate) struct LaneWork {
     pub table: Table,
     /// By layer, then direction.
     pub layers: Vec<LayerWork>,
-    /// (answer steps, B, m)
+    /// (answer steps, B, m), or (slots asked for, m)
     pub answers: Buffer,
     /// As many as any row of x, or state, or answer, is wide.
     pub zeros: Buffer,
@@ -116,7 +116,7 @@ impl LaneWork {
             self.table.index_symbols(net, &self.schedule, tokens);
             self.table.fill(net, weights, lane.params);
         }
-        self.answers.reserve(self.schedule.answer_steps * rows * spec.answer_width());
+        self.answers.reserve(self.schedule.answers * spec.answer_width());
         self.waves.set(spec.layers(), self.schedule.alive.len(), rows);
     }
 
@@ -181,15 +181,15 @@ impl LaneWork {
         }
     }
 
-    /// Answers of some slots: the output layer, or the states themselves; zeros where there is none.
+    /// Some rows of the answers: the output layer, or the states themselves; zeros where there is none.
     ///
     /// # Safety
-    /// The recurrences are done, and nobody else writes these slots.
-    unsafe fn answer(&self, net: &Net, weights: &Weights, params: &[f32], slots: Range<usize>) {
+    /// The recurrences are done, and nobody else writes these rows.
+    unsafe fn answer(&self, net: &Net, weights: &Weights, params: &[f32], rows: Range<usize>) {
         let (m, last) = (net.spec.answer_width(), net.spec.layers() - 1);
         let (n, units) = (net.spec.units()[last], net.spec.answer_units());
         let to = self.answers.shared();
-        // SAFETY: slots are rows of `answers`, and the packed rows they name are rows of `h`.
+        // SAFETY: rows of `answers`, and the packed rows they name are rows of `h`.
         unsafe {
             let mut terms = Terms::new();
             for direction in 0..net.directions() {
@@ -197,13 +197,13 @@ impl LaneWork {
                 let mut term = Term::rows(h.add(units.start), n, units.len(), std::ptr::null());
                 term.index = self.schedule.packed[direction].as_ptr();
                 term.zeros = self.zeros.ptr();
-                terms.push(term.at_row(slots.start));
+                terms.push(term.at_row(rows.start));
             }
-            net.output(weights, params, slots.len(), to.at(slots.start * m), &mut terms);
-            for slot in slots {
+            net.output(weights, params, rows.len(), to.at(rows.start * m), &mut terms);
+            for row in rows {
                 for direction in 0..net.directions() {
-                    let to = std::slice::from_raw_parts_mut(to.at(slot * m), m);
-                    match self.schedule.packed[direction][slot] {
+                    let to = std::slice::from_raw_parts_mut(to.at(row * m), m);
+                    match self.schedule.packed[direction][row] {
                         NULL_ROW => to.fill(0.0),
                         p if net.spec.outputs().is_none() => {
                             let h = self.states(net, last, direction).add(p as usize * n);
@@ -224,12 +224,12 @@ impl LaneWork {
         (kept, kept + rest + self.schedule.bytes() + self.waves.bytes())
     }
 
-    /// States after the last step, in the caller's order.
-    pub fn last(&self, net: &Net) -> States {
+    /// States after the last step, in the caller's order, written over `last`.
+    pub fn last_into(&self, net: &Net, last: &mut States) {
         let spec = net.spec;
         let s = &self.schedule;
         let (rows, directions) = (s.rows(), spec.direction().count());
-        let mut last = States::zeros(spec, rows);
+        last.resize(spec, rows);
         for (i, work) in self.layers.iter().enumerate() {
             let (layer, direction) = (i / directions, i % directions);
             let n = spec.units()[layer];
@@ -248,6 +248,12 @@ impl LaneWork {
                 }
             }
         }
+    }
+
+    /// The same in memory of their own.
+    pub fn last(&self, net: &Net) -> States {
+        let mut last = States::default();
+        self.last_into(net, &mut last);
         last
     }
 }
@@ -339,10 +345,8 @@ fn phases<'w>(
     let pieces = pieces(parts);
     net.each(lanes.len() * pieces, |i| {
         let (lane, piece) = (i / pieces, i % pieces);
-        let slots = work[lane].schedule.answer_steps * work[lane].schedule.rows();
-        // SAFETY: the recurrences are done, and every slot is in one piece only.
-        unsafe {
-            work[lane].answer(net, weights(lane), lanes[lane].params, share(slots, piece, pieces))
-        }
+        let rows = share(work[lane].schedule.answers, piece, pieces);
+        // SAFETY: the recurrences are done, and every row is in one piece only.
+        unsafe { work[lane].answer(net, weights(lane), lanes[lane].params, rows) }
     });
 }

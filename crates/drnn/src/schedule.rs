@@ -27,15 +27,16 @@ pub(crate) struct Schedule {
     pub alive: Vec<usize>,
     /// First packed row of step t, and the total at the end.
     pub offsets: Vec<usize>,
-    /// Steps of the answers' array.
-    pub answer_steps: usize,
+    /// Rows of the answers' array: one for each slot, or for each that is asked for.
+    pub answers: usize,
 
     /// Packed row -> the caller's input slot (step * B + row), or [`NULL_ROW`] for padding; for the
     /// forward and, where there is one, the reverse direction.
     pub input: [Vec<u32>; 2],
-    /// Packed row -> the caller's answer slot, or [`NULL_ROW`] for the first d steps; by direction.
+    /// Packed row -> row of the answers, or [`NULL_ROW`] for the first d steps and where none is asked for;
+    /// by direction.
     pub answer: [Vec<u32>; 2],
-    /// The caller's answer slot -> packed row, or [`NULL_ROW`] behind a sequence's end; by direction.
+    /// Row of the answers -> packed row, or [`NULL_ROW`] behind a sequence's end; by direction.
     pub packed: [Vec<u32>; 2],
     /// Packed row of the forward direction -> packed row of the reverse one that stands at the same
     /// element, and the other way round. Empty for forward networks.
@@ -56,7 +57,7 @@ impl Schedule {
             0 => 0,
             l => l + delay,
         }));
-        self.answer_steps = spec.answers_to(batch.steps());
+        self.answers = spec.answers_to(batch.steps()) * rows;
 
         let most = self.steps.first().copied().unwrap_or(0);
         self.alive.clear();
@@ -72,6 +73,9 @@ impl Schedule {
             self.offsets.push(total);
         }
         self.set_indices(spec, batch);
+        if let Some(slots) = batch.asked() {
+            self.keep_asked(slots);
+        }
     }
 
     fn set_indices(&mut self, spec: &NetSpec, batch: &Batch) {
@@ -85,7 +89,7 @@ impl Schedule {
             let used = direction == 0 || both;
             clear(&mut self.input[direction], if used { total } else { 0 });
             clear(&mut self.answer[direction], if used { total } else { 0 });
-            clear(&mut self.packed[direction], if used { self.answer_steps * rows } else { 0 });
+            clear(&mut self.packed[direction], if used { self.answers } else { 0 });
         }
         clear(&mut self.mirror, if both { total } else { 0 });
         for t in 0..self.alive.len() {
@@ -108,6 +112,21 @@ impl Schedule {
                     self.mirror[p] = (self.offsets[back] + r) as u32;
                 }
             }
+        }
+    }
+
+    /// From rows of the answers for all slots to rows for these.
+    fn keep_asked(&mut self, slots: &[u32]) {
+        self.answers = slots.len();
+        let directions = self.answer.iter_mut().zip(&mut self.packed);
+        for (answer, packed) in directions.filter(|(_, packed)| !packed.is_empty()) {
+            answer.fill(NULL_ROW);
+            for (i, &slot) in slots.iter().enumerate() {
+                // Slots increase, so i <= slot: nothing is overwritten before it is read.
+                packed[i] = packed[slot as usize];
+                answer[packed[i] as usize] = i as u32;
+            }
+            packed.truncate(slots.len());
         }
     }
 
@@ -215,7 +234,21 @@ mod tests {
             (s.order.as_slice(), s.steps.as_slice()),
             ([1, 0].as_slice(), [3, 0].as_slice())
         );
-        assert_eq!(s.answer_steps, 1);
+        assert_eq!(s.answers, 2);
         assert_eq!(s.answer[0], [NULL_ROW, NULL_ROW, 1]);
+    }
+
+    #[test]
+    fn only_what_is_asked_for() {
+        let x = [0.0; 6];
+        let batch = Batch::dense(&x, 3, 2).lengths(&[1, 3]);
+        let mut s = Schedule::default();
+        s.set(&spec(0, Padding::Null), &batch.asking(&[0, 5])); // packed: b a | b | b
+        assert_eq!(s.answers, 2);
+        assert_eq!(s.packed[0], [1, 3]);
+        assert_eq!(s.answer[0], [NULL_ROW, 0, NULL_ROW, 1]);
+        s.set(&spec(0, Padding::Null), &batch.asking(&[]));
+        assert!(s.packed[0].is_empty());
+        assert_eq!(s.answer[0], [NULL_ROW; 4]);
     }
 }

@@ -130,14 +130,14 @@ pub struct Pass<'t> {
 }
 
 impl Pass<'_> {
-    /// Answers of a lane, (answer steps, B, m), in the caller's order; zeros behind each sequence's end.
+    /// Answers of a lane, (answer steps, B, m), in the caller's order; zeros behind each sequence's end. Of
+    /// a batch that [asks](crate::Batch::asking) for some: (slots, m).
     ///
     /// # Panics
     /// If there is no such lane.
     pub fn answers(&self, lane: usize) -> &[f32] {
         let work = &self.tape.work[..self.lanes.len()][lane];
-        let slots = work.schedule.answer_steps * work.schedule.rows();
-        work.answers.slice(slots * self.tape.spec.answer_width())
+        work.answers.slice(work.schedule.answers * self.tape.spec.answer_width())
     }
 
     /// States of a lane after the last step.
@@ -146,6 +146,14 @@ impl Pass<'_> {
     /// If there is no such lane.
     pub fn last(&self, lane: usize) -> States {
         self.tape.work[..self.lanes.len()][lane].last(&self.net())
+    }
+
+    /// The same written over `last`, whatever it held: where its memory is enough, nothing is allocated.
+    ///
+    /// # Panics
+    /// If there is no such lane.
+    pub fn last_into(&self, lane: usize, last: &mut States) {
+        self.tape.work[..self.lanes.len()][lane].last_into(&self.net(), last);
     }
 
     fn net(&self) -> Net<'_> {

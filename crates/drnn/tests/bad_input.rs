@@ -70,6 +70,51 @@ fn kinds_tokens_and_numbers() {
 }
 
 #[test]
+fn slots_that_cannot_be_asked_for() {
+    let x = [0.0; 18];
+    let batch = Batch::dense(&x, 3, 2).lengths(&[3, 1]);
+    let error = |slots: &[u32]| run_error(&dense(), &batch.asking(slots), None);
+    assert_eq!(
+        error(&[0, 4, 2]),
+        "slot 2, asked for at position 2: comes after 4; slots must increase"
+    );
+    assert_eq!(
+        error(&[1, 1]),
+        "slot 1, asked for at position 1: comes after 1; slots must increase"
+    );
+    let none = "no step 1 among the 1 answers of sequence 1";
+    assert_eq!(error(&[2, 3]), format!("slot 3, asked for at position 1: {none}"));
+    let none = "no step 3 among the 3 answers of sequence 0";
+    assert_eq!(error(&[6]), format!("slot 6, asked for at position 0: {none}"));
+    let found = dense().run(&batch.asking(&[u32::MAX]), None);
+    assert!(matches!(found, Err(Error::Asked { slot: u32::MAX, position: 0, .. })), "{found:?}");
+    let found = run_error(&dense(), &Batch::dense(&[], 3, 0).asking(&[0]), None);
+    assert_eq!(found, "slot 0, asked for at position 0: there are no sequences");
+
+    // The last d elements have no answers of their own where they are there to be looked at.
+    let spec = NetSpec::builder(Cell::Gru).dense(3).units([4]).delay(2, Padding::LookAhead);
+    let ahead = Model::init(&spec.build().unwrap(), 1);
+    assert_eq!(ahead.run(&batch.asking(&[0]), None).unwrap().shape(), [1, 1, 4]);
+    let none = "no step 1 among the 1 answers of sequence 0";
+    let found = run_error(&ahead, &batch.asking(&[2]), None);
+    assert_eq!(found, format!("slot 2, asked for at position 0: {none}"));
+
+    // Gradients are those of what was asked for.
+    let (model, mut params) = (dense(), [0.0; 154]);
+    let mut tape = Tape::new(model.spec());
+    let asking = [Lane { params: model.params(), batch: batch.asking(&[0, 4]), start: None }];
+    let mut backward = |answers: &[f32]| {
+        let (last, params, input, start) = (None, &mut params[..], None, None);
+        let gradient = Gradient { answers, last, params, input, start };
+        tape.forward(&asking).unwrap().backward(&mut [gradient]).unwrap_err().to_string()
+    };
+    let expected = "`gradient of answers` has 12 values, expected shape [2, 2] (4 values)";
+    assert_eq!(backward(&[0.0; 12]), expected);
+    let expected = "`gradient of answers` holds NaN at position 3";
+    assert_eq!(backward(&[0.0, 0.0, 0.0, f32::NAN]), expected);
+}
+
+#[test]
 fn what_cannot_be_addressed_is_refused() {
     for (steps, rows) in [(0, u32::MAX as usize), (0, usize::MAX), (usize::MAX, 0)] {
         let found = dense().run(&Batch::dense(&[], steps, rows), None);

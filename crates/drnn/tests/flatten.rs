@@ -34,18 +34,7 @@ fn stack(rng: &mut Rng) -> NetSpec {
 fn flattened(s: &Sample) -> Sample {
     let flat = Model::from_params(&s.spec, s.params.clone()).unwrap();
     let flat = flat.flatten(StartState::Held).unwrap();
-    Sample {
-        spec: flat.spec().clone(),
-        params: flat.into_params(),
-        steps: s.steps,
-        rows: s.rows,
-        lengths: s.lengths.clone(),
-        x: s.x.clone(),
-        tokens: s.tokens.clone(),
-        start: s.start.clone(),
-        d_answers: s.d_answers.clone(),
-        d_last: s.d_last.clone(),
-    }
+    Sample { spec: flat.spec().clone(), params: flat.into_params(), ..s.clone() }
 }
 
 #[test]

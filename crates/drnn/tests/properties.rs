@@ -280,6 +280,7 @@ fn a_tape_remembers_nothing() {
         let samples = [(6, 7), (3, 12), (8, 2), (6, 7), (0, 3), (7, 7)]
             .map(|(steps, rows)| Sample::of(spec.clone(), steps, rows, &mut rng));
         let mut tape = drnn::Tape::on(&cpu, &spec);
+        let mut last = States { h: vec![f32::NAN; 9], c: vec![] };
         for round in 0..12 {
             // One lane, two, one .. with and without gradients of input and start.
             let lanes = 1 + round % 2;
@@ -295,6 +296,8 @@ fn a_tape_remembers_nothing() {
             let outs = params.iter_mut().zip(&mut inputs).zip(&mut starts);
             for (i, ((params, d_input), d_start)) in outs.enumerate() {
                 assert_eq!(pass.answers(i), fresh[i].answers);
+                pass.last_into(i, &mut last);
+                assert_eq!(last, fresh[i].last);
                 gradients.push(drnn::Gradient {
                     answers: &used[i].d_answers,
                     last: Some(&used[i].d_last),

@@ -10,12 +10,15 @@ use drnn::{
 };
 
 /// A network, a batch and an upstream gradient.
+#[derive(Clone)]
 pub struct Sample {
     pub spec: NetSpec,
     pub params: Vec<f32>,
     pub steps: usize,
     pub rows: usize,
     pub lengths: Vec<usize>,
+    /// Slots whose answers are asked for, and gradients given; all if None.
+    pub asked: Option<Vec<u32>>,
     pub x: Vec<f32>,
     pub tokens: Vec<u32>,
     pub start: States,
@@ -109,6 +112,7 @@ impl Sample {
         let token_slots = if q == 0 { steps * rows } else { 0 };
         Sample {
             lengths: (0..rows).map(|_| rng.below(steps + 1)).collect(),
+            asked: None,
             x: (0..steps * rows * q).map(|_| rng.symmetric(1.0)).collect(),
             tokens: (0..token_slots).map(|_| rng.below(symbols) as u32).collect(),
             start: states(rng, &spec, rows),
@@ -126,7 +130,8 @@ impl Sample {
             InputSpec::Dense(_) => Batch::dense(&self.x, self.steps, self.rows),
             InputSpec::Tokens { .. } => Batch::tokens(&self.tokens, self.steps, self.rows),
         };
-        batch.lengths(&self.lengths)
+        let batch = batch.lengths(&self.lengths);
+        self.asked.as_ref().map_or(batch, |slots| batch.asking(slots))
     }
 
     pub fn lane(&self) -> Lane<'_> {
