@@ -38,6 +38,7 @@ mod schedule;
 pub mod sine;
 mod source;
 mod stop;
+pub mod tagger;
 
 pub use adam::{Adam, AdamOptions, clip_scale, norm};
 pub use data::{Answers, Examples, Inputs};
@@ -45,7 +46,7 @@ pub use engine::{Batches, Engine, State, Steps};
 pub use error::{Error, Result};
 pub use fit::{Advance, Epoch, Fit, Options, Progress};
 pub use learner::Learner;
-pub use loss::{IGNORE, LossSum, Targets, loss};
+pub use loss::{IGNORE, LossSum, Targets, loss, weighted_cross_entropy};
 pub use metric::{Metric, recommended};
 pub use paper::PaperNet;
 pub use schedule::Schedule;

@@ -62,16 +62,43 @@ pub fn loss(answers: &[f32], m: usize, targets: Targets, gradient: &mut [f32]) -
 }
 
 fn cross_entropy(answers: &[f32], m: usize, classes: &[u32], gradient: &mut [f32]) -> LossSum {
-    assert_eq!(answers.len(), classes.len() * m, "one class per answer");
     let count = classes.iter().filter(|&&class| class != IGNORE).count();
-    let scale = 1.0 / count.max(1) as f32;
-    let (mut sum, mut right) = (0.0, 0);
+    let weight = 1.0 / count.max(1) as f32;
+    each_cross_entropy(answers, m, classes, |_| weight, gradient)
+}
+
+/// Cross-entropy whose gradient is that of the sum of positions, each times its weight. What comes back is without
+/// weights.
+///
+/// # Panics
+/// If the lengths do not fit, or a class is not below m.
+pub fn weighted_cross_entropy(
+    answers: &[f32],
+    m: usize,
+    classes: &[u32],
+    weights: &[f32],
+    gradient: &mut [f32],
+) -> LossSum {
+    assert!(classes.len() == weights.len() && answers.len() == gradient.len());
+    each_cross_entropy(answers, m, classes, |i| weights[i], gradient)
+}
+
+fn each_cross_entropy(
+    answers: &[f32],
+    m: usize,
+    classes: &[u32],
+    weight: impl Fn(usize) -> f32,
+    gradient: &mut [f32],
+) -> LossSum {
+    assert_eq!(answers.len(), classes.len() * m, "one class per answer");
+    let (mut sum, mut right, mut count) = (0.0, 0, 0);
     let rows = answers.chunks_exact(m).zip(gradient.chunks_exact_mut(m));
-    for ((y, d), &class) in rows.zip(classes) {
+    for (i, ((y, d), &class)) in rows.zip(classes).enumerate() {
         if class == IGNORE {
             d.fill(0.0);
             continue;
         }
+        count += 1;
         let largest = y.iter().fold(f32::NEG_INFINITY, |a, b| a.max(*b));
         let mut total = 0.0f32;
         for (d, y) in d.iter_mut().zip(y) {
@@ -81,6 +108,7 @@ fn cross_entropy(answers: &[f32], m: usize, classes: &[u32], gradient: &mut [f32
         let class = class as usize;
         right += usize::from(y[class] == largest);
         sum += f64::from(total.ln() - (y[class] - largest));
+        let scale = weight(i);
         let inverse = scale / total;
         d.iter_mut().for_each(|d| *d *= inverse);
         d[class] -= scale;

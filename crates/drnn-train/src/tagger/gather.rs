@@ -1,0 +1,218 @@
+//! Some sentences side by side, as the two networks read them.
+//!
+//! ```text
+//! BEGIN w_1 .. w_n END PAD ..        as many PAD as the word net is late; w_1 .. w_n are answered
+//! ```
+//!
+//! A spelling that occurs several times is read once: its encoding is the same, and its gradient the sum.
+
+use super::network::TaggerNet;
+use super::sentences::{Sentences, Word};
+use super::vocabulary::{BEGIN, END, PAD};
+use drnn::{Batch, States};
+
+/// No row yet.
+const NONE: u32 = u32::MAX;
+
+/// What the char net reads: spellings. Memory is reused.
+#[derive(Debug, Default)]
+pub(super) struct CharRows {
+    /// By spelling: its row among those of this batch.
+    row_of: Vec<u32>,
+    /// By row: its spelling.
+    spellings: Vec<u32>,
+    /// (T, W)
+    symbols: Vec<u32>,
+    lengths: Vec<usize>,
+    steps: usize,
+}
+
+/// What the word net reads: an encoding and a vector for each word. Memory is reused.
+#[derive(Debug, Default)]
+pub(super) struct WordRows {
+    /// (T, B): number of the word, and row of its spelling; what is behind a sentence's end is not read.
+    elements: Vec<(u32, u32)>,
+    lengths: Vec<usize>,
+    steps: usize,
+    /// (T, B, q)
+    x: Vec<f32>,
+    /// Slots of words, in their order.
+    asked: Vec<u32>,
+    /// What each should be tagged as.
+    pub tags: Vec<u32>,
+    /// One over the words of its sentence.
+    pub weights: Vec<f32>,
+    /// Sentence (of those chosen) and word of each.
+    pub places: Vec<(u32, u32)>,
+}
+
+/// Puts the sentences `chosen` side by side.
+pub(super) fn gather(
+    net: &TaggerNet,
+    data: &Sentences,
+    chosen: &[u32],
+    chars: &mut CharRows,
+    words: &mut WordRows,
+) {
+    let (late, rows) = (net.words.delay(), chosen.len());
+    chars.forget(data.spellings().len());
+    words.lengths.clear();
+    words.lengths.extend(chosen.iter().map(|&i| data.get(i as usize).len() + 2 + late));
+    words.steps = words.lengths.iter().copied().max().unwrap_or(0);
+    words.elements.clear();
+    words.elements.resize(words.steps * rows, (PAD, 0));
+    for (row, &sentence) in chosen.iter().enumerate() {
+        let sentence = data.get(sentence as usize);
+        // Spellings 0, 1, 2 are those of BEGIN, END and PAD.
+        let begin = std::iter::once((BEGIN, 0));
+        let each = sentence.iter().map(|&Word { word, spelling, .. }| (word, spelling));
+        let end = std::iter::once((END, 1)).chain(std::iter::repeat_n((PAD, 2), late));
+        for (step, (word, spelling)) in begin.chain(each).chain(end).enumerate() {
+            words.elements[step * rows + row] = (word, chars.row(spelling));
+        }
+    }
+    words.ask(data, chosen);
+    chars.spell(data);
+}
+
+impl CharRows {
+    fn forget(&mut self, spellings: usize) {
+        for spelling in self.spellings.drain(..) {
+            self.row_of[spelling as usize] = NONE;
+        }
+        self.row_of.resize(spellings, NONE);
+    }
+
+    fn row(&mut self, spelling: u32) -> u32 {
+        let row = &mut self.row_of[spelling as usize];
+        if *row == NONE {
+            *row = self.spellings.len() as u32;
+            self.spellings.push(spelling);
+        }
+        *row
+    }
+
+    fn spell(&mut self, data: &Sentences) {
+        let spelling = |number: &u32| data.spellings().get(*number);
+        self.lengths.clear();
+        self.lengths.extend(self.spellings.iter().map(|number| spelling(number).len()));
+        self.steps = self.lengths.iter().copied().max().unwrap_or(0);
+        let rows = self.spellings.len();
+        self.symbols.clear();
+        self.symbols.resize(self.steps * rows, PAD);
+        for (row, number) in self.spellings.iter().enumerate() {
+            for (step, symbol) in spelling(number).iter().enumerate() {
+                self.symbols[step * rows + row] = *symbol;
+            }
+        }
+    }
+
+    /// Only its last states are wanted.
+    pub fn batch(&self) -> Batch<'_> {
+        let batch = Batch::tokens(&self.symbols, self.steps, self.spellings.len());
+        batch.lengths(&self.lengths).asking(&[])
+    }
+
+    /// Spellings.
+    pub fn rows(&self) -> usize {
+        self.spellings.len()
+    }
+}
+
+impl WordRows {
+    fn ask(&mut self, data: &Sentences, chosen: &[u32]) {
+        self.asked.clear();
+        self.tags.clear();
+        self.weights.clear();
+        self.places.clear();
+        let most = chosen.iter().map(|&i| data.get(i as usize).len()).max().unwrap_or(0);
+        for i in 0..most {
+            for (row, &sentence) in chosen.iter().enumerate() {
+                let words = data.get(sentence as usize);
+                if let Some(word) = words.get(i) {
+                    self.asked.push(((i + 1) * chosen.len() + row) as u32);
+                    self.tags.push(word.tag);
+                    self.weights.push(1.0 / words.len() as f32);
+                    self.places.push((row as u32, i as u32));
+                }
+            }
+        }
+    }
+
+    /// Puts encodings, the last states of `spellings` rows, and vectors of words together.
+    pub fn join(&mut self, net: &TaggerNet, spellings: usize, encodings: &States, vectors: &[f32]) {
+        let (encoding, width) = (net.encoding(), net.vector());
+        let q = encoding + width;
+        self.x.resize(self.elements.len() * q, 0.0);
+        let parts = Parts::of(net, spellings);
+        for (x, &(word, row)) in self.x.chunks_exact_mut(q).zip(&self.elements) {
+            for (at, from, n) in parts.of_row(row as usize) {
+                x[at..at + n].copy_from_slice(&encodings.h[from..from + n]);
+            }
+            x[encoding..].copy_from_slice(&vectors[word as usize * width..][..width]);
+        }
+    }
+
+    /// After [`WordRows::join`].
+    pub fn batch(&self) -> Batch<'_> {
+        let batch = Batch::dense(&self.x, self.steps, self.lengths.len());
+        batch.lengths(&self.lengths).asking(&self.asked)
+    }
+
+    /// Values of what was joined.
+    pub fn x_len(&self) -> usize {
+        self.x.len()
+    }
+
+    /// The gradient of what was joined, parted again and added up; `vectors` is None where they are frozen.
+    pub fn part(
+        &self,
+        net: &TaggerNet,
+        d_x: &[f32],
+        spellings: usize,
+        encodings: &mut States,
+        mut vectors: Option<&mut [f32]>,
+    ) {
+        let (encoding, width) = (net.encoding(), net.vector());
+        let (q, rows) = (encoding + width, self.lengths.len());
+        let parts = Parts::of(net, spellings);
+        for (slot, (d, &(word, row))) in d_x.chunks_exact(q).zip(&self.elements).enumerate() {
+            if slot / rows >= self.lengths[slot % rows] {
+                continue;
+            }
+            for (at, to, n) in parts.of_row(row as usize) {
+                add(&mut encodings.h[to..to + n], &d[at..at + n]);
+            }
+            if let Some(vectors) = &mut vectors {
+                add(&mut vectors[word as usize * width..][..width], &d[encoding..]);
+            }
+        }
+    }
+}
+
+fn add(to: &mut [f32], from: &[f32]) {
+    to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
+}
+
+/// Where an encoding lies among the last states: those of the last layer, direction after direction.
+struct Parts {
+    first: usize,
+    units: usize,
+    directions: usize,
+    rows: usize,
+}
+
+impl Parts {
+    fn of(net: &TaggerNet, rows: usize) -> Parts {
+        let (units, directions) = (net.chars.units(), net.chars.direction().count());
+        let (last, below) = (units[units.len() - 1], &units[..units.len() - 1]);
+        let first = below.iter().sum::<usize>() * directions * rows;
+        Parts { first, units: last, directions, rows }
+    }
+
+    /// Place in the encoding, place among the states, length.
+    fn of_row(&self, row: usize) -> impl Iterator<Item = (usize, usize, usize)> + use<> {
+        let &Parts { first, units, directions, rows } = self;
+        (0..directions).map(move |i| (i * units, first + (i * rows + row) * units, units))
+    }
+}

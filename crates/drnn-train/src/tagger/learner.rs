@@ -1,0 +1,191 @@
+//! A tagger in training on the CPU.
+//!
+//! ```text
+//! loss = sum over sentences of the mean over words of -log p(tag)
+//! ```
+
+use super::gather::{CharRows, WordRows, gather};
+use super::network::TaggerNet;
+use super::sentences::Sentences;
+use crate::adam::{Adam, AdamOptions, clip_scale, norm};
+use crate::engine::{Batches, Engine, State, Steps};
+use crate::error::{Error, Result};
+use crate::loss::{LossSum, Targets, weighted_cross_entropy};
+use drnn::{Cpu, Gradient, Lane, States, Tape};
+
+/// Parameters, optimiser, and memory for a step.
+pub struct TaggerLearner {
+    net: TaggerNet,
+    state: State,
+    /// Of the char net and of the word net.
+    tapes: [Tape; 2],
+    threads: usize,
+    chars: CharRows,
+    words: WordRows,
+    encodings: States,
+    /// Gradients: of parameters, answers, what the word net reads, encodings.
+    gradient: Vec<f32>,
+    d_answers: Vec<f32>,
+    d_x: Vec<f32>,
+    d_encodings: States,
+}
+
+impl TaggerLearner {
+    /// First parameters drawn from `seed`.
+    pub fn new(cpu: &Cpu, net: TaggerNet, adam: AdamOptions, seed: u64) -> TaggerLearner {
+        let params = net.initial(seed);
+        TaggerLearner {
+            tapes: [Tape::on(cpu, &net.chars), Tape::on(cpu, &net.words)],
+            threads: cpu.threads(),
+            gradient: vec![0.0; params.len()],
+            state: State { adam: Adam::new(adam, params.len()), params },
+            net,
+            chars: CharRows::default(),
+            words: WordRows::default(),
+            encodings: States::default(),
+            d_answers: Vec::new(),
+            d_x: Vec::new(),
+            d_encodings: States::default(),
+        }
+    }
+
+    /// Its networks.
+    pub fn net(&self) -> &TaggerNet {
+        &self.net
+    }
+
+    /// Runs what was gathered, shows the answers, and where it is asked for leaves the gradient.
+    fn pass(
+        &mut self,
+        backward: bool,
+        look: &mut dyn FnMut(&[f32], Targets),
+    ) -> drnn::Result<LossSum> {
+        let TaggerLearner { net, chars, words, encodings, gradient, d_answers, d_x, .. } = self;
+        let ([char_range, word_range, vector_range], params) = (net.ranges(), &self.state.params);
+        let [char_tape, word_tape] = &mut self.tapes;
+        let lane = |params, batch| [Lane { params, batch, start: None }];
+        let char_lane = lane(&params[char_range.clone()], chars.batch());
+        let char_pass = char_tape.forward(&char_lane)?;
+        char_pass.last_into(0, encodings);
+        words.join(net, chars.rows(), encodings, net.vectors(params));
+        let word_lane = lane(&params[word_range.clone()], words.batch());
+        let word_pass = word_tape.forward(&word_lane)?;
+        let (answers, m) = (word_pass.answers(0), net.words.answer_width());
+        d_answers.resize(answers.len(), 0.0);
+        let loss = weighted_cross_entropy(answers, m, &words.tags, &words.weights, d_answers);
+        look(answers, Targets::Classes(&words.tags));
+        if !backward || !loss.sum.is_finite() {
+            return Ok(loss);
+        }
+        d_x.resize(words.x_len(), 0.0);
+        word_pass.backward(&mut [Gradient {
+            answers: d_answers,
+            last: None,
+            params: &mut gradient[word_range],
+            input: Some(d_x),
+            start: None,
+        }])?;
+        let d_encodings = &mut self.d_encodings;
+        for (d, like) in [(&mut d_encodings.h, &encodings.h), (&mut d_encodings.c, &encodings.c)] {
+            d.clear();
+            d.resize(like.len(), 0.0);
+        }
+        let vectors = &mut gradient[vector_range];
+        vectors.fill(0.0);
+        let vectors = net.frozen.is_none().then_some(vectors);
+        words.part(net, d_x, chars.rows(), d_encodings, vectors);
+        char_pass.backward(&mut [Gradient {
+            answers: &[],
+            last: Some(d_encodings),
+            params: &mut gradient[char_range],
+            input: None,
+            start: None,
+        }])?;
+        Ok(loss)
+    }
+}
+
+impl Engine for TaggerLearner {
+    type Data = Sentences;
+
+    fn describe(&self) -> String {
+        let vectors = if self.net.frozen.is_some() { "frozen" } else { "learned" };
+        format!("{} | {} | {vectors} vectors", self.net.chars, self.net.words)
+    }
+
+    fn sequences(&self, data: &Sentences) -> Result<usize> {
+        match data.words().is_empty() {
+            true => Err(Error::Data("no words to learn from".into())),
+            false => Ok(data.len()),
+        }
+    }
+
+    fn train(&mut self, data: &Sentences, batches: &Batches) -> Result<Steps> {
+        let Batches { chosen, batch, rate, clip, .. } = *batches;
+        let mut steps = Steps::default();
+        for chosen in chosen.chunks(batch.max(1)) {
+            gather(&self.net, data, chosen, &mut self.chars, &mut self.words);
+            let loss = match self.pass(true, &mut |_, _| {}) {
+                // Data holds no such number, so these are parameters that have run away.
+                Err(drnn::Error::NotFinite { .. }) => {
+                    LossSum { sum: f64::NAN, ..LossSum::default() }
+                }
+                other => other?,
+            };
+            let norm = if loss.sum.is_finite() { norm(&self.gradient) } else { f64::NAN };
+            steps.loss.add(loss);
+            steps.norms += norm;
+            if !norm.is_finite() {
+                break;
+            }
+            let scale = clip.map_or(1.0, |most| clip_scale(norm, most));
+            let State { params, adam } = &mut self.state;
+            adam.step(params, &self.gradient, scale, rate);
+        }
+        Ok(steps)
+    }
+
+    fn evaluate(
+        &mut self,
+        data: &Sentences,
+        _visit: usize,
+        rows: usize,
+        look: &mut dyn FnMut(&[f32], Targets),
+    ) -> Result<LossSum> {
+        let all: Vec<u32> = (0..data.len() as u32).collect();
+        let mut total = LossSum::default();
+        for chosen in all.chunks(rows.max(1)) {
+            gather(&self.net, data, chosen, &mut self.chars, &mut self.words);
+            total.add(self.pass(false, look)?);
+        }
+        Ok(total)
+    }
+
+    fn state(&mut self) -> Result<State> {
+        Ok(self.state.clone())
+    }
+
+    fn set_state(&mut self, state: State) -> Result<()> {
+        let (n, State { params, adam }) = (self.net.parameters(), &state);
+        if [params.len(), adam.mean.len(), adam.square.len()] != [n; 3] {
+            return Err(Error::Options(format!("{} parameters, expected {n}", params.len())));
+        }
+        self.state = state;
+        Ok(())
+    }
+
+    fn use_cpu(&mut self, cpu: &Cpu) {
+        if self.threads != cpu.threads() {
+            self.threads = cpu.threads();
+            self.tapes = [Tape::on(cpu, &self.net.chars), Tape::on(cpu, &self.net.words)];
+        }
+    }
+
+    fn memory(&self) -> usize {
+        let of = |tape: &Tape| {
+            let memory = tape.memory();
+            memory.kept + memory.extra + memory.fixed
+        };
+        self.tapes.iter().map(of).sum()
+    }
+}

@@ -1,0 +1,171 @@
+//! The two networks and the word vectors between them, as one flat vector of parameters.
+//!
+//! ```text
+//! params = [ char net | word net | word vectors, where they are learned ]
+//! ```
+
+use super::vocabulary::{PAD, SPECIAL, Vocabulary};
+use crate::error::{Error, Result};
+use crate::paper::PaperNet;
+use drnn::rng::Rng;
+use drnn::{BundleTable, Cell, Model, NetSpec, Padding};
+use std::ops::Range;
+
+/// Sizes of a tagger.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizes {
+    /// Of a symbol's vector.
+    pub symbol: usize,
+    /// Units of a char net that reads one way.
+    pub chars: usize,
+    /// And of each direction of one that reads both.
+    pub both_chars: usize,
+    /// Of a word's vector.
+    pub word: usize,
+    /// Units of a word net that reads one way.
+    pub words: usize,
+    /// And of each direction of one that reads both.
+    pub both_words: usize,
+}
+
+impl Default for Sizes {
+    /// The paper's.
+    fn default() -> Sizes {
+        Sizes { symbol: 100, chars: 200, both_chars: 100, word: 64, words: 300, both_words: 188 }
+    }
+}
+
+/// The networks of a tagger.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TaggerNet {
+    /// Symbols in; its last states are a word's encoding.
+    pub chars: NetSpec,
+    /// Encoding and vector of a word in, tags out.
+    pub words: NetSpec,
+    /// Vectors of words that are not trained; otherwise they are parameters.
+    pub frozen: Option<BundleTable>,
+    /// Rows and width of the vectors.
+    vectors: [usize; 2],
+}
+
+impl TaggerNet {
+    /// The paper's two networks: late ones read the pad symbol after the end, and a word net's look ahead is
+    /// over BEGIN, END and PAD.
+    pub fn new(
+        vocabulary: &Vocabulary,
+        [chars, words]: [PaperNet; 2],
+        sizes: &Sizes,
+        frozen: Option<BundleTable>,
+    ) -> Result<TaggerNet> {
+        let width = frozen.as_ref().map_or(sizes.word, |table| table.width);
+        let encoding = match chars {
+            PaperNet::BiLstm => 2 * sizes.both_chars,
+            _ => sizes.chars,
+        };
+        let of = |net: PaperNet, one: usize, both: usize, padding: Padding| {
+            let builder = NetSpec::builder(Cell::Lstm);
+            match net {
+                PaperNet::Lstm => builder.units([one]),
+                PaperNet::BiLstm => builder.units([both]).bidirectional(),
+                PaperNet::DLstm(delay) => builder.units([one]).delay(delay, padding),
+            }
+        };
+        let symbols = vocabulary.symbols();
+        let chars = of(chars, sizes.chars, sizes.both_chars, Padding::Symbol(PAD));
+        let words = of(words, sizes.words, sizes.both_words, Padding::LookAhead);
+        TaggerNet::of(
+            vocabulary,
+            chars.tokens(symbols, sizes.symbol).build()?,
+            words.dense(encoding + width).outputs(vocabulary.tags().len()).build()?,
+            frozen,
+        )
+    }
+
+    /// Two networks that fit each other and the vocabulary; refused where they do not.
+    pub fn of(
+        vocabulary: &Vocabulary,
+        chars: NetSpec,
+        words: NetSpec,
+        frozen: Option<BundleTable>,
+    ) -> Result<TaggerNet> {
+        let refuse = |why: String| Err(Error::Data(why));
+        if chars.outputs().is_some() || chars.blocks().is_some() || chars.look_ahead() > 0 {
+            return refuse(format!("no char net: {chars}"));
+        }
+        if !matches!(chars.input(), drnn::InputSpec::Tokens { symbols, .. } if symbols == vocabulary.symbols())
+        {
+            return refuse(format!("a char net for {} symbols, not {chars}", vocabulary.symbols()));
+        }
+        let drnn::InputSpec::Dense(q) = words.input() else {
+            return refuse(format!("a word net reads vectors, not as {words}"));
+        };
+        let rows = vocabulary.words();
+        let encoding = chars.answer_width();
+        if q <= encoding || words.outputs() != Some(vocabulary.tags().len()) {
+            return refuse(format!("no word net behind {chars}: {words}"));
+        }
+        if words.delay() != words.look_ahead() {
+            return refuse(format!("a late word net looks ahead: {words}"));
+        }
+        let vectors = [rows, q - encoding];
+        if let Some(BundleTable { rows, width, values }) = &frozen
+            && ([*rows, *width] != vectors || values.len() != rows * width)
+        {
+            return refuse(format!("{rows} vectors of {width}, expected {vectors:?}"));
+        }
+        Ok(TaggerNet { chars, words, frozen, vectors })
+    }
+
+    /// Values of a word's encoding.
+    pub fn encoding(&self) -> usize {
+        self.chars.answer_width()
+    }
+
+    /// Values of a word's vector.
+    pub fn vector(&self) -> usize {
+        self.vectors[1]
+    }
+
+    /// Words that an answer waits for; None where it waits for the end of the sentence.
+    pub fn latency(&self) -> Option<usize> {
+        (self.words.direction() == drnn::Direction::Forward).then_some(self.words.delay())
+    }
+
+    /// Parameters of the char net, of the word net, and vectors of words, among all.
+    pub fn ranges(&self) -> [Range<usize>; 3] {
+        let chars = self.chars.parameters();
+        let words = chars + self.words.parameters();
+        let [rows, width] = self.vectors;
+        let end = words + if self.frozen.is_some() { 0 } else { rows * width };
+        [0..chars, chars..words, words..end]
+    }
+
+    /// All parameters that are trained.
+    pub fn parameters(&self) -> usize {
+        self.ranges()[2].end
+    }
+
+    /// First parameters, as PyTorch draws them.
+    pub fn initial(&self, seed: u64) -> Vec<f32> {
+        let mut rng = Rng::new(seed);
+        let mut params = Model::init(&self.chars, rng.bits()).into_params();
+        params.extend(Model::init(&self.words, rng.bits()).into_params());
+        params.resize_with(self.parameters(), || rng.normal());
+        params
+    }
+
+    /// The vectors of words, wherever they are.
+    pub fn vectors<'a>(&'a self, params: &'a [f32]) -> &'a [f32] {
+        match &self.frozen {
+            Some(table) => &table.values,
+            None => &params[self.ranges()[2].clone()],
+        }
+    }
+}
+
+/// Vectors of words in a vocabulary's order, those of special words first: zeros.
+pub fn with_special(width: usize, values: Vec<f32>) -> BundleTable {
+    let mut all = vec![0.0; SPECIAL * width];
+    all.extend(values);
+    BundleTable { rows: all.len() / width.max(1), width, values: all }
+}

@@ -1,0 +1,127 @@
+//! Sentences as numbers.
+
+use super::vocabulary::{BEGIN, END, PAD, Vocabulary};
+use crate::loss::IGNORE;
+use std::collections::HashMap;
+
+/// How the words that are none are spelt: the first of all spellings.
+pub(super) const SPECIAL_SPELLINGS: [u32; 3] = [BEGIN, END, PAD];
+
+/// One word of a sentence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Word {
+    /// Its number in the vocabulary.
+    pub word: u32,
+    /// The number of its spelling here.
+    pub spelling: u32,
+    /// What it should be tagged as; [`IGNORE`] where nobody knows.
+    pub tag: u32,
+}
+
+/// Sentences of words, each word with its tag. A spelling is kept once.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Sentences {
+    words: Vec<Word>,
+    /// Where each sentence begins; and the end.
+    starts: Vec<usize>,
+    spellings: Spellings,
+}
+
+/// Symbols of words, one after another.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Spellings {
+    symbols: Vec<u32>,
+    starts: Vec<usize>,
+    numbers: HashMap<String, u32>,
+}
+
+impl Default for Spellings {
+    fn default() -> Spellings {
+        let symbols: Vec<u32> = SPECIAL_SPELLINGS.into();
+        Spellings { starts: (0..=symbols.len()).collect(), symbols, numbers: HashMap::new() }
+    }
+}
+
+impl Spellings {
+    /// The number of a word's spelling, which is added where it is new.
+    pub fn number(&mut self, vocabulary: &Vocabulary, form: &str) -> u32 {
+        if let Some(&number) = self.numbers.get(form) {
+            return number;
+        }
+        let number = self.len() as u32;
+        vocabulary.spell(form, &mut self.symbols);
+        self.starts.push(self.symbols.len());
+        self.numbers.insert(form.to_string(), number);
+        number
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// Never: BEGIN, END and PAD are always there.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Symbols of a spelling.
+    pub fn get(&self, number: u32) -> &[u32] {
+        let number = number as usize;
+        &self.symbols[self.starts[number]..self.starts[number + 1]]
+    }
+}
+
+impl Sentences {
+    /// None yet.
+    pub fn new() -> Sentences {
+        Sentences { starts: vec![0], ..Sentences::default() }
+    }
+
+    /// Adds a sentence: forms with their tags, or without.
+    pub fn push<'a>(
+        &mut self,
+        vocabulary: &Vocabulary,
+        tokens: impl Iterator<Item = (&'a str, Option<&'a str>)>,
+    ) {
+        for (form, tag) in tokens {
+            self.words.push(Word {
+                word: vocabulary.word(form),
+                spelling: self.spellings.number(vocabulary, form),
+                tag: tag.and_then(|tag| vocabulary.tag(tag)).unwrap_or(IGNORE),
+            });
+        }
+        self.starts.push(self.words.len());
+    }
+
+    /// Forgets all sentences; spellings stay.
+    pub fn clear(&mut self) {
+        self.words.clear();
+        self.starts.truncate(1);
+    }
+
+    /// How many sentences.
+    pub fn len(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Words of all sentences.
+    pub fn words(&self) -> &[Word] {
+        &self.words
+    }
+
+    /// Words of a sentence.
+    pub fn get(&self, sentence: usize) -> &[Word] {
+        &self.words[self.starts[sentence]..self.starts[sentence + 1]]
+    }
+
+    /// How words are spelt.
+    pub fn spellings(&self) -> &Spellings {
+        &self.spellings
+    }
+}

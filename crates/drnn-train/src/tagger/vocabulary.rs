@@ -1,0 +1,190 @@
+//! What characters, words and tags are called: numbers.
+
+use crate::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// A character or word that was not there in training.
+pub const UNKNOWN: u32 = 0;
+/// Stands before the first.
+pub const BEGIN: u32 = 1;
+/// Stands behind the last.
+pub const END: u32 = 2;
+/// Is read while answers are late.
+pub const PAD: u32 = 3;
+/// How many of these there are; the others are counted from here.
+pub const SPECIAL: usize = 4;
+
+/// Symbols of a word that are read, BEGIN and END among them.
+pub const MOST_SYMBOLS: usize = 75;
+
+/// How many characters and words get a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Symbols, those that are special too.
+    pub alphabet: usize,
+    /// Words that occur less often are unknown: so the network learns what to do with those.
+    pub least_count: usize,
+    /// Words, those that are special too.
+    pub words: usize,
+}
+
+impl Default for Limits {
+    /// The paper's alphabet of 100; words that occur twice.
+    fn default() -> Limits {
+        Limits { alphabet: 100, least_count: 2, words: 1_000_000 }
+    }
+}
+
+/// Characters, words and tags with their numbers.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(try_from = "Names", into = "Names")]
+pub struct Vocabulary {
+    names: Names,
+    symbols: HashMap<char, u32>,
+    words: HashMap<String, u32>,
+    tags: HashMap<String, u32>,
+}
+
+/// As they are kept.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+struct Names {
+    /// From number [`SPECIAL`] on.
+    symbols: String,
+    /// From number [`SPECIAL`] on.
+    words: Vec<String>,
+    /// From 0 on.
+    tags: Vec<String>,
+}
+
+/// Numbers from `first` on.
+fn numbered<T: Hash + Eq + Clone>(names: &[T], first: usize) -> HashMap<T, u32> {
+    names.iter().cloned().zip(first as u32..).collect()
+}
+
+impl TryFrom<Names> for Vocabulary {
+    type Error = String;
+    fn try_from(names: Names) -> std::result::Result<Vocabulary, String> {
+        let symbols: Vec<char> = names.symbols.chars().collect();
+        let vocabulary = Vocabulary {
+            symbols: numbered(&symbols, SPECIAL),
+            words: numbered(&names.words, SPECIAL),
+            tags: numbered(&names.tags, 0),
+            names,
+        };
+        let found = (vocabulary.symbols.len(), vocabulary.words.len(), vocabulary.tags.len());
+        let Names { words, tags, .. } = &vocabulary.names;
+        match found == (symbols.len(), words.len(), tags.len()) {
+            true => Ok(vocabulary),
+            false => Err("a symbol, word or tag is there twice".into()),
+        }
+    }
+}
+
+impl From<Vocabulary> for Names {
+    fn from(vocabulary: Vocabulary) -> Names {
+        vocabulary.names
+    }
+}
+
+/// The most frequent first; those that are equally frequent in their own order.
+fn by_frequency<T: Ord>(counts: HashMap<T, usize>) -> Vec<(T, usize)> {
+    let mut all: Vec<(T, usize)> = counts.into_iter().collect();
+    all.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+    all
+}
+
+impl Vocabulary {
+    /// Of words with their tags. `known` words get the numbers after [`SPECIAL`], whether they occur or not:
+    /// those that there are vectors for. None: the words that occur.
+    pub fn of<'a>(
+        tokens: impl Iterator<Item = (&'a str, &'a str)>,
+        known: Option<Vec<String>>,
+        limits: &Limits,
+    ) -> Result<Vocabulary> {
+        let (mut symbols, mut words, mut tags) = (HashMap::new(), HashMap::new(), HashMap::new());
+        for (form, tag) in tokens {
+            form.chars().for_each(|c| *symbols.entry(c).or_insert(0) += 1);
+            *words.entry(form).or_insert(0) += 1;
+            *tags.entry(tag).or_insert(0) += 1;
+        }
+        if tags.is_empty() {
+            return Err(Error::Data("no words to learn from".into()));
+        }
+        let most = limits.alphabet.saturating_sub(SPECIAL);
+        let symbols = by_frequency(symbols).into_iter().map(|(c, _)| c).take(most).collect();
+        let words = known.unwrap_or_else(|| {
+            let often = by_frequency(words).into_iter();
+            let often = often.take_while(|(_, count)| *count >= limits.least_count);
+            let most = limits.words.saturating_sub(SPECIAL);
+            often.take(most).map(|(word, _)| word.to_string()).collect()
+        });
+        let mut tags: Vec<String> = tags.into_keys().map(String::from).collect();
+        tags.sort_unstable();
+        Vocabulary::try_from(Names { symbols, words, tags }).map_err(Error::Data)
+    }
+
+    /// Numbers of symbols, those that are special too.
+    pub fn symbols(&self) -> usize {
+        SPECIAL + self.symbols.len()
+    }
+
+    /// Numbers of words, those that are special too.
+    pub fn words(&self) -> usize {
+        SPECIAL + self.names.words.len()
+    }
+
+    /// All tags.
+    pub fn tags(&self) -> &[String] {
+        &self.names.tags
+    }
+
+    /// A word's number: as it is written, or else in small letters, or else [`UNKNOWN`].
+    pub fn word(&self, form: &str) -> u32 {
+        let lower = || self.words.get(&form.to_lowercase());
+        self.words.get(form).or_else(lower).copied().unwrap_or(UNKNOWN)
+    }
+
+    /// A tag's number.
+    pub fn tag(&self, name: &str) -> Option<u32> {
+        self.tags.get(name).copied()
+    }
+
+    /// Appends the symbols of a word, cut where it is too long.
+    pub fn spell(&self, form: &str, to: &mut Vec<u32>) {
+        let symbol = |c| self.symbols.get(&c).copied().unwrap_or(UNKNOWN);
+        to.push(BEGIN);
+        to.extend(form.chars().take(MOST_SYMBOLS - 2).map(symbol));
+        to.push(END);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_by_frequency() {
+        let tokens =
+            [("the", "DET"), ("Ant", "NOUN"), ("the", "DET"), ("ant", "X"), ("ant", "NOUN")];
+        let limits = Limits { alphabet: 7, ..Limits::default() };
+        let found = Vocabulary::of(tokens.into_iter(), None, &limits).unwrap();
+        assert_eq!(found.tags(), ["DET", "NOUN", "X"]);
+        assert_eq!((found.symbols(), found.words()), (7, 6)); // t, n, a
+        assert_eq!(["ant", "the", "Ant", "THE", "x"].map(|w| found.word(w)), [4, 5, 4, 5, UNKNOWN]);
+        assert_eq!((found.tag("NOUN"), found.tag("VERB")), (Some(1), None));
+        let mut symbols = Vec::new();
+        found.spell("that", &mut symbols);
+        assert_eq!(symbols, [BEGIN, 4, UNKNOWN, 6, 4, END]);
+        symbols.clear();
+        found.spell(&"t".repeat(500), &mut symbols);
+        assert_eq!((symbols.len(), symbols[MOST_SYMBOLS - 1]), (MOST_SYMBOLS, END));
+        let text = serde_json::to_string(&found).unwrap();
+        assert_eq!(serde_json::from_str::<Vocabulary>(&text).unwrap(), found);
+        assert!(serde_json::from_str::<Vocabulary>(&text.replace("NOUN", "DET")).is_err());
+        let known = Some(vec!["zebra".into()]);
+        let found = Vocabulary::of(tokens.into_iter(), known, &limits).unwrap();
+        assert_eq!((found.words(), found.word("zebra"), found.word("the")), (5, 4, UNKNOWN));
+    }
+}
