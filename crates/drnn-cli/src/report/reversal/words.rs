@@ -3,8 +3,9 @@
 use super::plots::{DELAYED, accuracy, losses};
 use super::{ReversalResults, Run, Task, groups};
 use crate::report::page::{Figure, Page, Part, Table, duration, mean_sd, moments, signed};
+use crate::report::training::{deviations_part, training_facts};
 use drnn::grouped;
-use drnn_train::{Options, Reason, Schedule};
+use drnn_train::Reason;
 use std::fmt::Write;
 
 pub fn page(results: &ReversalResults) -> Page {
@@ -23,7 +24,7 @@ pub fn page(results: &ReversalResults) -> Page {
         Part::Table(results_table(results)),
         Part::Figure(Figure {
             name: "accuracy",
-            plot: accuracy(results),
+            picture: Box::new(accuracy(results)),
             caption: format!(
                 "Bound: the expected accuracy of whoever knows what has been read and guesses the rest, \
                  {formula}, with T\u{a0}=\u{a0}{steps} and V\u{a0}=\u{a0}{symbols}. Sampled: answers are drawn by the probabilities \
@@ -33,38 +34,13 @@ pub fn page(results: &ReversalResults) -> Page {
         Part::Heading("Training"),
         Part::Figure(Figure {
             name: "losses",
-            plot: losses(results),
+            picture: Box::new(losses(results)),
             caption: losses_caption(results),
         }),
-        Part::Facts(vec![
-            (
-                "Sequences",
-                format!(
-                    "{} to train, {} to validate, {} to test",
-                    grouped(train),
-                    grouped(valid),
-                    grouped(test)
-                ),
-            ),
-            ("Epochs", format!("at most {}", grouped(options.epochs))),
-            ("Batch", grouped(options.batch)),
-            ("Learning rate", format!("{}, {}", options.rate, schedule(options.schedule))),
-            ("Optimiser", {
-                let adam = options.adam;
-                format!("Adam, {} {} {:e}", adam.beta1, adam.beta2, adam.eps)
-            }),
-            (
-                "Gradients",
-                options.clip.map_or("not clipped".into(), |clip| format!("clipped at norm {clip}")),
-            ),
-            ("Stops early", stopping(options)),
-        ]),
+        Part::Facts(training_facts([train, valid, test], options)),
         Part::Heading("What is not as in the paper"),
+        deviations_part(deviations),
     ];
-    parts.push(match deviations.is_empty() {
-        true => Part::Text("Nothing that is known.".into()),
-        false => Part::List(deviations.clone()),
-    });
     let unknown = || "not known".to_string();
     parts.extend([
         Part::Heading("Where this comes from"),
@@ -155,7 +131,7 @@ pub fn results_table(results: &ReversalResults) -> Table {
     }
     Table {
         caption: caption.replace('`', ""),
-        head: vec![
+        head: [
             "net",
             "delay",
             "sampled",
@@ -165,7 +141,9 @@ pub fn results_table(results: &ReversalResults) -> Table {
             "parameters",
             "epochs",
             "time",
-        ],
+        ]
+        .map(String::from)
+        .to_vec(),
         rows: rows.collect(),
     }
 }
@@ -178,24 +156,4 @@ fn losses_caption(results: &ReversalResults) -> String {
         out.push_str(" The d-LSTM in the order of the table, the later the stronger.");
     }
     out
-}
-
-fn schedule(schedule: Schedule) -> String {
-    match schedule {
-        Schedule::Constant => "constant".into(),
-        Schedule::Cosine => "down along a cosine".into(),
-        Schedule::Plateau { factor, patience } => {
-            format!("times {factor} after {patience} epochs that are no better")
-        }
-    }
-}
-
-fn stopping(options: &Options) -> String {
-    let stopping = options.stopping;
-    let patience = stopping
-        .patience
-        .map(|patience| format!("after {patience} epochs not better by {}", stopping.min_delta));
-    let value = stopping.at_value.map(|value| format!("at a loss below {value}"));
-    let ways: Vec<String> = patience.into_iter().chain(value).collect();
-    if ways.is_empty() { "no".into() } else { ways.join(", or ") }
 }

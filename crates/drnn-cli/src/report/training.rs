@@ -1,0 +1,60 @@
+//! What reports on trainings share: how a network was trained, and where that is not the paper's way.
+
+use super::page::Part;
+use drnn::grouped;
+use drnn_train::{Options, PaperNet, Schedule};
+
+/// As the paper writes it: `d-LSTM 5`.
+pub fn title(net: PaperNet) -> String {
+    match net {
+        PaperNet::Lstm => "LSTM".into(),
+        PaperNet::BiLstm => "Bi-LSTM".into(),
+        PaperNet::DLstm(delay) => format!("d-LSTM {delay}"),
+    }
+}
+
+/// Names and values: sequences to train, validate and test, then all options but the seed.
+pub fn training_facts(sequences: [usize; 3], options: &Options) -> Vec<(&'static str, String)> {
+    let [train, valid, test] = sequences.map(grouped);
+    let adam = options.adam;
+    vec![
+        ("Sequences", format!("{train} to train, {valid} to validate, {test} to test")),
+        ("Epochs", format!("at most {}", grouped(options.epochs))),
+        ("Batch", grouped(options.batch)),
+        ("Learning rate", format!("{}, {}", options.rate, schedule(options.schedule))),
+        ("Optimiser", format!("Adam, {} {} {:e}", adam.beta1, adam.beta2, adam.eps)),
+        (
+            "Gradients",
+            options.clip.map_or("not clipped".into(), |clip| format!("clipped at norm {clip}")),
+        ),
+        ("Stops early", stopping(options)),
+    ]
+}
+
+/// What is not as in the paper.
+pub fn deviations_part(deviations: &[String]) -> Part {
+    match deviations {
+        [] => Part::Text("Nothing that is known.".into()),
+        _ => Part::List(deviations.to_vec()),
+    }
+}
+
+fn schedule(schedule: Schedule) -> String {
+    match schedule {
+        Schedule::Constant => "constant".into(),
+        Schedule::Cosine => "down along a cosine".into(),
+        Schedule::Plateau { factor, patience } => {
+            format!("times {factor} after {patience} epochs that are no better")
+        }
+    }
+}
+
+fn stopping(options: &Options) -> String {
+    let stopping = options.stopping;
+    let patience = stopping
+        .patience
+        .map(|patience| format!("after {patience} epochs not better by {}", stopping.min_delta));
+    let value = stopping.at_value.map(|value| format!("at a loss below {value}"));
+    let ways: Vec<String> = patience.into_iter().chain(value).collect();
+    if ways.is_empty() { "no".into() } else { ways.join(", or ") }
+}
