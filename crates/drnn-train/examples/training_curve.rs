@@ -101,7 +101,7 @@ impl Task {
     /// Sequences, and the same as JSON: null where an answer does not count.
     fn draw(self, count: usize, seed: u64) -> Result<(Examples, Value), Box<dyn Error>> {
         let mut rng = Rng::new(seed);
-        let around = |i: usize| (i % STEPS > 0, (i + 1) % STEPS > 0);
+        let around = |i: usize| (!i.is_multiple_of(STEPS), !(i + 1).is_multiple_of(STEPS));
         let counts = |i: usize| i % 7 != 3;
         let (inputs, answers, json) = match self {
             Task::Values => {

@@ -425,7 +425,7 @@ mod tests {
             f64_states: 0.0,
         };
         let report = |entries: Vec<Entry>| Report {
-            provenance: Provenance::new(String::new()),
+            head: Head::new("theorem", String::new()),
             f32_tolerance: F32_TOLERANCE,
             f64_tolerance: F64_TOLERANCE,
             theorem: entries,
