@@ -51,6 +51,9 @@ fn depth_of_stacks_as_json() {
     let command = "drnn reproduce depth --layers 3 --delay 2 --from -2 --to 3";
     assert_eq!((&value["command"], &value["pairs_checked"]), (&command.into(), &(6 * 36).into()));
     assert_eq!(value["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!((&value["kind"], &value["format"]), (&"depth".into(), &1.into()));
+    let said = refused(folder.path(), "report here/there/depth.json");
+    assert!(said.contains("kind \"depth\"; there are reports of"), "{said}");
     let longest: Vec<String> = value["nets"]
         .as_array()
         .unwrap()

@@ -36,6 +36,13 @@ fn report(folder: &Path) -> Vec<String> {
     names.map(|name| std::fs::read_to_string(folder.join(name)).unwrap()).to_vec()
 }
 
+/// The page without what only a machine can tell.
+fn page(folder: &Path) -> Vec<String> {
+    let markdown = std::fs::read_to_string(folder.join("report.md")).unwrap();
+    assert!(markdown.contains("| Machine | ") && markdown.contains(" s of one thread"));
+    markdown.lines().filter(|line| !line.starts_with("| Took |")).map(String::from).collect()
+}
+
 /// Starts it, and waits until it has written so many lines.
 fn start(folder: &Path, arguments: &str, out: &str, lines: usize) -> Child {
     let mut command = command(folder, arguments);
@@ -55,8 +62,8 @@ fn split_killed_and_resumed_campaigns_give_the_straight_ones_files() {
     let folder = folder.path();
     let output = done(folder, &format!("{TINY} --out straight"));
     let (said, lines) = (text(&output.stdout), text(&output.stderr));
-    assert!(said.contains("\nlstm          a = 5    a = 7\ngamma 0.5 "), "{said}");
-    assert!(said.contains("dlstm-5: error at a = 7 over that at a = 5: "), "{said}");
+    assert!(said.contains("\nLSTM        a = 5   a = 7\ngamma 0.5 "), "{said}");
+    assert!(said.contains("d-LSTM 5: a = 7 over a = 5\ngamma 0.5 "), "{said}");
     assert!(said.contains("not the paper's: 2 epochs (paper: 1,000)"), "{said}");
     assert!(lines.contains("training 16 of 16: gamma "), "{lines}");
     let straight = report(&folder.join("straight"));
@@ -69,6 +76,10 @@ fn split_killed_and_resumed_campaigns_give_the_straight_ones_files() {
     let files = |order: [u8; 3]| order.map(|i| format!("part{i}/results.jsonl")).join(" ");
     done(folder, &format!("--out merged --merge {}", files([1, 2, 3])));
     assert!(report(&folder.join("merged")) == straight);
+    assert_eq!(page(&folder.join("merged")), page(&folder.join("straight")));
+    assert!(
+        ["index.html", "sine.png"].iter().all(|name| folder.join("merged").join(name).exists())
+    );
     done(folder, &format!("--out again --merge {}", files([3, 1, 2])));
     let results = |out: &str| std::fs::read(folder.join(out).join("results.jsonl")).unwrap();
     assert!(results("again") == results("merged"));
@@ -115,6 +126,7 @@ fn what_makes_no_sense_is_refused_and_nothing_overwritten() {
     assert!(refused("--nets gru").contains("dlstm-DELAY"));
     assert!(refused("--nets dlstm-50").contains("from 1 to 49"));
     assert!(refused("--shard 4/3").contains("I/N"));
+    assert!(refused("--shard 33/40").contains("--shard 33/40: there are only 32 trainings"));
     assert!(refused("--sequences 0").contains("--sequences"));
     assert!(refused("--sequences 10").contains("batches of 50 sequences, of 10"));
     assert!(refused("--rate 0").contains("more than 0"));

@@ -13,6 +13,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::fit::{Advance, Fit, Options};
 use crate::lanes::Control;
+use crate::machine::machine;
 use crate::paper::PaperNet;
 use crate::results::{Record, Results};
 use crate::sine::{Part, Sine, derived};
@@ -198,6 +199,7 @@ impl Protocol {
             set_seed,
             training_seed: seed,
             seconds: (begun.elapsed().as_secs_f64() * 1e3).round() / 1e3,
+            machine: Some(machine(cpu)),
         }))
     }
 }

@@ -9,11 +9,12 @@
 //! but the last. That one has no end of line, and is dropped when the file is read. Results of another
 //! protocol are refused.
 //!
-//! Two results of one cell must agree in all but `seconds`, which is the only thing that depends on the machine;
-//! then the quicker one is kept. So [`merge`] does not depend on the order of its files.
+//! Two results of one cell must agree in all but `seconds` and `machine`; then the quicker one is kept. So
+//! [`merge`] does not depend on the order of its files.
 
 use crate::campaign::{GridCell, Protocol};
 use crate::error::{Error, Result};
+use crate::sine::TAPS;
 use crate::stop::Reason;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -42,14 +43,33 @@ pub struct Record {
     pub set_seed: u64,
     /// Of the first parameters and the order of sequences.
     pub training_seed: u64,
-    /// How long it took: the only thing that another run may find otherwise.
+    /// How long it took. This, and what follows, another run may find otherwise.
     pub seconds: f64,
+    /// What it ran on, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
 }
 
 impl Record {
     /// Whether two runs found the same.
     pub fn agrees(&self, other: &Record) -> bool {
-        Record { seconds: 0.0, ..self.clone() } == Record { seconds: 0.0, ..other.clone() }
+        let plain = |record: &Record| Record { seconds: 0.0, machine: None, ..record.clone() };
+        plain(self) == plain(other)
+    }
+
+    /// Says what makes no sense.
+    fn check(&self) -> std::result::Result<(), String> {
+        let GridCell { ahead, .. } = self.cell;
+        if ahead > TAPS {
+            return Err(format!("ahead is {ahead}, expected 0 to {TAPS}"));
+        }
+        let errors = [("test_mse", self.test_mse), ("valid_mse", self.valid_mse)];
+        for (name, value) in errors.into_iter().chain([("seconds", Some(self.seconds))]) {
+            if let Some(value) = value.filter(|value| !(value.is_finite() && *value >= 0.0)) {
+                return Err(format!("{name} is {value}"));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -68,6 +88,11 @@ impl Header {
     fn new(protocol: &Protocol) -> Header {
         Header { campaign: "drnn sine".into(), format: 1, protocol: *protocol }
     }
+}
+
+/// Whether a file that begins with `bytes` may be one of ours.
+pub fn is_campaign(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"{\"campaign\":")
 }
 
 fn refuse(path: &Path, reason: impl ToString) -> Error {
@@ -96,7 +121,8 @@ fn put(records: &mut Records, record: Record, path: &Path) -> Result<()> {
                     ),
                 ));
             }
-            if record.seconds < entry.get().seconds {
+            let rank = |r: &Record| (r.seconds, r.machine.clone());
+            if rank(&record) < rank(entry.get()) {
                 entry.insert(record);
             }
         }
@@ -130,13 +156,15 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<Contents> {
             contents.protocol = Some(protocol);
             continue;
         }
-        let record: Record = serde_json::from_slice(line).map_err(|e| {
+        let damaged = |why: String| {
             let what = format!(
-                "line {} is damaged ({e}); take it out, and its cell is trained again",
+                "line {} is damaged ({why}); take it out, and its cell is trained again",
                 number + 1
             );
             refuse(path, what)
-        })?;
+        };
+        let record: Record = serde_json::from_slice(line).map_err(|e| damaged(e.to_string()))?;
+        record.check().map_err(damaged)?;
         put(&mut contents.records, record, path)?;
     }
     Ok(contents)
@@ -145,7 +173,12 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<Contents> {
 /// Reads a file of results.
 pub fn read(path: &Path) -> Result<(Protocol, Records)> {
     let bytes = std::fs::read(path).map_err(|e| refuse(path, format!("cannot be read: {e}")))?;
-    let contents = parse(path, &bytes)?;
+    from_bytes(path, &bytes)
+}
+
+/// What `bytes` of the file `path` hold.
+pub fn from_bytes(path: &Path, bytes: &[u8]) -> Result<(Protocol, Records)> {
+    let contents = parse(path, bytes)?;
     let protocol = contents.protocol.ok_or_else(|| refuse(path, "holds no results"))?;
     Ok((protocol, contents.records))
 }

@@ -14,6 +14,11 @@ use crate::data::{Answers, Examples, Inputs};
 use crate::error::{Error, Result};
 use drnn::rng::Rng;
 
+/// The paper's elements of a sequence, T.
+pub const STEPS: usize = 50;
+/// The paper's taps of a filter, c + a.
+pub const TAPS: usize = 20;
+
 /// The task.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sine {
@@ -50,7 +55,7 @@ pub fn derived(seed: u64, numbers: &[u64]) -> u64 {
 impl Sine {
     /// The paper's: T = 50, 20 taps.
     pub fn new(gamma: f64, ahead: usize) -> Sine {
-        Sine { gamma, ahead, steps: 50, taps: 20 }
+        Sine { gamma, ahead, steps: STEPS, taps: TAPS }
     }
 
     /// The filter of a data set, oldest tap first.

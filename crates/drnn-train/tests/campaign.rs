@@ -27,7 +27,9 @@ fn straight(path: &Path, cells: &[GridCell], threads: usize) -> Records {
 
 /// The file of these records but for the time they took.
 fn text(path: &Path, records: &Records) -> String {
-    let records = records.iter().map(|(cell, r)| (*cell, Record { seconds: 0.0, ..r.clone() }));
+    let records = records
+        .iter()
+        .map(|(cell, r)| (*cell, Record { seconds: 0.0, machine: None, ..r.clone() }));
     write(path, &protocol(), &records.collect()).unwrap();
     std::fs::read_to_string(path).unwrap()
 }
@@ -104,6 +106,14 @@ fn what_is_of_another_campaign_or_damaged_is_refused_and_left_alone() {
 
     std::fs::write(&path, [&whole[..], b"{\"set\":0}\n"].concat()).unwrap();
     assert!(refused(&protocol()).contains("line 3 is damaged"));
+    for (field, value) in [("test_mse", "-1.0"), ("seconds", "-1.0"), ("ahead", "21")] {
+        let text = String::from_utf8(whole.clone()).unwrap();
+        let (before, after) = text.split_once(&format!("\"{field}\":")).unwrap();
+        let after = &after[after.find(',').unwrap()..];
+        std::fs::write(&path, format!("{before}\"{field}\":{value}{after}")).unwrap();
+        let error = refused(&protocol());
+        assert!(error.contains(&format!("line 2 is damaged ({field} is ")), "{error}");
+    }
     for foreign in ["my notes", "my notes\n", "{\"campaign\":\"x\",\"format\":1}\n"] {
         std::fs::write(&path, foreign).unwrap();
         assert!(refused(&protocol()).contains("holds no results of a campaign"), "{foreign}");

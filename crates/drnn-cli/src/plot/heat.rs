@@ -1,5 +1,6 @@
 //! Heat maps side by side: `colour(v) = (v - low) / (high - low)`, one scale for all, v a power of ten.
 
+use super::Picture;
 use super::page::{escaped, head, put};
 use std::fmt::Write;
 
@@ -37,17 +38,58 @@ const COLOURS: [&str; 16] = [
 /// From here on text in a cell is dark.
 const BRIGHT: usize = 8;
 
-/// A map's frame; where the first stands, and the next ones from it.
-const FRAME: (f64, f64) = (284.0, 200.0);
-const FIRST: (f64, f64) = (66.0, 84.0);
-const NEXT: (f64, f64) = (332.0, 278.0);
-const WIDTH: f64 = 790.0;
+/// Where maps stand on the paper.
+struct Layout {
+    width: f64,
+    /// Maps side by side.
+    across: usize,
+    /// Width and height of a map.
+    frame: (f64, f64),
+    /// Left and top of the first, and from one to the next.
+    first: (f64, f64),
+    next: (f64, f64),
+    /// Left of the scale.
+    scale: f64,
+}
+
+const WIDE: Layout = Layout {
+    width: 790.0,
+    across: 2,
+    frame: (284.0, 200.0),
+    first: (66.0, 84.0),
+    next: (332.0, 278.0),
+    scale: 704.0,
+};
+/// One below another.
+const NARROW: Layout = Layout {
+    width: 400.0,
+    across: 1,
+    frame: (264.0, 200.0),
+    first: (60.0, 84.0),
+    next: (0.0, 278.0),
+    scale: 340.0,
+};
 /// A cell this large has its number in it.
 const NUMBERED: (f64, f64) = (40.0, 16.0);
+/// Columns this narrow share a label with the next.
+const LABELLED: f64 = 18.0;
+
+impl Picture for HeatMaps {
+    fn title(&self) -> &str {
+        &self.title
+    }
+
+    fn svg(&self) -> String {
+        self.on(&WIDE)
+    }
+
+    fn narrow_svg(&self) -> String {
+        self.on(&NARROW)
+    }
+}
 
 impl HeatMaps {
-    /// The maps as the text of an SVG file.
-    pub fn svg(&self) -> String {
+    fn on(&self, layout: &Layout) -> String {
         let mut style = String::from(
             "  .bright { fill: #ffffff; font-size: 11px } .deep { fill: #1f2328; font-size: 11px }\n  \
              .step { stroke: #ffffff; stroke-width: 2; stroke-dasharray: 5 3 }\n ",
@@ -55,15 +97,17 @@ impl HeatMaps {
         for (i, colour) in COLOURS.iter().enumerate() {
             let _ = write!(style, " .h{i} {{ fill: {colour} }}");
         }
-        let lines = self.maps.len().div_ceil(2).max(1);
-        let height = FIRST.1 + NEXT.1 * lines as f64 - 2.0;
-        let mut out = head(&self.title, (WIDTH, height), &style);
-        let (low, high) = self.range();
+        let Layout { width, across, first, next, .. } = *layout;
+        let lines = self.maps.len().div_ceil(across).max(1);
+        let height = first.1 + next.1 * lines as f64 - 2.0;
+        let mut out = head(&self.title, (width, height), &style);
+        let range = self.range();
         for (i, map) in self.maps.iter().enumerate() {
-            let at = (FIRST.0 + NEXT.0 * (i % 2) as f64, FIRST.1 + NEXT.1 * (i / 2) as f64);
-            self.draw(&mut out, map, at, (low, high));
+            let (column, line) = ((i % across) as f64, (i / across) as f64);
+            let at = (first.0 + next.0 * column, first.1 + next.1 * line);
+            self.draw(&mut out, map, at, layout.frame, range);
         }
-        self.draw_scale(&mut out, (low, high));
+        self.draw_scale(&mut out, layout, range);
         out + "</svg>\n"
     }
 
@@ -81,10 +125,17 @@ impl HeatMaps {
         (low, (high.ceil() as i32).max(low + 1))
     }
 
-    fn draw(&self, out: &mut String, map: &HeatMap, (left, top): (f64, f64), range: (i32, i32)) {
+    fn draw(
+        &self,
+        out: &mut String,
+        map: &HeatMap,
+        (left, top): (f64, f64),
+        frame: (f64, f64),
+        range: (i32, i32),
+    ) {
         let (w, h) =
-            (FRAME.0 / self.columns.len().max(1) as f64, FRAME.1 / self.rows.len().max(1) as f64);
-        let (right, bottom) = (left + FRAME.0, top + FRAME.1);
+            (frame.0 / self.columns.len().max(1) as f64, frame.1 / self.rows.len().max(1) as f64);
+        let (right, bottom) = (left + frame.0, top + frame.1);
         let name = escaped(&map.name);
         put(out, format!(r#"<text x="{left}" y="{:.1}">{name}</text>"#, top - 12.0));
         let (x, y, label) = (left - 8.0, top - 12.0, escaped(&self.y));
@@ -116,7 +167,8 @@ impl HeatMaps {
             let x = left + w * column as f64;
             put(out, format!(r#"<path class="step" d="M{x:.1} {top}V{bottom}"/>"#));
         }
-        for (i, label) in self.columns.iter().enumerate() {
+        let every = if w < LABELLED { 2 } else { 1 };
+        for (i, label) in self.columns.iter().enumerate().step_by(every) {
             let (x, y, label) = (left + w * (i as f64 + 0.5), bottom + 18.0, escaped(label));
             put(out, format!(r#"<text class="soft mid" x="{x:.1}" y="{y}">{label}</text>"#));
         }
@@ -126,14 +178,15 @@ impl HeatMaps {
             let label = escaped(label);
             put(out, format!(r#"<text class="soft end" x="{x}" y="{y:.1}">{label}</text>"#));
         }
-        let (x, y, label) = (left + FRAME.0 / 2.0, bottom + 38.0, escaped(&self.x));
+        let (x, y, label) = (left + frame.0 / 2.0, bottom + 38.0, escaped(&self.x));
         put(out, format!(r#"<text class="mid" x="{x:.1}" y="{y}">{label}</text>"#));
     }
 
-    fn draw_scale(&self, out: &mut String, (low, high): (i32, i32)) {
-        let (x, top, height) = (FIRST.0 + NEXT.0 + FRAME.0 + 22.0, FIRST.1, FRAME.1);
+    /// The scale, right of the first line of maps.
+    fn draw_scale(&self, out: &mut String, layout: &Layout, (low, high): (i32, i32)) {
+        let Layout { width, scale: x, first: (_, top), frame: (_, height), .. } = *layout;
+        let (end, above) = (width - 12.0, 44.0);
         let label = escaped(&self.scale);
-        let (end, above) = (WIDTH - 12.0, 44.0);
         put(out, format!(r#"<text class="soft end" x="{end}" y="{above}">{label}</text>"#));
         let h = height / COLOURS.len() as f64;
         for i in 0..COLOURS.len() {
@@ -177,11 +230,15 @@ mod tests {
 
     #[test]
     fn colours_are_powers_of_ten_on_one_scale() {
-        let text = maps(vec![vec![Some(2e-5), Some(0.9)]]).svg();
+        let maps = maps(vec![vec![Some(2e-5), Some(0.9)]]);
+        let text = maps.svg();
         assert!(text.contains("1e\u{2212}5<") && text.contains(">1e0<"), "{text}");
         assert!(text.contains(">2.0e\u{2212}5<") && text.contains("a &lt; b"), "{text}");
         assert_eq!(text.matches("class=\"step\"").count(), 3);
         assert_eq!([bin(1e-5, (-5, 0)), bin(1.0, (-5, 0)), bin(1e-3, (-4, -2))], [0, 15, 8]);
+        let (wide, narrow) = (text, maps.narrow_svg());
+        assert_eq!(narrow.matches("<rect").count(), wide.matches("<rect").count());
+        assert!(narrow.contains("width=\"400\" height=\"916\""), "{narrow}");
     }
 
     #[test]

@@ -76,14 +76,26 @@ pub enum Style {
     Marks,
 }
 
-impl Plot {
-    /// The plot as the text of an SVG file.
-    pub fn svg(&self) -> String {
+/// What can be drawn, for a wide paper and for a narrow screen.
+pub trait Picture {
+    fn title(&self) -> &str;
+    /// The text of an SVG file.
+    fn svg(&self) -> String;
+    /// The same 400 wide, and as high as it needs to be.
+    fn narrow_svg(&self) -> String;
+}
+
+impl Picture for Plot {
+    fn title(&self) -> &str {
+        &self.title
+    }
+
+    fn svg(&self) -> String {
         svg::draw(self, &svg::WIDE)
     }
 
-    /// The same for a narrow screen: upright, the legend below.
-    pub fn narrow_svg(&self) -> String {
+    /// Upright, the legend below.
+    fn narrow_svg(&self) -> String {
         svg::draw(self, &svg::narrow(self))
     }
 }

@@ -173,6 +173,7 @@ fn mark(colour: usize, (x, y): (f64, f64)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plot::Picture;
 
     fn line(points: Vec<(f64, f64)>) -> Line {
         Line {

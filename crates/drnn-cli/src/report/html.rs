@@ -1,6 +1,6 @@
-//! A report as one HTML page: plots inside, no script, nothing fetched (a policy in its head says so too).
+//! A report as one HTML page: pictures inside, no script, nothing fetched (a policy in its head says so too).
 //!
-//! Each plot is there twice, wide and narrow; the style sheet shows the one that fits. Tables scroll sideways
+//! Each picture is there twice, wide and narrow; the style sheet shows the one that fits. Tables scroll sideways
 //! under a first column that stays. Light or dark follows the reader's system, on paper it is light.
 
 use super::page::{Figure, Page, Part, Table};
@@ -74,9 +74,9 @@ fn table(out: &mut String, Table { caption, head, rows }: &Table) -> std::fmt::R
     writeln!(out, "</tbody>\n</table>\n</div>\n<p class=\"note\">{caption}</p>")
 }
 
-fn figure(out: &mut String, Figure { name, plot, caption }: &Figure) -> std::fmt::Result {
+fn figure(out: &mut String, Figure { name, picture, caption }: &Figure) -> std::fmt::Result {
     writeln!(out, "<figure>")?;
-    for (class, svg) in [("wide", plot.svg()), ("narrow", plot.narrow_svg())] {
+    for (class, svg) in [("wide", picture.svg()), ("narrow", picture.narrow_svg())] {
         // Ids of a page are its own, once each; the first of these words stand before anything from a file.
         let id = format!("{name}-{class}");
         let svg = svg

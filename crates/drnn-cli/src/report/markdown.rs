@@ -1,4 +1,4 @@
-//! A report as Markdown. Plots are the files beside it.
+//! A report as Markdown. Pictures are the files beside it.
 
 use super::page::{Page, Part, Table};
 use std::fmt::Write;
@@ -19,14 +19,14 @@ pub fn page(page: &Page) -> String {
                 writeln!(out, "{fence}text\n{text}\n{fence}")
             }
             Part::Facts(facts) => {
-                let head = vec!["", ""];
+                let head = [String::new(), String::new()];
                 let rows = facts.iter().map(|(name, value)| vec![name.to_string(), value.clone()]);
                 table(&mut out, &head, &rows.collect::<Vec<_>>(), "---")
             }
             Part::Table(Table { caption, head, rows }) => table(&mut out, head, rows, "--:")
                 .and_then(|()| writeln!(out, "\n{}", escaped(caption))),
             Part::Figure(figure) => {
-                let (title, name) = (escaped(&figure.plot.title), figure.name);
+                let (title, name) = (escaped(figure.picture.title()), figure.name);
                 writeln!(out, "![{title}]({name}.svg)\n\n{}", escaped(&figure.caption))
             }
         };
@@ -34,7 +34,7 @@ pub fn page(page: &Page) -> String {
     out
 }
 
-fn table(out: &mut String, head: &[&str], rows: &[Vec<String>], align: &str) -> std::fmt::Result {
+fn table(out: &mut String, head: &[String], rows: &[Vec<String>], align: &str) -> std::fmt::Result {
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     out.push_str(&line(head.iter().map(|cell| escaped(cell)).collect()));
     writeln!(out, "|---{}|", format!("|{align}").repeat(head.len().saturating_sub(1)))?;

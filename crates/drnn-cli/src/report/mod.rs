@@ -1,30 +1,37 @@
 //! `drnn report`: pages for people, made from results files.
 //!
 //! ```text
-//! results.json -> Results, checked -> Page -> index.html, report.md        and plots, CSV beside them
+//! results.json -> Reported, checked -> Page -> index.html, report.md        and pictures, CSV beside them
 //! ```
 //!
 //! | file | what |
 //! |---|---|
-//! | `reversal` | results of `drnn reproduce reversal`, and what is shown of them |
-//! | `page` | headings, text, tables and plots in their order |
+//! | `kinds` | which kinds of results there are; what each must be able to do |
+//! | `reversal`, `sine` | results of `drnn reproduce` of that name, and what is shown of them |
+//! | `training` | what reports on trainings share |
+//! | `page` | headings, text, tables and pictures in their order |
 //! | `html`, `markdown` | the same page as one HTML file and as Markdown |
 //!
 //! A report is a function of its results file: the command that made the results writes the same one.
 
-pub mod facts;
 mod html;
+mod kinds;
 mod markdown;
-pub mod page;
+mod page;
 pub mod reversal;
+pub mod sine;
 pub mod sweep;
+mod training;
+
+pub use kinds::Reported;
 
 use crate::Failure;
 use crate::paths::{check_not_read, same_file};
 use crate::reproduce::write_files;
 use clap::Args;
 use drnn::Cpu;
-use reversal::ReversalResults;
+use drnn_train::cpu_name;
+use kinds::Report;
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -36,7 +43,7 @@ use std::time::SystemTime;
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
-    /// Results that `drnn reproduce` wrote, for example out/reversal/reversal.json
+    /// Results that `drnn reproduce` wrote: reversal.json, sine.json; or a campaign's results.jsonl, finished or not
     #[arg(required = true)]
     results: Vec<PathBuf>,
     /// Folder for the report, made where there is none; of several results a folder in it for each
@@ -45,7 +52,25 @@ pub struct Arguments {
     out: Option<PathBuf>,
 }
 
-/// Where results come from.
+/// What made results: nothing of the machine, so the same command gives the same file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The command with everything that changes the result.
+    pub command: String,
+    pub version: String,
+    /// Only where the build was told: `DRNN_COMMIT=$(git rev-parse HEAD) cargo build`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+}
+
+impl Origin {
+    pub fn new(command: String) -> Origin {
+        let version = env!("CARGO_PKG_VERSION").into();
+        Origin { command, version, commit: option_env!("DRNN_COMMIT").map(Into::into) }
+    }
+}
+
+/// Where the results of one run come from: how, when, on what.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Provenance {
     /// The command with everything that changes the result.
@@ -80,16 +105,6 @@ impl Provenance {
     }
 }
 
-/// The processor's name, where the system tells.
-fn cpu_name() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("model name"))?;
-    Some(line.split_once(':')?.1.trim().to_string())
-}
-
-/// Names and contents of files.
-pub type Files = Vec<(&'static str, Vec<u8>)>;
-
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let Arguments { results, out } = arguments;
     let folders = folders(results, out.as_deref())?;
@@ -97,45 +112,17 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     for (path, folder) in results.iter().zip(folders) {
         let refuse = |why| Failure::Input(format!("{}: {why}", path.display()));
         let bytes = std::fs::read(path).map_err(|e| refuse(format!("cannot be read: {e}")))?;
-        let found = read(&bytes).map_err(refuse)?;
-        let files = reversal::files(&found).map_err(refuse)?;
-        for (name, _) in &files {
+        let report = kinds::report(path, &bytes).map_err(refuse)?;
+        for (name, _) in &report.files {
             check_not_read("--out", &folder.join(name), results.iter().map(PathBuf::as_path))?;
         }
-        reports.push((folder, files, reversal::table(&found)));
+        reports.push((folder, report));
     }
-    for (folder, files, text) in reports {
+    for (folder, Report { files, table }) in reports {
         write_files(&folder, &files)?;
-        std::io::stdout().lock().write_all(text.as_bytes())?;
+        std::io::stdout().lock().write_all(table.as_bytes())?;
     }
     Ok(())
-}
-
-/// The results in a file, if they are of a kind that we know and make sense.
-fn read(bytes: &[u8]) -> Result<ReversalResults, String> {
-    #[derive(Deserialize)]
-    struct Kind {
-        kind: Option<String>,
-        format: Option<u64>,
-    }
-    let damaged = |e: serde_json::Error| format!("no results of drnn: {e}");
-    let kind: Kind = serde_json::from_slice(bytes).map_err(damaged)?;
-    match (kind.kind.as_deref(), kind.format) {
-        (Some(reversal::KIND), Some(reversal::FORMAT)) => {
-            let results: ReversalResults = serde_json::from_slice(bytes).map_err(damaged)?;
-            results.check()?;
-            Ok(results)
-        }
-        (Some(reversal::KIND), format) => Err(format!(
-            "results in format {}, this program reads format {}",
-            format.map_or("none".into(), |f| f.to_string()),
-            reversal::FORMAT
-        )),
-        (Some(kind), _) => {
-            Err(format!("results of kind {kind:?}; there are reports of \"reversal\""))
-        }
-        (None, _) => Err("says not what kind of results it holds (`kind`)".into()),
-    }
 }
 
 /// A folder for the report of each of `results`.

@@ -1,6 +1,6 @@
 //! What a report says, before it is HTML, Markdown or text.
 
-use crate::plot::Plot;
+use crate::plot::Picture;
 use std::fmt::Write;
 
 /// A report.
@@ -24,26 +24,25 @@ pub enum Part {
 /// The first column names the row; the others hold numbers.
 pub struct Table {
     pub caption: String,
-    pub head: Vec<&'static str>,
+    pub head: Vec<String>,
     pub rows: Vec<Vec<String>>,
 }
 
-/// A plot that is a file of its own too, `name`.svg.
+/// A picture that is a file of its own too, `name`.svg.
 pub struct Figure {
     pub name: &'static str,
-    pub plot: Plot,
+    pub picture: Box<dyn Picture>,
     pub caption: String,
 }
 
 impl Table {
     /// For a terminal.
     pub fn text(&self) -> String {
-        let head: Vec<String> = self.head.iter().map(|cell| cell.to_string()).collect();
-        let rows = || [&head].into_iter().chain(&self.rows);
+        let rows = || [&self.head].into_iter().chain(&self.rows);
         let width = |i: usize| {
             rows().filter_map(|row| row.get(i)).map(|cell| cell.chars().count()).max().unwrap_or(0)
         };
-        let widths: Vec<usize> = (0..head.len()).map(width).collect();
+        let widths: Vec<usize> = (0..self.head.len()).map(width).collect();
         let mut out = String::new();
         for row in rows() {
             for (i, (cell, &width)) in row.iter().zip(&widths).enumerate() {

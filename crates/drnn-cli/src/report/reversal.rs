@@ -3,24 +3,25 @@
 mod plots;
 mod words;
 
+use super::kinds::{Files, Reported};
 use super::page::moments;
-use super::{Files, Provenance, html, markdown};
+use super::training::title;
+use super::{Provenance, html, markdown};
+use crate::plot::Picture;
 use crate::plot::png::png;
 use drnn_train::{Epoch, Options, PaperNet, Reason};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt::Write;
 
-pub const KIND: &str = "reversal";
-pub const FORMAT: u64 = 1;
 /// Longest sequences that a report is made of.
 const MOST_STEPS: usize = 10_000;
 
 /// What reversal.json holds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReversalResults {
-    /// [`KIND`].
+    /// "reversal".
     pub kind: String,
-    /// [`FORMAT`].
+    /// [`Reported::FORMAT`].
     pub format: u64,
     pub provenance: Provenance,
     pub task: Task,
@@ -97,9 +98,11 @@ fn epochs<'a, D: Deserializer<'a>>(from: D) -> Result<Vec<Epoch>, D::Error> {
     Ok(found.into_iter().map(epoch).collect())
 }
 
-impl ReversalResults {
-    /// Says what makes no sense.
-    pub fn check(&self) -> Result<(), String> {
+impl Reported for ReversalResults {
+    const KIND: &'static str = "reversal";
+    const FORMAT: u64 = 1;
+
+    fn check(&self) -> Result<(), String> {
         let Task { steps, symbols, .. } = self.task;
         if !(1..=MOST_STEPS).contains(&steps) || symbols == 0 {
             return Err(format!(
@@ -112,6 +115,25 @@ impl ReversalResults {
         self.runs.iter().enumerate().try_for_each(|(i, run)| {
             run.check().map_err(|why| format!("runs[{i}], {:?}: {why}", run.net))
         })
+    }
+
+    /// index.html, report.md, reversal.csv, accuracy.svg, accuracy.png, losses.svg.
+    fn files(&self) -> Result<Files, String> {
+        self.check()?;
+        let (page, accuracy) = (words::page(self), plots::accuracy(self).svg());
+        let picture = png(&accuracy).map_err(|why| format!("accuracy.png: {why}"))?;
+        Ok(vec![
+            ("index.html", html::page(&page).into_bytes()),
+            ("report.md", markdown::page(&page).into_bytes()),
+            ("reversal.csv", csv(self).into_bytes()),
+            ("accuracy.svg", accuracy.into_bytes()),
+            ("accuracy.png", picture),
+            ("losses.svg", plots::losses(self).svg().into_bytes()),
+        ])
+    }
+
+    fn table(&self) -> String {
+        words::results_table(self).text()
     }
 }
 
@@ -149,12 +171,7 @@ impl Run {
 
     /// As the paper writes it: `d-LSTM 5`.
     fn title(&self) -> String {
-        match self.net.parse() {
-            Ok(PaperNet::Lstm) => "LSTM".into(),
-            Ok(PaperNet::BiLstm) => "Bi-LSTM".into(),
-            Ok(PaperNet::DLstm(delay)) => format!("d-LSTM {delay}"),
-            Err(_) => self.net.clone(),
-        }
+        self.net.parse().map_or_else(|_| self.net.clone(), title)
     }
 }
 
@@ -199,26 +216,6 @@ fn groups(results: &ReversalResults) -> Vec<Group<'_>> {
         }
     }
     groups
-}
-
-/// The report: index.html, report.md, reversal.csv, accuracy.svg, accuracy.png, losses.svg.
-pub fn files(results: &ReversalResults) -> Result<Files, String> {
-    results.check()?;
-    let (page, accuracy) = (words::page(results), plots::accuracy(results).svg());
-    let picture = png(&accuracy).map_err(|why| format!("accuracy.png: {why}"))?;
-    Ok(vec![
-        ("index.html", html::page(&page).into_bytes()),
-        ("report.md", markdown::page(&page).into_bytes()),
-        ("reversal.csv", csv(results).into_bytes()),
-        ("accuracy.svg", accuracy.into_bytes()),
-        ("accuracy.png", picture),
-        ("losses.svg", plots::losses(results).svg().into_bytes()),
-    ])
-}
-
-/// The table for a terminal.
-pub fn table(results: &ReversalResults) -> String {
-    words::results_table(results).text()
 }
 
 fn csv(results: &ReversalResults) -> String {

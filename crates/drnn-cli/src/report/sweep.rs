@@ -1,23 +1,22 @@
 //! Results of `drnn sweep`: the file, and what is shown of it.
 
+use super::kinds::{Files, Reported};
 use super::page::{Figure, Page, Part, Table, duration, mean_sd, moments};
-use super::{Files, Provenance, facts, html, markdown};
+use super::training::{provenance_parts, training_facts};
+use super::{Provenance, html, markdown};
 use crate::plot::png::png;
-use crate::plot::{Line, Plot, Scale, Style};
+use crate::plot::{Line, Picture, Plot, Scale, Style};
 use drnn::grouped;
 use drnn_train::{Metric, Options, Reason, recommended};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
-pub const KIND: &str = "sweep";
-pub const FORMAT: u64 = 1;
-
 /// What sweep.json holds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SweepResults {
-    /// [`KIND`].
+    /// `sweep`.
     pub kind: String,
-    /// [`FORMAT`].
+    /// 1.
     pub format: u64,
     pub provenance: Provenance,
     /// One word.
@@ -74,37 +73,6 @@ impl Group<'_> {
 }
 
 impl SweepResults {
-    /// Says what makes no sense.
-    pub fn check(&self) -> Result<(), String> {
-        if self.runs.is_empty() {
-            return Err("holds no runs".into());
-        }
-        if !(self.tolerance >= 0.0 && self.tolerance.is_finite()) {
-            return Err(format!("tolerance is {}", self.tolerance));
-        }
-        for (i, run) in self.runs.iter().enumerate() {
-            let refuse = |why: String| Err(format!("runs[{i}], {:?}: {why}", run.net));
-            for (name, value) in [("valid", run.valid), ("test", run.test)] {
-                match value {
-                    None if run.ended == Reason::NotFinite => {}
-                    None => {
-                        return refuse(format!(
-                            "{name} is null, and the run did not end as not-finite"
-                        ));
-                    }
-                    Some(x) if !(x >= 0.0 && x.is_finite()) || (self.metric.rises() && x > 1.0) => {
-                        return refuse(format!("{name} is {x}, which is no {}", self.metric));
-                    }
-                    Some(_) => {}
-                }
-            }
-            if !(run.seconds >= 0.0 && run.seconds.is_finite()) {
-                return refuse(format!("{} seconds", run.seconds));
-            }
-        }
-        Ok(())
-    }
-
     /// By net, the least delay first; those that others are compared with at the end.
     fn groups(&self) -> Vec<Group<'_>> {
         let mut groups: Vec<Group> = Vec::new();
@@ -183,7 +151,7 @@ impl SweepResults {
         out
     }
 
-    fn table(&self) -> Table {
+    fn results_table(&self) -> Table {
         let recommended = self.recommended();
         let rows = self.groups().into_iter().map(|group| {
             let run = group.runs[0];
@@ -204,7 +172,9 @@ impl SweepResults {
                 self.metric,
                 if self.metric.rises() { "the higher the better" } else { "the lower the better" }
             ),
-            head: vec!["net", "delay", "valid", "test", "parameters", "epochs", "time"],
+            head: ["net", "delay", "valid", "test", "parameters", "epochs", "time"]
+                .map(String::from)
+                .into(),
             rows: rows.collect(),
         }
     }
@@ -263,41 +233,72 @@ impl SweepResults {
             Part::Text(self.summary()),
             Part::Figure(Figure {
                 name: "sweep",
-                plot: self.plot(),
+                picture: Box::new(self.plot()),
                 caption: "A network that answers d steps late has seen d elements more. The upright line is the recommended delay."
                     .into(),
             }),
-            Part::Table(self.table()),
+            Part::Table(self.results_table()),
             Part::Heading("Training"),
-            Part::Facts(
-                [("Task", self.what.clone()), ("Sequences", facts::sequences(self.sequences))]
-                    .into_iter()
-                    .chain(facts::training(&self.options))
-                    .collect(),
-            ),
+            Part::Text(format!("{}.", self.what)),
+            Part::Facts(training_facts(self.sequences, &self.options)),
         ];
-        parts.extend(facts::provenance(&self.provenance));
+        parts.extend(provenance_parts(&self.provenance));
         Page { title: format!("Delay against quality: {}", self.task), parts }
     }
 }
 
-/// The report: index.html, report.md, sweep.csv, sweep.svg, sweep.png.
-pub fn files(results: &SweepResults) -> Result<Files, String> {
-    results.check()?;
-    let (page, plot) = (results.page(), results.plot().svg());
-    let picture = png(&plot).map_err(|why| format!("sweep.png: {why}"))?;
-    Ok(vec![
-        ("index.html", html::page(&page).into_bytes()),
-        ("report.md", markdown::page(&page).into_bytes()),
-        ("sweep.csv", csv(results).into_bytes()),
-        ("sweep.svg", plot.into_bytes()),
-        ("sweep.png", picture),
-    ])
-}
+impl Reported for SweepResults {
+    const KIND: &'static str = "sweep";
+    const FORMAT: u64 = 1;
 
-/// The table for a terminal, and what follows from it.
-pub fn table(results: &SweepResults) -> String {
-    format!("{}\n{}\n", results.table().text(), results.summary())
+    fn check(&self) -> Result<(), String> {
+        if self.runs.is_empty() {
+            return Err("holds no runs".into());
+        }
+        if !(self.tolerance >= 0.0 && self.tolerance.is_finite()) {
+            return Err(format!("tolerance is {}", self.tolerance));
+        }
+        for (i, run) in self.runs.iter().enumerate() {
+            let refuse = |why: String| Err(format!("runs[{i}], {:?}: {why}", run.net));
+            for (name, value) in [("valid", run.valid), ("test", run.test)] {
+                match value {
+                    None if run.ended == Reason::NotFinite => {}
+                    None => {
+                        return refuse(format!(
+                            "{name} is null, and the run did not end as not-finite"
+                        ));
+                    }
+                    Some(x) if !(x >= 0.0 && x.is_finite()) || (self.metric.rises() && x > 1.0) => {
+                        return refuse(format!("{name} is {x}, which is no {}", self.metric));
+                    }
+                    Some(_) => {}
+                }
+            }
+            if !(run.seconds >= 0.0 && run.seconds.is_finite()) {
+                return refuse(format!("{} seconds", run.seconds));
+            }
+        }
+        Ok(())
+    }
+
+    /// index.html, report.md, sweep.csv, sweep.svg, sweep.png.
+    fn files(&self) -> Result<Files, String> {
+        self.check()?;
+        let (page, plot) = (self.page(), self.plot().svg());
+        let picture = png(&plot).map_err(|why| format!("sweep.png: {why}"))?;
+        Ok(vec![
+            ("index.html", html::page(&page).into_bytes()),
+            ("report.md", markdown::page(&page).into_bytes()),
+            ("sweep.csv", csv(self).into_bytes()),
+            ("sweep.svg", plot.into_bytes()),
+            ("sweep.png", picture),
+        ])
+    }
+
+    /// And what follows from it.
+    fn table(&self) -> String {
+        format!("{}\n{}\n", self.results_table().text(), self.summary())
+    }
 }
 
 fn csv(results: &SweepResults) -> String {

@@ -2,9 +2,9 @@
 //!
 //! [`drnn::depth`] says what is counted and what the paper leaves out.
 
-use super::{Provenance, write_files};
+use super::{Head, write_files};
 use crate::Failure;
-use crate::plot::{Line, Plot, Scale, Style};
+use crate::plot::{Line, Picture, Plot, Scale, Style};
 use clap::Args;
 use drnn::depth::{Depth, check, depths};
 use drnn::{Cell, Direction, NetSpec, Padding, grouped};
@@ -46,7 +46,7 @@ pub struct Arguments {
 #[derive(Debug, Serialize)]
 struct Report {
     #[serde(flatten)]
-    provenance: Provenance,
+    head: Head,
     /// Pairs of input and answer that were checked.
     pairs_checked: usize,
     offsets: Vec<i16>,
@@ -85,7 +85,7 @@ impl Arguments {
         );
         let offsets: Vec<i16> = (*from..=*to).collect();
         let mut report = Report {
-            provenance: Provenance::new(command),
+            head: Head::new("depth", command),
             pairs_checked: 0,
             offsets,
             nets: Vec::new(),

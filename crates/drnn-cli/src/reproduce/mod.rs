@@ -3,11 +3,11 @@
 mod depth;
 mod reversal;
 mod sine;
-mod sine_report;
 mod theorem;
 
 use crate::Failure;
 use crate::paths::make_folder;
+use crate::report::Origin;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::io::Write;
@@ -37,21 +37,18 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-/// Where a result comes from. Says nothing of the machine, so the same command gives the same file.
+/// How a file of results begins that there is no report of: what it is, and where it comes from.
 #[derive(Debug, Serialize)]
-struct Provenance {
-    /// The command with everything that changes the result.
-    command: String,
-    version: &'static str,
-    /// Only where the build was told: `DRNN_COMMIT=$(git rev-parse HEAD) cargo build`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    commit: Option<&'static str>,
+struct Head {
+    kind: &'static str,
+    format: u64,
+    #[serde(flatten)]
+    origin: Origin,
 }
 
-impl Provenance {
-    fn new(command: String) -> Provenance {
-        let (version, commit) = (env!("CARGO_PKG_VERSION"), option_env!("DRNN_COMMIT"));
-        Provenance { command, version, commit }
+impl Head {
+    fn new(kind: &'static str, command: String) -> Head {
+        Head { kind, format: 1, origin: Origin::new(command) }
     }
 }
 

@@ -3,8 +3,8 @@
 use super::write_files;
 use crate::Failure;
 use crate::paths::make_folder;
-use crate::report::Provenance;
-use crate::report::reversal::{self as report, FORMAT, KIND, ReversalResults, Run, Task};
+use crate::report::reversal::{ReversalResults, Run, Task};
+use crate::report::{Provenance, Reported};
 use crate::training::{self, Running};
 use clap::Args;
 use drnn::Cpu;
@@ -92,8 +92,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     runs.sort_by_key(|run| (run.delay.unwrap_or(usize::MAX), run.repetition));
     let results = ReversalResults {
-        kind: KIND.into(),
-        format: FORMAT,
+        kind: ReversalResults::KIND.into(),
+        format: ReversalResults::FORMAT,
         provenance: Provenance::new(arguments.command(), seed, &cpu, started),
         task: Task {
             steps: task.steps,
@@ -107,10 +107,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         runs,
     };
     let json = serde_json::to_string(&results).map_err(std::io::Error::from)? + "\n";
-    let mut files = report::files(&results).map_err(Failure::Input)?;
+    let mut files = results.files().map_err(Failure::Input)?;
     files.insert(0, ("reversal.json", json.clone().into_bytes()));
     write_files(&arguments.out, &files)?;
-    let text = if arguments.json { json } else { report::table(&results) };
+    let text = if arguments.json { json } else { results.table() };
     std::io::stdout().lock().write_all(text.as_bytes())?;
     let ran_away = results.runs.iter().filter(|run| run.ended == Reason::NotFinite);
     let names: Vec<_> = ran_away.map(|run| format!("{}-{}", run.net, run.repetition)).collect();

@@ -3,10 +3,11 @@
 //!
 //! [`drnn_train::sine`] says what is learned, [`drnn_train::results`] what the file of results promises.
 
-use super::sine_report::{Report, deviations};
 use super::write_files;
 use crate::Failure;
 use crate::paths::make_folder;
+use crate::report::Reported;
+use crate::report::sine::{MOST_DELAY, NAMES, SineResults, deviations};
 use crate::stop::Stop;
 use crate::training;
 use clap::Args;
@@ -73,7 +74,7 @@ pub struct Arguments {
     /// The I-th of N parts of the work, for N machines
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
-    /// Folder for results.jsonl, sine.csv, sine.json and sine.svg, made where there is none
+    /// Folder for results.jsonl and the report, made where there is none
     #[arg(long, value_name = "DIR", default_value = "out/sine")]
     out: PathBuf,
     /// Go on with the results that the folder holds
@@ -107,32 +108,25 @@ fn rate(text: &str) -> Result<f32, String> {
     if rate > 0.0 && rate <= 1.0 { Ok(rate) } else { Err("expected more than 0, at most 1".into()) }
 }
 
-/// The longest delay that makes sense: later than a sequence's last element there is nothing to wait for.
-const MOST_DELAY: usize = 49;
 const RESULTS: &str = "results.jsonl";
-const REPORT: [&str; 4] = ["sine.csv", "sine.json", "sine.svg", "sine-sd.svg"];
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let out = &arguments.out;
     if !arguments.resume
-        && let Some(name) = [RESULTS].iter().chain(&REPORT).find(|name| out.join(name).exists())
+        && let Some(name) = [RESULTS].iter().chain(&NAMES).find(|name| out.join(name).exists())
     {
         let file = out.join(name).display().to_string();
         return Err(Failure::Input(format!(
             "{file}: is there already; --resume goes on with it, --out takes another folder"
         )));
     }
-    let report = if arguments.merge.is_empty() { arguments.train()? } else { arguments.join()? };
-    let json = serde_json::to_string(&report).map_err(std::io::Error::from)? + "\n";
-    let mut files = vec![
-        (REPORT[0], report.csv()),
-        (REPORT[1], json.clone()),
-        (REPORT[2], report.mean_maps().svg()),
-    ];
-    files.extend(report.sd_maps().map(|maps| (REPORT[3], maps.svg())));
-    let files: Vec<_> = files.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    let results = if arguments.merge.is_empty() { arguments.train()? } else { arguments.join()? };
+    let refuse = |why| Failure::Input(format!("{}: {why}", out.join(RESULTS).display()));
+    let json = results.json().map_err(refuse)?;
+    let mut files = results.files().map_err(refuse)?;
+    files.insert(0, ("sine.json", json.clone().into_bytes()));
     write_files(out, &files)?;
-    let text = if arguments.json { json } else { report.table() };
+    let text = if arguments.json { json } else { results.table() };
     Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
 }
 
@@ -190,10 +184,17 @@ impl Arguments {
         Ok(cells)
     }
 
-    fn train(&self) -> Result<Report, Failure> {
+    fn train(&self) -> Result<SineResults, Failure> {
         let (protocol, mut cells) = (self.protocol()?, self.grid()?);
         if let Some(shard) = self.shard {
-            cells = shard.of(&cells);
+            let all = std::mem::take(&mut cells);
+            cells = shard.of(&all);
+            if cells.is_empty() {
+                let Shard { index, count } = shard;
+                let what =
+                    format!("--shard {index}/{count}: there are only {} trainings", all.len());
+                return Err(Failure::Input(what));
+            }
         }
         let stop = Stop::on_ctrl_c()?; // before there is anything to lose
         make_folder(&self.out)?;
@@ -224,10 +225,10 @@ impl Arguments {
                 resume_command()
             )));
         }
-        Ok(Report::new(&protocol, results.records()))
+        Ok(SineResults::new(&protocol, results.records()))
     }
 
-    fn join(&self) -> Result<Report, Failure> {
+    fn join(&self) -> Result<SineResults, Failure> {
         let path = self.out.join(RESULTS);
         let mut files = self.merge.clone();
         files.extend(Some(&path).filter(|path| self.resume && path.exists()).cloned());
@@ -238,7 +239,7 @@ impl Arguments {
         }
         results::write(&path, &protocol, &records)?;
         eprintln!("{} trainings of {} files in {}", records.len(), files.len(), path.display());
-        Ok(Report::new(&protocol, &records))
+        Ok(SineResults::new(&protocol, &records))
     }
 }
 

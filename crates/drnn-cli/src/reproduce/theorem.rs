@@ -1,7 +1,7 @@
 //! `drnn reproduce theorem`: stacks against their flattened forms, and how often the paper's Lemma 1
 //! gives a start.
 
-use super::{Provenance, write_files};
+use super::{Head, write_files};
 use crate::Failure;
 use crate::paths::make_folder;
 use crate::training;
@@ -60,7 +60,7 @@ pub struct Arguments {
 #[derive(Debug, Serialize)]
 struct Report {
     #[serde(flatten)]
-    provenance: Provenance,
+    head: Head,
     f32_tolerance: f64,
     f64_tolerance: f64,
     theorem: Vec<Entry>,
@@ -155,7 +155,7 @@ impl Arguments {
         let found = found.into_inner().unwrap_or_else(|p| p.into_inner());
         let theorem = found.into_iter().flatten().collect::<Result<_, Error>>()?;
         Ok(Report {
-            provenance: Provenance::new(command),
+            head: Head::new("theorem", command),
             f32_tolerance: F32_TOLERANCE,
             f64_tolerance: F64_TOLERANCE,
             theorem,
@@ -425,7 +425,7 @@ mod tests {
             f64_states: 0.0,
         };
         let report = |entries: Vec<Entry>| Report {
-            provenance: Provenance::new(String::new()),
+            head: Head::new("theorem", String::new()),
             f32_tolerance: F32_TOLERANCE,
             f64_tolerance: F64_TOLERANCE,
             theorem: entries,

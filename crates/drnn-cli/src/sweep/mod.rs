@@ -11,8 +11,8 @@ mod task;
 use crate::Failure;
 use crate::net::Kind;
 use crate::paths::make_folder;
-use crate::report::Provenance;
-use crate::report::sweep::{self as report, FORMAT, KIND, Run, SweepResults};
+use crate::report::sweep::{Run, SweepResults};
+use crate::report::{Provenance, Reported};
 use crate::reproduce::write_files;
 use crate::shape::Shape;
 use crate::training::{self, Running};
@@ -168,8 +168,8 @@ impl Sweep {
             });
         }
         let results = SweepResults {
-            kind: KIND.into(),
-            format: FORMAT,
+            kind: SweepResults::KIND.into(),
+            format: SweepResults::FORMAT,
             provenance: Provenance::new(command, self.seed, &cpu, started),
             task: task.name().into(),
             what: task.describe(),
@@ -180,10 +180,10 @@ impl Sweep {
             runs,
         };
         let json = serde_json::to_string(&results).map_err(std::io::Error::from)? + "\n";
-        let mut files = report::files(&results).map_err(Failure::Input)?;
+        let mut files = results.files().map_err(Failure::Input)?;
         files.insert(0, ("sweep.json", json.clone().into_bytes()));
         write_files(&out, &files)?;
-        let text = if self.json { json } else { report::table(&results) };
+        let text = if self.json { json } else { results.table() };
         std::io::stdout().lock().write_all(text.as_bytes())?;
         let ran_away = results.runs.iter().filter(|run| run.ended == Reason::NotFinite);
         training::check_finite(ran_away.map(|run| run.net.as_str()))

@@ -2,8 +2,8 @@
 
 use super::plots::{DELAYED, accuracy, losses};
 use super::{ReversalResults, Run, Task, groups};
-use crate::report::facts;
 use crate::report::page::{Figure, Page, Part, Table, duration, mean_sd, moments, signed};
+use crate::report::training::{deviations_part, provenance_parts, training_facts};
 use drnn::grouped;
 use drnn_train::Reason;
 use std::fmt::Write;
@@ -24,7 +24,7 @@ pub fn page(results: &ReversalResults) -> Page {
         Part::Table(results_table(results)),
         Part::Figure(Figure {
             name: "accuracy",
-            plot: accuracy(results),
+            picture: Box::new(accuracy(results)),
             caption: format!(
                 "Bound: the expected accuracy of whoever knows what has been read and guesses the rest, \
                  {formula}, with T\u{a0}=\u{a0}{steps} and V\u{a0}=\u{a0}{symbols}. Sampled: answers are drawn by the probabilities \
@@ -34,22 +34,14 @@ pub fn page(results: &ReversalResults) -> Page {
         Part::Heading("Training"),
         Part::Figure(Figure {
             name: "losses",
-            plot: losses(results),
+            picture: Box::new(losses(results)),
             caption: losses_caption(results),
         }),
-        Part::Facts(
-            [("Sequences", facts::sequences([train, valid, test]))]
-                .into_iter()
-                .chain(facts::training(options))
-                .collect(),
-        ),
+        Part::Facts(training_facts([train, valid, test], options)),
         Part::Heading("What is not as in the paper"),
+        deviations_part(deviations),
     ];
-    parts.push(match deviations.is_empty() {
-        true => Part::Text("Nothing that is known.".into()),
-        false => Part::List(deviations.clone()),
-    });
-    parts.extend(facts::provenance(provenance));
+    parts.extend(provenance_parts(provenance));
     Page { title: "Sequence reversal".into(), parts }
 }
 
@@ -126,7 +118,7 @@ pub fn results_table(results: &ReversalResults) -> Table {
     }
     Table {
         caption: caption.replace('`', ""),
-        head: vec![
+        head: [
             "net",
             "delay",
             "sampled",
@@ -136,7 +128,9 @@ pub fn results_table(results: &ReversalResults) -> Table {
             "parameters",
             "epochs",
             "time",
-        ],
+        ]
+        .map(String::from)
+        .to_vec(),
         rows: rows.collect(),
     }
 }

@@ -1,14 +1,25 @@
-//! What every report of trainings says: how they were trained, and where results come from.
+//! What reports on trainings share: how a network was trained, and where that is not the paper's way.
 
 use super::Provenance;
 use super::page::{Part, duration};
 use drnn::grouped;
-use drnn_train::{Options, Schedule};
+use drnn_train::{Options, PaperNet, Schedule};
 
-/// How networks were trained.
-pub fn training(options: &Options) -> Vec<(&'static str, String)> {
+/// As the paper writes it: `d-LSTM 5`.
+pub fn title(net: PaperNet) -> String {
+    match net {
+        PaperNet::Lstm => "LSTM".into(),
+        PaperNet::BiLstm => "Bi-LSTM".into(),
+        PaperNet::DLstm(delay) => format!("d-LSTM {delay}"),
+    }
+}
+
+/// Names and values: sequences to train, validate and test, then all options but the seed.
+pub fn training_facts(sequences: [usize; 3], options: &Options) -> Vec<(&'static str, String)> {
+    let [train, valid, test] = sequences.map(grouped);
     let adam = options.adam;
     vec![
+        ("Sequences", format!("{train} to train, {valid} to validate, {test} to test")),
         ("Epochs", format!("at most {}", grouped(options.epochs))),
         ("Batch", grouped(options.batch)),
         ("Learning rate", format!("{}, {}", options.rate, schedule(options.schedule))),
@@ -21,14 +32,8 @@ pub fn training(options: &Options) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// How many sequences of each set.
-pub fn sequences([train, valid, test]: [usize; 3]) -> String {
-    let [train, valid, test] = [train, valid, test].map(grouped);
-    format!("{train} to train, {valid} to validate, {test} to test")
-}
-
 /// Command and machine.
-pub fn provenance(provenance: &Provenance) -> [Part; 3] {
+pub fn provenance_parts(provenance: &Provenance) -> [Part; 3] {
     let unknown = || "not known".to_string();
     [
         Part::Heading("Where this comes from"),
@@ -43,6 +48,14 @@ pub fn provenance(provenance: &Provenance) -> [Part; 3] {
             ("Took", duration(provenance.seconds)),
         ]),
     ]
+}
+
+/// What is not as in the paper.
+pub fn deviations_part(deviations: &[String]) -> Part {
+    match deviations {
+        [] => Part::Text("Nothing that is known.".into()),
+        _ => Part::List(deviations.to_vec()),
+    }
 }
 
 fn schedule(schedule: Schedule) -> String {

@@ -1,0 +1,197 @@
+//! What is said of the results: text, tables, facts.
+
+use super::grid::{Grid, Step};
+use super::{SineResults, maps};
+use crate::report::page::{Figure, Page, Part, Table, duration};
+use crate::report::training::{deviations_part, title, training_facts};
+use drnn::grouped;
+use drnn_train::PaperNet;
+use drnn_train::campaign::Gamma;
+use drnn_train::sine::{STEPS, TAPS};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+/// Machines that are named; of more, only how many.
+const MOST_MACHINES: usize = 8;
+
+pub fn page(results: &SineResults) -> Page {
+    let SineResults { protocol, provenance, deviations, trainings, .. } = results;
+    let grid = Grid::of(results);
+    let mut parts = vec![
+        Part::Text(format!(
+            "The network reads {STEPS} numbers x, drawn between 0 and 1, and answers while it reads the sine of \
+             a filtered sequence:"
+        )),
+        Part::Code(format!(
+            "y_t = sin(gamma * sum_j w_(j+c) x_(t+j))\nj = -c+1 .. a,  c = {TAPS} - a"
+        )),
+        Part::Text(format!(
+            "The filter w has {TAPS} taps, drawn between 0 and 1 too; a of them look ahead, at numbers that follow \
+             x_t. The larger gamma, the further the answer is from linear. A network that answers d steps late \
+             can know y_t where a is at most d; behind that a part of the answer is hidden from it. From a bidirectional \
+             network nothing is."
+        )),
+        Part::Text(summary(results, &grid)),
+        Part::Figure(Figure {
+            name: "sine",
+            picture: Box::new(maps::mean(results)),
+            caption: "A map for each network, one scale of colours for all: dark is a small error; \
+                      the scale is logarithmic. Right of the dashed line the answer depends on numbers that the \
+                      network has not read. Where there is no colour nothing was trained, or every training ran away."
+                .into(),
+        }),
+    ];
+    parts.extend(maps::sd(results).map(|maps| {
+        Part::Figure(Figure {
+            name: "sine-sd",
+            picture: Box::new(maps),
+            caption: "The same of the standard deviation between data sets. Filter and sequences are drawn anew for each."
+                .into(),
+        })
+    }));
+    parts.push(Part::Heading("Errors"));
+    parts.extend(error_tables(results, &grid).into_iter().map(Part::Table));
+    let steps = grid.steps();
+    if !steps.is_empty() {
+        parts.extend([
+            Part::Heading("The step behind a = d"),
+            Part::Table(step_table(&grid.axes.gammas, &steps)),
+        ]);
+    }
+    let unknown = || "not known".to_string();
+    let mut facts = vec![
+        ("Written by", format!("drnn {}", provenance.version)),
+        ("Its commit", provenance.commit.clone().unwrap_or_else(unknown)),
+        ("Seed", protocol.training.seed.to_string()),
+        ("Trainings", grouped(*trainings)),
+    ];
+    match &results.effort {
+        Some(effort) => facts.extend([
+            ("Machine", machines(&effort.machines).unwrap_or_else(unknown)),
+            ("Took", format!("{} of one thread, all together", duration(effort.seconds))),
+        ]),
+        None => facts.push(("Machine and time", "not in sine.json but in results.jsonl".into())),
+    }
+    parts.extend([
+        Part::Heading("Training"),
+        Part::Facts(training_facts(protocol.sequences, &protocol.training)),
+        Part::Heading("What is not as in the paper"),
+        deviations_part(deviations),
+        Part::Heading("Where this comes from"),
+        Part::Code(provenance.command.clone()),
+        Part::Facts(facts),
+    ]);
+    Page { title: "Sine of a filtered sequence".into(), parts }
+}
+
+/// The same for a terminal.
+pub fn text(results: &SineResults) -> String {
+    let grid = Grid::of(results);
+    let mut out = format!("mean squared error on the test set, {}\n", of_sets(results));
+    for table in error_tables(results, &grid) {
+        let _ = write!(out, "\n{}", table.text());
+    }
+    let steps = grid.steps();
+    if !steps.is_empty() {
+        let table = step_table(&grid.axes.gammas, &steps);
+        let _ = write!(out, "\nthe step behind a = d\n{}", table.text());
+    }
+    out.push('\n');
+    for deviation in &results.deviations {
+        let _ =
+            writeln!(out, "not the paper's: {}", deviation.replace(char::is_control, "\u{fffd}"));
+    }
+    out
+}
+
+fn of_sets(results: &SineResults) -> String {
+    match results.sets() {
+        1 => "one data set".into(),
+        sets => format!("mean of {sets} data sets"),
+    }
+}
+
+/// How large the steps are, and what was left out.
+fn summary(results: &SineResults, grid: &Grid) -> String {
+    let mut out = String::new();
+    for Step { net, delay, beyond, ratios } in grid.steps() {
+        let least = ratios.values().copied().fold(f64::INFINITY, f64::min);
+        let most = ratios.values().copied().fold(0.0, f64::max);
+        let range = match ratios.len() {
+            1 => format!("{most:.1}"),
+            _ => format!("{least:.1} to {most:.1}"),
+        };
+        let _ = write!(
+            out,
+            "The error of the {} at a\u{a0}=\u{a0}{beyond} is {range} times that at a\u{a0}=\u{a0}{delay}. ",
+            title(net)
+        );
+    }
+    if out.is_empty() {
+        out.push_str("No delayed network was trained on both sides of a\u{a0}=\u{a0}d. ");
+    }
+    let ran_away: usize = results.cells.iter().map(|entry| entry.ran_away).sum();
+    if ran_away > 0 {
+        let all = grouped(results.trainings);
+        let _ = write!(
+            out,
+            "{} of {all} trainings ran away: their loss became no number, and they are in no mean.",
+            grouped(ran_away)
+        );
+    }
+    out.trim_end().into()
+}
+
+/// A table for each network.
+fn error_tables(results: &SineResults, grid: &Grid) -> Vec<Table> {
+    let axes = &grid.axes;
+    let number = |net, gamma, ahead| match grid.at(net, gamma, ahead) {
+        None => ".".into(),
+        Some(entry) => entry.mean_mse.map_or("ran away".into(), |mse| format!("{mse:.1e}")),
+    };
+    let row = |net, gamma: Gamma| {
+        let numbers = axes.aheads.iter().map(|ahead| number(net, gamma, *ahead));
+        [format!("gamma {gamma}")].into_iter().chain(numbers).collect()
+    };
+    let columns = || axes.aheads.iter().map(|ahead| format!("a = {ahead}"));
+    let table = |&net: &PaperNet| Table {
+        caption: format!(
+            "{}: mean squared error on the test set, {}.",
+            title(net),
+            of_sets(results)
+        ),
+        head: [title(net)].into_iter().chain(columns()).collect(),
+        rows: axes.gammas.iter().map(|gamma| row(net, *gamma)).collect(),
+    };
+    axes.nets.iter().map(table).collect()
+}
+
+fn step_table(gammas: &[Gamma], steps: &[Step]) -> Table {
+    let ratio = |step: &Step, gamma: &Gamma| match step.ratios.get(gamma) {
+        Some(ratio) => format!("{ratio:.1}"),
+        None => ".".into(),
+    };
+    let row = |gamma: &Gamma| {
+        let ratios = steps.iter().map(|step| ratio(step, gamma));
+        [format!("gamma {gamma}")].into_iter().chain(ratios).collect()
+    };
+    let column = |Step { net, delay, beyond, .. }: &Step| {
+        format!("{}: a = {beyond} over a = {delay}", title(*net))
+    };
+    Table {
+        caption: "How many times larger the error is at the first a that the network cannot see than at a = d."
+            .into(),
+        head: [String::new()].into_iter().chain(steps.iter().map(column)).collect(),
+        rows: gammas.iter().map(row).collect(),
+    }
+}
+
+/// None where none is known.
+fn machines(machines: &BTreeSet<String>) -> Option<String> {
+    let named: Vec<&str> = machines.iter().take(MOST_MACHINES).map(String::as_str).collect();
+    let more = match machines.len() - named.len() {
+        0 => String::new(),
+        more => format!("; and {} more", grouped(more)),
+    };
+    (!named.is_empty()).then(|| named.join("; ") + &more)
+}

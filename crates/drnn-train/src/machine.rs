@@ -1,0 +1,18 @@
+//! The machine that a result comes from, in words.
+
+use drnn::Cpu;
+
+/// Processor and instruction set: `AMD EPYC, avx512`.
+pub fn machine(cpu: &Cpu) -> String {
+    match cpu_name() {
+        Some(name) => format!("{name}, {}", cpu.isa()),
+        None => cpu.isa().to_string(),
+    }
+}
+
+/// The processor's name, where the system tells.
+pub fn cpu_name() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = text.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim().to_string())
+}
