@@ -39,6 +39,7 @@ mod shape;
 mod states;
 mod stop;
 mod sweep;
+mod train;
 mod training;
 
 use clap::{Parser, Subcommand};

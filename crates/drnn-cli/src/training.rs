@@ -67,19 +67,23 @@ impl Running {
         Ok(Lane { fit, checkpoint: Some(path) })
     }
 
-    /// Takes lanes to their ends. `log` gets everything, `again` is the command that goes on.
+    /// Takes lanes to their ends. `log` gets everything, `again` is the command that goes on; `after_epoch` may look
+    /// at each lane then.
     pub fn run<'a, E: Engine>(
         &self,
         cpu: &Cpu,
         lanes: &mut [Lane<'a, E>],
-        names: Vec<String>,
-        metric: Metric,
-        log: &Path,
+        watch: &Watch,
         again: &str,
+        after_epoch: &AfterEpoch<'_, 'a, E>,
     ) -> Result<(), Failure> {
-        let watch = Watch::new(names, metric, log, Stop::on_ctrl_c()?)?;
         let every = Duration::from_secs_f64(self.checkpoint_every * 60.0);
-        let outcome = lanes::run(cpu, lanes, every, &|lane, fit, done| watch.see(lane, fit, done));
+        let outcome = lanes::run(cpu, lanes, every, &|lane, fit, done| {
+            if done == Advance::Epoch {
+                after_epoch(fit)?;
+            }
+            Ok(watch.see(lane, fit, done))
+        });
         watch.finish();
         outcome?;
         match watch.stop.pressed() {
@@ -88,6 +92,9 @@ impl Running {
         }
     }
 }
+
+/// What else is done with a training after each of its epochs.
+pub type AfterEpoch<'o, 'a, E> = dyn Fn(&mut Fit<'a, E>) -> drnn_train::Result<()> + Sync + 'o;
 
 /// The name of a lane that ran away, where one did, makes the whole a failed check.
 pub fn check_finite<'a>(ran_away: impl Iterator<Item = &'a str>) -> Result<(), Failure> {
@@ -98,7 +105,7 @@ pub fn check_finite<'a>(ran_away: impl Iterator<Item = &'a str>) -> Result<(), F
 }
 
 /// Watches lanes.
-struct Watch {
+pub struct Watch {
     metric: Metric,
     names: Vec<String>,
     bars: Option<(MultiProgress, Vec<ProgressBar>)>,
@@ -108,7 +115,8 @@ struct Watch {
 
 impl Watch {
     /// Lanes of these names; what there is to know goes to `log`, behind what it holds.
-    fn new(names: Vec<String>, metric: Metric, log: &Path, stop: Stop) -> Result<Watch, Failure> {
+    pub fn new(names: Vec<String>, metric: Metric, log: &Path) -> Result<Watch, Failure> {
+        let stop = Stop::on_ctrl_c()?;
         let file = File::options().create(true).append(true).open(log);
         let file =
             file.map_err(|e| Failure::Input(format!("{}: cannot be written: {e}", log.display())))?;

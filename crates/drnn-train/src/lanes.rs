@@ -33,8 +33,9 @@ pub enum Control {
     Stop,
 }
 
-/// What is told of a lane, by its number, after every batch.
-pub type Observe<'o, 'a, E> = dyn Fn(usize, &Fit<'a, E>, Advance) -> Control + Sync + 'o;
+/// What is told of a lane, by its number, after every batch; it may look into the training, and keep its model.
+pub type Observe<'o, 'a, E> =
+    dyn Fn(usize, &mut Fit<'a, E>, Advance) -> Result<Control> + Sync + 'o;
 
 struct Queue {
     /// Lanes that wait for a thread.
@@ -149,7 +150,7 @@ fn epoch<'a, E: Engine>(
     let mut saved = Instant::now();
     loop {
         let done = lane.fit.advance()?;
-        let control = observe(number, &lane.fit, done);
+        let control = observe(number, &mut lane.fit, done)?;
         if control == Control::Stop || stopped() {
             lane.save()?;
             return Ok(Outcome::Stopped);

@@ -148,7 +148,8 @@ fn lanes_are_trained_as_if_alone_and_stop_together() {
     for threads in [1, 2, 5] {
         let mut lanes: Vec<Lane> =
             (0..3).map(|seed| Lane { fit: new(seed), checkpoint: None }).collect();
-        lanes::run(&Cpu::new(threads), &mut lanes, EVERY, &|_, _, _| Control::Continue).unwrap();
+        lanes::run(&Cpu::new(threads), &mut lanes, EVERY, &|_, _, _| Ok(Control::Continue))
+            .unwrap();
         let found: Vec<_> = lanes.iter_mut().map(|lane| state(&mut lane.fit)).collect();
         assert!(found == alone, "{threads} threads");
     }
@@ -160,16 +161,16 @@ fn lanes_are_trained_as_if_alone_and_stop_together() {
         (0..3).map(|seed| Lane { fit: new(seed), checkpoint: Some(path(seed)) }).collect()
     };
     let batches = AtomicUsize::new(0);
-    let stop = |_: usize, _: &Fit, _: Advance| match batches.fetch_add(1, Ordering::Relaxed) {
-        12 => Control::Stop,
-        _ => Control::Continue,
+    let stop = |_: usize, _: &mut Fit, _: Advance| match batches.fetch_add(1, Ordering::Relaxed) {
+        12 => Ok(Control::Stop),
+        _ => Ok(Control::Continue),
     };
     lanes::run(&Cpu::new(2), &mut lanes(), EVERY, &stop).unwrap();
     let mut again = lanes();
     for (seed, lane) in again.iter_mut().enumerate() {
         lane.fit.resume(&path(seed as u64)).unwrap();
     }
-    lanes::run(&Cpu::new(2), &mut again, EVERY, &|_, _, _| Control::Continue).unwrap();
+    lanes::run(&Cpu::new(2), &mut again, EVERY, &|_, _, _| Ok(Control::Continue)).unwrap();
     let found: Vec<_> = again.iter_mut().map(|lane| state(&mut lane.fit)).collect();
     assert!(found == alone);
     let nowhere = Some(folder.path().join("nowhere/lane"));

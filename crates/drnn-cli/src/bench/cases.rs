@@ -244,7 +244,7 @@ fn fit(cpu: &Cpu, shape: &'static Shape, lanes: usize) -> Result<Work> {
             let fit = Fit::new(&one, &spec, options, "bench", &train, &valid).map_err(no_data)?;
             all.push(lanes::Lane { fit, checkpoint: None });
         }
-        lanes::run(&cpu, &mut all, Duration::MAX, &|_, _, _| lanes::Control::Continue)
+        lanes::run(&cpu, &mut all, Duration::MAX, &|_, _, _| Ok(lanes::Control::Continue))
             .map_err(no_data)
     };
     let flop = flop(shape).1 * lanes as f64;

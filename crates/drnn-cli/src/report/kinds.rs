@@ -3,14 +3,19 @@
 use super::reversal::ReversalResults;
 use super::sine::{self, SineResults};
 use super::sweep::SweepResults;
+use super::training_run::TrainingResults;
 use drnn_train::results::is_campaign;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::path::Path;
 
 /// All kinds of which there are reports. Another one is a line here.
-const KINDS: [Kind; 3] =
-    [Kind::of::<ReversalResults>(), Kind::of::<SineResults>(), Kind::of::<SweepResults>()];
+const KINDS: [Kind; 4] = [
+    Kind::of::<ReversalResults>(),
+    Kind::of::<SineResults>(),
+    Kind::of::<SweepResults>(),
+    Kind::of::<TrainingResults>(),
+];
 
 /// Names and contents of files.
 pub type Files = Vec<(&'static str, Vec<u8>)>;

@@ -22,6 +22,7 @@ pub mod reversal;
 pub mod sine;
 pub mod sweep;
 mod training;
+pub mod training_run;
 
 pub use kinds::Reported;
 

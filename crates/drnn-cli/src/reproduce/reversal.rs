@@ -5,7 +5,7 @@ use crate::Failure;
 use crate::paths::make_folder;
 use crate::report::reversal::{ReversalResults, Run, Task};
 use crate::report::{Provenance, Reported};
-use crate::training::{self, Running};
+use crate::training::{self, Running, Watch};
 use clap::Args;
 use drnn::Cpu;
 use drnn_train::reversal::{Accuracy, Reversal};
@@ -84,8 +84,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     arguments.announce(&which, &cpu);
     let names: Vec<String> = which.iter().map(|(net, i)| format!("{net}-{i}")).collect();
-    let (log, again) = (arguments.out.join("log.jsonl"), arguments.command());
-    arguments.running.run(&cpu, &mut fits, names, Metric::Accuracy, &log, &again)?;
+    let watch = Watch::new(names, Metric::Accuracy, &arguments.out.join("log.jsonl"))?;
+    arguments.running.run(&cpu, &mut fits, &watch, &arguments.command(), &|_| Ok(()))?;
     let mut runs = Vec::new();
     for (lane, &(net, repetition)) in fits.iter_mut().zip(&which) {
         runs.push(measure(&mut lane.fit, net, repetition, &task, &test)?);

@@ -15,7 +15,7 @@ use crate::report::sweep::{Run, SweepResults};
 use crate::report::{Provenance, Reported};
 use crate::reproduce::write_files;
 use crate::shape::Shape;
-use crate::training::{self, Running};
+use crate::training::{self, Running, Watch};
 use clap::{Args, Subcommand};
 use drnn::Cpu;
 use drnn_train::{Engine, Fit, Options, Reason, Schedule};
@@ -140,8 +140,9 @@ impl Sweep {
         let lanes = lanes.map(|(fit, name)| self.running.lane(fit, &checkpoints, name));
         let mut lanes: Vec<_> = lanes.collect::<Result<_, _>>()?;
         self.announce(task, &shapes, &options, &cpu);
-        let (log, command) = (out.join("log.jsonl"), training::command());
-        self.running.run(&cpu, &mut lanes, names, task.metric(), &log, &command)?;
+        let command = training::command();
+        let watch = Watch::new(names, task.metric(), &out.join("log.jsonl"))?;
+        self.running.run(&cpu, &mut lanes, &watch, &command, &|_| Ok(()))?;
         let mut runs = Vec::new();
         for (lane, (shape, repetition)) in lanes.iter_mut().zip(which) {
             let progress = lane.fit.progress().clone();

@@ -1,0 +1,280 @@
+//! Results of `drnn train`: the file, and what is shown of it.
+
+use super::kinds::{Files, Reported};
+use super::page::{Figure, Page, Part, Table, duration};
+use super::training::{provenance_parts, training_facts};
+use super::{Provenance, html, markdown};
+use crate::plot::{HeatMap, HeatMaps, Line, Picture, Plot, Scale, Style};
+use drnn::grouped;
+use drnn_train::{Epoch, Metric, Options, Reason};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+
+/// What training.json holds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TrainingResults {
+    /// `training`.
+    pub kind: String,
+    /// 1.
+    pub format: u64,
+    pub provenance: Provenance,
+    /// One word.
+    pub task: String,
+    /// The data in full.
+    pub what: String,
+    /// The network, for people.
+    pub net: String,
+    /// Steps that an answer waits for; None where it waits for the end.
+    pub latency: Option<usize>,
+    pub parameters: usize,
+    pub metric: Metric,
+    /// To train, to validate, to test.
+    pub sequences: [usize; 3],
+    pub options: Options,
+    pub ended: Reason,
+    /// The model is that of this epoch.
+    pub kept_epoch: usize,
+    pub valid: f64,
+    pub test: Option<f64>,
+    pub seconds: f64,
+    pub history: Vec<Epoch>,
+    /// A closer look at the model.
+    #[serde(default)]
+    pub judged: Vec<Judged>,
+    /// What else there is to say.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+/// Something that was found out about the model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Judged {
+    /// Numbers in rows: the first column names the row.
+    Table { caption: String, head: Vec<String>, rows: Vec<Vec<String>> },
+    /// How often a class (row) was taken for another (column).
+    Confusion { classes: Vec<String>, counts: Vec<Vec<u64>> },
+}
+
+/// Most classes that a picture of their confusion has room for.
+const MOST_CLASSES: usize = 60;
+
+impl TrainingResults {
+    fn shown(&self, value: f64) -> String {
+        if self.metric == Metric::SquaredError {
+            format!("{value:.3e}")
+        } else {
+            format!("{value:.4}")
+        }
+    }
+
+    fn summary(&self) -> String {
+        let mut out = format!("{}: {} on the validation set", self.metric, self.shown(self.valid));
+        if let Some(test) = self.test {
+            let _ = write!(out, ", {} on the test set", self.shown(test));
+        }
+        let epochs = self.history.len();
+        let _ = write!(out, ". The model is that of epoch {} of {epochs}", self.kept_epoch);
+        out += match self.ended {
+            Reason::Epochs => ".",
+            Reason::Patience => ", after which the validation loss became no better.",
+            Reason::Value => ", when the loss was low enough.",
+            Reason::NotFinite => {
+                "; then the loss became no number: a lower learning rate may help."
+            }
+        };
+        let late = match self.latency {
+            None => " Answers come when the sequence has ended.".into(),
+            Some(0) => " Answers come at once.".into(),
+            Some(d) => format!(" Answers come {d} steps late."),
+        };
+        out + &late
+    }
+
+    fn plot(&self) -> Plot {
+        let line = |name: &str, colour, value: fn(&Epoch) -> f64| Line {
+            name: name.into(),
+            style: Style::Bare,
+            colour,
+            strength: 1.0,
+            points: self.history.iter().map(|e| (e.epoch as f64, value(e))).collect(),
+            bars: Vec::new(),
+        };
+        let lines =
+            vec![line("validation", 0, |e| e.valid_loss), line("training", 1, |e| e.train_loss)];
+        let values = || lines.iter().flat_map(|line| &line.points).map(|p| p.1);
+        let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
+        let log = least > 0.0 && most >= 10.0 * least;
+        Plot {
+            title: "Loss".into(),
+            x: "epoch".into(),
+            y: if log { "loss, logarithmic" } else { "loss" }.into(),
+            scale: if log { Scale::Log } else { Scale::Around },
+            guide: Some(self.kept_epoch as f64),
+            lines,
+        }
+    }
+
+    fn results_table(&self) -> Table {
+        let row = vec![
+            self.task.clone(),
+            self.latency.map_or("all".into(), |d| d.to_string()),
+            self.shown(self.valid),
+            self.test.map_or("none".into(), |test| self.shown(test)),
+            grouped(self.parameters),
+            format!("{} of {}", self.kept_epoch, self.history.len()),
+            duration(self.seconds),
+        ];
+        Table {
+            caption: format!(
+                "{} of the model that was kept. Delay all: it waits for the end.",
+                self.metric
+            ),
+            head: ["task", "delay", "valid", "test", "parameters", "epoch", "time"]
+                .map(String::from)
+                .into(),
+            rows: vec![row],
+        }
+    }
+
+    fn page(&self) -> Page {
+        let mut parts = vec![
+            Part::Text(self.summary()),
+            Part::Facts(vec![("Network", self.net.clone()), ("Data", self.what.clone())]),
+            Part::Table(self.results_table()),
+            Part::Figure(Figure {
+                name: "losses",
+                picture: Box::new(self.plot()),
+                caption: "Loss after each epoch; the upright line is the model that was kept. That of the \
+                          training set is the mean over the epoch, while the network still learned."
+                    .into(),
+            }),
+        ];
+        parts.extend(self.judged.iter().map(|judged| match judged {
+            Judged::Table { caption, head, rows } => Part::Table(Table {
+                caption: caption.clone(),
+                head: head.clone(),
+                rows: rows.clone(),
+            }),
+            Judged::Confusion { classes, counts } => Part::Figure(confusion(classes, counts)),
+        }));
+        if !self.notes.is_empty() {
+            parts.push(Part::List(self.notes.clone()));
+        }
+        parts.push(Part::Heading("Training"));
+        parts.push(Part::Facts(training_facts(self.sequences, &self.options)));
+        parts.extend(provenance_parts(&self.provenance));
+        Page { title: format!("Training: {}", self.task), parts }
+    }
+}
+
+/// Shares of each row.
+fn confusion(classes: &[String], counts: &[Vec<u64>]) -> Figure {
+    let share = |row: &Vec<u64>| {
+        let all: u64 = row.iter().sum();
+        row.iter().map(|&n| (n > 0).then(|| n as f64 / all as f64)).collect()
+    };
+    let maps = HeatMaps {
+        title: "What is taken for what".into(),
+        x: "answer".into(),
+        y: "truth".into(),
+        scale: "share of the row".into(),
+        columns: classes.to_vec(),
+        rows: classes.to_vec(),
+        maps: vec![HeatMap {
+            name: String::new(),
+            guide: None,
+            values: counts.iter().map(share).collect(),
+        }],
+    };
+    Figure {
+        name: "confusion",
+        picture: Box::new(maps),
+        caption: "Rows are what it is, columns what the model says; a row adds up to one.".into(),
+    }
+}
+
+impl Reported for TrainingResults {
+    const KIND: &'static str = "training";
+    const FORMAT: u64 = 1;
+
+    fn check(&self) -> Result<(), String> {
+        if self.history.is_empty() || !(1..=self.history.len()).contains(&self.kept_epoch) {
+            return Err(format!("epoch {} was kept, of {}", self.kept_epoch, self.history.len()));
+        }
+        let values =
+            [("valid", Some(self.valid)), ("test", self.test), ("seconds", Some(self.seconds))];
+        for (name, value) in values {
+            if value.is_some_and(|x| !(x >= 0.0 && x.is_finite())) {
+                return Err(format!("{name} is {value:?}, expected 0 or more"));
+            }
+        }
+        for judged in &self.judged {
+            match judged {
+                Judged::Table { head, rows, .. } => {
+                    if rows.iter().any(|row| row.len() != head.len()) {
+                        return Err("a table has rows of another length than its head".into());
+                    }
+                }
+                Judged::Confusion { classes, counts } => {
+                    let square = counts.len() == classes.len()
+                        && counts.iter().all(|row| row.len() == classes.len());
+                    if !square || classes.len() > MOST_CLASSES {
+                        return Err(format!(
+                            "confusion of {} classes, expected a square of at most {MOST_CLASSES}",
+                            classes.len()
+                        ));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// index.html, report.md, training.csv and the plots.
+    fn files(&self) -> Result<Files, String> {
+        self.check()?;
+        let page = self.page();
+        let mut files = vec![
+            ("index.html", html::page(&page).into_bytes()),
+            ("report.md", markdown::page(&page).into_bytes()),
+            ("training.csv", csv(&self.history).into_bytes()),
+            ("losses.svg", self.plot().svg().into_bytes()),
+        ];
+        for judged in &self.judged {
+            if let Judged::Confusion { classes, counts } = judged {
+                files
+                    .push(("confusion.svg", confusion(classes, counts).picture.svg().into_bytes()));
+            }
+        }
+        Ok(files)
+    }
+
+    fn table(&self) -> String {
+        let mut out = format!("{}\n{}\n", self.results_table().text(), self.summary());
+        for judged in &self.judged {
+            if let Judged::Table { caption, head, rows } = judged {
+                let table =
+                    Table { caption: String::new(), head: head.clone(), rows: rows.clone() };
+                let _ = write!(out, "\n{caption}\n{}", table.text());
+            }
+        }
+        self.notes.iter().for_each(|note| {
+            let _ = writeln!(out, "{note}");
+        });
+        out
+    }
+}
+
+fn csv(history: &[Epoch]) -> String {
+    let mut out = String::from("epoch,train_loss,valid_loss,valid_accuracy,norm,rate\n");
+    for e in history {
+        let accuracy = e.valid_accuracy.map_or(String::new(), |x| x.to_string());
+        let _ = writeln!(
+            out,
+            "{},{},{},{accuracy},{},{}",
+            e.epoch, e.train_loss, e.valid_loss, e.norm, e.rate
+        );
+    }
+    out
+}

@@ -1,0 +1,245 @@
+//! From an engine and its data to a model file and a report, whatever the task.
+//!
+//! ```text
+//! OUT/model.safetensors     the model
+//! OUT/training.json         results; index.html, report.md and plots are made of them
+//! OUT/log.jsonl             everything, epoch by epoch
+//! OUT/checkpoints/          what --resume goes on from
+//! ```
+
+use crate::Failure;
+use crate::paths::make_folder;
+use crate::report::training_run::{Judged, TrainingResults};
+use crate::report::{Provenance, Reported};
+use crate::reproduce::write_files;
+use crate::training::{self, Running, Watch};
+use clap::{Args, ValueEnum};
+use drnn::{Cpu, Precision};
+use drnn_train::{Engine, Fit, LossSum, Metric, Options, Reason, Schedule, Stopping};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// How a model is trained, and where everything goes.
+#[derive(Debug, Args)]
+pub struct Training {
+    /// Most epochs [default: as the task suggests]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub epochs: Option<u32>,
+    /// Sequences of a batch [default: as the task suggests]
+    #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub batch: Option<u32>,
+    /// Learning rate of the first epoch [default: as the task suggests]
+    #[arg(long, value_name = "R", value_parser = training::rate)]
+    pub rate: Option<f32>,
+    /// How the learning rate goes on [default: as the task suggests]
+    #[arg(long, value_enum)]
+    pub schedule: Option<ScheduleName>,
+    /// Largest norm of a gradient; 0 for no clipping [default: 1]
+    #[arg(long, value_name = "NORM", value_parser = clip)]
+    pub clip: Option<f64>,
+    /// Stop when the validation loss was not better for so many epochs [default: never]
+    #[arg(long, value_name = "EPOCHS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub patience: Option<u32>,
+    /// Which model to keep: that of the last epoch, or that of the least validation loss
+    #[arg(long, value_enum, default_value = "best")]
+    pub keep: Keep,
+    /// Write the model's values in half precision: half as large, three digits
+    #[arg(long)]
+    pub half: bool,
+    /// Seed of parameters, orders and whatever else is drawn
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Folder for model, report, log and checkpoints, made where there is none [default: out/TASK]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    #[command(flatten)]
+    pub running: Running,
+    /// The contents of training.json instead of text
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How the learning rate goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ScheduleName {
+    Constant,
+    Cosine,
+    /// Halved after three epochs that are no better
+    Plateau,
+}
+
+/// Which model is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Keep {
+    Best,
+    Last,
+}
+
+fn clip(text: &str) -> Result<f64, String> {
+    let norm: f64 = text.parse().map_err(|e| format!("{e}"))?;
+    if norm >= 0.0 && norm.is_finite() { Ok(norm) } else { Err("expected 0 or more".into()) }
+}
+
+/// What is to be trained.
+pub struct Job<'a, E: Engine> {
+    /// One word: `chars`.
+    pub task: &'static str,
+    /// The data with everything that changes it: a checkpoint of another is refused.
+    pub what: String,
+    /// The network, for people.
+    pub net: String,
+    /// Steps that an answer waits for; None where it waits for the end.
+    pub latency: Option<usize>,
+    pub metric: Metric,
+    pub engine: E,
+    pub train: &'a E::Data,
+    pub valid: &'a E::Data,
+    /// Where there is one.
+    pub test: Option<&'a E::Data>,
+}
+
+/// What else there is to say of a trained model, besides its loss and metric.
+#[derive(Default)]
+pub struct More {
+    pub judged: Vec<Judged>,
+    /// Of the model, for its report.
+    pub notes: Vec<String>,
+}
+
+impl Training {
+    /// The suggested options, with what the user says.
+    pub fn options(&self, suggested: Options) -> Options {
+        let schedule = self.schedule.map_or(suggested.schedule, |name| match name {
+            ScheduleName::Constant => Schedule::Constant,
+            ScheduleName::Cosine => Schedule::Cosine,
+            ScheduleName::Plateau => Schedule::Plateau { factor: 0.5, patience: 3 },
+        });
+        let patience = self.patience.map(|n| n as usize).or(suggested.stopping.patience);
+        Options {
+            epochs: self.epochs.map_or(suggested.epochs, |n| n as usize),
+            batch: self.batch.map_or(suggested.batch, |n| n as usize),
+            rate: self.rate.unwrap_or(suggested.rate),
+            schedule,
+            clip: self.clip.map_or(suggested.clip, |norm| (norm > 0.0).then_some(norm)),
+            stopping: Stopping { patience, ..suggested.stopping },
+            seed: self.seed,
+            ..suggested
+        }
+    }
+
+    /// What it runs on.
+    pub fn cpu(&self) -> Result<Cpu, Failure> {
+        training::cpu(self.running.threads)
+    }
+
+    /// Where everything goes.
+    pub fn folder(&self, task: &str) -> PathBuf {
+        self.out.clone().unwrap_or_else(|| format!("out/{task}").into())
+    }
+
+    /// Trains, tests, and writes everything. `save` writes the model; `more` looks closer at it.
+    pub fn run<E: Engine>(
+        &self,
+        cpu: &Cpu,
+        started: SystemTime,
+        options: Options,
+        job: Job<E>,
+        save: impl Fn(&mut E, &Path, Precision) -> Result<(), Failure>,
+        more: impl Fn(&mut E) -> Result<More, Failure>,
+    ) -> Result<(), Failure> {
+        let Job { task, what, net, latency, metric, engine, train, valid, test } = job;
+        let sequences = [
+            engine.sequences(train)?,
+            engine.sequences(valid)?,
+            test.map_or(Ok(0), |test| engine.sequences(test))?,
+        ];
+        let fit = Fit::with_engine(engine, options, &format!("{task}: {what}"), train, valid)?;
+        let out = self.folder(task);
+        let checkpoints = out.join("checkpoints");
+        let used = ["training.json", "model.safetensors", "checkpoints"];
+        if !self.running.resume && used.iter().any(|name| out.join(name).exists()) {
+            return Err(Failure::Input(format!(
+                "{}: there is an earlier training; go on with --resume, or choose another --out",
+                out.display()
+            )));
+        }
+        make_folder(&checkpoints)?;
+        let mut lanes = [self.running.lane(fit, &checkpoints, "last")?];
+        eprintln!(
+            "{net}\n{what}; up to {} epochs of {} sequences, {} threads",
+            options.epochs,
+            drnn::grouped(sequences[0]),
+            cpu.threads()
+        );
+        let command = training::command();
+        let watch = Watch::new(vec![task.into()], metric, &out.join("log.jsonl"))?;
+        let best = checkpoints.join("best");
+        self.running.run(cpu, &mut lanes, &watch, &command, &|fit| match is_best(fit) {
+            true if self.keep == Keep::Best => fit.save(&best),
+            _ => Ok(()),
+        })?;
+        let [mut lane] = lanes;
+        let progress = lane.fit.progress().clone();
+        let ended = progress.ended.unwrap_or(Reason::Epochs);
+        if progress.history.is_empty() {
+            return Err(Failure::Check(
+                "the loss was no number before the first epoch ended; a lower --rate may help"
+                    .into(),
+            ));
+        }
+        if self.keep == Keep::Best || ended == Reason::NotFinite {
+            // Where the training ran away the last good model is that of the last epoch.
+            let kept = if self.keep == Keep::Best { &best } else { &checkpoints.join("last") };
+            lane.fit.resume(kept)?;
+        }
+        let kept_epoch = lane.fit.progress().history.len();
+        let rows = options.batch.max(64);
+        let engine = lane.fit.engine();
+        let mut judge = |data: &E::Data| -> Result<LossSum, Failure> {
+            Ok(engine.evaluate(data, 0, rows, &mut |_, _| {})?)
+        };
+        let (valid, test) = (judge(valid)?, test.map(judge).transpose()?);
+        let More { judged, notes } = more(engine)?;
+        let precision = if self.half { Precision::F16 } else { Precision::F32 };
+        save(engine, &out.join("model.safetensors"), precision)?;
+        let results = TrainingResults {
+            kind: TrainingResults::KIND.into(),
+            format: TrainingResults::FORMAT,
+            provenance: Provenance::new(command, self.seed, cpu, started),
+            task: task.into(),
+            what,
+            net,
+            latency,
+            parameters: engine.state()?.params.len(),
+            metric,
+            sequences,
+            options,
+            ended,
+            kept_epoch,
+            valid: metric.of(&valid),
+            test: test.as_ref().map(|test| metric.of(test)),
+            seconds: progress.seconds,
+            history: progress.history,
+            judged,
+            notes,
+        };
+        let json = serde_json::to_string(&results).map_err(std::io::Error::from)? + "\n";
+        let mut files = results.files().map_err(Failure::Input)?;
+        files.insert(0, ("training.json", json.clone().into_bytes()));
+        write_files(&out, &files)?;
+        let text = if self.json { json } else { results.table() };
+        std::io::stdout().lock().write_all(text.as_bytes())?;
+        let model = out.join("model.safetensors");
+        eprintln!("the model is {}", model.display());
+        training::check_finite((ended == Reason::NotFinite).then_some(task).into_iter())
+    }
+}
+
+/// Whether the last epoch has the least validation loss so far.
+fn is_best<E: Engine>(fit: &Fit<E>) -> bool {
+    let losses = || fit.progress().history.iter().map(|epoch| epoch.valid_loss);
+    let least = losses().fold(f64::INFINITY, f64::min);
+    let first = losses().position(|loss| loss == least);
+    first == Some(losses().count().wrapping_sub(1))
+}
