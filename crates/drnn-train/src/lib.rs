@@ -6,6 +6,7 @@
 //!
 //! | what you want | where | |
 //! |---|---|---|
+//! | your data | [`read`] | tagged sentences, word vectors, text, tables; plain or packed, errors with file and line |
 //! | sequences to learn from | [`Examples`] | in memory; batches in a seeded order |
 //! | what answers are worth | [`loss`] | cross-entropy, squared error; positions that do not count |
 //! | one step | [`Learner`] | forward, loss, backward, clip, [`Adam`] |
@@ -28,6 +29,7 @@ pub mod lanes;
 mod learner;
 mod loss;
 pub mod paper;
+pub mod read;
 pub mod results;
 pub mod reversal;
 mod schedule;
