@@ -7,17 +7,22 @@
 //! | what is in the file | reader | |
 //! |---|---|---|
 //! | anything | [`open`](open()) | plain, gzip, zstd or zip, told by its first bytes |
+//! | sentences with tags | [`sentences`] | CoNLL-U, or word TAB tag; one sentence after the other |
 //!
 //! All of them read from the front to the end once and keep what they give back, not the file. Errors name the file
 //! and the line, `train.conllu:17: ..`; what they quote from a file has its control characters escaped.
 
 mod lines;
 mod open;
+mod sentence;
+mod tagged;
 mod zip;
 mod zstd;
 
 pub use lines::{LONGEST_LINE, Lines};
 pub use open::{Source, open};
+pub use sentence::{Sentence, Token, TokenKind};
+pub use tagged::{LONGEST_SENTENCE, Sentences, TaggedFormat, sentences};
 
 use crate::error::Error;
 use std::fmt::Write;
