@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | anything | [`open`](open()) | plain, gzip, zstd or zip, told by its first bytes |
 //! | sentences with tags | [`sentences`] | CoNLL-U, or word TAB tag; one sentence after the other |
+//! | word vectors | [`vectors`](vectors()) | GloVe and word2vec as text; only the words you want |
 //!
 //! All of them read from the front to the end once and keep what they give back, not the file. Errors name the file
 //! and the line, `train.conllu:17: ..`; what they quote from a file has its control characters escaped.
@@ -16,6 +17,7 @@ mod lines;
 mod open;
 mod sentence;
 mod tagged;
+mod vectors;
 mod zip;
 mod zstd;
 
@@ -23,6 +25,7 @@ pub use lines::{LONGEST_LINE, Lines};
 pub use open::{Source, open};
 pub use sentence::{Sentence, Token, TokenKind};
 pub use tagged::{LONGEST_SENTENCE, Sentences, TaggedFormat, sentences};
+pub use vectors::{Vectors, vectors};
 
 use crate::error::Error;
 use std::fmt::Write;
