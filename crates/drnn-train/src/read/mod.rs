@@ -9,22 +9,28 @@
 //! | anything | [`open`](open()) | plain, gzip, zstd or zip, told by its first bytes |
 //! | sentences with tags | [`sentences`] | CoNLL-U, or word TAB tag; one sentence after the other |
 //! | word vectors | [`vectors`](vectors()) | GloVe and word2vec as text; only the words you want |
+//! | a text | [`Alphabet`], [`Symbols`] | characters as numbers, one byte each where that is enough |
 //!
 //! All of them read from the front to the end once and keep what they give back, not the file. Errors name the file
 //! and the line, `train.conllu:17: ..`; what they quote from a file has its control characters escaped.
 
+mod alphabet;
 mod lines;
 mod open;
+mod pieces;
 mod sentence;
 mod tagged;
+mod text;
 mod vectors;
 mod zip;
 mod zstd;
 
+pub use alphabet::Alphabet;
 pub use lines::{LONGEST_LINE, Lines};
 pub use open::{Source, open};
 pub use sentence::{Sentence, Token, TokenKind};
 pub use tagged::{LONGEST_SENTENCE, Sentences, TaggedFormat, sentences};
+pub use text::Symbols;
 pub use vectors::{Vectors, vectors};
 
 use crate::error::Error;
