@@ -10,12 +10,14 @@
 //! | sentences with tags | [`sentences`] | CoNLL-U, or word TAB tag; one sentence after the other |
 //! | word vectors | [`vectors`](vectors()) | GloVe and word2vec as text; only the words you want |
 //! | a text | [`Alphabet`], [`Symbols`] | characters as numbers, one byte each where that is enough |
+//! | an array | [`array`] | NumPy's `.npy` |
 //!
 //! All of them read from the front to the end once and keep what they give back, not the file. Errors name the file
 //! and the line, `train.conllu:17: ..`; what they quote from a file has its control characters escaped.
 
 mod alphabet;
 mod lines;
+mod npy;
 mod open;
 mod pieces;
 mod sentence;
@@ -27,6 +29,7 @@ mod zstd;
 
 pub use alphabet::Alphabet;
 pub use lines::{LONGEST_LINE, Lines};
+pub use npy::{Array, Values, array};
 pub use open::{Source, open};
 pub use sentence::{Sentence, Token, TokenKind};
 pub use tagged::{LONGEST_SENTENCE, Sentences, TaggedFormat, sentences};
