@@ -10,17 +10,21 @@
 //! | sentences with tags | [`sentences`] | CoNLL-U, or word TAB tag; one sentence after the other |
 //! | word vectors | [`vectors`](vectors()) | GloVe and word2vec as text; only the words you want |
 //! | a text | [`Alphabet`], [`Symbols`] | characters as numbers, one byte each where that is enough |
+//! | series, features | [`table`](table()) | CSV with a header, or a NumPy array |
 //! | an array | [`array`] | NumPy's `.npy` |
 //!
 //! All of them read from the front to the end once and keep what they give back, not the file. Errors name the file
 //! and the line, `train.conllu:17: ..`; what they quote from a file has its control characters escaped.
 
 mod alphabet;
+mod building;
+mod csv;
 mod lines;
 mod npy;
 mod open;
 mod pieces;
 mod sentence;
+mod table;
 mod tagged;
 mod text;
 mod vectors;
@@ -32,6 +36,7 @@ pub use lines::{LONGEST_LINE, Lines};
 pub use npy::{Array, Values, array};
 pub use open::{Source, open};
 pub use sentence::{Sentence, Token, TokenKind};
+pub use table::{Choice, Missing, Names, Table, table};
 pub use tagged::{LONGEST_SENTENCE, Sentences, TaggedFormat, sentences};
 pub use text::Symbols;
 pub use vectors::{Vectors, vectors};
