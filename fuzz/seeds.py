@@ -4,6 +4,8 @@
     python fuzz/seeds.py
 """
 
+import gzip
+import io
 import json
 import struct
 import zipfile
@@ -100,6 +102,47 @@ def npy(descr, shape, data, order=False):
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + data
 
 
+CONLL_U = [
+    ("1", "wir", "PRON"),
+    ("2-3", "zum", "_"),
+    ("2", "zu", "ADP"),
+    ("3", "dem", "DET"),
+    ("3.1", "x", "NOUN"),
+    ("4", "Markt", "NOUN"),
+]
+TEXTS = dict(
+    tagged=[
+        "# text = a\n" + "".join(f"{i}\t{form}\t_\t{tag}" + 6 * "\t_" + "\n" for i, form, tag in CONLL_U) + "\n",
+        "Les\tDET\r\ndu\t_\r\n\r\n# c\n#\tSYM\n",
+    ],
+    vectors=["the 0.5 -1e-3\n. . 1 2\nthe 3 4\n", "2 3\nNew York 1 2 3 \nb 4 5 6\n"],
+    text=["\x05\ufeffabba\n\u20ac\u03c0 \U0001d11e", "\x00a", "\x03aabbccdd"],
+    table=[
+        "\x00t,x\n0,1.5\n1,2\n",
+        "\x12x,class\n1,a\nNA,b\n2,a\n",
+        '\x33id,x,class\n1,2,"a,""b"\n1,,c\n',
+        "\x44x;y\n1;2\n;3\n",
+    ],
+)
+
+
+# "ab " nine times, as `zstd` packs it: not every Python has it.
+ZSTD = bytes.fromhex("28b52ffd241b4d0000186162200100826e0828a10cc1")
+
+
+def packed(text):
+    """As it is, and in each packing; a byte of choices stays in front."""
+    for name, pack in [("plain", bytes), ("gzip", gzip.compress), ("zip", zipped)]:
+        yield name, pack(text)
+
+
+def zipped(text):
+    to = io.BytesIO()
+    with zipfile.ZipFile(to, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("f", text)
+    return to.getvalue()
+
+
 def seeds():
     for i, spec in enumerate(SPECS):
         yield "spec", f"spec{i}", json.dumps(spec).encode()
@@ -114,6 +157,15 @@ def seeds():
     for i, (descr, size) in enumerate([("<f4", 4), (">f8", 8), ("<i8", 8), ("|u1", 1)]):
         for order in [False, True]:
             yield "npy", f"{i}{order}", npy(descr, (2, 3), bytes(6 * size), order)
+            if not order:
+                yield "table", f"npy{i}", b"\x01" + npy(descr, (2, 3), bytes(6 * size))
+    for target, texts in TEXTS.items():
+        front = 1 if target in ("text", "table") else 0
+        for i, text in enumerate(texts):
+            text = text.encode()
+            for packing, data in packed(text[front:]):
+                yield target, f"{packing}{i}", text[:front] + data
+        yield target, "zstd", b"\x05"[:front] + ZSTD
     yield "snapshot", "zeros", bytes(48)
     yield "snapshot", "end", b"\xff" * 8 + bytes(40)
 

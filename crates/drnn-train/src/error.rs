@@ -27,6 +27,17 @@ pub enum Error {
         reason: String,
     },
 
+    /// A file of data that cannot be read, or holds something else than it should.
+    #[error("{file}{}: {reason}", .line.map(|line| format!(":{line}")).unwrap_or_default())]
+    File {
+        /// Its path.
+        file: String,
+        /// Where in it, counted from 1.
+        line: Option<u64>,
+        /// What is wrong, and what to do.
+        reason: String,
+    },
+
     /// A file of results that cannot be read or written, or is not of this campaign.
     #[error("{file}: {reason}")]
     Results {

@@ -6,6 +6,7 @@
 //!
 //! | what you want | where | |
 //! |---|---|---|
+//! | your data | [`read`] | tagged sentences, word vectors, text, tables; plain or packed, errors with file and line |
 //! | sequences to learn from | [`Source`], [`Examples`] | batches in a seeded order; sequences in memory |
 //! | what answers are worth | [`loss`] | cross-entropy, squared error; positions that do not count |
 //! | steps | [`Engine`], [`Learner`] | forward, loss, backward, clip, [`Adam`]; on the CPU |
@@ -33,6 +34,7 @@ mod loss;
 mod machine;
 mod metric;
 pub mod paper;
+pub mod read;
 pub mod results;
 pub mod reversal;
 mod schedule;

@@ -1,0 +1,109 @@
+//! A table in the making: rows come one by one, missing numbers as NaN.
+
+use super::quote;
+use super::table::{Choice, Missing, Names, Table};
+use std::collections::HashMap;
+
+/// A table that rows are put to.
+pub(super) struct Building {
+    table: Table,
+    missing: Missing,
+    label: Interner,
+    sequence: Interner,
+    last: Vec<Option<usize>>, // row by sequence
+}
+
+impl Building {
+    pub(super) fn new(columns: Vec<String>, choice: &Choice) -> Building {
+        let table = Table { columns, ..Table::default() };
+        let [label, sequence] = [Interner::default(), Interner::default()];
+        Building { table, missing: choice.missing, label, sequence, last: Vec::new() }
+    }
+
+    /// Puts a row, NaN for missing numbers.
+    pub(super) fn push(
+        &mut self,
+        numbers: &[f32],
+        label: Option<&str>,
+        sequence: Option<&str>,
+    ) -> std::result::Result<(), String> {
+        let table = &mut self.table;
+        let holes = numbers.iter().filter(|x| x.is_nan()).count();
+        if holes > 0 && self.missing == Missing::Drop {
+            table.dropped += 1;
+            return Ok(());
+        }
+        if label == Some("") || sequence == Some("") {
+            return Err("the row's label or sequence is empty".into());
+        }
+        if let Some(label) = label {
+            self.label.push(label, table.label.get_or_insert_default());
+        }
+        let mut sequence_id = 0;
+        if let Some(sequence) = sequence {
+            sequence_id = self.sequence.push(sequence, table.sequence.get_or_insert_default());
+        }
+        if self.last.len() <= sequence_id {
+            self.last.resize(sequence_id + 1, None);
+        }
+        let width = table.columns.len();
+        let row = table.values.len();
+        table.values.extend_from_slice(numbers);
+        table.filled += holes;
+        for at in (0..width).filter(|at| numbers[*at].is_nan()) {
+            let fail =
+                |what: &str| Err(format!("column {} is missing{what}", quote(&table.columns[at])));
+            table.values[row + at] = match (self.missing, self.last[sequence_id]) {
+                (Missing::Refuse, _) => return fail("; say what is to become of missing numbers"),
+                (Missing::Previous, None) => return fail(", and no row is before it"),
+                (Missing::Previous, Some(last)) => table.values[last + at],
+                (Missing::Zero, _) => 0.0,
+                (Missing::Mean | Missing::Drop, _) => f32::NAN, // until all rows are there
+            };
+        }
+        self.last[sequence_id] = Some(row);
+        Ok(())
+    }
+
+    pub(super) fn finish(mut self) -> std::result::Result<Table, String> {
+        let table = &mut self.table;
+        if table.values.is_empty() {
+            return Err(match table.dropped {
+                0 => "holds no rows".into(),
+                n => format!("holds no rows without missing numbers; all {n} were left out"),
+            });
+        }
+        if self.missing == Missing::Mean && table.filled > 0 {
+            let width = table.columns.len();
+            for (at, name) in table.columns.iter().enumerate() {
+                let column = table.values.iter().skip(at).step_by(width).filter(|x| !x.is_nan());
+                let (count, sum) =
+                    column.fold((0u64, 0.0), |(n, sum), x| (n + 1, sum + f64::from(*x)));
+                if count == 0 {
+                    return Err(format!("column {} holds no number at all", quote(name)));
+                }
+                let mean = (sum / count as f64) as f32;
+                let holes = table.values.iter_mut().skip(at).step_by(width).filter(|x| x.is_nan());
+                holes.for_each(|x| *x = mean);
+            }
+        }
+        Ok(self.table)
+    }
+}
+
+/// Numbers texts as they come.
+#[derive(Default)]
+struct Interner(HashMap<String, u32>);
+
+impl Interner {
+    fn push(&mut self, name: &str, to: &mut Names) -> usize {
+        let id = self.0.get(name).copied().unwrap_or_else(|| {
+            let id = to.names.len() as u32;
+            to.names.push(name.to_string());
+            self.0.insert(name.to_string(), id);
+            id
+        });
+        to.ids.push(id);
+        id as usize
+    }
+}

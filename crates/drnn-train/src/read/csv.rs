@@ -1,0 +1,151 @@
+//! Rows of CSV with exact line numbers.
+//!
+//! ```text
+//! id,x,note
+//! 7,0.5,"a quoted field may hold , and "" and ends of lines"
+//! ```
+//!
+//! Blank lines are skipped. Fields are taken without the spaces around them.
+
+use super::lines::{LONGEST_LINE, Lines};
+use super::refuse;
+use crate::error::{Error, Result};
+use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator};
+
+/// The rows of a file, one at a time in memory that is used again.
+pub(super) struct Rows {
+    lines: Lines,
+    parser: Reader,
+    delimiter: u8,
+    record: String,
+    unquoted: Vec<u8>,
+    ends: Vec<usize>,
+    count: usize,
+    line: u64,
+}
+
+impl Rows {
+    pub(super) fn new(lines: Lines, delimiter: u8) -> Rows {
+        let mut builder = ReaderBuilder::new();
+        let parser = builder.delimiter(delimiter).terminator(Terminator::Any(b'\n')).build();
+        let (record, unquoted, ends) = (String::new(), Vec::new(), Vec::new());
+        Rows { lines, parser, delimiter, record, unquoted, ends, count: 0, line: 0 }
+    }
+
+    /// Reads a row; whether there is one.
+    pub(super) fn next(&mut self) -> Result<bool> {
+        loop {
+            self.record.clear();
+            let Some(line) = self.lines.next()? else { return Ok(false) };
+            self.record += line;
+            self.line = self.lines.number();
+            if !self.record.trim().is_empty() {
+                break;
+            }
+        }
+        // Inside quotes an end of line is part of the field.
+        let mut open = quotes(&self.record);
+        while open % 2 == 1 {
+            let more = self.lines.next()?;
+            let Some(line) = more.filter(|line| self.record.len() + line.len() < LONGEST_LINE)
+            else {
+                return Err(self.refuse(QUOTES));
+            };
+            self.record.push('\n');
+            self.record += line;
+            open += quotes(line);
+        }
+        self.split()?;
+        Ok(true)
+    }
+
+    fn split(&mut self) -> Result<()> {
+        self.record.push('\n');
+        let input = self.record.as_bytes();
+        let most = input.iter().filter(|b| **b == self.delimiter).count() + 2;
+        self.unquoted.resize(input.len().max(self.unquoted.len()), 0);
+        self.ends.resize(most.max(self.ends.len()), 0);
+        self.parser.reset();
+        let (result, read, _, count) =
+            self.parser.read_record(input, &mut self.unquoted, &mut self.ends);
+        if result != ReadRecordResult::Record || read != input.len() {
+            return Err(self.refuse(QUOTES));
+        }
+        self.count = count;
+        Ok(())
+    }
+
+    /// Fields of the row.
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn field(&self, i: usize) -> &str {
+        let start = if i == 0 { 0 } else { self.ends[i - 1] };
+        // Delimiters and quotes are ASCII, so what is between them is still UTF-8.
+        std::str::from_utf8(&self.unquoted[start..self.ends[i]]).unwrap_or_default().trim()
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.lines.name()
+    }
+
+    /// Says what is wrong with the row.
+    pub(super) fn refuse(&self, reason: impl ToString) -> Error {
+        refuse(self.lines.name(), self.line, reason)
+    }
+}
+
+fn quotes(text: &str) -> usize {
+    text.bytes().filter(|b| *b == b'"').count()
+}
+
+const QUOTES: &str = "a quote is left open, or stands inside a field; write \"..\" around such a field and \"\" for a quote in it";
+
+#[cfg(test)]
+mod tests {
+    use super::super::Source;
+    use super::*;
+
+    fn rows(text: &str) -> Result<Vec<(u64, Vec<String>)>> {
+        let mut rows = Rows::new(Source::from_bytes("a", text.into()).unwrap().lines(), b',');
+        let mut all = Vec::new();
+        while rows.next()? {
+            let fields = (0..rows.len()).map(|i| rows.field(i).to_string()).collect();
+            all.push((rows.line, fields));
+        }
+        Ok(all)
+    }
+
+    #[test]
+    fn fields_and_lines() {
+        let text = "a, b ,\n\n \n\"x, \"\"y\"\"\n\nz\",2,\"\"\r\n,\nπ";
+        let found = rows(text).unwrap();
+        let expected: [(u64, &[&str]); 4] =
+            [(1, &["a", "b", ""]), (4, &["x, \"y\"\n\nz", "2", ""]), (7, &["", ""]), (8, &["π"])];
+        assert_eq!(found.len(), expected.len());
+        for (found, (line, fields)) in found.iter().zip(expected) {
+            assert_eq!((found.0, &found.1[..]), (line, &fields.map_strings()[..]));
+        }
+        assert_eq!(rows("a\rb,c").unwrap()[0].1, ["a\rb", "c"]);
+    }
+
+    trait MapStrings {
+        fn map_strings(&self) -> Vec<String>;
+    }
+
+    impl MapStrings for &[&str] {
+        fn map_strings(&self) -> Vec<String> {
+            self.iter().map(|s| s.to_string()).collect()
+        }
+    }
+
+    #[test]
+    fn quotes_that_do_not_pair() {
+        let long = format!("a\n\"{}", "x\n".repeat(LONGEST_LINE));
+        for text in ["a\n\"b\nc\n", "a\nb\"c,\"d\n", "a\n5\",1\n", &long] {
+            let message = rows(text).unwrap_err().to_string();
+            assert!(message.starts_with("a:2: a quote is left open"), "{message}");
+        }
+    }
+}

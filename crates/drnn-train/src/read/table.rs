@@ -1,0 +1,230 @@
+//! Rows of numbers: CSV with a header, or a NumPy array.
+//!
+//! ```text
+//! time,x,y,class          columns are chosen by name; all but the texts where none is named
+//! 0.0,1.5,NA,walk         empty, NA and NaN are missing numbers
+//!
+//! (T,), (T, q), (N, T, q) arrays: columns are called 0, 1, .., so are the N sequences
+//! ```
+
+use super::building::Building;
+use super::csv::Rows;
+use super::npy::{self, Array, Values};
+use super::open::Source;
+use super::{listed, quote, refuse};
+use crate::error::{Error, Result};
+use std::collections::HashMap;
+
+/// What becomes of numbers that are missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Missing {
+    /// They are an error.
+    #[default]
+    Refuse,
+    /// They are 0.
+    Zero,
+    /// They are the mean of the column over the whole file.
+    Mean,
+    /// They are what the row before had, in the same sequence.
+    Previous,
+    /// Their rows are left out.
+    Drop,
+}
+
+/// What is wanted of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Choice {
+    /// Columns of numbers; None for all but the two below.
+    pub numbers: Option<Vec<String>>,
+    /// A column of text that says what a row is.
+    pub label: Option<String>,
+    /// A column of text that says which sequence a row belongs to.
+    pub sequence: Option<String>,
+    /// What becomes of missing numbers.
+    pub missing: Missing,
+    /// Between the columns of CSV.
+    pub delimiter: u8,
+}
+
+impl Default for Choice {
+    fn default() -> Choice {
+        let missing = Missing::default();
+        Choice { numbers: None, label: None, sequence: None, missing, delimiter: b',' }
+    }
+}
+
+/// A column of text: the different ones in the order in which they come, and which of them each row has.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Names {
+    /// The different texts.
+    pub names: Vec<String>,
+    /// Per row.
+    pub ids: Vec<u32>,
+}
+
+/// Rows of finite numbers.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Table {
+    /// Names of the columns of numbers.
+    pub columns: Vec<String>,
+    /// Row after row.
+    pub values: Vec<f32>,
+    /// What each row is, if asked for.
+    pub label: Option<Names>,
+    /// Which sequence each row belongs to, if asked for; always with arrays (N, T, q).
+    pub sequence: Option<Names>,
+    /// Missing numbers that were filled in.
+    pub filled: usize,
+    /// Rows that were left out.
+    pub dropped: usize,
+}
+
+impl Table {
+    /// Rows.
+    pub fn len(&self) -> usize {
+        self.values.len() / self.columns.len().max(1)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// The numbers of row `i`.
+    pub fn row(&self, i: usize) -> &[f32] {
+        &self.values[i * self.columns.len()..][..self.columns.len()]
+    }
+}
+
+/// Reads a table.
+pub fn table(source: Source, choice: &Choice) -> Result<Table> {
+    if npy::is_array(&source) {
+        let name = source.name().to_string();
+        return from_array(npy::array(source)?, choice).map_err(|e| refuse(&name, None, e));
+    }
+    if !matches!(choice.delimiter, b'\t' | b' '..=b'~') || choice.delimiter == b'"' {
+        return Err(Error::Options("columns are separated by an ASCII character, no quote".into()));
+    }
+    let mut rows = Rows::new(source.lines(), choice.delimiter);
+    if !rows.next()? {
+        return Err(refuse(rows.name(), None, "is empty; expected a line with the columns' names"));
+    }
+    let header: Vec<String> = (0..rows.len()).map(|i| rows.field(i).to_string()).collect();
+    let places = Places::new(&header, choice).map_err(|reason| rows.refuse(reason))?;
+    let mut building = Building::new(places.names(&header), choice);
+    let mut numbers = Vec::new();
+    while rows.next()? {
+        if rows.len() != header.len() {
+            let (found, expected) = (rows.len(), header.len());
+            let what = format!("the row has {found} columns, the header has {expected}");
+            return Err(rows.refuse(what));
+        }
+        numbers.clear();
+        for &place in &places.numbers {
+            let number = number(rows.field(place)).map_err(|reason| {
+                rows.refuse(format!("column {}: {reason}", quote(&header[place])))
+            })?;
+            numbers.push(number);
+        }
+        let [label, sequence] =
+            [places.label, places.sequence].map(|place| place.map(|at| rows.field(at)));
+        building.push(&numbers, label, sequence).map_err(|reason| rows.refuse(reason))?;
+    }
+    building.finish().map_err(|reason| refuse(rows.name(), None, reason))
+}
+
+/// A number, NaN where it is missing.
+fn number(field: &str) -> std::result::Result<f32, String> {
+    if field.is_empty() || field.eq_ignore_ascii_case("na") {
+        return Ok(f32::NAN);
+    }
+    match field.parse::<f32>() {
+        Ok(number) if number.is_infinite() => Err(format!("{} is not finite", quote(field))),
+        Ok(number) => Ok(number),
+        Err(_) => Err(format!(
+            "{} is no number; leave the column out, or write NA where a number is missing",
+            quote(field)
+        )),
+    }
+}
+
+fn from_array(array: Array, choice: &Choice) -> std::result::Result<Table, String> {
+    let (count, steps, width) = match array.shape[..] {
+        [steps] => (None, steps, 1),
+        [steps, width] => (None, steps, width),
+        [count, steps, width] => (Some(count), steps, width),
+        _ => {
+            return Err(format!("has shape {:?}; expected (T,), (T, q) or (N, T, q)", array.shape));
+        }
+    };
+    if choice.label.is_some() || choice.sequence.is_some() {
+        return Err("is an array, which has no columns of text".into());
+    }
+    let values = match array.values {
+        Values::Floats(values) => values,
+        Values::Integers(values) => values.into_iter().map(|value| value as f32).collect(),
+    };
+    if values.is_empty() {
+        return Err("holds no rows".into());
+    }
+    let header: Vec<String> = (0..width).map(|i| i.to_string()).collect();
+    let places = Places::new(&header, choice)?;
+    let mut building = Building::new(places.names(&header), choice);
+    let mut numbers = Vec::new();
+    for (i, row) in values.chunks_exact(width).enumerate() {
+        numbers.clear();
+        numbers.extend(places.numbers.iter().map(|at| row[*at]));
+        if let Some(column) = numbers.iter().position(|x| x.is_infinite()) {
+            let column = &header[places.numbers[column]];
+            return Err(format!("row {i}, column {column} is not finite"));
+        }
+        let sequence = count.map(|_| (i / steps).to_string());
+        let pushed = building.push(&numbers, None, sequence.as_deref());
+        pushed.map_err(|reason| format!("row {i}, {reason}"))?;
+    }
+    building.finish()
+}
+
+/// Which columns are read.
+struct Places {
+    numbers: Vec<usize>,
+    label: Option<usize>,
+    sequence: Option<usize>,
+}
+
+impl Places {
+    fn new(header: &[String], choice: &Choice) -> std::result::Result<Places, String> {
+        let mut places = HashMap::new();
+        for (i, name) in header.iter().enumerate() {
+            if places.insert(name.as_str(), i).is_some() {
+                return Err(format!("the header has column {} twice", quote(name)));
+            }
+        }
+        let find = |name: &String| {
+            places.get(name.as_str()).copied().ok_or_else(|| {
+                let there = listed(header.iter().map(String::as_str));
+                let alone = header.len() == 1 && header[0].contains([';', '\t', '|']);
+                let hint =
+                    if alone { ". What separates them? Expected another delimiter" } else { "" };
+                format!("has no column {}; there are {there}{hint}", quote(name))
+            })
+        };
+        let label = choice.label.as_ref().map(find).transpose()?;
+        let sequence = choice.sequence.as_ref().map(find).transpose()?;
+        let numbers: Vec<usize> = match &choice.numbers {
+            Some(names) => names.iter().map(find).collect::<std::result::Result<_, _>>()?,
+            None => (0..header.len()).filter(|i| ![label, sequence].contains(&Some(*i))).collect(),
+        };
+        if numbers.is_empty() {
+            return Err("has no column of numbers, or none was chosen".into());
+        }
+        Ok(Places { numbers, label, sequence })
+    }
+
+    fn names(&self, header: &[String]) -> Vec<String> {
+        self.numbers.iter().map(|at| header[*at].clone()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+use super::*;
+
+const NAN: f32 = f32::NAN;
+
+fn read(text: &str, choice: &Choice) -> Result<Table> {
+    table(Source::from_bytes("a.csv", text.into()).unwrap(), choice)
+}
+
+fn some(names: &[&str]) -> Option<Vec<String>> {
+    Some(names.iter().map(|name| name.to_string()).collect())
+}
+
+#[test]
+fn columns_by_name() {
+    let text = "\u{feff}t, x ,\"y,z\",class\r\n0,1.5,-2e1,walk\r\n\r\n1,.5,3,run\r\n2,4,5,walk";
+    let class = Choice { label: Some("class".into()), ..Choice::default() };
+    let all = read(text, &class).unwrap();
+    assert_eq!(all.columns, ["t", "x", "y,z"]);
+    assert_eq!(all.values, [0.0, 1.5, -20.0, 1.0, 0.5, 3.0, 2.0, 4.0, 5.0]);
+    let label = all.label.as_ref().unwrap();
+    assert_eq!((label.names.join(" "), &label.ids[..]), ("walk run".into(), &[0, 1, 0][..]));
+    assert_eq!(
+        ([all.len(), all.filled, all.dropped], all.row(2)),
+        ([3, 0, 0], &[2.0, 4.0, 5.0][..])
+    );
+    let two = Choice { numbers: some(&["y,z", "t"]), ..Choice::default() };
+    assert_eq!(read(text, &two).unwrap().values, [-20.0, 0.0, 3.0, 1.0, 5.0, 2.0]);
+    let tab = Choice { delimiter: b'\t', ..Choice::default() };
+    assert_eq!(read("a\tb\n1\t2\n", &tab).unwrap().values, [1.0, 2.0]);
+}
+
+#[test]
+fn missing_numbers() {
+    let text = "s,x,y\na,1,2\na,,4\nb,3,NaN\nb,na,6\n";
+    let with = |missing, sequence: Option<&str>| {
+        let numbers = some(&["x", "y"]);
+        let sequence = sequence.map(String::from);
+        read(text, &Choice { numbers, sequence, missing, ..Choice::default() })
+    };
+    let values = |missing| with(missing, None).unwrap().values;
+    assert_eq!(values(Missing::Zero), [1.0, 2.0, 0.0, 4.0, 3.0, 0.0, 0.0, 6.0]);
+    assert_eq!(values(Missing::Mean), [1.0, 2.0, 2.0, 4.0, 3.0, 4.0, 2.0, 6.0]);
+    assert_eq!(values(Missing::Previous), [1.0, 2.0, 1.0, 4.0, 3.0, 4.0, 3.0, 6.0]);
+    assert_eq!(values(Missing::Drop), [1.0, 2.0]);
+    let dropped = with(Missing::Drop, Some("s")).unwrap();
+    assert_eq!([dropped.dropped, dropped.filled, dropped.sequence.unwrap().names.len()], [3, 0, 1]);
+    assert_eq!(with(Missing::Zero, None).unwrap().filled, 3);
+    let message = with(Missing::Refuse, None).unwrap_err().to_string();
+    assert!(message.starts_with("a.csv:3: column `x` is missing; say what"), "{message}");
+    let message = with(Missing::Previous, Some("s")).unwrap_err().to_string();
+    assert_eq!(message, "a.csv:4: column `y` is missing, and no row is before it");
+    let mixed = "s,x\na,1\nb,2\na,\nb,\n";
+    let sequence = Some("s".to_string());
+    let choice = Choice { sequence, missing: Missing::Previous, ..Choice::default() };
+    assert_eq!(read(mixed, &choice).unwrap().values, [1.0, 2.0, 1.0, 2.0]);
+}
+
+#[test]
+fn bad_tables() {
+    let named = |names: &[&str]| Choice { numbers: some(names), ..Choice::default() };
+    let all = Choice::default();
+    let label = Choice { label: Some("a".into()), ..Choice::default() };
+    let [mean, drop] =
+        [Missing::Mean, Missing::Drop].map(|missing| Choice { missing, ..Choice::default() });
+    for (text, choice, message) in [
+        ("", &all, "a.csv: is empty; expected a line with the columns' names"),
+        ("a,b\n", &all, "a.csv: holds no rows"),
+        ("a,b\n1,\n", &drop, "a.csv: holds no rows without missing numbers; all 1 were left out"),
+        ("a,b\n1,\n", &mean, "a.csv: column `b` holds no number at all"),
+        ("a,b\n1,2\n3\n", &all, "a.csv:3: the row has 1 columns, the header has 2"),
+        ("a,b\n1,2,3\n", &all, "a.csv:2: the row has 3 columns, the header has 2"),
+        ("a,b\n\n1,x\x1b\n", &all, "a.csv:3: column `b`: `x\\u{1b}` is no number; leave"),
+        ("a,b\n1,inf\n", &all, "a.csv:2: column `b`: `inf` is not finite"),
+        ("a,b\n1,-1e39\n", &all, "a.csv:2: column `b`: `-1e39` is not finite"),
+        ("a,b, a\n1,2,3\n", &all, "a.csv:1: the header has column `a` twice"),
+        ("a,b\n1,2\n", &named(&["c"]), "a.csv:1: has no column `c`; there are `a`, `b`"),
+        (
+            "a;b\n1;2\n",
+            &named(&["a"]),
+            "a.csv:1: has no column `a`; there are `a;b`. What separates",
+        ),
+        ("a,b\n1,2\n", &named(&[]), "a.csv:1: has no column of numbers"),
+        ("a\nx\n", &label, "a.csv:1: has no column of numbers"),
+        ("a,b\n,2\n", &label, "a.csv:2: the row's label or sequence is empty"),
+        ("a,b\n1,\"2\n", &all, "a.csv:2: a quote is left open"),
+        ("a,b\n1,2\n", &Choice { delimiter: b'"', ..all.clone() }, "columns are separated by"),
+    ] {
+        let found = read(text, choice).unwrap_err().to_string();
+        assert!(found.starts_with(message), "{text:?}: {found}");
+    }
+}
+
+fn array(shape: &[usize], values: &[f32]) -> Source {
+    let mut bytes = Vec::new();
+    let shape: Vec<u64> = shape.iter().map(|n| *n as u64).collect();
+    let options = npyz::WriteOptions::new().default_dtype().shape(&shape);
+    use npyz::WriterBuilder;
+    let mut writer = options.writer(&mut bytes).begin_nd().unwrap();
+    writer.extend(values.iter().copied()).unwrap();
+    writer.finish().unwrap();
+    Source::from_bytes("a.npy", bytes).unwrap()
+}
+
+#[test]
+fn arrays() {
+    let all = Choice::default();
+    let six = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
+    let flat = table(array(&[6], &six), &all).unwrap();
+    assert_eq!((flat.columns.len(), &flat.values[..], flat.sequence), (1, &six[..], None));
+    let second = Choice { numbers: some(&["1"]), ..Choice::default() };
+    assert_eq!(table(array(&[3, 2], &six), &second).unwrap().values, [2.0, 4.0, 6.0]);
+    let three = table(array(&[3, 1, 2], &six), &all).unwrap();
+    assert_eq!((three.len(), three.sequence.unwrap().ids), (3, vec![0, 1, 2]));
+    let previous = Choice { missing: Missing::Previous, ..Choice::default() };
+    let holes = [1.0, 2.0, NAN, 4.0];
+    assert_eq!(table(array(&[2, 2], &holes), &previous).unwrap().values, [1.0, 2.0, 1.0, 4.0]);
+    for (shape, values, choice, message) in [
+        (&[2, 2][..], &holes[..], &all, "a.npy: row 1, column `0` is missing; say"),
+        (&[2, 1, 2], &holes, &previous, "a.npy: row 1, column `0` is missing, and no row"),
+        (&[1, 2], &[1.0, f32::INFINITY], &all, "a.npy: row 0, column 1 is not finite"),
+        (&[0, 2], &[], &all, "a.npy: holds no rows"),
+        (&[2, 0], &[], &all, "a.npy: holds no rows"),
+        (&[], &[1.0], &all, "a.npy: has shape []; expected (T,)"),
+        (&[1, 1], &[1.0], &second, "a.npy: has no column `1`; there are `0`"),
+    ] {
+        let found = table(array(shape, values), choice).unwrap_err().to_string();
+        assert!(found.starts_with(message), "{found}");
+    }
+    let label = Choice { label: Some("0".into()), ..Choice::default() };
+    assert!(
+        table(array(&[1], &[1.0]), &label).unwrap_err().to_string().contains("no columns of text")
+    );
+}

@@ -1,0 +1,77 @@
+//! The one file in a zip archive, or the one named like the archive: `text8` in `text8.zip`, `a.csv` in `a.zip`.
+
+use super::listed;
+use super::open::{BUFFER, Stream, buffered};
+use rawzip::{CompressionMethod, RangeReader, ReaderAt, ZipLocator};
+use std::io::BufReader;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Archives of more files are refused before their directory is read.
+const MOST_FILES: u64 = 10_000;
+
+/// The unpacked data, whose length and checksum are checked at their end.
+pub(super) fn unzip<R: ReaderAt + Send + Sync + 'static>(
+    archive: R,
+    len: u64,
+    stem: &str,
+) -> Result<Stream, String> {
+    let broken =
+        |e: rawzip::Error| format!("is a damaged zip archive ({e}); make or fetch it again");
+    let data = Arc::new(archive);
+    // Large enough for any entry of the directory.
+    let mut buffer = vec![0; rawzip::MAX_CENTRAL_DIRECTORY_RECORD_SIZE];
+    let located = ZipLocator::new().locate_in_reader(data.clone(), &mut buffer, len);
+    let archive = located.map_err(|(_, e)| broken(e))?;
+    if archive.entries_hint() > MOST_FILES {
+        return Err(format!("holds {} files; expected one", archive.entries_hint()));
+    }
+
+    let mut files = Vec::new();
+    let mut entries = archive.entries(&mut buffer);
+    while let Some(entry) = entries.next_entry().map_err(broken)? {
+        if !entry.is_dir() && files.len() as u64 <= MOST_FILES {
+            let name = String::from_utf8_lossy(entry.file_path().as_bytes()).into_owned();
+            files.push((name, entry.wayfinder(), entry.compression_method(), entry.flags()));
+        }
+    }
+    let chosen = match files.len() {
+        1 => files.first(),
+        _ => {
+            let mut alike = files.iter().filter(|(name, ..)| is_like(name, stem));
+            alike.next().filter(|_| alike.next().is_none())
+        }
+    };
+    let Some((_, way, method, flags)) = chosen else {
+        let names = listed(files.iter().map(|(name, ..)| name.as_str()));
+        return Err(match files.len() {
+            0 => "is a zip archive without a file".into(),
+            n => format!(
+                "holds {n} files ({names}); expected one, or one named like the archive. Unpack it and name one"
+            ),
+        });
+    };
+    if flags.is_encrypted() {
+        return Err("is an encrypted zip archive; unpack it first".into());
+    }
+    let entry = archive.get_entry(*way).map_err(broken)?;
+    let (start, end) = entry.compressed_data_range();
+    let packed = BufReader::with_capacity(BUFFER, RangeReader::new(data.clone(), start..end));
+    match *method {
+        CompressionMethod::STORE => Ok(buffered(entry.verifying_reader(packed))),
+        CompressionMethod::DEFLATE => {
+            let unpacked = flate2::bufread::DeflateDecoder::new(packed);
+            Ok(buffered(entry.verifying_reader(unpacked)))
+        }
+        other => Err(format!(
+            "is a zip archive packed by {}, expected deflate; pack it by gzip or zstd",
+            other.name().unwrap_or("an unknown method")
+        )),
+    }
+}
+
+/// Whether a file in an archive is named like it, with or without an extension of its own.
+fn is_like(name: &str, stem: &str) -> bool {
+    let name = Path::new(name);
+    [name.file_name(), name.file_stem()].iter().flatten().any(|part| *part == stem)
+}

@@ -1,0 +1,31 @@
+//! Tables, CSV or NumPy, by all ways to treat what is missing: whole rows of finite numbers.
+//!
+//! ```text
+//! choices u8    the file
+//! ```
+#![no_main]
+
+use drnn_train::read::{Choice, Missing, Source, table};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    let Some((&bits, bytes)) = input.split_first() else { return };
+    let missing = [Missing::Refuse, Missing::Zero, Missing::Mean, Missing::Previous, Missing::Drop];
+    let name = |bit: u8, name: &str| (bits & bit != 0).then(|| name.to_string());
+    let choice = Choice {
+        numbers: (bits & 8 != 0).then(|| vec!["x".into()]),
+        label: name(16, "class"),
+        sequence: name(32, "id"),
+        missing: missing[usize::from(bits & 7) % missing.len()],
+        delimiter: if bits & 64 != 0 { b';' } else { b',' },
+    };
+    let Ok(source) = Source::from_bytes("f", bytes.to_vec()) else { return };
+    let Ok(all) = table(source, &choice) else { return };
+    assert!(!all.is_empty() && all.values.iter().all(|x| x.is_finite()));
+    assert_eq!(all.values.len(), all.len() * all.columns.len());
+    assert_eq!(all.label.is_some(), choice.label.is_some());
+    for names in [&all.label, &all.sequence].into_iter().flatten() {
+        assert_eq!(names.ids.len(), all.len());
+        assert!(names.ids.iter().all(|id| (*id as usize) < names.names.len()));
+    }
+});

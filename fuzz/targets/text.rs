@@ -1,0 +1,25 @@
+//! A text: as many symbols as it has characters, each the one that the alphabet has for it.
+#![no_main]
+
+use drnn_train::read::{Alphabet, Source, Symbols};
+use libfuzzer_sys::fuzz_target;
+use std::io::Read;
+
+fuzz_target!(|input: &[u8]| {
+    let Some((&most, bytes)) = input.split_first() else { return };
+    let open = || Source::from_bytes("f", bytes.to_vec());
+    let Ok(mut source) = open() else { return };
+    let mut text = Vec::new();
+    let whole = source.read_to_end(&mut text).is_ok();
+    let text = String::from_utf8(text).ok().filter(|text| whole && !text.is_empty());
+    let found = open().and_then(|source| Alphabet::find(source, 2 * usize::from(most)));
+    assert_eq!(found.is_ok(), text.is_some() && most > 0);
+    let (Ok(alphabet), Some(text)) = (found, text) else { return };
+    let symbols = open().and_then(|source| Symbols::read(source, &alphabet)).unwrap();
+    let expected: Vec<u32> = text.chars().map(|symbol| alphabet.id(symbol)).collect();
+    let mut found = Vec::new();
+    symbols.get(0..symbols.len(), &mut found).unwrap();
+    assert!(found == expected);
+    let unknown = expected.iter().filter(|id| **id == alphabet.unknown()).count();
+    assert_eq!(symbols.unknown(), unknown as u64);
+});
