@@ -14,6 +14,7 @@
 //! | a whole training | [`Fit`] | batch by batch; stops, evaluates; checkpoints that go on to the bit |
 //! | several at once | [`lanes`] | side by side on threads; each ends when it ends |
 //! | very many, one after another | [`campaign`], [`results`] | cells of a grid; killed, resumed, split over machines |
+//! | text with holes | [`chars`] | masked characters, what a model's file says of them |
 //! | the paper's tasks | [`reversal`], [`sine`] | data, bounds, accuracy |
 //!
 //! A training is a function of its options and data: not of threads, not of where it was interrupted.
@@ -22,6 +23,7 @@
 
 mod adam;
 pub mod campaign;
+pub mod chars;
 mod checkpoint;
 pub mod contract;
 mod data;
