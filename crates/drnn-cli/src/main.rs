@@ -12,6 +12,7 @@
 //! | `inspect` | `drnn inspect`: what a model file holds, or a network is made of |
 //! | `block_table`, `block_picture` | what connects the layers of a network, as text and as a picture |
 //! | `bench` | `drnn bench`: the kernels against the machine's limit |
+//! | `fill` | `drnn fill`: a text with holes in, the completed text out |
 //! | `reproduce` | `drnn reproduce`: what the paper shows, computed anew and checked |
 //! | `sweep` | `drnn sweep`: quality against delay, and the delay that is enough |
 //! | `train` | `drnn train`: a network on the user's own data |
@@ -27,6 +28,7 @@ mod block_picture;
 mod block_table;
 mod characters;
 mod export;
+mod fill;
 mod flatten;
 mod import;
 mod init;
@@ -61,6 +63,7 @@ struct Arguments {
 enum Command {
     Bench(bench::Arguments),
     Export(export::Arguments),
+    Fill(fill::Arguments),
     Flatten(flatten::Flatten),
     Init(init::Arguments),
     Inspect(inspect::Arguments),
@@ -107,6 +110,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
+        Command::Fill(arguments) => fill::run(&arguments),
         Command::Flatten(arguments) => flatten::flatten(&arguments),
         Command::Init(arguments) => init::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),

@@ -4,7 +4,9 @@
 //! |---|---|
 //! | `task` | what a sweep needs to know of a task |
 //! | `synthetic` | the paper's tasks |
+//! | `chars` | masked characters of the user's text |
 
+mod chars;
 mod synthetic;
 mod task;
 
@@ -38,6 +40,7 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Which {
+    Chars(chars::CharsTask),
     Reversal(synthetic::ReversalTask),
     Sine(synthetic::SineTask),
 }
@@ -100,6 +103,7 @@ fn tolerance(text: &str) -> Result<f64, String> {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.task {
+        Which::Chars(task) => task.sweep.run(&task.ready(task.sweep.seed)?),
         Which::Reversal(task) => task.sweep.run(&task.ready(task.sweep.seed)?),
         Which::Sine(task) => task.sweep.run(&task.ready(task.sweep.seed)?),
     }
