@@ -13,8 +13,10 @@
 //! | `masked` | windows of a text as a [`Source`](crate::Source) |
 //! | `split` | which part of a text is for what |
 //! | `task` | what a model's file says of its characters |
+//! | `paper` | the networks of the paper's table |
 
 mod masked;
+pub mod paper;
 mod split;
 mod task;
 
