@@ -45,7 +45,7 @@ pub struct Arguments {
     /// Epochs [default: 8; with --full 20]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     epochs: Option<u32>,
-    /// Windows of a batch [default: 32; with --full 128]
+    /// Windows of a batch [default: 16; with --full 128]
     #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     batch: Option<u32>,
     /// Learning rate of the first epoch [default: 0.004, falling along a cosine; with --full 0.001, constant]
@@ -186,7 +186,7 @@ impl Arguments {
     fn options(&self) -> Options {
         let (epochs, batch, rate, schedule) = match self.full {
             true => (20, 128, 1e-3, Schedule::Constant),
-            false => (8, 32, 4e-3, Schedule::Cosine),
+            false => (8, 16, 4e-3, Schedule::Cosine),
         };
         Options {
             epochs: self.epochs.map_or(epochs, |n| n as usize),
