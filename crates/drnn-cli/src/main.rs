@@ -14,6 +14,8 @@
 //! | `bench` | `drnn bench`: the kernels against the machine's limit |
 //! | `reproduce` | `drnn reproduce`: what the paper shows, computed anew and checked |
 //! | `sweep` | `drnn sweep`: quality against delay, and the delay that is enough |
+//! | `train` | `drnn train`: a network on the user's own data |
+//! | `tagging` | treebanks as data, and scores for people |
 //! | `training`, `stop` | what is seen of a training while it goes on; Ctrl-C |
 //! | `report` | `drnn report`: pages for people, made from results files |
 //! | `plot` | plots as SVG, and as bitmaps |
@@ -39,6 +41,7 @@ mod shape;
 mod states;
 mod stop;
 mod sweep;
+mod tagging;
 mod train;
 mod training;
 
@@ -65,6 +68,7 @@ enum Command {
     Reproduce(reproduce::Arguments),
     Run(run::Arguments),
     Sweep(sweep::Arguments),
+    Train(train::Arguments),
     Unflatten(flatten::Unflatten),
 }
 
@@ -110,6 +114,7 @@ fn main() -> ExitCode {
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Sweep(arguments) => sweep::run(&arguments),
+        Command::Train(arguments) => train::run(&arguments),
         Command::Unflatten(arguments) => flatten::unflatten(&arguments),
     };
     match result {

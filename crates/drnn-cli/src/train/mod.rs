@@ -3,5 +3,28 @@
 //! | file | what |
 //! |---|---|
 //! | `frame` | what all tasks have in common: from an engine and its data to a model file and a report |
+//! | `tagger` | tags of words |
 
 pub mod frame;
+pub mod tagger;
+
+use crate::Failure;
+use clap::{Args, Subcommand};
+
+/// Train a network on your own data: a model file, and a report
+#[derive(Debug, Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    Tagger(tagger::Arguments),
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    match &arguments.task {
+        Task::Tagger(arguments) => tagger::run(arguments),
+    }
+}
