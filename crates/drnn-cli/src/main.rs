@@ -15,6 +15,8 @@
 //! | `reproduce` | `drnn reproduce`: what the paper shows, computed anew and checked |
 //! | `sweep` | `drnn sweep`: quality against delay, and the delay that is enough |
 //! | `train` | `drnn train`: a network on the user's own data |
+//! | `tag` | `drnn tag`: words in, tags out |
+//! | `builtin` | small models that are part of the program |
 //! | `tagging` | treebanks as data, and scores for people |
 //! | `training`, `stop` | what is seen of a training while it goes on; Ctrl-C |
 //! | `report` | `drnn report`: pages for people, made from results files |
@@ -25,6 +27,7 @@
 mod bench;
 mod block_picture;
 mod block_table;
+mod builtin;
 mod export;
 mod flatten;
 mod import;
@@ -41,6 +44,7 @@ mod shape;
 mod states;
 mod stop;
 mod sweep;
+mod tag;
 mod tagging;
 mod train;
 mod training;
@@ -68,6 +72,7 @@ enum Command {
     Reproduce(reproduce::Arguments),
     Run(run::Arguments),
     Sweep(sweep::Arguments),
+    Tag(tag::Arguments),
     Train(train::Arguments),
     Unflatten(flatten::Unflatten),
 }
@@ -114,6 +119,7 @@ fn main() -> ExitCode {
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Sweep(arguments) => sweep::run(&arguments),
+        Command::Tag(arguments) => tag::run(&arguments),
         Command::Train(arguments) => train::run(&arguments),
         Command::Unflatten(arguments) => flatten::unflatten(&arguments),
     };

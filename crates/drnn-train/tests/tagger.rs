@@ -2,8 +2,8 @@
 
 use drnn::{Cpu, Precision};
 use drnn_train::tagger::{
-    Counting, Limits, Room, Scores, Sentences, Sizes, Tagger, TaggerLearner, TaggerNet, Vocabulary,
-    with_special,
+    Counting, Limits, Room, Scores, Sentences, Sizes, TagStream, Tagger, TaggerLearner, TaggerNet,
+    Vocabulary, with_special,
 };
 use drnn_train::{AdamOptions, Advance, Batches, Engine, Fit, Options, PaperNet, State};
 
@@ -148,4 +148,36 @@ fn what_does_not_belong_together_is_refused() {
     assert!(empty.sequences(&Sentences::new()).is_err());
     let short = State { params: vec![0.0], ..empty.state().unwrap() };
     assert!(empty.set_state(short).is_err());
+}
+
+#[test]
+fn a_stream_answers_what_whole_sentences_do_and_in_time() {
+    let vocabulary = vocabulary();
+    let data = data(&vocabulary);
+    for nets in nets() {
+        let mut learner = learner(nets, false);
+        let params = learner.state().unwrap().params;
+        let net = learner.net().clone();
+        let late = net.latency();
+        let tagger = Tagger::new(vocabulary.clone(), Counting::Words, net, &params).unwrap();
+        let mut whole = vec![Vec::new(); 4];
+        let look = |s: usize, _: usize, y: &[f32]| whole[s].push(y.to_vec());
+        tagger.answers(&data, &[0, 1, 2, 3], &mut Room::default(), look).unwrap();
+        let Ok(mut stream) = TagStream::new(&tagger) else {
+            assert_eq!(late, None, "{nets:?}");
+            continue;
+        };
+        let late = late.unwrap();
+        for (sentence, whole) in sentences().iter().zip(&whole) {
+            let mut live = Vec::new();
+            for (i, (form, _)) in sentence.iter().enumerate() {
+                live.extend(stream.push(form).unwrap());
+                assert_eq!(live.len(), (i + 1).saturating_sub(late), "{nets:?}");
+                assert_eq!(stream.due(), (i + 1).min(late));
+            }
+            live.extend(stream.finish().unwrap());
+            assert!(live == *whole, "{nets:?}: not the same bits");
+        }
+        assert!(stream.finish().unwrap().is_empty());
+    }
 }

@@ -86,6 +86,7 @@ impl TrainingResults {
         let late = match self.latency {
             None => " Answers come when the sequence has ended.".into(),
             Some(0) => " Answers come at once.".into(),
+            Some(1) => " Answers come 1 step late.".into(),
             Some(d) => format!(" Answers come {d} steps late."),
         };
         out + &late

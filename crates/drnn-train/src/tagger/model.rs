@@ -132,6 +132,11 @@ impl Tagger {
         self.chars.params().len() + self.words.params().len() + self.vectors.values.len()
     }
 
+    /// The vector of a word by its number.
+    pub(super) fn vector(&self, word: u32) -> &[f32] {
+        &self.vectors.values[word as usize * self.vectors.width..][..self.vectors.width]
+    }
+
     /// Answers to the words of the sentences `chosen`: for each its place among those, its own place, and a value per
     /// tag.
     pub fn answers(
