@@ -17,6 +17,9 @@
 //! | `sweep` | `drnn sweep`: quality against delay, and the delay that is enough |
 //! | `train` | `drnn train`: a network on the user's own data |
 //! | `characters` | a text as masked characters, for both |
+//! | `tag` | `drnn tag`: words in, tags out |
+//! | `builtin` | small models that are part of the program |
+//! | `tagging` | treebanks as data, and scores for people |
 //! | `training`, `stop` | what is seen of a training while it goes on; Ctrl-C |
 //! | `report` | `drnn report`: pages for people, made from results files |
 //! | `plot` | plots as SVG, and as bitmaps |
@@ -26,6 +29,7 @@
 mod bench;
 mod block_picture;
 mod block_table;
+mod builtin;
 mod characters;
 mod export;
 mod fill;
@@ -44,6 +48,8 @@ mod shape;
 mod states;
 mod stop;
 mod sweep;
+mod tag;
+mod tagging;
 mod train;
 mod training;
 
@@ -71,6 +77,7 @@ enum Command {
     Reproduce(reproduce::Arguments),
     Run(run::Arguments),
     Sweep(sweep::Arguments),
+    Tag(tag::Arguments),
     Train(train::Arguments),
     Unflatten(flatten::Unflatten),
 }
@@ -118,6 +125,7 @@ fn main() -> ExitCode {
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Sweep(arguments) => sweep::run(&arguments),
+        Command::Tag(arguments) => tag::run(&arguments),
         Command::Train(arguments) => train::run(&arguments),
         Command::Unflatten(arguments) => flatten::unflatten(&arguments),
     };

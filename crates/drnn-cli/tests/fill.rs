@@ -179,11 +179,11 @@ fn what_is_refused() {
     assert!(refused(folder, "fill late --mask-text _ --mask-text __").contains("begins with"));
     assert!(refused(folder, "fill late --alternatives 0").contains("0 is not in 1"));
     let output = drnn(folder, "fill --help");
-    assert!(text(&output.stdout).contains("[default: the English one that comes with drnn]"));
+    assert!(text(&output.stdout).contains("[default: a small English one that is built in]"));
 }
 
 #[test]
-fn the_model_that_comes_with_drnn() {
+fn the_model_that_is_built_in() {
     let folder = tempfile::tempdir().unwrap();
     let input = "Th_ history of the Unit_d States of Ameri_a";
     let filled = text(&fill(folder.path(), "fill", input.as_bytes()).stdout);

@@ -17,16 +17,17 @@ mod holes;
 mod output;
 
 use crate::Failure;
+use crate::builtin::characters;
 use clap::Args;
 use decode::Decoder;
-use drnn::{Direction, Model};
+use drnn::Direction;
 use drnn_train::chars::CharTask;
 use drnn_train::read::open;
 use guess::{Guesser, Lines, Live};
 use holes::Holes;
 use output::{Form, Output};
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Fill in the masked characters of a text, live on a pipe
 ///
@@ -38,7 +39,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
-    /// A model of `drnn train chars` [default: the English one that comes with drnn]
+    /// A model of `drnn train chars` [default: a small English one that is built in]
     model: Option<PathBuf>,
     /// The text, UTF-8; plain, or packed by gzip, zstd or zip [default: stdin, plain]
     file: Option<PathBuf>,
@@ -57,14 +58,18 @@ pub struct Arguments {
     lines: bool,
 }
 
-/// Trained on text8; models/README.md says how.
-const SHIPPED: &[u8] = include_bytes!("../../../../models/chars-en.safetensors");
-
 /// Alternatives that JSON has where nobody says.
 const ALTERNATIVES: usize = 3;
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let model = load(arguments.model.as_deref())?;
+    let model =
+        characters(arguments.model.as_deref()).map_err(|e| match (e, &arguments.model) {
+            (Failure::Input(why), Some(path)) => {
+                let path = path.display();
+                Failure::Input(format!("{why}; a text for the built-in model: drnn fill < {path}"))
+            }
+            (other, _) => other,
+        })?;
     let task = CharTask::of(&model).map_err(|e| match &arguments.model {
         Some(path) => Failure::Input(format!("{}: {e}", path.display())),
         None => e.into(),
@@ -85,16 +90,6 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Some(path) => fill(&path.display().to_string(), open(path)?, holes, &mut *guesser),
         None => fill("stdin", std::io::stdin().lock(), holes, &mut *guesser),
     }
-}
-
-fn load(path: Option<&Path>) -> Result<Model, Failure> {
-    let Some(path) = path else { return Ok(Model::from_bytes(SHIPPED)?) };
-    Model::load(path).map_err(|e| {
-        let path = path.display();
-        Failure::Input(format!(
-            "{e}; a text for the model that comes with drnn: drnn fill < {path}"
-        ))
-    })
 }
 
 /// From one end to the other, with whatever is there at a time.

@@ -1,6 +1,7 @@
 //! Kinds of results: how a file says what it holds, and what is made of it.
 
 use super::mlm::MlmResults;
+use super::pos::PosResults;
 use super::reversal::ReversalResults;
 use super::sine::{self, SineResults};
 use super::sweep::SweepResults;
@@ -11,8 +12,9 @@ use serde::de::DeserializeOwned;
 use std::path::Path;
 
 /// All kinds of which there are reports. Another one is a line here.
-const KINDS: [Kind; 5] = [
+const KINDS: [Kind; 6] = [
     Kind::of::<MlmResults>(),
+    Kind::of::<PosResults>(),
     Kind::of::<ReversalResults>(),
     Kind::of::<SineResults>(),
     Kind::of::<SweepResults>(),

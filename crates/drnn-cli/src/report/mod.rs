@@ -19,6 +19,7 @@ mod kinds;
 mod markdown;
 pub mod mlm;
 mod page;
+pub mod pos;
 pub mod reversal;
 pub mod sine;
 pub mod sweep;

@@ -2,6 +2,7 @@
 
 mod depth;
 mod mlm;
+mod pos;
 mod reversal;
 mod sine;
 mod theorem;
@@ -25,6 +26,7 @@ pub struct Arguments {
 enum Experiment {
     Depth(depth::Arguments),
     Mlm(mlm::Arguments),
+    Pos(pos::Arguments),
     Reversal(reversal::Arguments),
     Sine(sine::Arguments),
     Theorem(theorem::Arguments),
@@ -34,6 +36,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.experiment {
         Experiment::Depth(arguments) => depth::run(arguments),
         Experiment::Mlm(arguments) => mlm::run(arguments),
+        Experiment::Pos(arguments) => pos::run(arguments),
         Experiment::Reversal(arguments) => reversal::run(arguments),
         Experiment::Sine(arguments) => sine::run(arguments),
         Experiment::Theorem(arguments) => theorem::run(arguments),

@@ -4,30 +4,34 @@
 //! |---|---|
 //! | `frame` | what all tasks have in common: from an engine and its data to a model file and a report |
 //! | `chars` | masked characters of a text |
+//! | `tagger` | tags of words |
 
 pub mod chars;
 pub mod frame;
+pub mod tagger;
 
 use crate::Failure;
 use clap::{Args, Subcommand};
 
-/// Train a network on your own data: a model file, and a report on it
+/// Train a network on your own data: a model file, and a report
 ///
 /// Interrupted with Ctrl-C, or killed, it goes on with --resume, to the same result.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
     #[command(subcommand)]
-    task: Which,
+    task: Task,
 }
 
 #[derive(Debug, Subcommand)]
-enum Which {
+enum Task {
     Chars(chars::Arguments),
+    Tagger(tagger::Arguments),
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.task {
-        Which::Chars(arguments) => chars::run(arguments),
+        Task::Chars(arguments) => chars::run(arguments),
+        Task::Tagger(arguments) => tagger::run(arguments),
     }
 }
