@@ -5,7 +5,6 @@
 //! ```
 
 use crate::error::{Error, Result};
-use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
@@ -48,15 +47,6 @@ impl FromStr for Held {
         match text.parse::<f64>() {
             Ok(share) if (0.0..1.0).contains(&share) => Ok(Held::Share(share)),
             _ => Err(format!("`{text}`: expected a share below 1, or a number of characters")),
-        }
-    }
-}
-
-impl fmt::Display for Held {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        match self {
-            Held::Share(share) => share.fmt(f),
-            Held::Characters(count) => count.fmt(f),
         }
     }
 }
