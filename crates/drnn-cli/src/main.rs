@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `net`, `shape` | a network on the command line; its kind and size for whatever data |
 //! | `import` | a model file on the command line |
+//! | `model_file` | a model file of any kind, one network or several; its task for people |
 //! | `init` | `drnn init`: a network with random weights |
 //! | `run` | `drnn run`: whole sequences through a model file |
 //! | `npy`, `states`, `paths` | NumPy arrays; states in PyTorch's shapes; what may be written where |
@@ -13,6 +14,8 @@
 //! | `block_table`, `block_picture` | what connects the layers of a network, as text and as a picture |
 //! | `bench` | `drnn bench`: the kernels against the machine's limit |
 //! | `reproduce` | `drnn reproduce`: what the paper shows, computed anew and checked |
+//! | `train`, `series_data` | `drnn train`: a network on the user's own data; series on the command line |
+//! | `eval` | `drnn eval`: what a model is worth on data, by its task |
 //! | `sweep` | `drnn sweep`: quality against delay, and the delay that is enough |
 //! | `training`, `stop` | what is seen of a training while it goes on; Ctrl-C |
 //! | `report` | `drnn report`: pages for people, made from results files |
@@ -23,11 +26,13 @@
 mod bench;
 mod block_picture;
 mod block_table;
+mod eval;
 mod export;
 mod flatten;
 mod import;
 mod init;
 mod inspect;
+mod model_file;
 mod net;
 mod npy;
 mod paths;
@@ -35,6 +40,7 @@ mod plot;
 mod report;
 mod reproduce;
 mod run;
+mod series_data;
 mod shape;
 mod states;
 mod stop;
@@ -57,6 +63,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Bench(bench::Arguments),
+    Eval(eval::Arguments),
     Export(export::Arguments),
     Flatten(flatten::Flatten),
     Init(init::Arguments),
@@ -65,6 +72,7 @@ enum Command {
     Reproduce(reproduce::Arguments),
     Run(run::Arguments),
     Sweep(sweep::Arguments),
+    Train(train::Arguments),
     Unflatten(flatten::Unflatten),
 }
 
@@ -102,6 +110,7 @@ impl From<std::io::Error> for Failure {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Eval(arguments) => eval::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Flatten(arguments) => flatten::flatten(&arguments),
         Command::Init(arguments) => init::run(&arguments),
@@ -110,6 +119,7 @@ fn main() -> ExitCode {
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Sweep(arguments) => sweep::run(&arguments),
+        Command::Train(arguments) => train::run(&arguments),
         Command::Unflatten(arguments) => flatten::unflatten(&arguments),
     };
     match result {

@@ -57,7 +57,7 @@ pub enum Judged {
 }
 
 /// Most classes that a picture of their confusion has room for.
-const MOST_CLASSES: usize = 60;
+pub const MOST_CLASSES: usize = 60;
 
 impl TrainingResults {
     fn shown(&self, value: f64) -> String {

@@ -3,5 +3,30 @@
 //! | file | what |
 //! |---|---|
 //! | `frame` | what all tasks have in common: from an engine and its data to a model file and a report |
+//! | `series` | sequences of numbers |
 
 pub mod frame;
+pub mod series;
+
+use crate::Failure;
+use clap::{Args, Subcommand};
+
+/// Train a network on your own data: a model file and a report
+///
+/// Interrupted with Ctrl-C, or killed, it goes on with --resume, to the same result.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    task: Which,
+}
+
+#[derive(Debug, Subcommand)]
+enum Which {
+    Series(Box<series::Arguments>),
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    match &arguments.task {
+        Which::Series(arguments) => series::run(arguments),
+    }
+}

@@ -78,6 +78,20 @@ impl Sequences {
         matches!(self.y, Answers::Classes(_))
     }
 
+    /// Inputs and targets that never change.
+    pub fn constant(&self) -> Vec<&String> {
+        let y = if let Answers::Values(y) = &self.y { y.as_slice() } else { &[] };
+        let columns = |values: &[f32], width: usize| -> Vec<bool> {
+            let column = |at: usize| values.iter().skip(at).step_by(width).filter(|x| !x.is_nan());
+            let same = |at: usize| column(at).all(|x| Some(x) == column(at).next());
+            (0..width).map(|at| !values.is_empty() && same(at)).collect()
+        };
+        let (q, m) = (self.inputs.len(), self.targets.len());
+        let names = self.inputs.iter().chain(&self.targets);
+        let constant = columns(&self.x, q).into_iter().chain(columns(y, m));
+        names.zip(constant).filter(|(_, same)| *same).map(|(name, _)| name).collect()
+    }
+
     /// The steps of sequence `i`.
     pub(super) fn range(&self, i: usize) -> Range<usize> {
         self.starts[i]..self.starts[i + 1]
