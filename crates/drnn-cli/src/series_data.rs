@@ -47,7 +47,7 @@ pub struct SeriesData {
     #[arg(long, value_name = "C", default_value = ",", value_parser = delimiter)]
     delimiter: u8,
     /// Longer sequences are learned from in windows of at most so many steps
-    #[arg(long, value_name = "W", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "W", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     window: u32,
     /// To judge by: a share of the sequences (of one sequence, of its time), or a CSV file, or X.npy,Y.npy
     #[arg(long, value_name = "SHARE|FILE", default_value = "0.1", value_parser = held)]
@@ -192,7 +192,7 @@ impl Ready {
 
     /// Sequences of a batch where nobody says: enough steps in an epoch, also of small data.
     pub fn batch(&self, train: &Windows) -> usize {
-        (train.len() / 4).clamp(1, 32)
+        (train.len() / 16).clamp(4, 32).min(train.len())
     }
 }
 

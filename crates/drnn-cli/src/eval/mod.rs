@@ -8,7 +8,7 @@ pub mod series;
 
 use crate::Failure;
 use crate::model_file::{ModelFile, task_facts};
-use crate::report::page::Table;
+use crate::report::page::{Table, number};
 use crate::report::training_run::Judged;
 use clap::Args;
 use drnn::{Import, grouped};
@@ -107,14 +107,5 @@ impl Evaluation {
             let _ = writeln!(out, "{note}");
         });
         out
-    }
-}
-
-/// Five digits, whatever its size.
-pub fn number(value: f64) -> String {
-    match value.abs() {
-        0.0 => "0".into(),
-        size if (1e-3..1e5).contains(&size) => format!("{value:.4}"),
-        _ => format!("{value:.4e}"),
     }
 }

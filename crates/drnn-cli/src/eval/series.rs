@@ -1,8 +1,9 @@
 //! A model of series on data: errors in the targets' own units, or classes and what they are taken for.
 
-use super::{Evaluation, number};
+use super::Evaluation;
 use crate::Failure;
 use crate::model_file::ModelFile;
+use crate::report::page::number;
 use crate::report::training_run::{Judged, MOST_CLASSES};
 use crate::series_data::{read_files, told_of};
 use drnn::grouped;

@@ -1,7 +1,7 @@
 //! Results of `drnn train`: the file, and what is shown of it.
 
 use super::kinds::{Files, Reported};
-use super::page::{Figure, Page, Part, Table, duration};
+use super::page::{Figure, Page, Part, Table, duration, number};
 use super::training::{provenance_parts, training_facts};
 use super::{Provenance, html, markdown};
 use crate::plot::{HeatMap, HeatMaps, Line, Picture, Plot, Scale, Style};
@@ -61,11 +61,7 @@ pub const MOST_CLASSES: usize = 60;
 
 impl TrainingResults {
     fn shown(&self, value: f64) -> String {
-        if self.metric == Metric::SquaredError {
-            format!("{value:.3e}")
-        } else {
-            format!("{value:.4}")
-        }
+        if self.metric == Metric::SquaredError { number(value) } else { format!("{value:.4}") }
     }
 
     fn summary(&self) -> String {
@@ -86,6 +82,7 @@ impl TrainingResults {
         let late = match self.latency {
             None => " Answers come when the sequence has ended.".into(),
             Some(0) => " Answers come at once.".into(),
+            Some(1) => " Answers come 1 step late.".into(),
             Some(d) => format!(" Answers come {d} steps late."),
         };
         out + &late

@@ -66,7 +66,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// How networks are trained on series where nobody says.
 pub fn suggested(batch: usize) -> Options {
     let schedule = Schedule::Cosine;
-    Options { epochs: 100, batch, rate: 5e-3, schedule, ..Options::default() }
+    Options { epochs: 100, batch, rate: 1e-2, schedule, ..Options::default() }
 }
 
 /// What a network is judged by.
