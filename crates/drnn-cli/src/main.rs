@@ -17,6 +17,9 @@
 //! | `train`, `series_data` | `drnn train`: a network on the user's own data; series on the command line |
 //! | `eval` | `drnn eval`: what a model is worth on data, by its task |
 //! | `sweep` | `drnn sweep`: quality against delay, and the delay that is enough |
+//! | `tag` | `drnn tag`: words in, tags out |
+//! | `builtin` | small models that are part of the program |
+//! | `tagging` | treebanks as data, and scores for people |
 //! | `training`, `stop` | what is seen of a training while it goes on; Ctrl-C |
 //! | `report` | `drnn report`: pages for people, made from results files |
 //! | `plot` | plots as SVG, and as bitmaps |
@@ -26,6 +29,7 @@
 mod bench;
 mod block_picture;
 mod block_table;
+mod builtin;
 mod eval;
 mod export;
 mod flatten;
@@ -45,6 +49,8 @@ mod shape;
 mod states;
 mod stop;
 mod sweep;
+mod tag;
+mod tagging;
 mod train;
 mod training;
 
@@ -72,6 +78,7 @@ enum Command {
     Reproduce(reproduce::Arguments),
     Run(run::Arguments),
     Sweep(sweep::Arguments),
+    Tag(tag::Arguments),
     Train(train::Arguments),
     Unflatten(flatten::Unflatten),
 }
@@ -119,6 +126,7 @@ fn main() -> ExitCode {
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Sweep(arguments) => sweep::run(&arguments),
+        Command::Tag(arguments) => tag::run(&arguments),
         Command::Train(arguments) => train::run(&arguments),
         Command::Unflatten(arguments) => flatten::unflatten(&arguments),
     };

@@ -1,5 +1,6 @@
 //! Kinds of results: how a file says what it holds, and what is made of it.
 
+use super::pos::PosResults;
 use super::reversal::ReversalResults;
 use super::sine::{self, SineResults};
 use super::sweep::SweepResults;
@@ -10,7 +11,8 @@ use serde::de::DeserializeOwned;
 use std::path::Path;
 
 /// All kinds of which there are reports. Another one is a line here.
-const KINDS: [Kind; 4] = [
+const KINDS: [Kind; 5] = [
+    Kind::of::<PosResults>(),
     Kind::of::<ReversalResults>(),
     Kind::of::<SineResults>(),
     Kind::of::<SweepResults>(),

@@ -18,6 +18,7 @@ mod html;
 mod kinds;
 mod markdown;
 pub mod page;
+pub mod pos;
 pub mod reversal;
 pub mod sine;
 pub mod sweep;

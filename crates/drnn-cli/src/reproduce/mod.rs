@@ -1,6 +1,7 @@
 //! `drnn reproduce`: what the paper shows, computed anew and checked.
 
 mod depth;
+mod pos;
 mod reversal;
 mod sine;
 mod theorem;
@@ -23,6 +24,7 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Experiment {
     Depth(depth::Arguments),
+    Pos(pos::Arguments),
     Reversal(reversal::Arguments),
     Sine(sine::Arguments),
     Theorem(theorem::Arguments),
@@ -31,6 +33,7 @@ enum Experiment {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.experiment {
         Experiment::Depth(arguments) => depth::run(arguments),
+        Experiment::Pos(arguments) => pos::run(arguments),
         Experiment::Reversal(arguments) => reversal::run(arguments),
         Experiment::Sine(arguments) => sine::run(arguments),
         Experiment::Theorem(arguments) => theorem::run(arguments),

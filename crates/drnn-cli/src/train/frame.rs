@@ -15,7 +15,7 @@ use crate::reproduce::write_files;
 use crate::training::{self, Running, Watch};
 use clap::{Args, ValueEnum};
 use drnn::{Cpu, Precision};
-use drnn_train::{Engine, Fit, Metric, Options, Reason, Schedule, Stopping};
+use drnn_train::{Engine, Epoch, Fit, Metric, Options, Reason, Schedule, Stopping};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -41,7 +41,7 @@ pub struct Training {
     /// Stop when the validation loss was not better for so many epochs [default: never]
     #[arg(long, value_name = "EPOCHS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub patience: Option<u32>,
-    /// Which model to keep: that of the last epoch, or that of the least validation loss
+    /// Which model to keep: that of the last epoch, or the one that was best on the validation set
     #[arg(long, value_enum, default_value = "best")]
     pub keep: Keep,
     /// Write the model's values in half precision: half as large, three digits
@@ -183,7 +183,7 @@ impl Training {
         let command = training::command();
         let watch = Watch::new(vec![task.into()], metric, &out.join("log.jsonl"))?;
         let best = checkpoints.join("best");
-        self.running.run(cpu, &mut lanes, &watch, &command, &|fit| match is_best(fit) {
+        self.running.run(cpu, &mut lanes, &watch, &command, &|fit| match is_best(fit, metric) {
             true if self.keep == Keep::Best => fit.save(&best),
             _ => Ok(()),
         })?;
@@ -247,10 +247,13 @@ impl Training {
     }
 }
 
-/// Whether the last epoch has the least validation loss so far.
-fn is_best<E: Engine>(fit: &Fit<E>) -> bool {
-    let losses = || fit.progress().history.iter().map(|epoch| epoch.valid_loss);
-    let least = losses().fold(f64::INFINITY, f64::min);
-    let first = losses().position(|loss| loss == least);
-    first == Some(losses().count().wrapping_sub(1))
+/// Whether the last epoch is the best so far on the validation set, by its metric.
+fn is_best<E: Engine>(fit: &Fit<E>, metric: Metric) -> bool {
+    let worth = |epoch: &Epoch| match (metric, epoch.valid_accuracy) {
+        (Metric::Accuracy, Some(accuracy)) => accuracy,
+        _ => -epoch.valid_loss,
+    };
+    let history = &fit.progress().history;
+    let Some((last, before)) = history.split_last() else { return false };
+    before.iter().all(|epoch| worth(epoch) < worth(last))
 }

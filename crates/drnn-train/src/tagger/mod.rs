@@ -16,14 +16,29 @@
 //! | `network` | both networks and the vectors, one flat vector of parameters |
 //! | `gather` | sentences side by side |
 //! | `learner` | training |
+//! | `corpus` | treebanks, and which of their lines are read |
+//! | `model` | a trained tagger, and its file |
+//! | `scores` | how good it is |
+//! | `stream` | tags while words arrive |
+//! | `tokenize` | running text as tokens |
 
+mod corpus;
 mod gather;
 mod learner;
+mod model;
 mod network;
+mod scores;
 mod sentences;
+mod stream;
+mod tokenize;
 mod vocabulary;
 
+pub use corpus::{Counting, NO_WORD, Sentence, read_sentences};
 pub use learner::TaggerLearner;
+pub use model::{Room, Tagger};
 pub use network::{Sizes, TaggerNet, with_special};
+pub use scores::{Scores, Share, likeliest};
 pub use sentences::{Sentences, Spellings, Word};
+pub use stream::{Late, TagStream};
+pub use tokenize::tokenize;
 pub use vocabulary::{Limits, MOST_SYMBOLS, Vocabulary};

@@ -1,0 +1,158 @@
+//! A trained tagger, and its file.
+//!
+//! One [`Bundle`]: networks `char` and `word`, table `vectors`, and in its metadata
+//! `{"task": "tagger", "vocabulary": {..}, "counting": "words"}`.
+
+use super::corpus::Counting;
+use super::gather::{CharRows, WordRows, gather};
+use super::network::TaggerNet;
+use super::sentences::Sentences;
+use super::vocabulary::Vocabulary;
+use crate::error::{Error, Result};
+use drnn::{Bundle, BundleTable, Cpu, Model, Precision};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What the metadata says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Task {
+    task: String,
+    vocabulary: Vocabulary,
+    #[serde(default)]
+    counting: Counting,
+}
+
+/// A trained tagger.
+#[derive(Debug)]
+pub struct Tagger {
+    vocabulary: Vocabulary,
+    counting: Counting,
+    net: TaggerNet,
+    pub(super) chars: Model,
+    pub(super) words: Model,
+    /// Also where they were learned.
+    vectors: BundleTable,
+}
+
+/// Memory for batches of sentences, reused.
+#[derive(Debug, Default)]
+pub struct Room {
+    chars: CharRows,
+    words: WordRows,
+}
+
+impl Tagger {
+    /// Of parameters that were trained.
+    pub fn new(
+        vocabulary: Vocabulary,
+        counting: Counting,
+        net: TaggerNet,
+        params: &[f32],
+    ) -> Result<Tagger> {
+        if params.len() != net.parameters() {
+            return Err(Error::Data(format!("{} parameters of a tagger", params.len())));
+        }
+        let [chars, words, _] = net.ranges();
+        let (width, values) = (net.vector(), net.vectors(params).to_vec());
+        Ok(Tagger {
+            chars: Model::from_params(&net.chars, params[chars].to_vec())?,
+            words: Model::from_params(&net.words, params[words].to_vec())?,
+            vectors: BundleTable { rows: vocabulary.words(), width, values },
+            vocabulary,
+            counting,
+            net,
+        })
+    }
+
+    /// The same on other threads.
+    pub fn on(mut self, cpu: &Cpu) -> Tagger {
+        (self.chars, self.words) = (self.chars.on(cpu), self.words.on(cpu));
+        self
+    }
+
+    /// Writes it to `path`.
+    pub fn save(self, path: &Path, precision: Precision) -> Result<()> {
+        let Tagger { vocabulary, counting, chars, words, vectors, .. } = self;
+        let task = Task { task: "tagger".into(), vocabulary, counting };
+        let bundle = Bundle {
+            task: serde_json::to_value(task).map_err(|e| Error::Data(e.to_string()))?,
+            networks: BTreeMap::from([("char".into(), chars), ("word".into(), words)]),
+            tables: BTreeMap::from([("vectors".into(), vectors)]),
+        };
+        Ok(bundle.save(path, precision)?)
+    }
+
+    /// Reads it back; refused where the file holds something else.
+    pub fn load(path: &Path) -> Result<Tagger> {
+        Tagger::from_bundle(Bundle::load(path)?)
+            .map_err(|e| Error::Data(format!("{}: {e}", path.display())))
+    }
+
+    /// From the bytes of its file.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Tagger> {
+        Tagger::from_bundle(Bundle::from_bytes(bytes)?)
+    }
+
+    fn from_bundle(mut bundle: Bundle) -> Result<Tagger> {
+        let refuse = |why: &str| Error::Data(format!("is no tagger: {why}"));
+        let Task { task, vocabulary, counting } =
+            serde_json::from_value(bundle.task).map_err(|e| refuse(&e.to_string()))?;
+        if task != "tagger" {
+            return Err(refuse(&format!("task {task:?}")));
+        }
+        let mut network =
+            |name: &str| bundle.networks.remove(name).ok_or_else(|| refuse("a network is missing"));
+        let (chars, words) = (network("char")?, network("word")?);
+        let vectors = bundle.tables.remove("vectors").ok_or_else(|| refuse("no word vectors"))?;
+        // Frozen or learned is all the same from now on.
+        let (char_spec, word_spec) = (chars.spec().clone(), words.spec().clone());
+        let mut net = TaggerNet::of(&vocabulary, char_spec, word_spec, Some(vectors))?;
+        let vectors = net.frozen.take().ok_or_else(|| refuse("no word vectors"))?;
+        Ok(Tagger { vocabulary, counting, net, chars, words, vectors })
+    }
+
+    /// Characters, words and tags.
+    pub fn vocabulary(&self) -> &Vocabulary {
+        &self.vocabulary
+    }
+
+    /// Which lines of a treebank it was made for.
+    pub fn counting(&self) -> Counting {
+        self.counting
+    }
+
+    /// Its networks.
+    pub fn net(&self) -> &TaggerNet {
+        &self.net
+    }
+
+    /// Everything that was trained, or could have been.
+    pub fn parameters(&self) -> usize {
+        self.chars.params().len() + self.words.params().len() + self.vectors.values.len()
+    }
+
+    /// The vector of a word by its number.
+    pub(super) fn vector(&self, word: u32) -> &[f32] {
+        &self.vectors.values[word as usize * self.vectors.width..][..self.vectors.width]
+    }
+
+    /// Answers to the words of the sentences `chosen`: for each its place among those, its own place, and a value per
+    /// tag.
+    pub fn answers(
+        &self,
+        data: &Sentences,
+        chosen: &[u32],
+        room: &mut Room,
+        mut look: impl FnMut(usize, usize, &[f32]),
+    ) -> Result<()> {
+        let Room { chars, words } = room;
+        gather(&self.net, data, chosen, chars, words);
+        let encodings = self.chars.run(&chars.batch(), None)?.last;
+        words.join(&self.net, chars.rows(), &encodings, &self.vectors.values);
+        let answers = self.words.run(&words.batch(), None)?.values;
+        let each = answers.chunks_exact(self.vocabulary.tags().len()).zip(&words.places);
+        each.for_each(|(y, &(sentence, word))| look(sentence as usize, word as usize, y));
+        Ok(())
+    }
+}
