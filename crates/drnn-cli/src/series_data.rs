@@ -145,14 +145,19 @@ impl SeriesData {
         };
         let (valid, test) = (read_held(&self.valid, valid)?, read_held(&self.test, test)?);
         let valid = valid.ok_or_else(|| Failure::Input("nothing to judge by".into()))?;
+        for (part, what) in [(Some(&valid), "judge by"), (test.as_ref(), "test with")] {
+            if part.is_some_and(|part| !part.has_targets()) {
+                let why = format!("nothing to {what}: no step of that part has a target");
+                return Err(Failure::Input(why));
+            }
+        }
         let task = SeriesTask::learn(&train, missing, self.sequence.clone(), self.delimiter)?;
         notes.extend(constant(&task, &train));
         let prints = [Some(&train), Some(&valid), test.as_ref()].into_iter().flatten();
         let print = prints.fold(0, |print: u64, part| print.rotate_left(21) ^ part.fingerprint());
         let what = format!("{what}; windows of at most {}; data {print:016x}", self.window);
         let window = self.window as usize;
-        let ready = Ready { task, what, train, valid, test, notes, window };
-        Ok(ready)
+        Ok(Ready { task, what, train, valid, test, notes, window })
     }
 
     fn columns(&self) -> Columns {
@@ -216,7 +221,7 @@ pub fn read_files(files: &[PathBuf], columns: &Columns) -> Result<Sequences, Fai
 }
 
 /// `1 sequence`, `2,000 sequences`.
-pub fn counted(n: usize, what: &str) -> String {
+fn counted(n: usize, what: &str) -> String {
     format!("{} {what}{}", grouped(n), if n == 1 { "" } else { "s" })
 }
 

@@ -15,7 +15,7 @@ use drnn::{Import, grouped};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Score a model on data, by what it was trained for
 ///
@@ -34,8 +34,14 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Scores a model on files.
-type Evaluate = fn(&ModelFile, &[PathBuf]) -> Result<Evaluation, Failure>;
+/// A model, and what to score it on.
+pub struct Asked<'a> {
+    pub path: &'a Path,
+    pub model: &'a ModelFile,
+    pub data: &'a [PathBuf],
+}
+
+type Evaluate = fn(&Asked) -> Result<Evaluation, Failure>;
 
 /// How models are scored, by the name of their task. Another task is a line here.
 const TASKS: [(&str, Evaluate); 1] = [("series", series::evaluate)];
@@ -66,7 +72,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let known = TASKS.map(|(name, _)| name).join(", ");
         return Err(in_model(format!("its task is {name:?}; this program scores {known}")));
     };
-    let found = evaluate(&model, data)?;
+    let found = evaluate(&Asked { path, model: &model, data })?;
     let text = match json {
         true => format!("{}\n", found.value(path.display().to_string(), &name, data)),
         false => found.text(&name),

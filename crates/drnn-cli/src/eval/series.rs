@@ -1,6 +1,6 @@
 //! A model of series on data: errors in the targets' own units, or classes and what they are taken for.
 
-use super::Evaluation;
+use super::{Asked, Evaluation};
 use crate::Failure;
 use crate::model_file::ModelFile;
 use crate::report::page::number;
@@ -8,20 +8,22 @@ use crate::report::training_run::{Judged, MOST_CLASSES};
 use crate::series_data::{read_files, told_of};
 use drnn::grouped;
 use drnn_train::series::{Columns, Found, Score, SeriesTask, TargetScore, score};
-use std::path::PathBuf;
 
 /// Scores whole sequences.
-pub fn evaluate(file: &ModelFile, data: &[PathBuf]) -> Result<Evaluation, Failure> {
-    let (ModelFile::One(model), Some(task)) = (file, file.task()) else {
-        return Err(Failure::Input("a model of series is one network".into()));
+pub fn evaluate(asked: &Asked) -> Result<Evaluation, Failure> {
+    let in_model = |why: String| Failure::Input(format!("{}: {why}", asked.path.display()));
+    let (ModelFile::One(model), Some(task)) = (asked.model, asked.model.task()) else {
+        return Err(in_model("a model of series is one network".into()));
     };
-    let task = SeriesTask::from_value(task, model.spec())?;
-    let data = read_files(data, &columns(&task))?;
+    let task = SeriesTask::from_value(task, model.spec()).map_err(|e| in_model(e.to_string()))?;
+    let data = read_files(asked.data, &columns(&task))?;
     let found = score(model, &task, &data)?;
     let mut notes = told_of(&data);
     if found.unknown > 0 {
         let n = grouped(found.unknown);
-        notes.push(format!("{n} steps are of classes that the model does not know: not scored."));
+        notes.push(format!(
+            "{n} steps are of classes that the model does not know: they count as wrong."
+        ));
     }
     Ok(Evaluation {
         metrics: metrics(&found, &task),

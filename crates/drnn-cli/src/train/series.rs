@@ -97,7 +97,7 @@ fn closer(engine: &Learner, cpu: &Cpu, ready: &Ready) -> Result<More, Failure> {
         if score.unknown > 0 {
             let n = score.unknown;
             notes.push(format!(
-                "{n} steps of the {set} set are of classes that were not learned from: not scored."
+                "{n} steps of the {set} set are of classes that were not learned from: they count as wrong."
             ));
         }
     }

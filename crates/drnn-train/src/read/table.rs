@@ -114,7 +114,7 @@ pub fn table(source: Source, choice: &Choice) -> Result<Table> {
     }
     let mut rows = Rows::new(source.lines(), choice.delimiter);
     if !rows.next()? {
-        return Err(refuse(rows.name(), None, "is empty; expected a line with the columns' names"));
+        return Err(refuse(rows.name(), None, EMPTY));
     }
     let header: Vec<String> = (0..rows.len()).map(|i| rows.field(i).to_string()).collect();
     let places = Places::new(&header, choice).map_err(|reason| rows.refuse(reason))?;
@@ -141,16 +141,20 @@ pub fn table(source: Source, choice: &Choice) -> Result<Table> {
     building.finish().map_err(|reason| refuse(rows.name(), None, reason))
 }
 
+const EMPTY: &str = "is empty; expected a line with the columns' names";
+
 /// Whether a column of CSV holds text: its first field that is not missing is no number. Arrays hold none.
 pub fn is_text(source: Source, column: &str, delimiter: u8) -> Result<bool> {
     if npy::is_array(&source) {
         return Ok(false);
     }
     let mut rows = Rows::new(source.lines(), delimiter);
-    let found = rows.next()?;
-    let place = (0..rows.len()).find(|i| found && rows.field(*i) == column);
-    // What else is wrong is told by whoever reads the whole.
-    let Some(place) = place else { return Ok(false) };
+    if !rows.next()? {
+        return Err(refuse(rows.name(), None, EMPTY));
+    }
+    let header: Vec<String> = (0..rows.len()).map(|i| rows.field(i).to_string()).collect();
+    let choice = Choice { numbers: Some(vec![column.to_string()]), ..Choice::default() };
+    let place = Places::new(&header, &choice).map_err(|reason| rows.refuse(reason))?.numbers[0];
     while rows.next()? {
         let field = if place < rows.len() { rows.field(place) } else { "" };
         match number(field) {

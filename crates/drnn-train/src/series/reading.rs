@@ -24,7 +24,8 @@ pub struct Columns {
     pub targets: Vec<String>,
     /// Says which sequence a row belongs to; without it all rows are one.
     pub sequence: Option<String>,
-    /// Whether the target is a class: None where its first field says so, by being no number.
+    /// Whether the target is a class: None where its first field that is not missing is to say so, by being no
+    /// number.
     pub classes: Option<bool>,
     /// What becomes of missing inputs. With [`Missing::Drop`] rows without a target are left out too, with
     /// [`Missing::Refuse`] they are an error; else they do not count.
@@ -39,7 +40,13 @@ pub fn from_table(path: &Path, columns: &Columns) -> Result<Sequences> {
     columns.check()?;
     let is_classes = match columns.classes {
         Some(said) => said,
-        None => read::is_text(read::open(path)?, &targets[0], *delimiter)?,
+        None => {
+            let mut any = false;
+            for target in targets {
+                any |= read::is_text(read::open(path)?, target, *delimiter)?;
+            }
+            any
+        }
     };
     if is_classes && targets.len() > 1 {
         let what = format!("{} targets, but classes are of one column", targets.len());

@@ -19,7 +19,7 @@ pub struct Score {
     pub sequences: usize,
     /// Steps.
     pub steps: usize,
-    /// Steps of classes that the model does not know: not scored.
+    /// Steps of classes that the model does not know: they are wrong, and in no row of the confusion.
     pub unknown: usize,
     /// What was found.
     pub found: Found,
@@ -32,7 +32,7 @@ pub enum Found {
     Errors(Vec<TargetScore>),
     /// Of classes.
     Classes {
-        /// Cross-entropy, and how many were right.
+        /// Cross-entropy of classes that it knows, and how many were right.
         loss: LossSum,
         /// How often a class (row) was taken for another (column).
         confusion: Vec<Vec<u64>>,
@@ -54,7 +54,10 @@ impl Score {
     /// Mean squared error over all targets, or accuracy; None where nothing counted.
     pub fn quality(&self) -> Option<f64> {
         match &self.found {
-            Found::Classes { loss, .. } => loss.accuracy().filter(|_| loss.count > 0),
+            Found::Classes { loss, .. } => {
+                let count = self.counted();
+                (count > 0).then(|| loss.right.unwrap_or(0) as f64 / count as f64)
+            }
             Found::Errors(targets) => {
                 let count: usize = targets.iter().map(|target| target.count).sum();
                 let sum: f64 = targets.iter().map(|t| t.mse * t.count as f64).sum();
@@ -66,7 +69,7 @@ impl Score {
     /// Targets, or steps, that counted.
     pub fn counted(&self) -> usize {
         match &self.found {
-            Found::Classes { loss, .. } => loss.count,
+            Found::Classes { loss, .. } => loss.count + self.unknown,
             Found::Errors(targets) => targets.iter().map(|target| target.count).sum(),
         }
     }
@@ -91,8 +94,7 @@ pub fn score(model: &Model, task: &SeriesTask, data: &Sequences) -> Result<Score
     let (sequences, steps, unknown) = (data.len(), data.steps(), windows.unknown());
     let score = Score { sequences, steps, unknown, found: sums.found(task) };
     if score.counted() == 0 {
-        let why = if unknown > 0 { "all classes are unknown to the model" } else { "no targets" };
-        return Err(Error::Data(format!("nothing to score in {steps} steps: {why}")));
+        return Err(Error::Data(format!("nothing to score: none of {steps} steps has a target")));
     }
     Ok(score)
 }

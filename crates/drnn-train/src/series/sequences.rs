@@ -78,6 +78,14 @@ impl Sequences {
         matches!(self.y, Answers::Classes(_))
     }
 
+    /// Whether there is something to be answered.
+    pub fn has_targets(&self) -> bool {
+        match &self.y {
+            Answers::Values(y) => y.iter().any(|y| !y.is_nan()),
+            Answers::Classes(y) => y.iter().any(|y| *y != IGNORE),
+        }
+    }
+
     /// Inputs and targets that never change.
     pub fn constant(&self) -> Vec<&String> {
         let y = if let Answers::Values(y) = &self.y { y.as_slice() } else { &[] };

@@ -50,7 +50,7 @@ fn columns_that_cannot_be_meant() {
     assert!(refused("x,y\n1,2\n", &both).contains("column `y` is named twice"));
     assert!(refused("x,y\n1,2\n", &columns(&[])).contains("no target"));
     let message = refused("x,y\n1,2\n", &columns(&["z"]));
-    assert!(message.contains("a.csv:1: has no column `z`; there are x, y"), "{message}");
+    assert!(message.contains("a.csv:1: has no column `z`; there are `x`, `y`"), "{message}");
     assert!(refused("y\n1\n", &columns(&["y"])).contains("nothing to answer from"));
     assert!(refused("x,y,z\n1,a,2\n", &columns(&["y", "z"])).contains("classes are of one column"));
 }
@@ -191,7 +191,7 @@ fn answers_of_windows_are_those_of_the_whole() {
 }
 
 #[test]
-fn classes_that_were_not_learned_do_not_count() {
+fn classes_that_were_not_learned_are_wrong() {
     let train = read("x,y\n1,a\n2,b\n", &columns(&["y"])).unwrap();
     let task = learn(&train);
     let later = read("x,y\n1,c\n2,b\n3,c\n", &columns(&["y"])).unwrap();
@@ -203,10 +203,11 @@ fn classes_that_were_not_learned_do_not_count() {
     let spec = NetSpec::builder(Cell::Gru).dense(1).units([3]).outputs(2).build().unwrap();
     let model = Model::init(&spec, 1);
     let found = score(&model, &task, &later).unwrap();
-    assert_eq!((found.unknown, found.counted(), found.steps), (2, 1, 3));
+    assert_eq!((found.unknown, found.counted(), found.steps), (2, 3, 3));
+    let Found::Classes { loss, .. } = &found.found else { panic!() };
+    assert_eq!(found.quality(), Some(loss.right.unwrap() as f64 / 3.0));
     let all_new = read("x,y\n1,c\n", &columns(&["y"])).unwrap();
-    let message = score(&model, &task, &all_new).unwrap_err().to_string();
-    assert!(message.contains("all classes are unknown"), "{message}");
+    assert_eq!(score(&model, &task, &all_new).unwrap().quality(), Some(0.0));
     let mut joined = train;
     joined.append(later).unwrap();
     assert_eq!((joined.len(), joined.labels.join("")), (2, "abc".into()));

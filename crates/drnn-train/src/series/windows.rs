@@ -109,7 +109,7 @@ impl Windows {
         Ok(Windows { x, y, windows, ahead, widths: [q, m], unknown })
     }
 
-    /// Steps whose class was not learned: they do not count.
+    /// Steps whose class was not learned: nothing can be learned from them.
     pub fn unknown(&self) -> usize {
         self.unknown
     }
