@@ -25,7 +25,7 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Task {
     Series(Box<series::Arguments>),
-    Tagger(tagger::Arguments),
+    Tagger(Box<tagger::Arguments>),
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
