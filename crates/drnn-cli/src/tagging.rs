@@ -2,13 +2,13 @@
 
 use crate::Failure;
 use crate::report::training_run::Judged;
-use drnn::{BundleTable, grouped};
-use drnn_train::PaperNet;
+use drnn::{BundleTable, Cpu, grouped};
 use drnn_train::read;
 use drnn_train::tagger::{
-    Counting, Limits, Scores, Sentence, Sentences, Share, Sizes, TaggerNet, Vocabulary,
-    read_sentences, with_special,
+    Counting, Limits, Scores, Sentence, Sentences, Share, Sizes, TaggerLearner, TaggerNet,
+    Vocabulary, read_sentences, with_special,
 };
+use drnn_train::{Options, PaperNet};
 use std::path::Path;
 
 /// A treebank's parts as numbers.
@@ -18,8 +18,9 @@ pub struct Treebank {
     pub train: Sentences,
     pub dev: Sentences,
     pub test: Option<Sentences>,
-    /// Vectors that were read from a file.
+    /// Vectors that were read from a file, and whether they are trained.
     vectors: Option<BundleTable>,
+    tuned: bool,
     names: Vec<String>,
     notes: Vec<String>,
 }
@@ -30,6 +31,7 @@ impl Treebank {
         files: [Option<&Path>; 3],
         counting: Counting,
         vectors: Option<&Path>,
+        tuned: bool,
         limits: &Limits,
     ) -> Result<Treebank, Failure> {
         let mut parts: Vec<Vec<Sentence>> = Vec::new();
@@ -70,19 +72,36 @@ impl Treebank {
                 ));
             }
         }
-        Ok(Treebank { counting, vocabulary, train, dev, test, vectors, names, notes })
+        Ok(Treebank { counting, vocabulary, train, dev, test, vectors, tuned, names, notes })
     }
 
-    /// The two networks for it.
-    pub fn net(&self, nets: [PaperNet; 2], sizes: &Sizes) -> Result<TaggerNet, Failure> {
-        Ok(TaggerNet::new(&self.vocabulary, nets, sizes, self.vectors.clone())?)
+    /// The two networks for it, to be trained.
+    pub fn learner(
+        &self,
+        cpu: &Cpu,
+        nets: [PaperNet; 2],
+        sizes: &Sizes,
+        options: &Options,
+    ) -> Result<TaggerLearner, Failure> {
+        let width = self.vectors.as_ref().map_or(sizes.word, |table| table.width);
+        let sizes = Sizes { word: width, ..*sizes };
+        let frozen = self.vectors.clone().filter(|_| !self.tuned);
+        let net = TaggerNet::new(&self.vocabulary, nets, &sizes, frozen)?;
+        let learner = TaggerLearner::new(cpu, net, options.adam, options.seed);
+        Ok(match &self.vectors {
+            Some(table) if self.tuned => learner.with_vectors(table)?,
+            _ => learner,
+        })
     }
 
     /// What it is, with everything that changes a training.
     pub fn describe(&self) -> String {
         let words = |part: Option<&Sentences>| grouped(part.map_or(0, |part| part.words().len()));
         let vectors = match &self.vectors {
-            Some(table) => format!("{} vectors of {} given", grouped(table.rows), table.width),
+            Some(table) => {
+                let how = if self.tuned { "tuned" } else { "as they are" };
+                format!("{} vectors of {}, {how}", grouped(table.rows), table.width)
+            }
             None => format!("{} vectors learned", grouped(self.vocabulary.words())),
         };
         format!(

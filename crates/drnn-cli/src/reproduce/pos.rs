@@ -9,7 +9,7 @@ use crate::tagging::Treebank;
 use crate::train::tagger::paper_options;
 use crate::training::{self, Running, Watch};
 use clap::{Args, ValueEnum};
-use drnn_train::tagger::{Counting, Limits, Scores, Sizes, Tagger, TaggerLearner};
+use drnn_train::tagger::{Counting, Limits, Scores, Sizes, Tagger};
 use drnn_train::{Engine, Fit, Metric, Options, PaperNet, Reason};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -97,7 +97,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let files = arguments.files()?;
     let files = [Some(files[0].as_path()), Some(&files[1]), Some(&files[2])];
     let limits = Limits::default();
-    let bank = Treebank::read(files, Counting::Lines, arguments.vectors.as_deref(), &limits)?;
+    let bank =
+        Treebank::read(files, Counting::Lines, arguments.vectors.as_deref(), false, &limits)?;
     let (options, pairs) = (arguments.options(), arguments.pairs()?);
     let repeats = arguments.repeats.unwrap_or(if arguments.full { 5 } else { 1 });
     let out = arguments.out.clone().unwrap_or_else(|| format!("out/pos-{lang}").into());
@@ -105,11 +106,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let (mut fits, mut which) = (Vec::new(), Vec::new());
     for repetition in 0..usize::from(repeats) {
         for &pair in &pairs {
-            let net = bank.net(pair, &Sizes::default())?;
             let seed = arguments.seed.wrapping_mul(1000).wrapping_add(repetition as u64);
-            let engine = TaggerLearner::new(&one, net, options.adam, seed);
-            let name = format!("pos {lang}; {}; {repetition}", bank.describe());
             let options = Options { seed, ..options };
+            let engine = bank.learner(&one, pair, &Sizes::default(), &options)?;
+            let name = format!("pos {lang}; {}; {repetition}", bank.describe());
             fits.push(Fit::with_engine(engine, options, &name, &bank.train, &bank.dev)?);
             which.push((pair, repetition));
         }

@@ -44,9 +44,12 @@ pub struct Arguments {
     /// Values of a word's vector, where they are learned
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096))]
     vector_width: u16,
-    /// Word vectors as text (GloVe, word2vec), which are not trained
+    /// Word vectors as text (GloVe, word2vec), which stay as they are
     #[arg(long, value_name = "FILE")]
     vectors: Option<PathBuf>,
+    /// Train these vectors too
+    #[arg(long, requires = "vectors")]
+    tune: bool,
     /// Characters that get a number, the most frequent; the rest are unknown
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(5..=20_000))]
     alphabet: u16,
@@ -95,15 +98,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let files = [Some(&arguments.train), Some(&arguments.dev), arguments.test.as_ref()];
     let vectors = arguments.vectors.as_deref();
-    let bank = Treebank::read(
-        files.map(|file| file.map(PathBuf::as_path)),
-        arguments.tokens.into(),
-        vectors,
-        &limits,
-    )?;
-    let net = bank.net([*chars, *words], &arguments.sizes())?;
+    let files = files.map(|file| file.map(PathBuf::as_path));
+    let bank = Treebank::read(files, arguments.tokens.into(), vectors, arguments.tune, &limits)?;
     let options = training.options(paper_options());
-    let engine = TaggerLearner::new(&cpu, net.clone(), options.adam, options.seed);
+    let engine = bank.learner(&cpu, [*chars, *words], &arguments.sizes(), &options)?;
+    let net = engine.net().clone();
     let job = Job {
         task: "tagger",
         what: bank.describe(),

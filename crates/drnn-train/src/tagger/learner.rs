@@ -7,11 +7,12 @@
 use super::gather::{CharRows, WordRows, gather};
 use super::network::TaggerNet;
 use super::sentences::Sentences;
+use super::vocabulary::SPECIAL;
 use crate::adam::{Adam, AdamOptions, clip_scale, norm};
 use crate::engine::{Batches, Engine, State, Steps};
 use crate::error::{Error, Result};
 use crate::loss::{LossSum, Targets, weighted_cross_entropy};
-use drnn::{Cpu, Gradient, Lane, States, Tape};
+use drnn::{BundleTable, Cpu, Gradient, Lane, States, Tape};
 
 /// Parameters, optimiser, and memory for a step.
 pub struct TaggerLearner {
@@ -47,6 +48,22 @@ impl TaggerLearner {
             d_x: Vec::new(),
             d_encodings: States::default(),
         }
+    }
+
+    /// Goes on from these vectors of words, which are learned, instead of those that were drawn; special words keep
+    /// theirs.
+    pub fn with_vectors(mut self, table: &BundleTable) -> Result<TaggerLearner> {
+        let range = self.net.ranges()[2].clone();
+        if self.net.frozen.is_some() || table.values.len() != range.len() {
+            return Err(Error::Data(format!(
+                "{} values for vectors of {}",
+                table.values.len(),
+                range.len()
+            )));
+        }
+        let special = SPECIAL * table.width;
+        self.state.params[range][special..].copy_from_slice(&table.values[special..]);
+        Ok(self)
     }
 
     /// Its networks.
