@@ -4,7 +4,7 @@ use crate::Failure;
 use clap::{Args, ValueEnum};
 use drnn::grouped;
 use drnn_train::Source;
-use drnn_train::read::Missing;
+use drnn_train::read::{Missing, open};
 use drnn_train::series::{
     Columns, Parts, Sequences, SeriesTask, Shares, Windows, from_arrays, from_table,
 };
@@ -172,7 +172,9 @@ impl SeriesData {
     }
 
     fn describe(&self, files: &[PathBuf], all: &Sequences) -> String {
-        let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+        let name =
+            |file: &PathBuf| file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let names: Vec<String> = files.iter().map(name).collect();
         let inputs = match all.inputs.len() {
             0..=6 => all.inputs.join(", "),
             n => format!("{n} inputs"),
@@ -203,12 +205,16 @@ impl Ready {
 
 /// Tables, joined; or two arrays.
 pub fn read_files(files: &[PathBuf], columns: &Columns) -> Result<Sequences, Failure> {
-    let is_array = |path: &PathBuf| path.extension().is_some_and(|e| e.eq_ignore_ascii_case("npy"));
+    let mut arrays = 0;
+    for path in files {
+        arrays += usize::from(open(path)?.is_array());
+    }
     match files {
         [] => Err(Failure::Input("no data".into())),
-        [x, y] if is_array(x) && is_array(y) => Ok(from_arrays(x, y, columns.missing)?),
-        _ if files.iter().any(is_array) => {
-            Err(Failure::Input("arrays come in twos: inputs X.npy, then targets Y.npy".into()))
+        [x, y] if arrays == 2 => Ok(from_arrays(x, y, columns.missing)?),
+        [first, ..] if arrays > 0 => {
+            let why = "arrays come in twos: inputs X.npy, then targets Y.npy";
+            Err(Failure::Input(format!("{}: {why}", first.display())))
         }
         [first, others @ ..] => {
             let mut all = from_table(first, columns)?;

@@ -169,7 +169,9 @@ fn arrays_instead_of_tables() {
         refused(folder, "eval b/model.safetensors x.npy y.npy")
             .contains("the model is for x0 -> y0 (classes)")
     );
-    assert!(refused(folder, "eval b/model.safetensors x.npy").contains("arrays come in twos"));
+    assert!(
+        refused(folder, "eval b/model.safetensors x.npy").contains("x.npy: arrays come in twos")
+    );
     assert!(
         refused(folder, &format!("{small} --y x.npy --target y")).contains("cannot be used with")
     );

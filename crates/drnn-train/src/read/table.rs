@@ -105,7 +105,7 @@ impl Table {
 
 /// Reads a table.
 pub fn table(source: Source, choice: &Choice) -> Result<Table> {
-    if npy::is_array(&source) {
+    if source.is_array() {
         let name = source.name().to_string();
         return from_array(npy::array(source)?, choice).map_err(|e| refuse(&name, None, e));
     }
@@ -145,7 +145,7 @@ const EMPTY: &str = "is empty; expected a line with the columns' names";
 
 /// Whether a column of CSV holds text: its first field that is not missing is no number. Arrays hold none.
 pub fn is_text(source: Source, column: &str, delimiter: u8) -> Result<bool> {
-    if npy::is_array(&source) {
+    if source.is_array() {
         return Ok(false);
     }
     let mut rows = Rows::new(source.lines(), delimiter);
