@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `task` | what a sweep needs to know of a task |
 //! | `synthetic` | the paper's tasks |
+//! | `tagger` | tags of words |
 //! | `series` | the user's own series |
 
 mod series;
 mod synthetic;
+mod tagger;
 mod task;
 
 use crate::Failure;
@@ -43,6 +45,7 @@ enum Which {
     Reversal(synthetic::ReversalTask),
     Series(Box<series::SeriesSweep>),
     Sine(synthetic::SineTask),
+    Tagger(tagger::TaggerSweep),
 }
 
 /// What all tasks have in common.
@@ -106,6 +109,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Which::Reversal(task) => task.sweep.run(&task.ready(task.sweep.seed)?),
         Which::Series(task) => task.sweep.run(&task.ready(task.sweep.seed)?),
         Which::Sine(task) => task.sweep.run(&task.ready(task.sweep.seed)?),
+        Which::Tagger(task) => task.sweep.run(&task.ready()?),
     }
 }
 
