@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `net`, `shape` | a network on the command line; its kind and size for whatever data |
 //! | `import` | a model file on the command line |
+//! | `model_file` | a model file of any kind, one network or several; its task for people |
 //! | `init` | `drnn init`: a network with random weights |
 //! | `run` | `drnn run`: whole sequences through a model file |
 //! | `npy`, `states`, `paths` | NumPy arrays; states in PyTorch's shapes; what may be written where |
@@ -14,9 +15,10 @@
 //! | `bench` | `drnn bench`: the kernels against the machine's limit |
 //! | `fill` | `drnn fill`: a text with holes in, the completed text out |
 //! | `reproduce` | `drnn reproduce`: what the paper shows, computed anew and checked |
+//! | `train`, `series_data` | `drnn train`: a network on the user's own data; series on the command line |
+//! | `eval` | `drnn eval`: what a model is worth on data, by its task |
 //! | `sweep` | `drnn sweep`: quality against delay, and the delay that is enough |
-//! | `train` | `drnn train`: a network on the user's own data |
-//! | `characters` | a text as masked characters, for both |
+//! | `characters` | a text as masked characters, for training and sweeps |
 //! | `tag` | `drnn tag`: words in, tags out |
 //! | `builtin` | small models that are part of the program |
 //! | `tagging` | treebanks as data, and scores for people |
@@ -31,12 +33,14 @@ mod block_picture;
 mod block_table;
 mod builtin;
 mod characters;
+mod eval;
 mod export;
 mod fill;
 mod flatten;
 mod import;
 mod init;
 mod inspect;
+mod model_file;
 mod net;
 mod npy;
 mod paths;
@@ -44,6 +48,7 @@ mod plot;
 mod report;
 mod reproduce;
 mod run;
+mod series_data;
 mod shape;
 mod states;
 mod stop;
@@ -68,6 +73,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Bench(bench::Arguments),
+    Eval(eval::Arguments),
     Export(export::Arguments),
     Fill(fill::Arguments),
     Flatten(flatten::Flatten),
@@ -116,6 +122,7 @@ impl From<std::io::Error> for Failure {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Eval(arguments) => eval::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Fill(arguments) => fill::run(&arguments),
         Command::Flatten(arguments) => flatten::flatten(&arguments),

@@ -1,42 +1,34 @@
 //! A network's kind and size, for whatever data: `dlstm-5`, `bilstm`, `gru`.
 
 use crate::Failure;
-use crate::net::{Kind, Nonlinearity};
+use crate::net::{self, Kind, Nonlinearity};
 use clap::{Args, ValueEnum};
 use drnn::{Builder, NetSpec, Padding, Result};
 use std::fmt;
 
-/// A network on the command line, for commands whose data say the rest.
+/// A shape on the command line.
 #[derive(Debug, Args)]
 pub struct ShapeArguments {
     /// Kind of network
     #[arg(long, value_enum, default_value = "dlstm")]
     net: Kind,
-    /// Layers
-    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=20))]
-    layers: u8,
-    /// Units per layer, of each direction [default: as the task suggests]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=8192))]
-    units: Option<u16>,
-    /// Steps between an input and its answer, for delayed networks [default: as the task suggests]
-    #[arg(long, value_name = "D", value_parser = clap::value_parser!(u16).range(0..=1000))]
-    delay: Option<u16>,
+    /// Number of layers, k [default: 1, or as many as --units names]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    layers: Option<u16>,
+    /// Units per layer, n; or one number per layer: 128,64
+    #[arg(long, value_name = "N,..", value_delimiter = ',', default_value = "100")]
+    units: Vec<usize>,
+    /// Steps between an input and its answer, d
+    #[arg(long, value_name = "D")]
+    delay: Option<usize>,
 }
 
 impl ShapeArguments {
-    /// The network, with what the task suggests where nothing is said.
-    pub fn shape(&self, units: usize, delay: usize) -> std::result::Result<Shape, Failure> {
-        let delay = match (self.net.delayed(), self.delay) {
-            (true, said) => said.map_or(delay, usize::from),
-            (false, None | Some(0)) => 0,
-            (false, Some(delay)) => {
-                return Err(Failure::Input(format!(
-                    "--delay {delay}: only a delayed network (drnn, dlstm, dgru) has one"
-                )));
-            }
-        };
-        let units = self.units.map_or(units, usize::from);
-        Ok(Shape { kind: self.net, units: vec![units; self.layers.into()], delay })
+    /// The shape that they describe.
+    pub fn shape(&self) -> std::result::Result<Shape, Failure> {
+        let units = net::layer_units(&self.units, self.layers.map(usize::from))?;
+        let delay = net::checked_delay(self.net, self.delay)?;
+        Ok(Shape { kind: self.net, units, delay })
     }
 }
 

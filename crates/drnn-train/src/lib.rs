@@ -15,6 +15,7 @@
 //! | several at once | [`lanes`] | side by side on threads; each ends when it ends |
 //! | very many, one after another | [`campaign`], [`results`] | cells of a grid; killed, resumed, split over machines |
 //! | text with holes | [`chars`] | masked characters, what a model's file says of them |
+//! | series of numbers | [`series`] | tables as sequences: parts, scaling, windows, scores |
 //! | the paper's tasks | [`reversal`], [`sine`] | data, bounds, accuracy |
 //!
 //! A training is a function of its options and data: not of threads, not of where it was interrupted.
@@ -40,6 +41,7 @@ pub mod read;
 pub mod results;
 pub mod reversal;
 mod schedule;
+pub mod series;
 pub mod sine;
 mod source;
 mod stop;

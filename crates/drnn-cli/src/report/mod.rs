@@ -18,7 +18,7 @@ mod html;
 mod kinds;
 mod markdown;
 pub mod mlm;
-mod page;
+pub mod page;
 pub mod pos;
 pub mod reversal;
 pub mod sine;

@@ -1,7 +1,7 @@
 //! Results of `drnn train`: the file, and what is shown of it.
 
 use super::kinds::{Files, Reported};
-use super::page::{Figure, Page, Part, Table, duration};
+use super::page::{Figure, Page, Part, Table, duration, number};
 use super::training::{provenance_parts, training_facts};
 use super::{Provenance, html, markdown};
 use crate::plot::{Confusion, Line, Picture, Plot, Scale, Style};
@@ -57,15 +57,11 @@ pub enum Judged {
 }
 
 /// Most classes that a picture of their confusion has room for.
-const MOST_CLASSES: usize = 60;
+pub const MOST_CLASSES: usize = 60;
 
 impl TrainingResults {
     fn shown(&self, value: f64) -> String {
-        if self.metric == Metric::SquaredError {
-            format!("{value:.3e}")
-        } else {
-            format!("{value:.4}")
-        }
+        if self.metric == Metric::SquaredError { number(value) } else { format!("{value:.4}") }
     }
 
     fn summary(&self) -> String {

@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `frame` | what all tasks have in common: from an engine and its data to a model file and a report |
 //! | `chars` | masked characters of a text |
+//! | `series` | sequences of numbers |
 //! | `tagger` | tags of words |
 
 pub mod chars;
 pub mod frame;
+pub mod series;
 pub mod tagger;
 
 use crate::Failure;
@@ -25,13 +27,15 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    Chars(chars::Arguments),
-    Tagger(tagger::Arguments),
+    Chars(Box<chars::Arguments>),
+    Series(Box<series::Arguments>),
+    Tagger(Box<tagger::Arguments>),
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.task {
         Task::Chars(arguments) => chars::run(arguments),
+        Task::Series(arguments) => series::run(arguments),
         Task::Tagger(arguments) => tagger::run(arguments),
     }
 }
