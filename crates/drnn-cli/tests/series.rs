@@ -401,5 +401,5 @@ fn files_of_several_networks() {
         refused(folder, "inspect b.safetensors --svg b.svg").contains("holds several networks")
     );
     let said = refused(folder, "eval b.safetensors b.safetensors");
-    assert!(said.contains("its task is \"pairs\"; this program scores series"), "{said}");
+    assert!(said.contains("its task is \"pairs\"; this program scores"), "{said}");
 }
