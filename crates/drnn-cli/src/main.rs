@@ -13,10 +13,12 @@
 //! | `inspect` | `drnn inspect`: what a model file holds, or a network is made of |
 //! | `block_table`, `block_picture` | what connects the layers of a network, as text and as a picture |
 //! | `bench` | `drnn bench`: the kernels against the machine's limit |
+//! | `fill` | `drnn fill`: a text with holes in, the completed text out |
 //! | `reproduce` | `drnn reproduce`: what the paper shows, computed anew and checked |
 //! | `train`, `series_data` | `drnn train`: a network on the user's own data; series on the command line |
 //! | `eval` | `drnn eval`: what a model is worth on data, by its task |
 //! | `sweep` | `drnn sweep`: quality against delay, and the delay that is enough |
+//! | `characters` | a text as masked characters, for `train` and `sweep` |
 //! | `tag` | `drnn tag`: words in, tags out |
 //! | `builtin` | small models that are part of the program |
 //! | `tagging` | treebanks as data, and scores for people |
@@ -30,8 +32,10 @@ mod bench;
 mod block_picture;
 mod block_table;
 mod builtin;
+mod characters;
 mod eval;
 mod export;
+mod fill;
 mod flatten;
 mod import;
 mod init;
@@ -71,6 +75,7 @@ enum Command {
     Bench(bench::Arguments),
     Eval(eval::Arguments),
     Export(export::Arguments),
+    Fill(fill::Arguments),
     Flatten(flatten::Flatten),
     Init(init::Arguments),
     Inspect(inspect::Arguments),
@@ -119,6 +124,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Eval(arguments) => eval::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
+        Command::Fill(arguments) => fill::run(&arguments),
         Command::Flatten(arguments) => flatten::flatten(&arguments),
         Command::Init(arguments) => init::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),

@@ -15,6 +15,7 @@
 //! | several at once | [`lanes`] | side by side on threads; each ends when it ends |
 //! | very many, one after another | [`campaign`], [`results`] | cells of a grid; killed, resumed, split over machines |
 //! | series of numbers | [`series`] | tables as sequences: parts, scaling, windows, scores |
+//! | text with holes | [`chars`] | masked characters, what a model's file says of them |
 //! | the paper's tasks | [`reversal`], [`sine`] | data, bounds, accuracy |
 //!
 //! A training is a function of its options and data: not of threads, not of where it was interrupted.
@@ -23,6 +24,7 @@
 
 mod adam;
 pub mod campaign;
+pub mod chars;
 mod checkpoint;
 pub mod contract;
 mod data;

@@ -4,8 +4,10 @@
 //! |---|---|
 //! | `task` | what a sweep needs to know of a task |
 //! | `synthetic` | the paper's tasks |
+//! | `chars` | masked characters of the user's text |
 //! | `series` | the user's own series |
 
+mod chars;
 mod series;
 mod synthetic;
 mod task;
@@ -40,6 +42,7 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Which {
+    Chars(chars::CharsTask),
     Reversal(synthetic::ReversalTask),
     Series(Box<series::SeriesSweep>),
     Sine(synthetic::SineTask),
@@ -103,6 +106,7 @@ fn tolerance(text: &str) -> Result<f64, String> {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.task {
+        Which::Chars(task) => task.sweep.run(&task.ready(task.sweep.seed)?),
         Which::Reversal(task) => task.sweep.run(&task.ready(task.sweep.seed)?),
         Which::Series(task) => task.sweep.run(&task.ready(task.sweep.seed)?),
         Which::Sine(task) => task.sweep.run(&task.ready(task.sweep.seed)?),
