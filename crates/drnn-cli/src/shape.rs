@@ -25,11 +25,7 @@ pub struct ShapeArguments {
 
 impl ShapeArguments {
     /// The shape that they describe, with what the task suggests where nothing is said.
-    pub fn shape(
-        &self,
-        units: usize,
-        delay: Option<usize>,
-    ) -> std::result::Result<Shape, Failure> {
+    pub fn shape(&self, units: usize, delay: Option<usize>) -> std::result::Result<Shape, Failure> {
         let said = if self.units.is_empty() { &[units][..] } else { &self.units };
         let units = net::layer_units(said, self.layers.map(usize::from))?;
         let suggested = delay.filter(|_| self.net.delayed());
