@@ -169,7 +169,7 @@ impl Characters {
 }
 
 /// Characters that the alphabet does not have.
-fn unknown(path: &Path, symbols: &Symbols) -> Option<String> {
+pub fn unknown(path: &Path, symbols: &Symbols) -> Option<String> {
     (symbols.unknown() > 0).then(|| {
         format!(
             "{}: {} of {} characters are not in the alphabet; they are read as masks and not asked for",

@@ -19,7 +19,7 @@
 //! | `eval` | `drnn eval`: what a model is worth on data, by its task |
 //! | `stream` | `drnn stream`: elements in, answers out, as each is known |
 //! | `sweep` | `drnn sweep`: quality against delay, and the delay that is enough |
-//! | `characters` | a text as masked characters, for `train` and `sweep` |
+//! | `characters` | a text as masked characters, for training and sweeps |
 //! | `tag` | `drnn tag`: words in, tags out |
 //! | `builtin` | small models that are part of the program |
 //! | `tagging` | treebanks as data, and scores for people |

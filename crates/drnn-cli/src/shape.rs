@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use drnn::{Builder, NetSpec, Padding, Result};
 use std::fmt;
 
-/// A network on the command line, for commands whose data say the rest.
+/// A shape on the command line.
 #[derive(Debug, Args)]
 pub struct ShapeArguments {
     /// Kind of network
@@ -15,8 +15,8 @@ pub struct ShapeArguments {
     /// Number of layers, k [default: 1, or as many as --units names]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u16).range(1..=1000))]
     layers: Option<u16>,
-    /// Units per layer, n; or one number per layer: 128,64 [default: as the task suggests]
-    #[arg(long, value_name = "N,..", value_delimiter = ',')]
+    /// Units per layer, n; or one number per layer: 128,64
+    #[arg(long, value_name = "N,..", value_delimiter = ',', default_value = "100")]
     units: Vec<usize>,
     /// Steps between an input and its answer, d
     #[arg(long, value_name = "D")]
@@ -24,12 +24,10 @@ pub struct ShapeArguments {
 }
 
 impl ShapeArguments {
-    /// The shape that they describe, with what the task suggests where nothing is said.
-    pub fn shape(&self, units: usize, delay: Option<usize>) -> std::result::Result<Shape, Failure> {
-        let said = if self.units.is_empty() { &[units][..] } else { &self.units };
-        let units = net::layer_units(said, self.layers.map(usize::from))?;
-        let suggested = delay.filter(|_| self.net.delayed());
-        let delay = net::checked_delay(self.net, self.delay.or(suggested))?;
+    /// The shape that they describe.
+    pub fn shape(&self) -> std::result::Result<Shape, Failure> {
+        let units = net::layer_units(&self.units, self.layers.map(usize::from))?;
+        let delay = net::checked_delay(self.net, self.delay)?;
         Ok(Shape { kind: self.net, units, delay })
     }
 }

@@ -56,6 +56,10 @@ fn a_model_with_all_that_its_use_needs() {
     assert!(other.contains("is of another training"), "{other}");
     done(folder, "report a/training.json --out page");
 
+    // What it is worth can be found again, on any text.
+    let said = done(folder, "eval a/model.safetensors text");
+    assert!(said.starts_with("chars: windows 2") && said.contains("paper_bpc"), "{said}");
+
     // It can be used at once.
     std::fs::write(folder.join("holes"), "the c_t sat on a m_t\n").unwrap();
     let filled = done(folder, "fill a/model.safetensors holes");
@@ -102,7 +106,7 @@ fn what_cannot_be_learned_from_is_refused_and_nothing_is_written() {
         ("--valid 0.6 --test 0.5", "leave none of"),
         ("--valid 0", "to judge by (--valid): 0 characters"),
         ("--valid 1.5", "1.5: cannot be read"),
-        ("--net lstm --delay 2", "--delay 2: only a delayed network"),
+        ("--net lstm --delay 2", "--delay 2 with --net lstm: for a delay say"),
         ("--window 0", "0 is not in 1"),
         ("--batch 1000", "batches of 1000 sequences"),
     ] {

@@ -14,8 +14,8 @@
 //! | a whole training | [`Fit`] | batch by batch; stops, evaluates; checkpoints that go on to the bit |
 //! | several at once | [`lanes`] | side by side on threads; each ends when it ends |
 //! | very many, one after another | [`campaign`], [`results`] | cells of a grid; killed, resumed, split over machines |
-//! | series of numbers | [`series`] | tables as sequences: parts, scaling, windows, scores |
 //! | text with holes | [`chars`] | masked characters, what a model's file says of them |
+//! | series of numbers | [`series`] | tables as sequences: parts, scaling, windows, scores |
 //! | answers while input arrives | [`live`] | any model that streams: elements in, named answers out; alone or many together |
 //! | the paper's tasks | [`reversal`], [`sine`] | data, bounds, accuracy |
 //!

@@ -5,11 +5,13 @@
 //! | `task` | what a sweep needs to know of a task |
 //! | `synthetic` | the paper's tasks |
 //! | `chars` | masked characters of the user's text |
+//! | `tagger` | tags of words |
 //! | `series` | the user's own series |
 
 mod chars;
 mod series;
 mod synthetic;
+mod tagger;
 mod task;
 
 use crate::Failure;
@@ -46,6 +48,7 @@ enum Which {
     Reversal(synthetic::ReversalTask),
     Series(Box<series::SeriesSweep>),
     Sine(synthetic::SineTask),
+    Tagger(tagger::TaggerSweep),
 }
 
 /// What all tasks have in common.
@@ -110,6 +113,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Which::Reversal(task) => task.sweep.run(&task.ready(task.sweep.seed)?),
         Which::Series(task) => task.sweep.run(&task.ready(task.sweep.seed)?),
         Which::Sine(task) => task.sweep.run(&task.ready(task.sweep.seed)?),
+        Which::Tagger(task) => task.sweep.run(&task.ready()?),
     }
 }
 

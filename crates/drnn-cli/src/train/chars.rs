@@ -24,15 +24,11 @@ pub struct Arguments {
     training: Training,
 }
 
-/// Units and delay where nobody says: the delay at which the paper's networks are best.
-const UNITS: usize = 256;
-const DELAY: usize = 8;
-
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let started = SystemTime::now();
     let Arguments { characters, shape, training } = arguments;
     let cpu = training.cpu()?;
-    let shape = shape.shape(UNITS, Some(DELAY))?;
+    let shape = shape.shape()?;
     let data = Characters::read(characters, training.seed)?;
     data.tell();
     let options = training.options(Options { epochs: 20, ..data.options() });

@@ -30,13 +30,10 @@ pub struct Arguments {
     training: Training,
 }
 
-/// Units where nobody says.
-const UNITS: usize = 100;
-
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let started = SystemTime::now();
     let Arguments { data, shape, training } = arguments;
-    let shape = shape.shape(UNITS, None)?;
+    let shape = shape.shape()?;
     let ready = data.ready(training.seed)?;
     let cpu = training.cpu()?;
     let spec = shape.spec(Padding::Null, |builder| ready.task.widths(builder))?;

@@ -3,7 +3,7 @@
 use super::frame::{Job, More, Training};
 use crate::Failure;
 use crate::report::training_run::Judged;
-use crate::tagging::{Treebank, confusion, table};
+use crate::tagging::{Treebank, by_tag, confusion, table};
 use clap::{Args, ValueEnum};
 use drnn_train::tagger::{Counting, Limits, Scores, Sizes, Tagger, TaggerLearner};
 use drnn_train::{Engine, Metric, Options, PaperNet};
@@ -127,18 +127,17 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         |engine, path, precision| Ok(tagger(engine)?.save(path, precision)?),
         |engine| {
             let tagger = tagger(engine)?;
-            let mut judged = Vec::new();
+            let mut judged: Vec<Judged> = Vec::new();
             for (name, data) in [("validation", Some(&bank.dev)), ("test", bank.test.as_ref())] {
                 if let Some(data) = data {
                     let scores = Scores::of(&tagger, data)?;
                     judged.push(table(name, &scores, bank.counting));
                     if name == "validation" {
                         judged.push(confusion(tagger.vocabulary(), &scores));
-                        judged.push(crate::tagging::by_tag(tagger.vocabulary(), &scores));
+                        judged.push(by_tag(tagger.vocabulary(), &scores, name));
                     }
                 }
             }
-            let judged: Vec<Judged> = judged;
             Ok(More { judged, notes: bank.notes(), worth: None })
         },
     )

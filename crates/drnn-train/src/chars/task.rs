@@ -101,6 +101,11 @@ impl CharTask {
         self.window
     }
 
+    /// Share of characters that were masked in training.
+    pub fn masked(&self) -> f64 {
+        self.masked
+    }
+
     /// The number under which a character is read: its own; or that of its small letter; or for any white space that
     /// of the space; or the mask, for what is not known.
     pub fn read_as(&self, character: char) -> u32 {
