@@ -12,7 +12,7 @@ use std::time::Duration;
 
 fn start(folder: &Path, arguments: &str) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_drnn"));
-    command.current_dir(folder).args(arguments.split_whitespace()).env("DRNN_THREADS", "1");
+    command.current_dir(folder).args(arguments.split_whitespace());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().unwrap()
 }

@@ -52,6 +52,9 @@ pub struct Arguments {
     /// When a sequence ends: what is due is answered, with padding for what would follow, and a new one begins
     #[arg(long, value_enum, default_value = "end")]
     flush: Flush,
+    /// Threads: more than one pay only for large models, and only where cores are idle
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: u16,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -65,8 +68,9 @@ enum Flush {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let Arguments { model, from, to, flush } = arguments;
-    let model = LiveModel::load(model)?.on(&drnn::Cpu::from_env()?);
+    let Arguments { model, from, to, flush, threads } = arguments;
+    let cpu = drnn::Cpu::from_env()?.with_threads((*threads).into());
+    let model = LiveModel::load(model)?.on(&cpu);
     let elements = Elements::new(&model, *from, *flush == Flush::Blank)?;
     let late = match model.latency() {
         0 => "at once".into(),
