@@ -22,7 +22,7 @@ pub struct LiveModel {
 pub(super) enum Task {
     /// Nothing that its file tells: numbers or tokens in, numbers out.
     Plain(Box<Model>),
-    Chars(Box<Model>, CharTask),
+    Chars(Box<Model>, Box<CharTask>),
     Series(Box<Model>, Box<SeriesTask>),
     Tagger(Box<Tagger>),
 }
@@ -90,7 +90,7 @@ impl LiveModel {
             }
             (Some(CharTask::NAME), _) => {
                 let task = CharTask::of(&model)?;
-                Task::Chars(Box::new(model), task)
+                Task::Chars(Box::new(model), Box::new(task))
             }
             _ => Task::Plain(Box::new(model)),
         };
