@@ -20,7 +20,7 @@ use crate::Failure;
 use crate::builtin::characters;
 use clap::Args;
 use decode::Decoder;
-use drnn::Direction;
+use drnn::{Cpu, Direction};
 use drnn_train::chars::CharTask;
 use drnn_train::read::open;
 use guess::{Guesser, Lines, Live};
@@ -70,6 +70,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             }
             (other, _) => other,
         })?;
+    // One step of one stream is microseconds of work: threads that wait for each other would cost more than they do,
+    // on a busy machine a hundred times as much.
+    let model = model.on(&Cpu::from_env()?.with_threads(1));
     let task = CharTask::of(&model).map_err(|e| match &arguments.model {
         Some(path) => Failure::Input(format!("{}: {e}", path.display())),
         None => e.into(),
