@@ -17,6 +17,7 @@
 //! | `reproduce` | `drnn reproduce`: what the paper shows, computed anew and checked |
 //! | `train`, `series_data` | `drnn train`: a network on the user's own data; series on the command line |
 //! | `eval` | `drnn eval`: what a model is worth on data, by its task |
+//! | `stream` | `drnn stream`: elements in, answers out, as each is known |
 //! | `sweep` | `drnn sweep`: quality against delay, and the delay that is enough |
 //! | `characters` | a text as masked characters, for training and sweeps |
 //! | `tag` | `drnn tag`: words in, tags out |
@@ -52,6 +53,7 @@ mod series_data;
 mod shape;
 mod states;
 mod stop;
+mod stream;
 mod sweep;
 mod tag;
 mod tagging;
@@ -82,6 +84,7 @@ enum Command {
     Report(report::Arguments),
     Reproduce(reproduce::Arguments),
     Run(run::Arguments),
+    Stream(stream::Arguments),
     Sweep(sweep::Arguments),
     Tag(tag::Arguments),
     Train(train::Arguments),
@@ -131,6 +134,7 @@ fn main() -> ExitCode {
         Command::Report(arguments) => report::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
+        Command::Stream(arguments) => stream::run(&arguments),
         Command::Sweep(arguments) => sweep::run(&arguments),
         Command::Tag(arguments) => tag::run(&arguments),
         Command::Train(arguments) => train::run(&arguments),

@@ -16,6 +16,7 @@
 //! | very many, one after another | [`campaign`], [`results`] | cells of a grid; killed, resumed, split over machines |
 //! | text with holes | [`chars`] | masked characters, what a model's file says of them |
 //! | series of numbers | [`series`] | tables as sequences: parts, scaling, windows, scores |
+//! | answers while input arrives | [`live`] | any model that streams: elements in, named answers out; alone or many together |
 //! | the paper's tasks | [`reversal`], [`sine`] | data, bounds, accuracy |
 //!
 //! A training is a function of its options and data: not of threads, not of where it was interrupted.
@@ -33,6 +34,7 @@ mod error;
 mod fit;
 pub mod lanes;
 mod learner;
+pub mod live;
 mod loss;
 mod machine;
 mod metric;

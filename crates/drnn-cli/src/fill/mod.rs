@@ -11,9 +11,9 @@
 //! | `guess` | what the model says: live, or when a line has ended |
 //! | `output` | what is written of it |
 
-mod decode;
+pub mod decode;
 mod guess;
-mod holes;
+pub mod holes;
 mod output;
 
 use crate::Failure;

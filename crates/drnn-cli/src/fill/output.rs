@@ -2,6 +2,7 @@
 
 use super::holes::Mark;
 use drnn_train::chars::CharTask;
+use drnn_train::live::ranked;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::io::{self, BufWriter, Write};
@@ -79,7 +80,7 @@ impl<W: Write> Output<W> {
     }
 
     fn fill(&mut self, answer: &[f32]) -> io::Result<()> {
-        let found = likeliest(answer);
+        let found = ranked(answer);
         let Some(&(best, _)) = found.first() else { return Ok(()) };
         let (line, column, character) = (self.line, self.column, self.alphabet[best]);
         match self.form {
@@ -104,16 +105,6 @@ impl<W: Write> Output<W> {
         }
         self.write(character)
     }
-}
-
-/// Classes with their probabilities, the likeliest first.
-fn likeliest(answer: &[f32]) -> Vec<(usize, f64)> {
-    let largest = answer.iter().fold(f32::NEG_INFINITY, |a, b| a.max(*b));
-    let powers = || answer.iter().map(|y| f64::from(y - largest).exp());
-    let total: f64 = powers().sum();
-    let mut found: Vec<(usize, f64)> = powers().map(|p| p / total).enumerate().collect();
-    found.sort_by(|a, b| b.1.total_cmp(&a.1));
-    found
 }
 
 #[cfg(test)]

@@ -34,6 +34,9 @@ struct Written {
 const NAME: &str = "chars";
 
 impl CharTask {
+    /// What `task` says.
+    pub const NAME: &'static str = NAME;
+
     /// For a model of this alphabet, trained on windows of `window` characters with a share `masked` of masks.
     pub fn new(alphabet: Alphabet, window: usize, masked: f64) -> CharTask {
         CharTask { alphabet, window, masked }
