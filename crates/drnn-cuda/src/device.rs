@@ -1,0 +1,114 @@
+//! A GPU, found at run time.
+
+use crate::error::{Error, Result};
+use crate::kernels::Kernels;
+use crate::library;
+use cudarc::driver::result::{self, ctx, primary_ctx};
+use cudarc::driver::sys::{CUcontext, CUdevice, CUdevice_attribute as Attribute};
+use std::sync::{Arc, OnceLock};
+
+/// The oldest generation whose instructions the kernels use: Ampere, sm_80.
+const OLDEST: (i32, i32) = (8, 0);
+
+/// A GPU and our context on it. Copies share both.
+#[derive(Debug, Clone)]
+pub struct Device(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    device: CUdevice,
+    context: CUcontext,
+    name: String,
+    capability: (i32, i32),
+    multiprocessors: usize,
+    memory: usize,
+    kernels: OnceLock<Result<Kernels>>,
+}
+
+// SAFETY: a context may be used from any thread that makes it current, which `Device::enter` does.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // SAFETY: retained once, by `find`; nothing made in it outlives the `Device` that it holds.
+        let _ = unsafe { primary_ctx::release(self.device) };
+    }
+}
+
+impl Device {
+    /// The first GPU, with everything that training on it needs; the error says what is missing.
+    pub fn find() -> Result<Device> {
+        library::driver()?;
+        let none = |error| Error::NoDevice(Error::from(error).to_string());
+        result::init().map_err(none)?;
+        if result::device::get_count().map_err(none)? == 0 {
+            return Err(Error::NoDevice("the driver knows of none".into()));
+        }
+        let device = result::device::get(0).map_err(none)?;
+        // SAFETY: the device is one.
+        let attribute = |which| unsafe { result::device::get_attribute(device, which) };
+        let capability = (
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        );
+        let name = result::device::get_name(device)?;
+        if capability < OLDEST {
+            let (major, minor) = capability;
+            return Err(Error::NoDevice(format!(
+                "{name} has compute capability {major}.{minor}; 8.0 (Ampere) or newer is needed"
+            )));
+        }
+        library::nvrtc()?;
+        library::cublas()?;
+        let multiprocessors =
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize;
+        // SAFETY: the device is one.
+        let memory = unsafe { result::device::total_mem(device) }?;
+        // SAFETY: released once, by `drop`.
+        let context = unsafe { primary_ctx::retain(device) }?;
+        let kernels = OnceLock::new();
+        let inner = Inner { device, context, name, capability, multiprocessors, memory, kernels };
+        Ok(Device(Arc::new(inner)))
+    }
+
+    /// Makes its context this thread's: everything else expects that.
+    pub(crate) fn enter(&self) -> Result<()> {
+        // SAFETY: retained for as long as `self` lives.
+        Ok(unsafe { ctx::set_current(self.0.context) }?)
+    }
+
+    /// The kernels, compiled and loaded when they are first asked for.
+    pub(crate) fn kernels(&self) -> Result<&Kernels> {
+        self.0.kernels.get_or_init(|| Kernels::new(self)).as_ref().map_err(Clone::clone)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Its multiprocessors.
+    pub fn multiprocessors(&self) -> usize {
+        self.0.multiprocessors
+    }
+
+    /// Bytes of its memory.
+    pub fn memory(&self) -> usize {
+        self.0.memory
+    }
+
+    /// What kernels are compiled for: `sm_90a` on Hopper, whose own instructions need the `a`.
+    pub fn arch(&self) -> String {
+        let (major, minor) = self.0.capability;
+        format!("sm_{major}{minor}{}", if major == 9 { "a" } else { "" })
+    }
+}
+
+impl std::fmt::Display for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        let gib = self.0.memory as f64 / (1u64 << 30) as f64;
+        write!(f, "{}, {} multiprocessors, {gib:.0} GiB", self.0.name, self.0.multiprocessors)
+    }
+}
