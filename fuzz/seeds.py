@@ -62,7 +62,7 @@ def safetensors(tensors, metadata):
     return struct.pack("<Q", len(header)) + header + bytes(at)
 
 
-def model(spec):
+def tensors_of(spec):
     gates = dict(lstm=4, gru=3)[spec["cell"]] if spec["cell"] in ("lstm", "gru") else 1
     ways = ["", "_reverse"] if spec["direction"] == "bidirectional" else [""]
     tensors = []
@@ -81,7 +81,22 @@ def model(spec):
         q = n * len(ways)
     if spec["outputs"]:
         tensors += [("output.weight", [spec["outputs"], q]), ("output.bias", [spec["outputs"]])]
-    return safetensors(tensors, dict(drnn=json.dumps(dict(format=1, spec=spec))))
+    return tensors
+
+
+def model(spec):
+    return safetensors(tensors_of(spec), dict(drnn=json.dumps(dict(format=1, spec=spec))))
+
+
+def tagger(char_way, word_way):
+    """Two networks and a table of vectors: 4 special symbols and words, and one more of each."""
+    both = char_way["direction"] == "bidirectional"
+    char = dict(cell="lstm", input=dict(tokens=dict(symbols=5, embedding=2)), units=[2], outputs=None) | char_way
+    word = dict(cell="lstm", input=dict(dense=(4 if both else 2) + 3), units=[2], outputs=2) | word_way
+    tensors = [(f"{name}.{tensor}", dims) for name, spec in [("char", char), ("word", word)] for tensor, dims in tensors_of(spec)]
+    task = dict(task="tagger", vocabulary=dict(symbols="a", words=["a"], tags=["X", "Y"]), counting="words")
+    header = dict(format=1, networks=dict(char=char, word=word), task=task)
+    return safetensors(tensors + [("vectors", [5, 3])], dict(drnn=json.dumps(header)))
 
 
 def pickle(path):
@@ -166,6 +181,10 @@ def seeds():
             for packing, data in packed(text[front:]):
                 yield target, f"{packing}{i}", text[:front] + data
         yield target, "zstd", b"\x05"[:front] + ZSTD
+    late = dict(direction="forward", delay=1)
+    both = dict(direction="bidirectional", delay=0, padding="null")
+    yield "tagger", "late", tagger(late | dict(padding=dict(symbol=3)), late | dict(padding="look-ahead"))
+    yield "tagger", "both", tagger(both, both)
     yield "snapshot", "zeros", bytes(48)
     yield "snapshot", "end", b"\xff" * 8 + bytes(40)
 

@@ -1,13 +1,14 @@
 //! `drnn inspect`: what a model file holds, or what a network would be made of.
 
 use crate::Failure;
+use crate::model_file::{ModelFile, task_facts};
 use crate::net::Net;
 use crate::paths::check_not_read;
 use crate::{block_picture, block_table};
 use clap::Args;
 use drnn::params::Layout;
-use drnn::{BlockMap, Import, Model, NetSpec, grouped};
-use serde_json::json;
+use drnn::{BlockMap, Bundle, Import, NetSpec, grouped};
+use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -15,7 +16,8 @@ use std::path::{Path, PathBuf};
 ///
 /// Size, latency, and every tensor by its PyTorch name. A file is drnn's own, or the state dict of a
 /// PyTorch nn.RNN, nn.LSTM or nn.GRU as safetensors or .pt. Of stacks and of networks in blocks it also shows how
-/// strong the connections between layers are, and as a picture what they connect. Examples:
+/// strong the connections between layers are, and as a picture what they connect; of a trained model, what for.
+/// Examples:
 ///   drnn inspect model.safetensors
 ///   drnn inspect model.safetensors --svg blocks.svg
 ///   drnn inspect --net dlstm --units 512 --delay 8 --symbols 28 --embedding 10 --outputs 27
@@ -39,58 +41,115 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let (spec, map) = match &arguments.file {
-        None => (arguments.net.spec()?, None),
-        Some(file) => {
-            let relu = arguments.net.is_relu();
-            let options = Import { prefix: arguments.prefix.clone(), relu };
-            let model = Model::import(file, &options)?;
-            (model.spec().clone(), BlockMap::of(&model))
-        }
-    };
-    match (&arguments.file, &arguments.svg) {
-        (Some(file), Some(svg)) => {
-            check_not_read("--svg", svg, [file.as_path()])?;
-            draw(file, svg, map.as_ref(), &spec)?;
-        }
-        (None, Some(_)) => {
+    let Arguments { file, prefix, net, svg, json } = arguments;
+    let mut out = std::io::stdout().lock();
+    let Some(file) = file else {
+        if svg.is_some() {
             let why = "--svg needs a model file: what it draws are weights";
             return Err(Failure::Input(why.into()));
         }
-        (_, None) => {}
+        let spec = net.spec()?;
+        let text = if *json { line(network(&spec, None)) } else { network_text(&spec, "") };
+        return Ok(out.write_all(text.as_bytes())?);
+    };
+    let options = Import { prefix: prefix.clone(), relu: net.is_relu() };
+    let opened = ModelFile::open(file, &options)?;
+    let model = match &opened {
+        ModelFile::One(model) => model,
+        ModelFile::Several(_) if svg.is_some() => {
+            let (file, why) = (file.display(), "holds several networks; --svg draws one");
+            return Err(Failure::Input(format!("{file}: {why}")));
+        }
+        ModelFile::Several(bundle) => {
+            let text = if *json { line(bundle_value(bundle)) } else { bundle_text(bundle) };
+            return Ok(out.write_all(text.as_bytes())?);
+        }
+    };
+    let (spec, map) = (model.spec(), BlockMap::of(model));
+    if let Some(svg) = svg {
+        check_not_read("--svg", svg, [file.as_path()])?;
+        draw(file, svg, map.as_ref(), spec)?;
     }
-    let layout = Layout::new(&spec);
-    let mut out = std::io::stdout().lock();
-    if arguments.json {
-        let tensors: Vec<_> = layout
-            .tensors()
-            .iter()
-            .map(|t| json!({"name": t.name, "shape": t.dims, "parameters": t.range.len()}))
-            .collect();
-        let value = json!({
-            "description": spec.to_string(),
-            "spec": spec,
-            "delay": spec.delay(),
-            "streams": spec.direction() == drnn::Direction::Forward,
-            "parameters": spec.parameters(),
-            "tensors": tensors,
-            "blocks": map.as_ref().map(block_table::value),
-        });
-        writeln!(out, "{value}")?;
-        return Ok(());
+    if *json {
+        let mut value = network(spec, map.as_ref());
+        value["task"] = json!(model.task());
+        return Ok(out.write_all(line(value).as_bytes())?);
     }
-    writeln!(out, "{spec}\n")?;
-    let width = layout.tensors().iter().map(|t| t.name.len()).max().unwrap_or(0);
+    let mut text = network_text(spec, "");
+    if let Some(map) = &map {
+        text += &format!("\n{}", block_table::text(map, spec));
+    }
+    if let Some(task) = model.task() {
+        text += &task_text(task);
+    }
+    Ok(out.write_all(text.as_bytes())?)
+}
+
+fn line(value: Value) -> String {
+    format!("{value}\n")
+}
+
+/// A network for machines.
+fn network(spec: &NetSpec, map: Option<&BlockMap>) -> Value {
+    let tensors: Vec<_> = Layout::new(spec)
+        .tensors()
+        .iter()
+        .map(|t| json!({"name": t.name, "shape": t.dims, "parameters": t.range.len()}))
+        .collect();
+    json!({
+        "description": spec.to_string(),
+        "spec": spec,
+        "delay": spec.delay(),
+        "streams": spec.direction() == drnn::Direction::Forward,
+        "parameters": spec.parameters(),
+        "tensors": tensors,
+        "blocks": map.map(block_table::value),
+    })
+}
+
+/// And for people, with `prefix` before the names of its tensors.
+fn network_text(spec: &NetSpec, prefix: &str) -> String {
+    let layout = Layout::new(spec);
+    let mut out = format!("{spec}\n\n");
+    let names = layout.tensors().iter().map(|t| t.name.len()).max().unwrap_or(0);
+    let width = prefix.len() + names;
     for tensor in layout.tensors() {
         let dims: Vec<_> = tensor.dims.iter().map(usize::to_string).collect();
-        let (name, shape) = (&tensor.name, format!("[{}]", dims.join(", ")));
-        writeln!(out, "{name:width$}  {shape:14} {:>13}", grouped(tensor.range.len()))?;
+        let (name, shape) = (format!("{prefix}{}", tensor.name), format!("[{}]", dims.join(", ")));
+        out += &format!("{name:width$}  {shape:14} {:>13}\n", grouped(tensor.range.len()));
     }
-    writeln!(out, "{:width$}  {:14} {:>13}", "total", "", grouped(layout.len()))?;
-    if let Some(map) = &map {
-        write!(out, "\n{}", block_table::text(map, &spec))?;
+    out + &format!("{:width$}  {:14} {:>13}\n", "total", "", grouped(layout.len()))
+}
+
+fn bundle_value(bundle: &Bundle) -> Value {
+    let networks = bundle.networks.iter();
+    let networks = networks.map(|(name, model)| (name.clone(), network(model.spec(), None)));
+    let tables = bundle.tables.iter();
+    let tables = tables.map(|(name, t)| (name.clone(), json!({"shape": [t.rows, t.width]})));
+    json!({
+        "networks": Value::Object(networks.collect()),
+        "tables": Value::Object(tables.collect()),
+        "task": bundle.task,
+    })
+}
+
+fn bundle_text(bundle: &Bundle) -> String {
+    let networks = bundle.networks.iter();
+    let networks = networks.map(|(name, model)| {
+        format!("{name}: {}\n", network_text(model.spec(), &format!("{name}.")))
+    });
+    let mut out = networks.collect::<String>();
+    for (name, table) in &bundle.tables {
+        out += &format!("table {name}: [{}, {}]\n", grouped(table.rows), table.width);
     }
-    Ok(())
+    out + &task_text(&bundle.task)
+}
+
+/// What it was trained for.
+fn task_text(task: &Value) -> String {
+    let (name, facts) = task_facts(task);
+    let facts = facts.iter().map(|(key, value)| format!("  {key}: {value}\n"));
+    format!("\ntask: {name}\n{}", facts.collect::<String>())
 }
 
 /// Writes the picture of `file`'s blocks to `svg`.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `net`, `shape` | a network on the command line; its kind and size for whatever data |
 //! | `import` | a model file on the command line |
+//! | `model_file` | a model file of any kind, one network or several; its task for people |
 //! | `init` | `drnn init`: a network with random weights |
 //! | `run` | `drnn run`: whole sequences through a model file |
 //! | `npy`, `states`, `paths` | NumPy arrays; states in PyTorch's shapes; what may be written where |
@@ -13,8 +14,9 @@
 //! | `block_table`, `block_picture` | what connects the layers of a network, as text and as a picture |
 //! | `bench` | `drnn bench`: the kernels against the machine's limit |
 //! | `reproduce` | `drnn reproduce`: what the paper shows, computed anew and checked |
+//! | `train`, `series_data` | `drnn train`: a network on the user's own data; series on the command line |
+//! | `eval` | `drnn eval`: what a model is worth on data, by its task |
 //! | `sweep` | `drnn sweep`: quality against delay, and the delay that is enough |
-//! | `train` | `drnn train`: a network on the user's own data |
 //! | `tag` | `drnn tag`: words in, tags out |
 //! | `builtin` | small models that are part of the program |
 //! | `tagging` | treebanks as data, and scores for people |
@@ -28,11 +30,13 @@ mod bench;
 mod block_picture;
 mod block_table;
 mod builtin;
+mod eval;
 mod export;
 mod flatten;
 mod import;
 mod init;
 mod inspect;
+mod model_file;
 mod net;
 mod npy;
 mod paths;
@@ -40,6 +44,7 @@ mod plot;
 mod report;
 mod reproduce;
 mod run;
+mod series_data;
 mod shape;
 mod states;
 mod stop;
@@ -64,6 +69,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Bench(bench::Arguments),
+    Eval(eval::Arguments),
     Export(export::Arguments),
     Flatten(flatten::Flatten),
     Init(init::Arguments),
@@ -111,6 +117,7 @@ impl From<std::io::Error> for Failure {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Eval(arguments) => eval::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
         Command::Flatten(arguments) => flatten::flatten(&arguments),
         Command::Init(arguments) => init::run(&arguments),

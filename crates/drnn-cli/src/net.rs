@@ -133,6 +133,37 @@ fn parse_padding(text: &str) -> Result<Padding, String> {
     }
 }
 
+/// Units of each layer, of what --units and --layers say.
+pub fn layer_units(units: &[usize], layers: Option<usize>) -> Result<Vec<usize>, Failure> {
+    match (units, layers) {
+        ([n], layers) => Ok(vec![*n; layers.unwrap_or(1)]),
+        (list, Some(layers)) if list.len() != layers => {
+            let named = list.len();
+            Err(Failure::Input(format!("--layers {layers}, but --units names {named} layers")))
+        }
+        (list, _) => Ok(list.to_vec()),
+    }
+}
+
+/// The delay that --delay says: delayed networks need one, others have none.
+pub fn checked_delay(net: Kind, delay: Option<usize>) -> Result<usize, Failure> {
+    match (net.delayed(), delay) {
+        (true, Some(delay)) => Ok(delay),
+        (true, None) => {
+            let why = "a delayed network needs --delay D, the steps it answers late";
+            Err(Failure::Input(why.into()))
+        }
+        (false, None | Some(0)) => Ok(0),
+        (false, Some(delay)) => {
+            let kind = net.to_possible_value();
+            let name = kind.as_ref().map_or("", |v| v.get_name());
+            Err(Failure::Input(format!(
+                "--delay {delay} with --net {name}: for a delay say drnn, dlstm or dgru"
+            )))
+        }
+    }
+}
+
 impl Net {
     /// Whether a plain RNN is said to have relu.
     pub fn is_relu(&self) -> bool {
@@ -142,16 +173,7 @@ impl Net {
     /// The network that the arguments describe.
     pub fn spec(&self) -> Result<NetSpec, Failure> {
         let refuse = |message: String| Err(Failure::Input(message));
-        let units = match (self.units.as_slice(), self.layers.map(|k| k as usize)) {
-            ([n], layers) => vec![*n; layers.unwrap_or(1)],
-            (list, Some(layers)) if list.len() != layers => {
-                return refuse(format!(
-                    "--layers {layers}, but --units names {} layers",
-                    list.len()
-                ));
-            }
-            (list, _) => list.to_vec(),
-        };
+        let units = layer_units(&self.units, self.layers.map(|k| k as usize))?;
         if self.nonlinearity.is_some() && self.net.cell(Nonlinearity::Tanh) != Cell::RnnTanh {
             return refuse(
                 "--nonlinearity: only a plain RNN (rnn, birnn, drnn) has a choice".into(),
@@ -162,22 +184,7 @@ impl Net {
                 "--padding: only a delayed network (drnn, dlstm, dgru) reads any".into(),
             );
         }
-        let delay = match (self.net.delayed(), self.delay) {
-            (true, Some(delay)) => delay,
-            (true, None) => {
-                return refuse(
-                    "a delayed network needs --delay D, the steps it answers late".into(),
-                );
-            }
-            (false, None | Some(0)) => 0,
-            (false, Some(delay)) => {
-                let kind = self.net.to_possible_value();
-                let name = kind.as_ref().map_or("", |v| v.get_name());
-                return refuse(format!(
-                    "--delay {delay} with --net {name}: for a delay say drnn, dlstm or dgru"
-                ));
-            }
-        };
+        let delay = checked_delay(self.net, self.delay)?;
         let mut builder =
             NetSpec::builder(self.net.cell(self.nonlinearity.unwrap_or(Nonlinearity::Tanh)));
         builder = match &self.blocks {

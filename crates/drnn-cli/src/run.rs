@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 /// X is [T, B, q] floats, or [T, B] integers where the model reads tokens; Y is [T, B, m], aligned with X
 /// and zero behind each sequence's end. The model is drnn's own, or the state dict of a PyTorch nn.RNN,
 /// nn.LSTM or nn.GRU as safetensors or .pt, which answers with hidden states.
+/// One of `drnn train series` reads and answers scaled numbers, (x - mean) / sd; `drnn inspect` shows them.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {

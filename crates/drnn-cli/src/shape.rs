@@ -1,9 +1,36 @@
 //! A network's kind and size, for whatever data: `dlstm-5`, `bilstm`, `gru`.
 
-use crate::net::{Kind, Nonlinearity};
-use clap::ValueEnum;
+use crate::Failure;
+use crate::net::{self, Kind, Nonlinearity};
+use clap::{Args, ValueEnum};
 use drnn::{Builder, NetSpec, Padding, Result};
 use std::fmt;
+
+/// A shape on the command line.
+#[derive(Debug, Args)]
+pub struct ShapeArguments {
+    /// Kind of network
+    #[arg(long, value_enum, default_value = "dlstm")]
+    net: Kind,
+    /// Number of layers, k [default: 1, or as many as --units names]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    layers: Option<u16>,
+    /// Units per layer, n; or one number per layer: 128,64
+    #[arg(long, value_name = "N,..", value_delimiter = ',', default_value = "100")]
+    units: Vec<usize>,
+    /// Steps between an input and its answer, d
+    #[arg(long, value_name = "D")]
+    delay: Option<usize>,
+}
+
+impl ShapeArguments {
+    /// The shape that they describe.
+    pub fn shape(&self) -> std::result::Result<Shape, Failure> {
+        let units = net::layer_units(&self.units, self.layers.map(usize::from))?;
+        let delay = net::checked_delay(self.net, self.delay)?;
+        Ok(Shape { kind: self.net, units, delay })
+    }
+}
 
 /// Kind, units of each layer, and delay.
 #[derive(Debug, Clone, PartialEq)]

@@ -14,6 +14,7 @@
 //! | a whole training | [`Fit`] | batch by batch; stops, evaluates; checkpoints that go on to the bit |
 //! | several at once | [`lanes`] | side by side on threads; each ends when it ends |
 //! | very many, one after another | [`campaign`], [`results`] | cells of a grid; killed, resumed, split over machines |
+//! | series of numbers | [`series`] | tables as sequences: parts, scaling, windows, scores |
 //! | the paper's tasks | [`reversal`], [`sine`] | data, bounds, accuracy |
 //!
 //! A training is a function of its options and data: not of threads, not of where it was interrupted.
@@ -38,6 +39,7 @@ pub mod read;
 pub mod results;
 pub mod reversal;
 mod schedule;
+pub mod series;
 pub mod sine;
 mod source;
 mod stop;

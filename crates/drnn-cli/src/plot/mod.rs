@@ -5,6 +5,7 @@
 //! | `axis` | the range of the numbers, ticks at round ones, places on the paper |
 //! | `svg` | the drawing |
 //! | `heat` | heat maps |
+//! | `confusion` | what is taken for what |
 //! | `page` | what it shares with other pictures: colours, style, the beginning |
 //! | `png` | an SVG as a bitmap |
 //!
@@ -13,11 +14,13 @@
 //! is rendered, rather than drawn a second time.
 
 mod axis;
+mod confusion;
 mod heat;
 pub mod page;
 pub mod png;
 mod svg;
 
+pub use confusion::Confusion;
 pub use heat::{HeatMap, HeatMaps};
 
 /// A plot.

@@ -17,7 +17,7 @@
 mod html;
 mod kinds;
 mod markdown;
-mod page;
+pub mod page;
 pub mod pos;
 pub mod reversal;
 pub mod sine;

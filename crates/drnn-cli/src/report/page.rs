@@ -78,6 +78,19 @@ pub fn moments(values: &[f64]) -> (f64, Option<f64>) {
     (mean, (values.len() > 1).then(|| (square / (n - 1.0)).sqrt()))
 }
 
+/// Four digits, whatever the size: `54.85`, `0.001234`, `3.210e-9`.
+pub fn number(value: f64) -> String {
+    let size = value.abs();
+    if value == 0.0 {
+        "0".into()
+    } else if (1e-3..1e4).contains(&size) {
+        let decimals = (3.0 - size.log10().floor()).max(0.0) as usize;
+        format!("{value:.decimals$}")
+    } else {
+        format!("{value:.3e}")
+    }
+}
+
 /// `+0.004`, `−0.012`.
 pub fn signed(value: f64, decimals: usize) -> String {
     if !value.is_finite() {
@@ -119,6 +132,8 @@ mod tests {
         assert_eq!(mean_sd(&[0.5], 3), "0.500");
         assert_eq!(mean_sd(&[1.0, 2.0, 3.0], 1), "2.0 ± 1.0");
         assert_eq!(mean_sd(&[1.0, f64::NAN], 1), "not finite");
+        let numbers = [0.0, 54.8546, -0.0012341, 9999.4, 12345.0, 3.21e-9].map(number).join(" ");
+        assert_eq!(numbers, "0 54.85 -0.001234 9999 1.234e4 3.210e-9");
         assert_eq!(signed(-0.0123, 3), "\u{2212}0.012");
         assert_eq!((signed(0.1, 2), signed(-0.0001, 3)), ("+0.10".into(), "0.000".into()));
         let durations = [0.04, 59.94, 59.96, 171.2, 3599.9, 7320.0].map(duration).join(", ");

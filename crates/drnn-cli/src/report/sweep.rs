@@ -1,7 +1,7 @@
 //! Results of `drnn sweep`: the file, and what is shown of it.
 
 use super::kinds::{Files, Reported};
-use super::page::{Figure, Page, Part, Table, duration, mean_sd, moments};
+use super::page::{Figure, Page, Part, Table, duration, mean_sd, moments, number};
 use super::training::{provenance_parts, training_facts};
 use super::{Provenance, html, markdown};
 use crate::plot::png::png;
@@ -104,11 +104,7 @@ impl SweepResults {
     }
 
     fn shown(&self, value: f64) -> String {
-        if self.metric == Metric::SquaredError {
-            format!("{value:.2e}")
-        } else {
-            format!("{value:.4}")
-        }
+        if self.metric == Metric::SquaredError { number(value) } else { format!("{value:.4}") }
     }
 
     fn worth(&self, values: &[f64]) -> String {

@@ -1,10 +1,10 @@
 //! Results of `drnn train`: the file, and what is shown of it.
 
 use super::kinds::{Files, Reported};
-use super::page::{Figure, Page, Part, Table, duration};
+use super::page::{Figure, Page, Part, Table, duration, number};
 use super::training::{provenance_parts, training_facts};
 use super::{Provenance, html, markdown};
-use crate::plot::{HeatMap, HeatMaps, Line, Picture, Plot, Scale, Style};
+use crate::plot::{Confusion, Line, Picture, Plot, Scale, Style};
 use drnn::grouped;
 use drnn_train::{Epoch, Metric, Options, Reason};
 use serde::{Deserialize, Serialize};
@@ -57,15 +57,11 @@ pub enum Judged {
 }
 
 /// Most classes that a picture of their confusion has room for.
-const MOST_CLASSES: usize = 60;
+pub const MOST_CLASSES: usize = 60;
 
 impl TrainingResults {
     fn shown(&self, value: f64) -> String {
-        if self.metric == Metric::SquaredError {
-            format!("{value:.3e}")
-        } else {
-            format!("{value:.4}")
-        }
+        if self.metric == Metric::SquaredError { number(value) } else { format!("{value:.4}") }
     }
 
     fn summary(&self) -> String {
@@ -141,7 +137,7 @@ impl TrainingResults {
     fn page(&self) -> Page {
         let mut parts = vec![
             Part::Text(self.summary()),
-            Part::Facts(vec![("Network", self.net.clone()), ("Data", self.what.clone())]),
+            Part::List(self.net.lines().map(String::from).chain([format!("data: {}", self.what)]).collect()),
             Part::Table(self.results_table()),
             Part::Figure(Figure {
                 name: "losses",
@@ -169,30 +165,12 @@ impl TrainingResults {
     }
 }
 
-/// Shares of each row.
 fn confusion(classes: &[String], counts: &[Vec<u64>]) -> Figure {
-    let share = |row: &Vec<u64>| {
-        let all: u64 = row.iter().sum();
-        row.iter().map(|&n| (n > 0).then(|| n as f64 / all as f64)).collect()
-    };
-    let maps = HeatMaps {
-        title: "What is taken for what".into(),
-        x: "answer".into(),
-        y: "truth".into(),
-        scale: "share of the row".into(),
-        columns: classes.to_vec(),
-        rows: classes.to_vec(),
-        maps: vec![HeatMap {
-            name: String::new(),
-            guide: None,
-            values: counts.iter().map(share).collect(),
-        }],
-    };
-    Figure {
-        name: "confusion",
-        picture: Box::new(maps),
-        caption: "Rows are what it is, columns what the model says; a row adds up to one.".into(),
-    }
+    let title = "What is taken for what".into();
+    let picture = Confusion { title, classes: classes.to_vec(), counts: counts.to_vec() };
+    let caption =
+        "Of all of a kind, the share that is answered so, in percent; right answers are green.";
+    Figure { name: "confusion", picture: Box::new(picture), caption: caption.into() }
 }
 
 impl Reported for TrainingResults {

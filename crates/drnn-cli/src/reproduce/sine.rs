@@ -17,7 +17,7 @@ use drnn_train::results::{self, Record, Results};
 use drnn_train::{Advance, Options, PaperNet, Schedule};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -222,7 +222,7 @@ impl Arguments {
             return Err(Failure::Interrupted(format!(
                 "stopped: {done} of {count} trainings are done, in {}; go on with\n  {}",
                 path.display(),
-                resume_command()
+                training::command() + " --resume"
             )));
         }
         Ok(SineResults::new(&protocol, results.records()))
@@ -241,26 +241,6 @@ impl Arguments {
         eprintln!("{} trainings of {} files in {}", records.len(), files.len(), path.display());
         Ok(SineResults::new(&protocol, &records))
     }
-}
-
-/// This command, to go on.
-fn resume_command() -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=".contains(c);
-    let quoted = |word: String| match word.chars().all(plain) && !word.is_empty() {
-        true => word,
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    };
-    let mut words: Vec<String> =
-        std::env::args_os().map(|word| quoted(word.to_string_lossy().into_owned())).collect();
-    if let Some(program) = words.first_mut() {
-        let name =
-            Path::new(program.as_str()).file_name().map(|n| n.to_string_lossy().into_owned());
-        *program = name.unwrap_or_else(|| "drnn".into());
-    }
-    if !words.iter().any(|word| word == "--resume") {
-        words.push("--resume".into());
-    }
-    words.join(" ")
 }
 
 /// What is seen of a campaign: a bar on a terminal, otherwise a line per training.

@@ -4,7 +4,9 @@
 //! |---|---|
 //! | `task` | what a sweep needs to know of a task |
 //! | `synthetic` | the paper's tasks |
+//! | `series` | the user's own series |
 
+mod series;
 mod synthetic;
 mod task;
 
@@ -22,7 +24,7 @@ use drnn_train::{Engine, Fit, Options, Reason, Schedule};
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::SystemTime;
-use task::Task;
+use task::{Part, Task};
 
 /// Train networks of several delays on a task: quality against latency, and the delay that is enough
 ///
@@ -39,6 +41,7 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Which {
     Reversal(synthetic::ReversalTask),
+    Series(Box<series::SeriesSweep>),
     Sine(synthetic::SineTask),
 }
 
@@ -101,6 +104,7 @@ fn tolerance(text: &str) -> Result<f64, String> {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.task {
         Which::Reversal(task) => task.sweep.run(&task.ready(task.sweep.seed)?),
+        Which::Series(task) => task.sweep.run(&task.ready(task.sweep.seed)?),
         Which::Sine(task) => task.sweep.run(&task.ready(task.sweep.seed)?),
     }
 }
@@ -112,7 +116,7 @@ impl Sweep {
         let out = self.out.clone().unwrap_or_else(|| format!("out/sweep-{}", task.name()).into());
         let (shapes, options) = (self.shapes(task)?, self.options(task));
         let one = cpu.with_threads(1);
-        let [train, valid, test] = task.data();
+        let [train, valid, _] = task.data();
         let mut which = Vec::new();
         let mut fits = Vec::new();
         // All of them before there is a folder: what does not fit is refused with nothing written.
@@ -148,13 +152,11 @@ impl Sweep {
             let progress = lane.fit.progress().clone();
             let ended = progress.ended.unwrap_or(Reason::Epochs);
             let engine = lane.fit.engine();
-            let mut worth = |data| match ended {
+            let mut worth = |part| match ended {
                 Reason::NotFinite => Ok(None),
-                _ => engine
-                    .evaluate(data, 0, 500, &mut |_, _| {})
-                    .map(|x| Some(task.metric().of(&x))),
+                _ => task.worth(engine, &cpu, part).map(Some),
             };
-            let (valid, test) = (worth(valid)?, worth(test)?);
+            let (valid, test) = (worth(Part::Valid)?, worth(Part::Test)?);
             runs.push(Run {
                 net: shape.to_string(),
                 repetition,
@@ -190,13 +192,18 @@ impl Sweep {
         training::check_finite(ran_away.map(|run| run.net.as_str()))
     }
 
+    /// The delays that the user names, or the suggested ones.
+    fn delays(&self, suggested: &[usize]) -> Vec<usize> {
+        match &self.delays {
+            Some(delays) => delays.iter().map(|&d| d.into()).collect(),
+            None => suggested.to_vec(),
+        }
+    }
+
     /// All networks, those that take longest first, so that threads end together.
     fn shapes<T: Task>(&self, task: &T) -> Result<Vec<Shape>, Failure> {
         let refuse = |why: String| Err(Failure::Input(why));
-        let mut delays: Vec<usize> = match &self.delays {
-            Some(delays) => delays.iter().map(|&d| d.into()).collect(),
-            None => task.delays(),
-        };
+        let mut delays = self.delays(&task.delays());
         delays.sort_unstable_by(|a, b| b.cmp(a));
         if let Some(twice) = delays.windows(2).find(|pair| pair[0] == pair[1]) {
             return refuse(format!("--delays: {} is there twice", twice[0]));

@@ -8,6 +8,13 @@ use drnn_train::{Engine, Metric, Options};
 /// The data an engine learns from.
 pub type Data<T> = <<T as Task>::Engine as Engine>::Data;
 
+/// A part of the data that is not learned from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    Valid,
+    Test,
+}
+
 /// A task, its data at hand.
 pub trait Task {
     /// What trains its networks.
@@ -42,4 +49,11 @@ pub trait Task {
 
     /// A network to be trained.
     fn engine(&self, cpu: &Cpu, shape: &Shape, options: &Options) -> Result<Self::Engine, Failure>;
+
+    /// What a trained network is worth: the metric of its loss, where a task does not say otherwise.
+    fn worth(&self, engine: &mut Self::Engine, _cpu: &Cpu, part: Part) -> Result<f64, Failure> {
+        let [_, valid, test] = self.data();
+        let data = if part == Part::Valid { valid } else { test };
+        Ok(self.metric().of(&engine.evaluate(data, 0, 500, &mut |_, _| {})?))
+    }
 }

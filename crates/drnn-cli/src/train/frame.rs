@@ -15,7 +15,7 @@ use crate::reproduce::write_files;
 use crate::training::{self, Running, Watch};
 use clap::{Args, ValueEnum};
 use drnn::{Cpu, Precision};
-use drnn_train::{Engine, Epoch, Fit, LossSum, Metric, Options, Reason, Schedule, Stopping};
+use drnn_train::{Engine, Epoch, Fit, Metric, Options, Reason, Schedule, Stopping};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -105,6 +105,14 @@ pub struct More {
     pub judged: Vec<Judged>,
     /// Of the model, for its report.
     pub notes: Vec<String>,
+    /// The metric, where it is not that of the loss in training: on whole sequences, in other units.
+    pub worth: Option<Worth>,
+}
+
+/// The metric of a trained model.
+pub struct Worth {
+    pub valid: f64,
+    pub test: Option<f64>,
 }
 
 impl Training {
@@ -196,11 +204,14 @@ impl Training {
         let kept_epoch = lane.fit.progress().history.len();
         let rows = options.batch.max(64);
         let engine = lane.fit.engine();
-        let mut judge = |data: &E::Data| -> Result<LossSum, Failure> {
-            Ok(engine.evaluate(data, 0, rows, &mut |_, _| {})?)
+        let More { judged, notes, worth } = more(engine)?;
+        let mut judge = |data: &E::Data| -> Result<f64, Failure> {
+            Ok(metric.of(&engine.evaluate(data, 0, rows, &mut |_, _| {})?))
         };
-        let (valid, test) = (judge(valid)?, test.map(judge).transpose()?);
-        let More { judged, notes } = more(engine)?;
+        let worth = match worth {
+            Some(worth) => worth,
+            None => Worth { valid: judge(valid)?, test: test.map(judge).transpose()? },
+        };
         let precision = if self.half { Precision::F16 } else { Precision::F32 };
         save(engine, &out.join("model.safetensors"), precision)?;
         let results = TrainingResults {
@@ -217,8 +228,8 @@ impl Training {
             options,
             ended,
             kept_epoch,
-            valid: metric.of(&valid),
-            test: test.as_ref().map(|test| metric.of(test)),
+            valid: worth.valid,
+            test: worth.test,
             seconds: progress.seconds,
             history: progress.history,
             judged,

@@ -3,15 +3,19 @@
 //! | file | what |
 //! |---|---|
 //! | `frame` | what all tasks have in common: from an engine and its data to a model file and a report |
+//! | `series` | sequences of numbers |
 //! | `tagger` | tags of words |
 
 pub mod frame;
+pub mod series;
 pub mod tagger;
 
 use crate::Failure;
 use clap::{Args, Subcommand};
 
 /// Train a network on your own data: a model file, and a report
+///
+/// Interrupted with Ctrl-C, or killed, it goes on with --resume, to the same result.
 #[derive(Debug, Args)]
 pub struct Arguments {
     #[command(subcommand)]
@@ -20,11 +24,13 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    Tagger(tagger::Arguments),
+    Series(Box<series::Arguments>),
+    Tagger(Box<tagger::Arguments>),
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.task {
+        Task::Series(arguments) => series::run(arguments),
         Task::Tagger(arguments) => tagger::run(arguments),
     }
 }

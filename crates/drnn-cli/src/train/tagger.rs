@@ -139,7 +139,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
                 }
             }
             let judged: Vec<Judged> = judged;
-            Ok(More { judged, notes: bank.notes() })
+            Ok(More { judged, notes: bank.notes(), worth: None })
         },
     )
 }

@@ -26,6 +26,7 @@ impl Building {
         numbers: &[f32],
         label: Option<&str>,
         sequence: Option<&str>,
+        line: Option<u64>,
     ) -> std::result::Result<(), String> {
         let table = &mut self.table;
         let holes = numbers.iter().filter(|x| x.is_nan()).count();
@@ -49,7 +50,8 @@ impl Building {
         let width = table.columns.len();
         let row = table.values.len();
         table.values.extend_from_slice(numbers);
-        table.filled += holes;
+        table.filled += if self.missing == Missing::Keep { 0 } else { holes };
+        table.lines.extend(line);
         for at in (0..width).filter(|at| numbers[*at].is_nan()) {
             let fail =
                 |what: &str| Err(format!("column {} is missing{what}", quote(&table.columns[at])));
@@ -59,6 +61,7 @@ impl Building {
                 (Missing::Previous, Some(last)) => table.values[last + at],
                 (Missing::Zero, _) => 0.0,
                 (Missing::Mean | Missing::Drop, _) => f32::NAN, // until all rows are there
+                (Missing::Keep, _) => f32::NAN,
             };
         }
         self.last[sequence_id] = Some(row);

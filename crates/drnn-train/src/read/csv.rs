@@ -86,6 +86,11 @@ impl Rows {
         std::str::from_utf8(&self.unquoted[start..self.ends[i]]).unwrap_or_default().trim()
     }
 
+    /// Where the row begins.
+    pub(super) fn line(&self) -> u64 {
+        self.line
+    }
+
     pub(super) fn name(&self) -> &str {
         self.lines.name()
     }

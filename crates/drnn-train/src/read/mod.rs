@@ -36,7 +36,7 @@ pub use lines::{LONGEST_LINE, Lines};
 pub use npy::{Array, Values, array};
 pub use open::{Source, open};
 pub use sentence::{Sentence, Token, TokenKind};
-pub use table::{Choice, Missing, Names, Table, table};
+pub use table::{Choice, Missing, Names, Table, is_text, table};
 pub use tagged::{LONGEST_SENTENCE, Sentences, TaggedFormat, sentences};
 pub use text::Symbols;
 pub use vectors::{Vectors, vectors};
@@ -45,7 +45,7 @@ use crate::error::Error;
 use std::fmt::Write;
 
 /// Says what is wrong with a file.
-fn refuse(file: &str, line: impl Into<Option<u64>>, reason: impl ToString) -> Error {
+pub(crate) fn refuse(file: &str, line: impl Into<Option<u64>>, reason: impl ToString) -> Error {
     Error::File { file: file.to_string(), line: line.into(), reason: reason.to_string() }
 }
 
@@ -53,7 +53,7 @@ fn refuse(file: &str, line: impl Into<Option<u64>>, reason: impl ToString) -> Er
 const LONGEST_QUOTE: usize = 60;
 
 /// Text from a file, fit for a terminal: cut where it is long, escaped where it would steer the terminal.
-fn quote(text: &str) -> String {
+pub(crate) fn quote(text: &str) -> String {
     let mut quoted = escape(text.chars().take(LONGEST_QUOTE));
     if text.chars().nth(LONGEST_QUOTE).is_some() {
         quoted += "..";

@@ -34,9 +34,11 @@ impl Values {
     }
 }
 
-/// Whether a file says that it is an array.
-pub(super) fn is_array(source: &Source) -> bool {
-    source.head() == MAGIC
+impl Source {
+    /// Whether it says that it is an array.
+    pub fn is_array(&self) -> bool {
+        self.head() == MAGIC
+    }
 }
 
 const MAGIC: &[u8] = b"\x93NUMPY";

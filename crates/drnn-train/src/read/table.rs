@@ -13,10 +13,12 @@ use super::npy::{self, Array, Values};
 use super::open::Source;
 use super::{listed, quote, refuse};
 use crate::error::{Error, Result};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
 /// What becomes of numbers that are missing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Missing {
     /// They are an error.
     #[default]
@@ -29,6 +31,9 @@ pub enum Missing {
     Previous,
     /// Their rows are left out.
     Drop,
+    /// They stay NaN: whoever reads the table knows better.
+    #[serde(skip)]
+    Keep,
 }
 
 /// What is wanted of a table.
@@ -62,13 +67,15 @@ pub struct Names {
     pub ids: Vec<u32>,
 }
 
-/// Rows of finite numbers.
+/// Rows of finite numbers, but for missing ones that were to be kept.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Table {
     /// Names of the columns of numbers.
     pub columns: Vec<String>,
     /// Row after row.
     pub values: Vec<f32>,
+    /// Line of each row, from 1; none of an array.
+    pub lines: Vec<u64>,
     /// What each row is, if asked for.
     pub label: Option<Names>,
     /// Which sequence each row belongs to, if asked for; always with arrays (N, T, q).
@@ -98,7 +105,7 @@ impl Table {
 
 /// Reads a table.
 pub fn table(source: Source, choice: &Choice) -> Result<Table> {
-    if npy::is_array(&source) {
+    if source.is_array() {
         let name = source.name().to_string();
         return from_array(npy::array(source)?, choice).map_err(|e| refuse(&name, None, e));
     }
@@ -107,7 +114,7 @@ pub fn table(source: Source, choice: &Choice) -> Result<Table> {
     }
     let mut rows = Rows::new(source.lines(), choice.delimiter);
     if !rows.next()? {
-        return Err(refuse(rows.name(), None, "is empty; expected a line with the columns' names"));
+        return Err(refuse(rows.name(), None, EMPTY));
     }
     let header: Vec<String> = (0..rows.len()).map(|i| rows.field(i).to_string()).collect();
     let places = Places::new(&header, choice).map_err(|reason| rows.refuse(reason))?;
@@ -128,9 +135,34 @@ pub fn table(source: Source, choice: &Choice) -> Result<Table> {
         }
         let [label, sequence] =
             [places.label, places.sequence].map(|place| place.map(|at| rows.field(at)));
-        building.push(&numbers, label, sequence).map_err(|reason| rows.refuse(reason))?;
+        let pushed = building.push(&numbers, label, sequence, Some(rows.line()));
+        pushed.map_err(|reason| rows.refuse(reason))?;
     }
     building.finish().map_err(|reason| refuse(rows.name(), None, reason))
+}
+
+const EMPTY: &str = "is empty; expected a line with the columns' names";
+
+/// Whether a column of CSV holds text: its first field that is not missing is no number. Arrays hold none.
+pub fn is_text(source: Source, column: &str, delimiter: u8) -> Result<bool> {
+    if source.is_array() {
+        return Ok(false);
+    }
+    let mut rows = Rows::new(source.lines(), delimiter);
+    if !rows.next()? {
+        return Err(refuse(rows.name(), None, EMPTY));
+    }
+    let header: Vec<String> = (0..rows.len()).map(|i| rows.field(i).to_string()).collect();
+    let choice = Choice { numbers: Some(vec![column.to_string()]), ..Choice::default() };
+    let place = Places::new(&header, &choice).map_err(|reason| rows.refuse(reason))?.numbers[0];
+    while rows.next()? {
+        let field = if place < rows.len() { rows.field(place) } else { "" };
+        match number(field) {
+            Ok(number) if number.is_nan() => {}
+            found => return Ok(found.is_err() && field.parse::<f32>().is_err()),
+        }
+    }
+    Ok(false)
 }
 
 /// A number, NaN where it is missing.
@@ -179,7 +211,7 @@ fn from_array(array: Array, choice: &Choice) -> std::result::Result<Table, Strin
             return Err(format!("row {i}, column {column} is not finite"));
         }
         let sequence = count.map(|_| (i / steps).to_string());
-        let pushed = building.push(&numbers, None, sequence.as_deref());
+        let pushed = building.push(&numbers, None, sequence.as_deref(), None);
         pushed.map_err(|reason| format!("row {i}, {reason}"))?;
     }
     building.finish()

@@ -131,3 +131,25 @@ fn arrays() {
         table(array(&[1], &[1.0]), &label).unwrap_err().to_string().contains("no columns of text")
     );
 }
+
+#[test]
+fn columns_of_text() {
+    let text = |text: &str, column: &str| {
+        is_text(Source::from_bytes("a.csv", text.into()).unwrap(), column, b',')
+    };
+    let rows = "a,b,c,d\n1,,NA,inf\n2,x,3,1\n";
+    let found = ["a", "b", "c", "d"].map(|column| text(rows, column).unwrap());
+    assert_eq!(found, [false, true, false, false]);
+    assert!(!text("a\n\n", "a").unwrap());
+    let message = text(rows, "e").unwrap_err().to_string();
+    assert!(message.starts_with("a.csv:1: has no column `e`"), "{message}");
+    assert!(text("", "a").unwrap_err().to_string().starts_with("a.csv: is empty"));
+}
+
+#[test]
+fn rows_know_their_lines() {
+    let keep = Choice { missing: Missing::Keep, ..Choice::default() };
+    let found = read("a,b\n1,2\n\n,4\n", &keep).unwrap();
+    assert_eq!((&found.lines[..], found.filled), (&[2, 4][..], 0));
+    assert!(found.values[2].is_nan());
+}

@@ -1,0 +1,117 @@
+//! `drnn eval`: what a model is worth on data, whatever its task.
+//!
+//! | file | what |
+//! |---|---|
+//! | `series` | sequences of numbers: errors, or classes and what they are taken for |
+
+pub mod series;
+
+use crate::Failure;
+use crate::model_file::{ModelFile, task_facts};
+use crate::report::page::{Table, number};
+use crate::report::training_run::Judged;
+use clap::Args;
+use drnn::{Import, grouped};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+/// Score a model on data, by what it was trained for
+///
+/// The model file says what its task is, and how data are read for it:
+///   series   tables (CSV, plain or packed) with the columns it was trained on, or X.npy Y.npy
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Arguments {
+    /// Model file that `drnn train` wrote
+    model: PathBuf,
+    /// Files to score it on
+    #[arg(required = true)]
+    data: Vec<PathBuf>,
+    /// One JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// A model, and what to score it on.
+pub struct Asked<'a> {
+    pub path: &'a Path,
+    pub model: &'a ModelFile,
+    pub data: &'a [PathBuf],
+}
+
+type Evaluate = fn(&Asked) -> Result<Evaluation, Failure>;
+
+/// How models are scored, by the name of their task. Another task is a line here.
+const TASKS: [(&str, Evaluate); 1] = [("series", series::evaluate)];
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Evaluation {
+    /// Names and values, the most important first.
+    pub metrics: Vec<(String, f64)>,
+    /// How much there was: sequences, steps, unknown symbols.
+    pub counts: Vec<(&'static str, usize)>,
+    /// A closer look.
+    pub judged: Vec<Judged>,
+    /// What else there is to say.
+    pub notes: Vec<String>,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let Arguments { model: path, data, json } = arguments;
+    let in_model = |why: String| Failure::Input(format!("{}: {why}", path.display()));
+    let model = ModelFile::open(path, &Import::default())?;
+    let Some(task) = model.task() else {
+        let why = "says not what it was trained for, so there is nothing to score it by; `drnn run` gives its answers";
+        return Err(in_model(why.into()));
+    };
+    let (name, _) = task_facts(task);
+    let Some((_, evaluate)) = TASKS.iter().find(|(known, _)| *known == name) else {
+        let known = TASKS.map(|(name, _)| name).join(", ");
+        return Err(in_model(format!("its task is {name:?}; this program scores {known}")));
+    };
+    let found = evaluate(&Asked { path, model: &model, data })?;
+    let text = match json {
+        true => format!("{}\n", found.value(path.display().to_string(), &name, data)),
+        false => found.text(&name),
+    };
+    Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
+}
+
+impl Evaluation {
+    fn value(&self, model: String, task: &str, data: &[PathBuf]) -> Value {
+        let data: Vec<String> = data.iter().map(|path| path.display().to_string()).collect();
+        let map = |pairs: Vec<(String, Value)>| Value::Object(pairs.into_iter().collect());
+        json!({
+            "model": model,
+            "task": task,
+            "data": data,
+            "metrics": map(self.metrics.iter().map(|(name, x)| (name.clone(), json!(x))).collect()),
+            "counts": map(self.counts.iter().map(|(name, n)| (name.to_string(), json!(n))).collect()),
+            "judged": self.judged,
+            "notes": self.notes,
+        })
+    }
+
+    fn text(&self, task: &str) -> String {
+        let counts: Vec<String> =
+            self.counts.iter().map(|(name, n)| format!("{name} {}", grouped(*n))).collect();
+        let mut out = format!("{task}: {}\n", counts.join(", "));
+        for (name, value) in &self.metrics {
+            let _ = writeln!(out, "{name} {}", number(*value));
+        }
+        for judged in &self.judged {
+            if let Judged::Table { caption, head, rows } = judged {
+                let table =
+                    Table { caption: String::new(), head: head.clone(), rows: rows.clone() };
+                let _ = write!(out, "\n{caption}\n{}", table.text());
+            }
+        }
+        self.notes.iter().for_each(|note| {
+            let _ = writeln!(out, "{note}");
+        });
+        out
+    }
+}

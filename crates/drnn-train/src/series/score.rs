@@ -1,0 +1,167 @@
+//! What answers are worth, in the targets' own units.
+//!
+//! ```text
+//! MSE = mean of (y - target)^2        R^2 = 1 - MSE / variance of the target
+//! ```
+
+use super::sequences::Sequences;
+use super::task::SeriesTask;
+use super::windows::Windows;
+use crate::error::{Error, Result};
+use crate::loss::{IGNORE, LossSum, Targets, loss};
+use crate::source::{Gathered, Source};
+use drnn::Model;
+
+/// A model on some data.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Score {
+    /// Sequences.
+    pub sequences: usize,
+    /// Steps.
+    pub steps: usize,
+    /// Steps of classes that the model does not know: they are wrong, and in no row of the confusion.
+    pub unknown: usize,
+    /// What was found.
+    pub found: Found,
+}
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Found {
+    /// Of targets that are values.
+    Errors(Vec<TargetScore>),
+    /// Of classes.
+    Classes {
+        /// Cross-entropy of classes that it knows, and how many were right.
+        loss: LossSum,
+        /// How often a class (row) was taken for another (column).
+        confusion: Vec<Vec<u64>>,
+    },
+}
+
+/// One target.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TargetScore {
+    /// Steps that counted.
+    pub count: usize,
+    /// Mean squared error.
+    pub mse: f64,
+    /// Share of the target's variance that is explained; None where it does not change.
+    pub r2: Option<f64>,
+}
+
+impl Score {
+    /// Mean squared error over all targets, or accuracy; None where nothing counted.
+    pub fn quality(&self) -> Option<f64> {
+        match &self.found {
+            Found::Classes { loss, .. } => {
+                let count = self.counted();
+                (count > 0).then(|| loss.right.unwrap_or(0) as f64 / count as f64)
+            }
+            Found::Errors(targets) => {
+                let count: usize = targets.iter().map(|target| target.count).sum();
+                let sum: f64 = targets.iter().map(|t| t.mse * t.count as f64).sum();
+                (count > 0).then(|| sum / count as f64)
+            }
+        }
+    }
+
+    /// Targets, or steps, that counted.
+    pub fn counted(&self) -> usize {
+        match &self.found {
+            Found::Classes { loss, .. } => loss.count + self.unknown,
+            Found::Errors(targets) => targets.iter().map(|target| target.count).sum(),
+        }
+    }
+}
+
+/// Elements of a batch, about: more would only take memory.
+const ELEMENTS: usize = 1 << 16;
+
+/// Runs whole sequences through a model, and compares.
+pub fn score(model: &Model, task: &SeriesTask, data: &Sequences) -> Result<Score> {
+    let windows = Windows::whole(data, task)?;
+    windows.fits(model.spec())?;
+    let all: Vec<u32> = (0..windows.len() as u32).collect();
+    let rows = (ELEMENTS / windows.longest().max(1)).clamp(1, 64);
+    let mut sums = Sums::new(task);
+    let mut gathered = Gathered::default();
+    for chosen in all.chunks(rows) {
+        windows.gather(0, chosen, &mut gathered);
+        let answers = model.run(&gathered.batch(), None)?;
+        sums.add(&answers.values, gathered.targets());
+    }
+    let (sequences, steps, unknown) = (data.len(), data.steps(), windows.unknown());
+    let score = Score { sequences, steps, unknown, found: sums.found(task) };
+    if score.counted() == 0 {
+        return Err(Error::Data(format!("nothing to score: none of {steps} steps has a target")));
+    }
+    Ok(score)
+}
+
+/// Sums over batches, scaled.
+enum Sums {
+    /// Per target: count, squared errors, targets, their squares.
+    Errors(Vec<[f64; 4]>),
+    Classes(LossSum, Vec<Vec<u64>>),
+}
+
+impl Sums {
+    fn new(task: &SeriesTask) -> Sums {
+        match &task.classes {
+            None => Sums::Errors(vec![[0.0; 4]; task.targets.len()]),
+            Some(classes) => {
+                Sums::Classes(LossSum::default(), vec![vec![0; classes.len()]; classes.len()])
+            }
+        }
+    }
+
+    fn add(&mut self, answers: &[f32], targets: Targets) {
+        match (self, targets) {
+            (Sums::Errors(sums), Targets::Values(values)) => {
+                let width = sums.len();
+                for (i, (y, target)) in answers.iter().zip(values).enumerate() {
+                    if target.is_nan() {
+                        continue;
+                    }
+                    let (y, target) = (f64::from(*y), f64::from(*target));
+                    let sum = &mut sums[i % width];
+                    let more = [1.0, (y - target) * (y - target), target, target * target];
+                    sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+                }
+            }
+            (Sums::Classes(sum, confusion), Targets::Classes(classes)) => {
+                let m = confusion.len();
+                sum.add(loss(answers, m, targets, &mut vec![0.0; answers.len()]));
+                for (y, &class) in answers.chunks_exact(m).zip(classes) {
+                    if class != IGNORE {
+                        let likeliest =
+                            (1..m).fold(0, |best, i| if y[i] > y[best] { i } else { best });
+                        confusion[class as usize][likeliest] += 1;
+                    }
+                }
+            }
+            _ => unreachable!("windows and sums are of one task"),
+        }
+    }
+
+    fn found(self, task: &SeriesTask) -> Found {
+        let sums = match self {
+            Sums::Classes(loss, confusion) => return Found::Classes { loss, confusion },
+            Sums::Errors(sums) => sums,
+        };
+        let sd = |i: usize| task.scaling.targets.as_ref().map_or(1.0, |scaling| scaling.sd[i]);
+        let target = |(i, [count, errors, sum, square]): (usize, [f64; 4])| {
+            let n = count.max(1.0);
+            let (mse, mean) = (errors / n, sum / n);
+            let variance = square / n - mean * mean;
+            TargetScore {
+                count: count as usize,
+                mse: mse * sd(i) * sd(i),
+                // Less is rounding: the target does not change.
+                r2: (variance > 1e-12 * (1.0 + mean * mean)).then(|| 1.0 - mse / variance),
+            }
+        };
+        Found::Errors(sums.into_iter().enumerate().map(target).collect())
+    }
+}

@@ -1,0 +1,244 @@
+//! Inputs and targets as they are, sequence after sequence.
+
+use crate::data::Answers;
+use crate::error::{Error, Result};
+use crate::loss::IGNORE;
+use crate::read::{Missing, quote};
+use std::ops::Range;
+
+/// Sequences in their own units.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sequences {
+    /// Names of the inputs, q of them.
+    pub inputs: Vec<String>,
+    /// Names of the targets, m of them; one where it is a class.
+    pub targets: Vec<String>,
+    /// Names of the classes, in the order in which they came; empty where targets are values.
+    pub labels: Vec<String>,
+    /// Missing inputs that were filled in, or are to become the mean.
+    pub filled: usize,
+    /// Targets that are missing: they do not count.
+    pub unanswered: usize,
+    /// Steps that were left out.
+    pub dropped: usize,
+    /// (steps, q); NaN is to become the mean.
+    pub(super) x: Vec<f32>,
+    /// (steps, m), NaN does not count; or a label each, or [`IGNORE`].
+    pub(super) y: Answers,
+    /// Where each begins; and the end.
+    pub(super) starts: Vec<usize>,
+}
+
+/// What a step should be answered with.
+pub(super) enum Truth<'a> {
+    Values(&'a [f32]),
+    /// A label, None where it is missing.
+    Label(Option<u32>),
+}
+
+impl Sequences {
+    /// None yet.
+    pub(super) fn new(
+        inputs: Vec<String>,
+        targets: Vec<String>,
+        labels: Option<Vec<String>>,
+    ) -> Sequences {
+        let y = match labels {
+            Some(_) => Answers::Classes(Vec::new()),
+            None => Answers::Values(Vec::new()),
+        };
+        let labels = labels.unwrap_or_default();
+        let (filled, unanswered, dropped) = (0, 0, 0);
+        let (x, starts) = (Vec::new(), Vec::new());
+        Sequences { inputs, targets, labels, filled, unanswered, dropped, x, y, starts }
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.starts.len().saturating_sub(1)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Steps of all of them.
+    pub fn steps(&self) -> usize {
+        self.x.len() / self.inputs.len()
+    }
+
+    /// Steps of the longest.
+    pub fn longest(&self) -> usize {
+        (0..self.len()).map(|i| self.range(i).len()).max().unwrap_or(0)
+    }
+
+    /// Whether a step is answered by a class.
+    pub fn is_classes(&self) -> bool {
+        matches!(self.y, Answers::Classes(_))
+    }
+
+    /// Whether there is something to be answered.
+    pub fn has_targets(&self) -> bool {
+        match &self.y {
+            Answers::Values(y) => y.iter().any(|y| !y.is_nan()),
+            Answers::Classes(y) => y.iter().any(|y| *y != IGNORE),
+        }
+    }
+
+    /// Inputs and targets that never change.
+    pub fn constant(&self) -> Vec<&String> {
+        let y = if let Answers::Values(y) = &self.y { y.as_slice() } else { &[] };
+        let columns = |values: &[f32], width: usize| -> Vec<bool> {
+            let column = |at: usize| values.iter().skip(at).step_by(width).filter(|x| !x.is_nan());
+            let same = |at: usize| column(at).all(|x| Some(x) == column(at).next());
+            (0..width).map(|at| !values.is_empty() && same(at)).collect()
+        };
+        let (q, m) = (self.inputs.len(), self.targets.len());
+        let names = self.inputs.iter().chain(&self.targets);
+        let constant = columns(&self.x, q).into_iter().chain(columns(y, m));
+        names.zip(constant).filter(|(_, same)| *same).map(|(name, _)| name).collect()
+    }
+
+    /// The steps of sequence `i`.
+    pub(super) fn range(&self, i: usize) -> Range<usize> {
+        self.starts[i]..self.starts[i + 1]
+    }
+
+    /// The next step begins a sequence.
+    pub(super) fn begin(&mut self) {
+        if self.starts.last() != Some(&self.steps()) {
+            self.starts.push(self.steps());
+        }
+    }
+
+    /// Puts a step, whose missing numbers are NaN.
+    pub(super) fn push(
+        &mut self,
+        x: &[f32],
+        truth: Truth,
+        missing: Missing,
+    ) -> std::result::Result<(), String> {
+        let unknown = match truth {
+            Truth::Values(y) => y.iter().position(|y| y.is_nan()),
+            Truth::Label(label) => label.is_none().then_some(0),
+        };
+        let fail =
+            |name: &String, what: &str| Err(format!("column {} is missing{what}", quote(name)));
+        let hole = x.iter().position(|x| x.is_nan()).map(|at| &self.inputs[at]);
+        let hole = hole.or(unknown.map(|at| &self.targets[at]));
+        match (missing, hole) {
+            (Missing::Refuse, Some(name)) => {
+                return fail(name, "; say what is to become of missing numbers");
+            }
+            (Missing::Drop, Some(_)) => {
+                self.dropped += 1;
+                return Ok(());
+            }
+            _ => {}
+        }
+        let (q, steps) = (x.len(), self.steps());
+        let before = (self.starts.last() != Some(&steps)).then(|| (steps - 1) * q);
+        for (at, &x) in x.iter().enumerate() {
+            let filled = match (missing, before) {
+                _ if !x.is_nan() => x,
+                (Missing::Zero, _) => 0.0,
+                (Missing::Previous, Some(before)) => self.x[before + at],
+                (Missing::Previous, None) => {
+                    return fail(&self.inputs[at], ", and no row is before it");
+                }
+                _ => f32::NAN,
+            };
+            self.filled += usize::from(x.is_nan());
+            self.x.push(filled);
+        }
+        self.unanswered += usize::from(unknown.is_some());
+        match (&mut self.y, truth) {
+            (Answers::Values(all), Truth::Values(y)) => all.extend_from_slice(y),
+            (Answers::Classes(all), Truth::Label(label)) => all.push(label.unwrap_or(IGNORE)),
+            _ => return Err("values and classes cannot be mixed".into()),
+        }
+        Ok(())
+    }
+
+    /// No more steps.
+    pub(super) fn finish(mut self) -> std::result::Result<Sequences, String> {
+        if self.x.is_empty() {
+            return Err(match self.dropped {
+                0 => "holds no rows".into(),
+                n => format!("holds no rows without missing numbers; all {n} were left out"),
+            });
+        }
+        self.begin();
+        Ok(self)
+    }
+
+    /// Some steps as sequences of their own. What was filled in stays with the whole.
+    pub(super) fn select(&self, ranges: &[Range<usize>]) -> Sequences {
+        let labels = self.is_classes().then(|| self.labels.clone());
+        let mut some = Sequences::new(self.inputs.clone(), self.targets.clone(), labels);
+        let (q, m) = (self.inputs.len(), self.targets.len());
+        for range in ranges {
+            some.begin();
+            some.x.extend_from_slice(&self.x[range.start * q..range.end * q]);
+            match (&mut some.y, &self.y) {
+                (Answers::Values(to), Answers::Values(y)) => {
+                    to.extend_from_slice(&y[range.start * m..range.end * m]);
+                }
+                (Answers::Classes(to), Answers::Classes(y)) => {
+                    to.extend_from_slice(&y[range.clone()])
+                }
+                _ => unreachable!("made of the same kind"),
+            }
+        }
+        some.begin();
+        some
+    }
+
+    /// Puts the sequences of another file behind these.
+    pub fn append(&mut self, other: Sequences) -> Result<()> {
+        if self.inputs != other.inputs
+            || self.targets != other.targets
+            || self.is_classes() != other.is_classes()
+        {
+            return Err(Error::Data("files with different columns cannot be joined".into()));
+        }
+        let end = self.steps();
+        self.x.extend(other.x);
+        match (&mut self.y, other.y) {
+            (Answers::Classes(to), Answers::Classes(y)) => {
+                let mut ids = Vec::new();
+                for name in other.labels {
+                    let id = self.labels.iter().position(|label| *label == name);
+                    ids.push(id.unwrap_or(self.labels.len()) as u32);
+                    if id.is_none() {
+                        self.labels.push(name);
+                    }
+                }
+                let id = |label: u32| ids.get(label as usize).copied().unwrap_or(IGNORE);
+                to.extend(y.into_iter().map(id));
+            }
+            (Answers::Values(to), Answers::Values(y)) => to.extend(y),
+            _ => unreachable!("of the same kind"),
+        }
+        self.starts.extend(other.starts.iter().skip(1).map(|start| start + end));
+        self.filled += other.filled;
+        self.unanswered += other.unanswered;
+        self.dropped += other.dropped;
+        Ok(())
+    }
+
+    /// A number that other data would not have.
+    pub fn fingerprint(&self) -> u64 {
+        let x = self.x.iter().map(|x| u64::from(x.to_bits()));
+        let y: Vec<u64> = match &self.y {
+            Answers::Values(y) => y.iter().map(|y| u64::from(y.to_bits())).collect(),
+            Answers::Classes(y) => y.iter().map(|&y| y.into()).collect(),
+        };
+        let starts = self.starts.iter().map(|&start| start as u64);
+        let labels = self.labels.iter().flat_map(|label| label.bytes().map(u64::from).chain([256]));
+        // FNV-1a, a word at a time.
+        let numbers = x.chain(y).chain(starts).chain(labels);
+        numbers.fold(0xcbf2_9ce4_8422_2325, |hash, n| (hash ^ n).wrapping_mul(0x100_0000_01b3))
+    }
+}

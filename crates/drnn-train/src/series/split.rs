@@ -1,0 +1,64 @@
+//! A part to learn from, one to judge by, one to test with.
+//!
+//! ```text
+//! several sequences   drawn: a tenth of them to judge by, a tenth to test with
+//! one sequence        cut by time: train | valid | test, nobody looks into the part that follows
+//! ```
+
+use super::sequences::Sequences;
+use crate::error::{Error, Result};
+use crate::source::order;
+
+/// Shares of the whole; the rest is to learn from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Shares {
+    /// To judge by; 0 for none.
+    pub valid: f64,
+    /// To test with; 0 for none.
+    pub test: f64,
+}
+
+/// The parts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parts {
+    /// To learn from.
+    pub train: Sequences,
+    /// To judge by.
+    pub valid: Option<Sequences>,
+    /// To test with.
+    pub test: Option<Sequences>,
+}
+
+impl Sequences {
+    /// Parts these; which sequences go where depends on `seed`. A share above 0 gets one at least.
+    pub fn part(self, shares: Shares, seed: u64) -> Result<Parts> {
+        let by_time = self.len() == 1;
+        let count = if by_time { self.steps() } else { self.len() };
+        let of = |share: f64| match share > 0.0 {
+            true => ((share * count as f64).round() as usize).max(1),
+            false => 0,
+        };
+        let (valid, test) = (of(shares.valid), of(shares.test));
+        let Some(train) = count.checked_sub(valid + test).filter(|train| *train > 0) else {
+            let what = if by_time { "rows of one sequence" } else { "sequences" };
+            return Err(Error::Data(format!(
+                "{count} {what} cannot be parted into some to learn from, {valid} to judge by and {test} to test \
+                 with; there should be more of them, or other files to judge by and to test with"
+            )));
+        };
+        let cuts = [0..train, train..train + valid, train + valid..count];
+        let [train, valid, test] = if by_time {
+            cuts.map(|range| (!range.is_empty()).then(|| self.select(&[range])))
+        } else {
+            let order = order(seed, 0, count);
+            cuts.map(|range| {
+                let mut chosen: Vec<usize> = order[range].iter().map(|&i| i as usize).collect();
+                chosen.sort_unstable();
+                let ranges: Vec<_> = chosen.iter().map(|&i| self.range(i)).collect();
+                (!ranges.is_empty()).then(|| self.select(&ranges))
+            })
+        };
+        let train = train.ok_or_else(|| Error::Data("nothing to learn from".into()))?;
+        Ok(Parts { train, valid, test })
+    }
+}

@@ -1,0 +1,180 @@
+//! Long sequences in pieces, scaled, as batches.
+//!
+//! ```text
+//! sequence of L steps, windows of at most W, d steps ahead:
+//!   window i reads    x[iW .. min((i+1)W + d, L)]
+//!            answers    iW .. min((i+1)W, L)
+//! ```
+//!
+//! So every answer of a delayed network is learned from the d elements that really follow it; padding is read only
+//! where the sequence ends, as it will be when the model is used. Windows of a sequence are as long as each other, to
+//! within one step per window. A window begins with no memory of what is before it.
+
+use super::sequences::Sequences;
+use super::task::SeriesTask;
+use crate::data::Answers;
+use crate::error::{Error, Result};
+use crate::loss::IGNORE;
+use crate::source::{Gathered, Source, check_widths};
+use drnn::NetSpec;
+
+/// Windows of sequences, scaled.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Windows {
+    x: Vec<f32>,
+    y: Answers,
+    windows: Vec<Window>,
+    /// Elements that windows read behind what they answer; None where sequences are whole.
+    ahead: Option<usize>,
+    widths: [usize; 2],
+    unknown: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Window {
+    start: usize,
+    /// Steps that are answered.
+    answered: usize,
+    /// Steps that are read.
+    read: usize,
+}
+
+impl Windows {
+    /// Windows of at most `window` steps that read `ahead` more.
+    pub fn new(
+        data: &Sequences,
+        task: &SeriesTask,
+        window: usize,
+        ahead: usize,
+    ) -> Result<Windows> {
+        if window == 0 {
+            return Err(Error::Options("windows of 0 steps".into()));
+        }
+        let mut windows = Vec::new();
+        for sequence in (0..data.len()).map(|i| data.range(i)) {
+            let count = sequence.len().div_ceil(window).max(1);
+            let length = sequence.len().div_ceil(count).max(1);
+            windows.extend(sequence.clone().step_by(length).map(|start| Window {
+                start,
+                answered: length.min(sequence.end - start),
+                read: length.saturating_add(ahead).min(sequence.end - start),
+            }));
+        }
+        let ahead = (windows.len() > data.len()).then_some(ahead);
+        Windows::scaled(data, task, windows, ahead)
+    }
+
+    /// Sequences as they are.
+    pub fn whole(data: &Sequences, task: &SeriesTask) -> Result<Windows> {
+        Windows::new(data, task, usize::MAX, 0)
+    }
+
+    fn scaled(
+        data: &Sequences,
+        task: &SeriesTask,
+        windows: Vec<Window>,
+        ahead: Option<usize>,
+    ) -> Result<Windows> {
+        task.check(data)?;
+        let (q, m) = (task.inputs.len(), task.targets.len());
+        let scaling = &task.scaling;
+        let x = data.x.iter().enumerate().map(|(i, &x)| match x.is_nan() {
+            true => 0.0, // the mean
+            false => scaling.inputs.apply(i % q, x),
+        });
+        let mut unknown = 0;
+        let y = match (&data.y, &scaling.targets, &task.classes) {
+            (Answers::Values(y), Some(targets), _) => Answers::Values(
+                y.iter().enumerate().map(|(i, &y)| targets.apply(i % m, y)).collect(),
+            ),
+            (Answers::Classes(y), _, Some(classes)) => {
+                let place = |name| classes.iter().position(|class| class == name);
+                let ids: Vec<Option<usize>> = data.labels.iter().map(place).collect();
+                let mut class = |label: &u32| {
+                    let Some(id) = ids.get(*label as usize) else { return IGNORE };
+                    unknown += usize::from(id.is_none());
+                    id.map_or(IGNORE, |id| id as u32)
+                };
+                Answers::Classes(y.iter().map(&mut class).collect())
+            }
+            _ => return Err(Error::Data("targets are both classes and values".into())),
+        };
+        let x: Vec<f32> = x.collect();
+        let finite = |values: &[f32]| !values.iter().any(|x| x.is_infinite());
+        if !finite(&x) || matches!(&y, Answers::Values(y) if !finite(y)) {
+            let what =
+                "a number lies too far from all that were learned from: scaled, it is not finite";
+            return Err(Error::Data(what.into()));
+        }
+        Ok(Windows { x, y, windows, ahead, widths: [q, m], unknown })
+    }
+
+    /// Steps whose class was not learned: nothing can be learned from them.
+    pub fn unknown(&self) -> usize {
+        self.unknown
+    }
+
+    /// Steps that the longest window reads.
+    pub fn longest(&self) -> usize {
+        self.windows.iter().map(|window| window.read).max().unwrap_or(0)
+    }
+
+    /// Chosen windows to (T, B, width); `none` behind `steps` of a window.
+    fn turn<T: Copy>(
+        &self,
+        from: &[T],
+        width: usize,
+        none: T,
+        (chosen, longest): (&[u32], usize),
+        steps: impl Fn(&Window) -> usize,
+        to: &mut Vec<T>,
+    ) {
+        for step in 0..longest {
+            for &row in chosen {
+                let window = &self.windows[row as usize];
+                match step < steps(window) {
+                    true => to.extend_from_slice(&from[(window.start + step) * width..][..width]),
+                    false => to.extend(std::iter::repeat_n(none, width)),
+                }
+            }
+        }
+    }
+}
+
+impl Source for Windows {
+    fn len(&self) -> usize {
+        self.windows.len()
+    }
+
+    fn fits(&self, spec: &NetSpec) -> Result<()> {
+        if spec.look_ahead() > 0 {
+            return Err(Error::Data(
+                "answers to the last elements need padding that is null".into(),
+            ));
+        }
+        if let Some(ahead) = self.ahead.filter(|ahead| spec.delay() > *ahead) {
+            let delay = spec.delay();
+            return Err(Error::Data(format!("a delay of {delay}, but windows read {ahead} ahead")));
+        }
+        let m = matches!(self.y, Answers::Values(_)).then_some(self.widths[1]);
+        check_widths(spec, Some(self.widths[0]), m)
+    }
+
+    /// The same on every visit.
+    fn gather(&self, _visit: usize, chosen: &[u32], to: &mut Gathered) {
+        let lengths = chosen.iter().map(|&row| self.windows[row as usize].read);
+        let steps = lengths.clone().max().unwrap_or(0);
+        (to.steps, to.rows) = (steps, chosen.len());
+        to.lengths.clear();
+        if lengths.clone().any(|length| length != steps) {
+            to.lengths.extend(lengths);
+        }
+        let (of, [q, m]) = ((chosen, steps), self.widths);
+        self.turn(&self.x, q, 0.0, of, |window| window.read, to.inputs.dense());
+        let answered = |window: &Window| window.answered;
+        match &self.y {
+            Answers::Classes(y) => self.turn(y, 1, IGNORE, of, answered, to.answers.classes()),
+            Answers::Values(y) => self.turn(y, m, f32::NAN, of, answered, to.answers.values()),
+        }
+    }
+}
