@@ -9,6 +9,7 @@
 
 use crate::Failure;
 use crate::paths::make_folder;
+use crate::place::Place;
 use crate::report::training_run::{Judged, TrainingResults};
 use crate::report::{Provenance, Reported};
 use crate::reproduce::write_files;
@@ -150,6 +151,7 @@ impl Training {
     pub fn run<E: Engine>(
         &self,
         cpu: &Cpu,
+        place: &Place,
         started: SystemTime,
         options: Options,
         job: Job<E>,
@@ -183,7 +185,9 @@ impl Training {
         let command = training::command();
         let watch = Watch::new(vec![task.into()], metric, &out.join("log.jsonl"))?;
         let best = checkpoints.join("best");
-        self.running.run(cpu, &mut lanes, &watch, &command, &|fit| match is_best(fit, metric) {
+        self.running.run(cpu, place, &mut lanes, &watch, &command, &|fit| match is_best(
+            fit, metric,
+        ) {
             true if self.keep == Keep::Best => fit.save(&best),
             _ => Ok(()),
         })?;

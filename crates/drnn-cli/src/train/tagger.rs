@@ -2,6 +2,7 @@
 
 use super::frame::{Job, More, Training};
 use crate::Failure;
+use crate::place::Place;
 use crate::report::training_run::Judged;
 use crate::tagging::{Treebank, confusion, table};
 use clap::{Args, ValueEnum};
@@ -91,6 +92,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let started = SystemTime::now();
     let Arguments { training, chars, words, .. } = arguments;
     let cpu = training.cpu()?;
+    training.running.place.only_cpu("taggers")?;
     let limits = Limits {
         alphabet: arguments.alphabet.into(),
         least_count: arguments.least_count.into(),
@@ -121,6 +123,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     training.run(
         &cpu,
+        &Place::Cpu,
         started,
         options,
         job,

@@ -1,0 +1,160 @@
+//! Where networks are trained: on the processor, or on a GPU.
+
+use crate::Failure;
+use clap::{Args, ValueEnum};
+use drnn::{Cpu, Model, NetSpec};
+use drnn_cuda::{CudaLearner, Device, Precision};
+use drnn_train::{
+    Batches, Engine, Error, Learner, LossSum, Options, Result, Source, State, Steps, Targets,
+};
+
+/// Where, on the command line.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct PlaceArguments {
+    /// Where networks are trained: cpu, cuda (an NVIDIA GPU), or auto, which takes a GPU where there is one
+    #[arg(long, value_enum, value_name = "WHERE", default_value = "cpu")]
+    device: Name,
+    /// On a GPU, round the factors of products to TF32: faster, three digits
+    #[arg(long)]
+    tf32: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Name {
+    Cpu,
+    Cuda,
+    Auto,
+}
+
+impl PlaceArguments {
+    /// Finds it. What is missing is an error where a GPU was asked for, and told where it was not.
+    pub fn find(self) -> std::result::Result<Place, Failure> {
+        let precision = if self.tf32 { Precision::Tf32 } else { Precision::F32 };
+        match (self.device, Device::find as fn() -> _) {
+            (Name::Cpu, _) => Ok(Place::Cpu),
+            (Name::Cuda, find) => match find() {
+                Ok(device) => Ok(Place::Cuda(device, precision)),
+                Err(why) => Err(Failure::Input(format!("--device cuda: {why}"))),
+            },
+            (Name::Auto, find) => match find() {
+                Ok(device) => {
+                    eprintln!("on {device}");
+                    Ok(Place::Cuda(device, precision))
+                }
+                Err(why) => {
+                    eprintln!("on the CPU ({why})");
+                    Ok(Place::Cpu)
+                }
+            },
+        }
+    }
+
+    /// For what has no other engine.
+    pub fn only_cpu(self, what: &str) -> std::result::Result<(), Failure> {
+        match self.device {
+            Name::Cuda => {
+                Err(Failure::Input(format!("--device cuda: {what} are trained on the CPU only")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Where networks are trained.
+#[derive(Debug, Clone)]
+pub enum Place {
+    Cpu,
+    Cuda(Device, Precision),
+}
+
+impl Place {
+    /// A network to be trained there.
+    pub fn network(
+        &self,
+        cpu: &Cpu,
+        spec: &NetSpec,
+        options: &Options,
+    ) -> std::result::Result<Network, Failure> {
+        let (adam, seed) = (options.adam, options.seed);
+        let engine: Box<dyn Engine<Data = dyn Source>> = match self {
+            Place::Cpu => Box::new(Learner::new(cpu, spec, adam, seed)),
+            Place::Cuda(device, precision) => {
+                let learner = CudaLearner::new(device, *precision, spec, adam, seed);
+                Box::new(learner.map_err(Error::from)?)
+            }
+        };
+        Ok(Network { spec: spec.clone(), engine })
+    }
+
+    /// Threads for so many trainings: those that wait for a GPU need no core.
+    pub fn threads(&self, cpu: &Cpu, lanes: usize) -> usize {
+        match self {
+            Place::Cpu => cpu.threads(),
+            Place::Cuda(..) => cpu.threads().max(lanes.min(128)),
+        }
+    }
+}
+
+/// A network in training, wherever that is.
+pub struct Network {
+    spec: NetSpec,
+    engine: Box<dyn Engine<Data = dyn Source>>,
+}
+
+impl Network {
+    /// What kind of network it is.
+    pub fn spec(&self) -> &NetSpec {
+        &self.spec
+    }
+
+    /// The model as it is now.
+    pub fn model(&mut self) -> Result<Model> {
+        Ok(Model::from_params(&self.spec, self.engine.state()?.params)?)
+    }
+}
+
+impl Engine for Network {
+    type Data = dyn Source;
+
+    fn describe(&self) -> String {
+        self.engine.describe()
+    }
+
+    fn sequences(&self, data: &Self::Data) -> Result<usize> {
+        self.engine.sequences(data)
+    }
+
+    fn train(&mut self, data: &Self::Data, batches: &Batches) -> Result<Steps> {
+        self.engine.train(data, batches)
+    }
+
+    fn stride(&self) -> usize {
+        self.engine.stride()
+    }
+
+    fn evaluate(
+        &mut self,
+        data: &Self::Data,
+        visit: usize,
+        rows: usize,
+        look: &mut dyn FnMut(&[f32], Targets),
+    ) -> Result<LossSum> {
+        self.engine.evaluate(data, visit, rows, look)
+    }
+
+    fn state(&mut self) -> Result<State> {
+        self.engine.state()
+    }
+
+    fn set_state(&mut self, state: State) -> Result<()> {
+        self.engine.set_state(state)
+    }
+
+    fn use_cpu(&mut self, cpu: &Cpu) {
+        self.engine.use_cpu(cpu);
+    }
+
+    fn memory(&self) -> usize {
+        self.engine.memory()
+    }
+}
