@@ -1,7 +1,7 @@
 //! How long training steps of the paper's networks take on the GPU at hand.
 //!
 //! ```text
-//! cargo run --release -p drnn-cuda --example steps [f32|tf32]
+//! cargo run --release -p drnn-cuda --example steps [f32|tf32|f16]
 //! ```
 //!
 //! Batches of 128 sequences of 180 answers, 28 symbols embedded in 10 dimensions, 27 classes; and the small networks of the
@@ -51,9 +51,37 @@ fn measure(device: &Device, precision: Precision, name: &str, spec: &NetSpec, sa
     println!("{name:24} {:8.3} ms", times[times.len() / 2]);
 }
 
+/// Many networks at once, each with a stream and a thread of its own.
+fn side_by_side(device: &Device, precision: Precision, spec: &NetSpec, same: &Same, lanes: usize) {
+    const CALLS: usize = 6;
+    let make = |seed| CudaLearner::new(device, precision, spec, AdamOptions::default(), seed);
+    let mut learners: Vec<_> = (0..lanes as u64).map(|s| make(s).expect("an engine")).collect();
+    let rows = same.0.rows;
+    let chosen: Vec<u32> = (0..(rows * 64) as u32).collect();
+    let batches = Batches { visit: 0, chosen: &chosen, batch: rows, rate: 1e-3, clip: Some(1.0) };
+    let mut round = |calls: usize| {
+        let start = Instant::now();
+        std::thread::scope(|scope| {
+            for learner in &mut learners {
+                scope.spawn(|| {
+                    for _ in 0..calls {
+                        learner.train(same, &batches).expect("steps");
+                    }
+                });
+            }
+        });
+        start.elapsed().as_secs_f64()
+    };
+    round(1);
+    let seconds = round(CALLS);
+    let rate = (lanes * CALLS * 64) as f64 / seconds;
+    println!("{:24} {rate:8.0} steps/s", format!("{lanes} of them at once"));
+}
+
 fn main() {
     let precision = match std::env::args().nth(1).as_deref() {
         Some("tf32") => Precision::Tf32,
+        Some("f16") => Precision::F16,
         _ => Precision::F32,
     };
     let device = Device::find().unwrap_or_else(|why| panic!("{why}"));
@@ -82,5 +110,9 @@ fn main() {
     let mut same = Gathered { steps: 50, rows: 100, ..Gathered::default() };
     same.inputs = Inputs::Dense((0..5000).map(|_| rng.symmetric(1.0)).collect());
     same.answers = Answers::Values((0..5000).map(|_| rng.symmetric(1.0)).collect());
-    measure(&device, precision, "LSTM 100, B=100, T=50", &spec, &Same(same));
+    let same = Same(same);
+    measure(&device, precision, "LSTM 100, B=100, T=50", &spec, &same);
+    for lanes in [8, 32, 128] {
+        side_by_side(&device, precision, &spec, &same, lanes);
+    }
 }

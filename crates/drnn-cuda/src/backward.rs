@@ -49,6 +49,10 @@ impl Pass<'_> {
     }
 
     fn recurrence_backward(&self, layer: usize, r: &Recurrence, above: &Buffer<f32>) -> Result<()> {
+        if let Some(resident) = &self.resident[layer] {
+            resident.backward(self, layer, r, above)?;
+            return self.weights(layer, r);
+        }
         let rows = self.shape.rows;
         self.stream.clear(&self.work.d_h, 0, rows * r.n)?;
         self.stream.clear(&self.work.d_c, 0, rows * r.n)?;

@@ -3,9 +3,11 @@
 use crate::error::{Error, Result};
 use crate::kernels::Kernels;
 use crate::library;
+use crate::resident::Resident;
 use cudarc::driver::result::{self, ctx, primary_ctx};
 use cudarc::driver::sys::{CUcontext, CUdevice, CUdevice_attribute as Attribute};
-use std::sync::{Arc, OnceLock};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// The oldest generation whose instructions the kernels use: Ampere, sm_80.
 const OLDEST: (i32, i32) = (8, 0);
@@ -23,6 +25,7 @@ struct Inner {
     multiprocessors: usize,
     memory: usize,
     kernels: OnceLock<Result<Kernels>>,
+    resident: Mutex<HashMap<usize, Resident>>,
 }
 
 // SAFETY: a context may be used from any thread that makes it current, which `Device::enter` does.
@@ -68,8 +71,9 @@ impl Device {
         let memory = unsafe { result::device::total_mem(device) }?;
         // SAFETY: released once, by `drop`.
         let context = unsafe { primary_ctx::retain(device) }?;
-        let kernels = OnceLock::new();
-        let inner = Inner { device, context, name, capability, multiprocessors, memory, kernels };
+        let (kernels, resident) = (OnceLock::new(), Mutex::default());
+        let inner =
+            Inner { device, context, name, capability, multiprocessors, memory, kernels, resident };
         Ok(Device(Arc::new(inner)))
     }
 
@@ -82,6 +86,17 @@ impl Device {
     /// The kernels, compiled and loaded when they are first asked for.
     pub(crate) fn kernels(&self) -> Result<&Kernels> {
         self.0.kernels.get_or_init(|| Kernels::new(self)).as_ref().map_err(Clone::clone)
+    }
+
+    /// The kernels for recurrences of `groups` times 8 units, likewise.
+    pub(crate) fn resident(&self, groups: usize) -> Result<Resident> {
+        let mut known = self.0.resident.lock().unwrap_or_else(|p| p.into_inner());
+        if let Some(resident) = known.get(&groups) {
+            return Ok(*resident);
+        }
+        let resident = Resident::new(self, groups)?;
+        known.insert(groups, resident);
+        Ok(resident)
     }
 
     /// Its name.

@@ -11,6 +11,7 @@ use crate::kernels::Kernels;
 use crate::memory::Buffer;
 use crate::plan::{Plan, Recurrence, Shape, Staged};
 use crate::product::{Matrix, Products};
+use crate::resident::Resident;
 use crate::state::{DeviceState, LOSSES};
 use crate::stream::{Arg, Stream};
 use crate::work::Work;
@@ -22,6 +23,7 @@ pub(crate) const THREADS: usize = 256;
 #[derive(Clone, Copy)]
 pub(crate) struct Pass<'a> {
     pub plan: &'a Plan,
+    pub resident: &'a [Option<Resident>],
     pub shape: Shape,
     pub kernels: &'a Kernels,
     pub products: &'a Products,
@@ -124,6 +126,9 @@ impl Pass<'_> {
         if self.plan.cell.has_cell_state() {
             self.stream.clear(&work.c, 0, rows * r.n)?;
             self.stream.clear(&work.c, (steps + 1) * rows * r.n, rows * r.n)?;
+        }
+        if let Some(resident) = &self.resident[layer] {
+            return resident.forward(self, layer, r);
         }
         for (taken, s) in r.order(steps).into_iter().enumerate() {
             let (before, _) = r.around(s);

@@ -87,7 +87,8 @@ mod tests {
             return;
         }
         for arch in ["sm_80", "sm_89", "sm_90a"] {
-            for source in sources() {
+            let resident = [1, 13, 16].map(crate::resident::source);
+            for source in sources().into_iter().chain(resident) {
                 let code = source.compile(arch).unwrap_or_else(|e| panic!("{arch}: {e}"));
                 assert!(!code.is_empty());
             }

@@ -13,6 +13,7 @@ use crate::error::{Error as CudaError, Result as CudaResult};
 use crate::forward::Pass;
 use crate::plan::{Goal, Plan, Shape, Staged};
 use crate::product::{Precision, Products};
+use crate::resident::Resident;
 use crate::stage::{Step, goal, stage};
 use crate::state::DeviceState;
 use crate::stream::{Graph, Stream};
@@ -32,6 +33,8 @@ const STRIDE: usize = 64;
 #[derive(Debug)]
 pub struct CudaLearner {
     plan: Plan,
+    /// By layer, where its recurrence fits into registers and may.
+    resident: Vec<Option<Resident>>,
     /// By whether it is a step, and the batch's shape. Before the buffers that they use.
     graphs: HashMap<(bool, Shape), Graph>,
     products: Products,
@@ -56,11 +59,16 @@ impl CudaLearner {
         let plan = Plan::new(spec).map_err(CudaError::Unsupported)?;
         device.enter()?;
         device.kernels()?;
+        let resident = match precision {
+            Precision::F16 => Resident::of(device, &plan)?,
+            _ => vec![None; plan.layers.len()],
+        };
         let stream = Stream::new(device)?;
         Ok(CudaLearner {
             products: Products::new(device, &stream, precision)?,
             state: DeviceState::new(device, &Model::init(spec, seed).into_params(), adam)?,
             plan,
+            resident,
             graphs: HashMap::new(),
             work: None,
             stream,
@@ -136,7 +144,8 @@ impl CudaLearner {
         let kernels = self.device.kernels()?;
         let (plan, products, stream, state) =
             (&self.plan, &self.products, &self.stream, &self.state);
-        let pass = Pass { plan, shape, kernels, products, stream, state, work };
+        let resident = &self.resident;
+        let pass = Pass { plan, resident, shape, kernels, products, stream, state, work };
         if shape.slots() == 0 {
             // No sequence has an answer: nothing to run, and no gradient.
             stream.clear(&state.losses, 0, state.losses.len())?;

@@ -20,6 +20,7 @@
 //! | `compile`, `kernels`, `kernels/*.cu` | kernels, compiled for the card at hand and kept on disk |
 //! | `memory`, `stream`, `product` | buffers; queues, graphs, launches; products by cuBLAS |
 //! | `plan`, `stage` | shapes and offsets; batches as the GPU reads them |
+//! | `resident` | small LSTMs: all steps in one launch |
 //! | `work`, `forward`, `backward`, `state` | memory for a pass; both ways; parameters and optimiser |
 //! | `learner` | [`CudaLearner`]: a [`drnn_train::Engine`] |
 //!
@@ -39,6 +40,7 @@ mod library;
 mod memory;
 mod plan;
 mod product;
+mod resident;
 mod stage;
 mod state;
 mod stream;

@@ -23,6 +23,9 @@ pub enum Precision {
     F32,
     /// Factors rounded to TF32 (10 bits of mantissa), sums in f32: faster by a multiple where matrices are large.
     Tf32,
+    /// As TF32, and recurrences that fit into registers (LSTMs of up to 128 units) with factors in f16, which has TF32's
+    /// mantissa: all steps in one launch.
+    F16,
 }
 
 /// cuBLAS, bound to a stream.
@@ -54,7 +57,9 @@ impl Products {
         let workspace = Buffer::zeros(device, WORKSPACE)?;
         let compute = match precision {
             Precision::F32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
-            Precision::Tf32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
+            Precision::Tf32 | Precision::F16 => {
+                sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32
+            }
         };
         let handle = result::create_handle()?;
         let products = Products { handle, compute, device: device.clone(), _workspace: workspace };
