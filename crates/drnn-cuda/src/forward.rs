@@ -25,6 +25,8 @@ pub(crate) struct Pass<'a> {
     pub plan: &'a Plan,
     pub resident: &'a [Option<Resident>],
     pub shape: Shape,
+    /// Where the batch begins among those at hand.
+    pub first_word: usize,
     pub kernels: &'a Kernels,
     pub products: &'a Products,
     pub stream: &'a Stream,
@@ -44,7 +46,7 @@ impl Pass<'_> {
 
     /// Address of a part of the batch.
     pub fn part(&self, word: usize) -> u64 {
-        self.work.batch.at(word)
+        self.work.batch.at(self.first_word + word)
     }
 
     pub fn run(&self) -> Arg {

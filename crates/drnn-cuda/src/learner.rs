@@ -17,7 +17,7 @@ use crate::resident::Resident;
 use crate::stage::{Step, goal, stage};
 use crate::state::DeviceState;
 use crate::stream::{Graph, Stream};
-use crate::work::Work;
+use crate::work::{BUNDLE, Work};
 use drnn::{Model, NetSpec};
 use drnn_train::{
     AdamOptions, Batches, Engine, Error, Gathered, LossSum, Result, Source, State, Steps, Targets,
@@ -35,16 +35,26 @@ pub struct CudaLearner {
     plan: Plan,
     /// By layer, where its recurrence fits into registers and may.
     resident: Vec<Option<Resident>>,
-    /// By whether it is a step, and the batch's shape. Before the buffers that they use.
-    graphs: HashMap<(bool, Shape), Graph>,
+    /// By whether it is steps, the batches' shape, and how many. Before the buffers that they use.
+    graphs: HashMap<(bool, Shape, usize), Graph>,
     products: Products,
     state: DeviceState,
     work: Option<Work>,
     stream: Stream,
     device: Device,
     gathered: Gathered,
-    /// Batches staged so far.
-    staged: usize,
+    waiting: Option<Waiting>,
+    /// Bundles sent so far.
+    sent: usize,
+}
+
+/// Batches of one shape that have been staged and not sent.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    train: bool,
+    shape: Shape,
+    goal: Goal,
+    count: usize,
 }
 
 impl CudaLearner {
@@ -74,7 +84,8 @@ impl CudaLearner {
             stream,
             device: device.clone(),
             gathered: Gathered::default(),
-            staged: 0,
+            waiting: None,
+            sent: 0,
         })
     }
 
@@ -110,42 +121,77 @@ impl CudaLearner {
         Ok(())
     }
 
-    /// Sends what was gathered and runs it, as a step or forward only. Nothing is waited for, except for a place to put
-    /// the batch. Gives the positions, or values, that count.
-    fn run(&mut self, train: bool, step: Step) -> Result<usize> {
+    /// Puts what was gathered behind the batches that wait, which go first where they are of another shape or fill their
+    /// place. Gives the positions, or values, that count.
+    fn add(&mut self, train: bool, step: Step) -> Result<usize> {
         let shape = Shape::new(&self.plan.spec, self.gathered.steps, self.gathered.rows);
         let goal = goal(&self.gathered);
-        self.reserve(shape, goal)?;
+        let differs = self.waiting.is_some_and(|w| w.shape != shape || w.train != train);
+        if differs || !self.work.as_ref().is_some_and(|work| work.holds(shape, goal)) {
+            self.send()?;
+            self.reserve(shape, goal)?;
+        }
         let work = self.work.as_mut().expect("reserved above");
-        let count = work.slots.len();
-        let slot = &mut work.slots[self.staged % count];
-        self.staged += 1;
-        slot.read.wait()?;
-        let count = stage(&self.plan, &self.gathered, step, slot.words.as_mut_slice())?;
+        let slots = work.slots.len();
+        let slot = &mut work.slots[self.sent % slots];
+        let waiting = self.waiting.get_or_insert(Waiting { train, shape, goal, count: 0 });
+        if waiting.count == 0 {
+            slot.read.wait()?;
+        }
+        let words = Staged::new(&self.plan.spec, shape, goal).words;
+        let to = &mut slot.words.as_mut_slice()[waiting.count * words..];
+        let count = stage(&self.plan, &self.gathered, step, to)?;
+        waiting.count += 1;
+        if waiting.count == self.bundle(shape) {
+            self.send()?;
+        }
+        Ok(count)
+    }
+
+    /// Batches that are worth sending together: graphs stay below a few hundred nodes.
+    fn bundle(&self, shape: Shape) -> usize {
+        let recurrences = self.plan.layers.iter().zip(&self.resident);
+        let nodes = recurrences.map(|(layer, resident)| match resident {
+            Some(_) => 20,
+            None => 4 * shape.steps * layer.len(),
+        });
+        (200 / nodes.sum::<usize>().max(1)).clamp(1, BUNDLE)
+    }
+
+    /// Sends the batches that wait, and runs them. Nothing is waited for.
+    fn send(&mut self) -> Result<()> {
+        let Some(Waiting { train, shape, goal, count }) = self.waiting.take() else {
+            return Ok(());
+        };
+        let Some(work) = &self.work else { return Ok(()) };
+        let slot = &work.slots[self.sent % work.slots.len()];
+        self.sent += 1;
         let words = Staged::new(&self.plan.spec, shape, goal).words;
         // SAFETY: the slot is left alone until its event has passed.
-        unsafe { self.stream.copy(&slot.words, words, &work.batch)? };
+        unsafe { self.stream.copy(&slot.words, count * words, &work.batch)? };
         slot.read.record(&self.stream)?;
-        if !self.graphs.contains_key(&(train, shape)) {
+        let key = (train, shape, count);
+        if !self.graphs.contains_key(&key) {
             if self.graphs.len() >= GRAPHS {
                 self.stream.wait()?;
                 self.graphs.clear();
             }
-            let graph = self.stream.capture(|| self.record(train, shape))?;
-            self.graphs.insert((train, shape), graph);
+            let record = || (0..count).try_for_each(|i| self.record(train, shape, i * words));
+            let graph = self.stream.capture(record)?;
+            self.graphs.insert(key, graph);
         }
-        self.stream.launch(&self.graphs[&(train, shape)])?;
-        Ok(count)
+        Ok(self.stream.launch(&self.graphs[&key])?)
     }
 
     /// Puts a step, or the way forward, into the stream.
-    fn record(&self, train: bool, shape: Shape) -> CudaResult<()> {
+    fn record(&self, train: bool, shape: Shape, first_word: usize) -> CudaResult<()> {
         let work = self.work.as_ref().expect("reserved before");
         let kernels = self.device.kernels()?;
         let (plan, products, stream, state) =
             (&self.plan, &self.products, &self.stream, &self.state);
         let resident = &self.resident;
-        let pass = Pass { plan, resident, shape, kernels, products, stream, state, work };
+        let pass =
+            Pass { plan, resident, shape, first_word, kernels, products, stream, state, work };
         if shape.slots() == 0 {
             // No sequence has an answer: nothing to run, and no gradient.
             stream.clear(&state.losses, 0, state.losses.len())?;
@@ -179,10 +225,12 @@ impl Engine for CudaLearner {
         let Batches { visit, chosen, batch, rate, clip } = *batches;
         self.device.enter()?;
         self.state.begin(&self.stream)?;
+        self.waiting = None; // what an error before left behind
         for chosen in chosen.chunks(batch.max(1)) {
             data.gather(visit, chosen, &mut self.gathered);
-            self.run(true, Step { rate, clip })?;
+            self.add(true, Step { rate, clip })?;
         }
+        self.send()?;
         self.stream.wait()?;
         Ok(self.state.found(goal(&self.gathered) == Goal::Values)?)
     }
@@ -199,11 +247,13 @@ impl Engine for CudaLearner {
         look: &mut dyn FnMut(&[f32], Targets),
     ) -> Result<LossSum> {
         self.device.enter()?;
+        self.waiting = None;
         let all: Vec<u32> = (0..data.len() as u32).collect();
         let mut total = LossSum::default();
         for chosen in all.chunks(rows.max(1)) {
             data.gather(visit, chosen, &mut self.gathered);
-            let count = self.run(false, Step { rate: 0.0, clip: None })?;
+            let count = self.add(false, Step { rate: 0.0, clip: None })?;
+            self.send()?;
             self.stream.wait()?;
             let values = goal(&self.gathered) == Goal::Values;
             total.add(self.state.losses(count, values)?);

@@ -20,10 +20,12 @@ pub(crate) struct RecurrenceWork {
 
 /// Chunks of the sums over rows that biases' gradients are.
 pub(crate) const CHUNKS: usize = 64;
-/// Batches that may be on their way to the GPU at once.
-const SLOTS: usize = 4;
+/// Batches that go to the GPU together, at most; small networks' steps are shorter than the calls that start them.
+pub(crate) const BUNDLE: usize = 8;
+/// Bundles that may be on their way at once.
+const SLOTS: usize = 3;
 
-/// A place for a batch on this machine, and when it was last read from.
+/// A place for batches on this machine, and when it was last read from.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub words: Pinned,
@@ -36,7 +38,7 @@ pub(crate) struct Work {
     pub room: Shape,
     pub goal: Goal,
     pub slots: Vec<Slot>,
-    /// The batch at hand.
+    /// The batches at hand, one after another.
     pub batch: Buffer<u32>,
     /// Tokens: x (S, B, E).
     pub embedded: Buffer<f32>,
@@ -64,7 +66,7 @@ impl Work {
         let (slots, rows, m) = (room.slots(), room.rows, spec.answer_width());
         let zeros = |len: usize| Buffer::<f32>::zeros(device, len);
         let kept = (room.steps + 2) * rows;
-        let words = Staged::new(spec, room, goal).words;
+        let words = BUNDLE * Staged::new(spec, room, goal).words;
         let staging =
             || Ok(Slot { words: Pinned::zeros(device, words)?, read: Event::new(device)? });
         let embedded = match spec.input() {
