@@ -117,6 +117,7 @@ impl From<std::io::Error> for Failure {
 }
 
 fn main() -> ExitCode {
+    place::prepare();
     let result = match Arguments::parse().command {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Eval(arguments) => eval::run(&arguments),

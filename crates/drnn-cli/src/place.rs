@@ -8,6 +8,16 @@ use drnn_train::{
     Batches, Engine, Error, Learner, LossSum, Options, Result, Source, State, Steps, Targets,
 };
 
+/// Lets trainings that share a GPU really run side by side: CUDA puts their work into 8 queues unless it is told otherwise
+/// before it starts, and 32 is the most. To be called before there are threads.
+pub fn prepare() {
+    const QUEUES: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
+    if std::env::var_os(QUEUES).is_none() {
+        // SAFETY: called first of all, so no other thread reads the environment.
+        unsafe { std::env::set_var(QUEUES, "32") };
+    }
+}
+
 /// Where, on the command line.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct PlaceArguments {
@@ -62,12 +72,12 @@ impl PlaceArguments {
     }
 
     /// For what has no other engine.
-    pub fn only_cpu(self, what: &str) -> std::result::Result<(), Failure> {
+    pub fn only_cpu(self, what: &str) -> std::result::Result<Place, Failure> {
         match self.device {
             Name::Cuda => {
                 Err(Failure::Input(format!("--device cuda: {what} are trained on the CPU only")))
             }
-            _ => Ok(()),
+            _ => Ok(Place::Cpu),
         }
     }
 }

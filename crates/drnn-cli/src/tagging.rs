@@ -191,16 +191,17 @@ pub fn table(part: &str, scores: &Scores, counting: Counting) -> Judged {
 }
 
 /// How often each tag was found, and how often an answer was right.
-pub fn by_tag(vocabulary: &Vocabulary, scores: &Scores) -> Judged {
+pub fn by_tag(vocabulary: &Vocabulary, scores: &Scores, part: &str) -> Judged {
     let share = |value: Option<f64>| value.map_or("none".into(), |x| format!("{:.2}", 100.0 * x));
     let rows = vocabulary.tags().iter().enumerate().map(|(i, tag)| {
         let (all, found, right) = scores.of_tag(i);
         vec![tag.clone(), grouped(all as usize), share(found), share(right)]
     });
     Judged::Table {
-        caption: "By tag, validation part: how many there are, the share of them that was found, and the share of the \
-                  answers that were right, in percent."
-            .into(),
+        caption: format!(
+            "By tag, {part} part: how many there are, the share of them that was found, and the share of the answers that \
+             were right, in percent."
+        ),
         head: ["tag", "count", "found", "right"].map(String::from).into(),
         rows: rows.filter(|row| row[1] != "0" || row[3] != "none").collect(),
     }

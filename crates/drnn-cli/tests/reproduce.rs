@@ -161,9 +161,10 @@ fn reversal_is_told_in_a_table_and_files() {
     assert_eq!(results(&out)["runs"], runs);
     let other = refused(folder.path(), &format!("{TINY} --resume --seed 2"));
     assert!(other.contains("is of another training"), "{other}");
-    assert!(
-        refused(folder.path(), "reproduce reversal --delays 0").contains("0 is not in 1..=1000")
-    );
+    assert!(refused(folder.path(), "reproduce reversal --delays 0").contains("0 is not in 1..=19"));
+    let twice = refused(folder.path(), "reproduce reversal --out new --delays 5,10,5");
+    assert!(twice.contains("--delays: 5 is there twice"), "{twice}");
+    assert!(!folder.path().join("new").exists());
     for rate in ["nan", "0", "-1", "inf"] {
         let said = refused(folder.path(), &format!("reproduce reversal --out new --rate={rate}"));
         assert!(said.contains("expected a number above 0"), "{said}");

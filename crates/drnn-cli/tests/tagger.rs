@@ -81,6 +81,15 @@ fn a_tagger_is_trained_resumed_and_used() {
     assert!(page("b/model.safetensors") == page("a/model.safetensors"));
 
     let model = "a/model.safetensors";
+    let found: serde_json::Value =
+        serde_json::from_str(&done(folder, &format!("eval {model} dev.tsv --json"))).unwrap();
+    assert_eq!(found["metrics"]["accuracy"], 1.0, "{found}");
+    assert_eq!(found["counts"]["words"], 17, "{found}");
+    std::fs::write(folder.join("other.tsv"), "ants\tVERB\nrun\tQUX\n\n").unwrap();
+    let text = done(folder, &format!("eval {model} other.tsv"));
+    assert!(text.contains("1 words have tags that the tagger does not know"), "{text}");
+    std::fs::write(folder.join("none.tsv"), "").unwrap();
+    assert!(refused(folder, &format!("eval {model} none.tsv")).contains("none.tsv"));
     let (code, out, _) = fed(folder, &format!("tag {model}"), b"ants run.\n\n");
     assert_eq!((code, out.as_str()), (Some(0), "ants\tNOUN\nrun\tVERB\n.\tPUNCT\n\n"));
     let (_, out, _) =
@@ -169,6 +178,23 @@ fn the_papers_pairs() {
         ("--char lstm", "required arguments were not provided"),
     ] {
         let said = refused(folder, &format!("reproduce pos --data data --epochs 1 {more}"));
+        assert!(said.contains(why), "{more}: {said}");
+    }
+}
+
+#[test]
+fn a_sweep_over_the_delay_of_the_word_network() {
+    let folder = tempfile::tempdir().unwrap();
+    treebank(folder.path());
+    let sweep = "sweep tagger --train train.tsv --dev dev.tsv --test dev.tsv --units 12 --batch 8 --epochs 2";
+    let text = done(folder.path(), &format!("{sweep} --delays 0,1 --nets dlstm,bilstm"));
+    assert!(text.contains("dlstm-1") && text.contains("Recommended"), "{text}");
+    for (more, why) in [
+        ("--nets dgru", "a tagger has LSTMs"),
+        ("--layers 2", "--layers 2"),
+        ("--delays 9", "--delays: 9"),
+    ] {
+        let said = refused(folder.path(), &format!("{sweep} --out x {more}"));
         assert!(said.contains(why), "{more}: {said}");
     }
 }

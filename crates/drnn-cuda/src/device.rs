@@ -5,7 +5,7 @@ use crate::kernels::Kernels;
 use crate::library;
 use crate::resident::Resident;
 use cudarc::driver::result::{self, ctx, primary_ctx};
-use cudarc::driver::sys::{CUcontext, CUdevice, CUdevice_attribute as Attribute};
+use cudarc::driver::sys::{CUcontext, CUdevice_attribute as Attribute};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -18,7 +18,6 @@ pub struct Device(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    device: CUdevice,
     context: CUcontext,
     name: String,
     capability: (i32, i32),
@@ -33,16 +32,15 @@ unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
 
-impl Drop for Inner {
-    fn drop(&mut self) {
-        // SAFETY: retained once, by `find`; nothing made in it outlives the `Device` that it holds.
-        let _ = unsafe { primary_ctx::release(self.device) };
-    }
-}
-
 impl Device {
-    /// The first GPU, with everything that training on it needs; the error says what is missing.
+    /// The first GPU, with everything that training on it needs; the error says what is missing. It is looked for once,
+    /// and its context stays: cuBLAS does not bear that a context goes and comes back.
     pub fn find() -> Result<Device> {
+        static FOUND: OnceLock<Result<Device>> = OnceLock::new();
+        FOUND.get_or_init(Device::look).clone()
+    }
+
+    fn look() -> Result<Device> {
         library::driver()?;
         let none = |error| Error::NoDevice(Error::from(error).to_string());
         result::init().map_err(none)?;
@@ -69,11 +67,10 @@ impl Device {
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize;
         // SAFETY: the device is one.
         let memory = unsafe { result::device::total_mem(device) }?;
-        // SAFETY: released once, by `drop`.
+        // SAFETY: never released.
         let context = unsafe { primary_ctx::retain(device) }?;
         let (kernels, resident) = (OnceLock::new(), Mutex::default());
-        let inner =
-            Inner { device, context, name, capability, multiprocessors, memory, kernels, resident };
+        let inner = Inner { context, name, capability, multiprocessors, memory, kernels, resident };
         Ok(Device(Arc::new(inner)))
     }
 

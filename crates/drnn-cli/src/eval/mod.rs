@@ -3,8 +3,10 @@
 //! | file | what |
 //! |---|---|
 //! | `series` | sequences of numbers: errors, or classes and what they are taken for |
+//! | `tagger` | tags of words |
 
 pub mod series;
+mod tagger;
 
 use crate::Failure;
 use crate::model_file::{ModelFile, task_facts};
@@ -21,6 +23,7 @@ use std::path::{Path, PathBuf};
 ///
 /// The model file says what its task is, and how data are read for it:
 ///   series   tables (CSV, plain or packed) with the columns it was trained on, or X.npy Y.npy
+///   tagger   sentences with tags, CoNLL-U or two columns, plain or packed
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
@@ -44,7 +47,7 @@ pub struct Asked<'a> {
 type Evaluate = fn(&Asked) -> Result<Evaluation, Failure>;
 
 /// How models are scored, by the name of their task. Another task is a line here.
-const TASKS: [(&str, Evaluate); 1] = [("series", series::evaluate)];
+const TASKS: [(&str, Evaluate); 2] = [("series", series::evaluate), ("tagger", tagger::evaluate)];
 
 /// What was found.
 #[derive(Debug, Default)]

@@ -3,7 +3,6 @@
 use super::write_files;
 use crate::Failure;
 use crate::paths::make_folder;
-use crate::place::Place;
 use crate::report::pos::{PosResults, Run, paper_pairs};
 use crate::report::{Provenance, Reported};
 use crate::tagging::Treebank;
@@ -94,7 +93,7 @@ impl Language {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let started = SystemTime::now();
     let cpu = training::cpu(arguments.running.threads)?;
-    arguments.running.place.only_cpu("taggers")?;
+    let place = arguments.running.place.only_cpu("taggers")?;
     let lang = arguments.lang.name();
     let files = arguments.files()?;
     let files = [Some(files[0].as_path()), Some(&files[1]), Some(&files[2])];
@@ -139,7 +138,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     deviations.iter().for_each(|deviation| eprintln!("not the paper's: {deviation}"));
     let command = training::command();
     let watch = Watch::new(names.clone(), Metric::Accuracy, &out.join("log.jsonl"))?;
-    arguments.running.run(&cpu, &Place::Cpu, &mut lanes, &watch, &command, &|_| Ok(()))?;
+    arguments.running.run(&cpu, &place, &mut lanes, &watch, &command, &|_| Ok(()))?;
     let mut runs = Vec::new();
     for (lane, ([chars, words], repetition)) in lanes.iter_mut().zip(which) {
         let progress = lane.fit.progress().clone();

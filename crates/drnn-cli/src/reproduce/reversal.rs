@@ -33,7 +33,7 @@ pub struct Arguments {
     #[arg(long)]
     full: bool,
     /// Delays of the d-LSTMs [default: 5,10,19; with --full 1 to 19]
-    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=19))]
     delays: Option<Vec<u16>>,
     /// Trainings of each network, from different seeds [default: 1; with --full 5]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=100))]
@@ -64,6 +64,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let started = SystemTime::now();
     let cpu = training::cpu(arguments.running.threads)?; // before there is a folder
     let place = arguments.running.place.find()?;
+    let which = arguments.which()?;
     arguments.prepare_folder()?;
     let task = Reversal::default();
     let (n, seed) = (arguments.sequences as usize, arguments.seed);
@@ -72,7 +73,6 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         |part: u64, count: usize| task.examples(count, seed.wrapping_mul(4).wrapping_add(part));
     let [train, valid, test] = [part(1, n)?, part(2, n / 5)?, part(3, n / 5)?];
     let options = arguments.options();
-    let which = arguments.which();
     let one = cpu.with_threads(1);
     let mut fits = Vec::new();
     for &(net, repetition) in &which {
@@ -179,17 +179,21 @@ impl Arguments {
     }
 
     /// All trainings, those with most steps first, so that threads end together.
-    fn which(&self) -> Vec<Which> {
+    fn which(&self) -> Result<Vec<Which>, Failure> {
         let delays = self.delays.clone().unwrap_or_else(|| match self.full {
             true => (1..20).collect(),
             false => vec![5, 10, 19],
         });
+        let twice = delays.iter().enumerate().find(|(i, d)| delays[..*i].contains(d));
+        if let Some((_, twice)) = twice {
+            return Err(Failure::Input(format!("--delays: {twice} is there twice")));
+        }
         let mut nets: Vec<PaperNet> =
             delays.iter().rev().map(|&d| PaperNet::DLstm(d.into())).collect();
         nets.extend([PaperNet::BiLstm, PaperNet::Lstm]);
         let repeats = self.repeats.unwrap_or(if self.full { 5 } else { 1 });
         let each = |i: usize| nets.iter().map(move |&net| (net, i)).collect::<Vec<_>>();
-        (0..repeats.into()).flat_map(each).collect()
+        Ok((0..repeats.into()).flat_map(each).collect())
     }
 
     /// The command with everything that changes the result.

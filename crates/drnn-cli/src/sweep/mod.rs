@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `task` | what a sweep needs to know of a task |
 //! | `synthetic` | the paper's tasks |
+//! | `tagger` | tags of words |
 //! | `series` | the user's own series |
 
 mod series;
 mod synthetic;
+mod tagger;
 mod task;
 
 use crate::Failure;
@@ -43,6 +45,7 @@ enum Which {
     Reversal(synthetic::ReversalTask),
     Series(Box<series::SeriesSweep>),
     Sine(synthetic::SineTask),
+    Tagger(tagger::TaggerSweep),
 }
 
 /// What all tasks have in common.
@@ -106,6 +109,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Which::Reversal(task) => task.sweep.run(&task.ready(task.sweep.seed)?),
         Which::Series(task) => task.sweep.run(&task.ready(task.sweep.seed)?),
         Which::Sine(task) => task.sweep.run(&task.ready(task.sweep.seed)?),
+        Which::Tagger(task) => task.sweep.run(&task.ready()?),
     }
 }
 
@@ -113,7 +117,10 @@ impl Sweep {
     fn run<T: Task>(&self, task: &T) -> Result<(), Failure> {
         let started = SystemTime::now();
         let cpu = training::cpu(self.running.threads)?;
-        let place = self.running.place.find()?;
+        let place = match T::ON_GPU {
+            true => self.running.place.find()?,
+            false => self.running.place.only_cpu("taggers")?,
+        };
         let out = self.out.clone().unwrap_or_else(|| format!("out/sweep-{}", task.name()).into());
         let (shapes, options) = (self.shapes(task)?, self.options(task));
         let one = cpu.with_threads(1);

@@ -20,6 +20,8 @@ pub enum Part {
 pub trait Task {
     /// What trains its networks.
     type Engine: Engine;
+    /// Whether a GPU can do that.
+    const ON_GPU: bool = true;
 
     /// One word: `reversal`.
     fn name(&self) -> &'static str;

@@ -2,9 +2,8 @@
 
 use super::frame::{Job, More, Training};
 use crate::Failure;
-use crate::place::Place;
 use crate::report::training_run::Judged;
-use crate::tagging::{Treebank, confusion, table};
+use crate::tagging::{Treebank, by_tag, confusion, table};
 use clap::{Args, ValueEnum};
 use drnn_train::tagger::{Counting, Limits, Scores, Sizes, Tagger, TaggerLearner};
 use drnn_train::{Engine, Metric, Options, PaperNet};
@@ -92,7 +91,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let started = SystemTime::now();
     let Arguments { training, chars, words, .. } = arguments;
     let cpu = training.cpu()?;
-    training.running.place.only_cpu("taggers")?;
+    let place = training.running.place.only_cpu("taggers")?;
     let limits = Limits {
         alphabet: arguments.alphabet.into(),
         least_count: arguments.least_count.into(),
@@ -123,25 +122,24 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     training.run(
         &cpu,
-        &Place::Cpu,
+        &place,
         started,
         options,
         job,
         |engine, path, precision| Ok(tagger(engine)?.save(path, precision)?),
         |engine| {
             let tagger = tagger(engine)?;
-            let mut judged = Vec::new();
+            let mut judged: Vec<Judged> = Vec::new();
             for (name, data) in [("validation", Some(&bank.dev)), ("test", bank.test.as_ref())] {
                 if let Some(data) = data {
                     let scores = Scores::of(&tagger, data)?;
                     judged.push(table(name, &scores, bank.counting));
                     if name == "validation" {
                         judged.push(confusion(tagger.vocabulary(), &scores));
-                        judged.push(crate::tagging::by_tag(tagger.vocabulary(), &scores));
+                        judged.push(by_tag(tagger.vocabulary(), &scores, name));
                     }
                 }
             }
-            let judged: Vec<Judged> = judged;
             Ok(More { judged, notes: bank.notes(), worth: None })
         },
     )
