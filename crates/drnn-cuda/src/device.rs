@@ -22,6 +22,8 @@ struct Inner {
     name: String,
     capability: (i32, i32),
     multiprocessors: usize,
+    /// Bytes that a block may have.
+    shared: usize,
     memory: usize,
     kernels: OnceLock<Result<Kernels>>,
     resident: Mutex<HashMap<usize, Resident>>,
@@ -65,12 +67,15 @@ impl Device {
         library::cublas()?;
         let multiprocessors =
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize;
+        let shared =
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)? as usize;
         // SAFETY: the device is one.
         let memory = unsafe { result::device::total_mem(device) }?;
         // SAFETY: never released.
         let context = unsafe { primary_ctx::retain(device) }?;
         let (kernels, resident) = (OnceLock::new(), Mutex::default());
-        let inner = Inner { context, name, capability, multiprocessors, memory, kernels, resident };
+        let inner =
+            Inner { context, name, capability, multiprocessors, shared, memory, kernels, resident };
         Ok(Device(Arc::new(inner)))
     }
 
@@ -104,6 +109,11 @@ impl Device {
     /// Its multiprocessors.
     pub fn multiprocessors(&self) -> usize {
         self.0.multiprocessors
+    }
+
+    /// Bytes of shared memory that a block may have.
+    pub(crate) fn shared(&self) -> usize {
+        self.0.shared
     }
 
     /// Bytes of its memory.

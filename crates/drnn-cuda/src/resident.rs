@@ -13,8 +13,8 @@ use drnn::Cell;
 
 /// Units that fit: a warp per 8, and a block has at most 16 such warps with registers enough.
 const MOST_UNITS: usize = 128;
-/// Tiles of 16 rows that a block takes: one, so that a batch spreads over many blocks.
-const TILES: usize = 1;
+/// Rows that a block takes.
+const ROWS: usize = 16;
 
 /// The two kernels for some number of units.
 #[derive(Debug, Clone, Copy)]
@@ -29,8 +29,19 @@ pub(crate) fn source(groups: usize) -> Source {
     Source {
         name: "resident",
         parts: &[include_str!("kernels/common.cuh"), include_str!("kernels/resident.cu")],
-        defines: vec![format!("GROUPS={groups}"), format!("TILES={TILES}")],
+        defines: vec![format!("GROUPS={groups}")],
     }
+}
+
+/// Bytes of shared memory for rows on their way: gates of two steps, c and h, each row with a gap behind it.
+fn shared(n: usize) -> usize {
+    let stride = |width: usize| width + (40 - width % 32) % 32;
+    ROWS * (2 * stride(4 * n) + 2 * stride(n)) * size_of::<f32>()
+}
+
+/// The most that either kernel has, with the gradients that the way back keeps for products.
+fn all_shared(groups: usize) -> usize {
+    shared(8 * groups) + 2 * ROWS * (32 * groups + 8) * size_of::<u16>()
 }
 
 /// Warps for a recurrence of `n` units; None where it does not fit.
@@ -43,13 +54,17 @@ impl Resident {
         let module = Module::new(device, &source(groups).machine_code(&device.arch())?)?;
         let (forward, backward) =
             (module.kernel("resident_forward")?, module.kernel("resident_backward")?);
+        forward.allow_shared(shared(8 * groups))?;
+        backward.allow_shared(shared(8 * groups))?;
         Ok(Resident { groups, forward, backward })
     }
 
     /// Those of a network's layers: None for what does not fit.
     pub fn of(device: &Device, plan: &Plan) -> Result<Vec<Option<Resident>>> {
         let layer = |layer: &Vec<Recurrence>| {
-            groups(plan.cell, layer[0].n).map(|groups| device.resident(groups)).transpose()
+            let groups =
+                groups(plan.cell, layer[0].n).filter(|g| all_shared(*g) <= device.shared());
+            groups.map(|groups| device.resident(groups)).transpose()
         };
         plan.layers.iter().map(layer).collect()
     }
@@ -95,9 +110,12 @@ impl Resident {
         let reverse = Arg::from(r.direction);
         let end = [pass.run(), reverse, pass.shape.steps.into(), rows.into(), r.n.into()];
         let args: Vec<Arg> = args.iter().copied().chain(end).collect();
-        let blocks = rows.div_ceil(16 * TILES);
+        let blocks = rows.div_ceil(ROWS);
         // SAFETY: arguments as the source names them; a warp per group, a block per tile of rows.
-        unsafe { kernel.launch(pass.stream, [blocks, 1], 32 * self.groups, &args) }
+        unsafe {
+            let threads = 32 * self.groups;
+            kernel.launch_with(pass.stream, [blocks, 1], threads, shared(r.n), &args)
+        }
     }
 }
 
@@ -110,5 +128,6 @@ mod tests {
         assert_eq!(groups(Cell::Lstm, 100), Some(13));
         assert_eq!((groups(Cell::Lstm, 128), groups(Cell::Lstm, 129)), (Some(16), None));
         assert_eq!(groups(Cell::Gru, 100), None);
+        assert!(all_shared(13) < 99 << 10 && all_shared(16) < 227 << 10);
     }
 }

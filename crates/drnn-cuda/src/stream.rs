@@ -209,6 +209,29 @@ impl Kernel {
         threads: usize,
         args: &[Arg],
     ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe { self.launch_with(stream, grid, threads, 0, args) }
+    }
+
+    /// Lets it have so many bytes of shared memory besides those that its source names.
+    pub fn allow_shared(&self, bytes: usize) -> Result<()> {
+        let which = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: the function is loaded.
+        Ok(unsafe { result::function::set_function_attribute(self.0, which, bytes as i32) }?)
+    }
+
+    /// Runs it some time later, with `shared` bytes of shared memory besides those that its source names.
+    ///
+    /// # Safety
+    /// As [`Kernel::launch`], and it was allowed as much.
+    pub unsafe fn launch_with(
+        &self,
+        stream: &Stream,
+        grid: [usize; 2],
+        threads: usize,
+        shared: usize,
+        args: &[Arg],
+    ) -> Result<()> {
         let mut pointers: Vec<*mut c_void> = args
             .iter()
             .map(|arg| match arg {
@@ -220,6 +243,8 @@ impl Kernel {
         let grid = (grid[0] as u32, grid[1] as u32, 1);
         let threads = (threads as u32, 1, 1);
         // SAFETY: the caller's promise; the driver copies the arguments before it returns.
-        Ok(unsafe { result::launch_kernel(self.0, grid, threads, 0, stream.raw, &mut pointers) }?)
+        Ok(unsafe {
+            result::launch_kernel(self.0, grid, threads, shared as u32, stream.raw, &mut pointers)
+        }?)
     }
 }

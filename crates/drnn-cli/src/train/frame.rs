@@ -94,6 +94,7 @@ pub struct Job<'a, E: Engine> {
     pub latency: Option<usize>,
     pub metric: Metric,
     pub engine: E,
+    pub place: Place,
     pub train: &'a E::Data,
     pub valid: &'a E::Data,
     /// Where there is one.
@@ -151,14 +152,13 @@ impl Training {
     pub fn run<E: Engine>(
         &self,
         cpu: &Cpu,
-        place: &Place,
         started: SystemTime,
         options: Options,
         job: Job<E>,
         save: impl Fn(&mut E, &Path, Precision) -> Result<(), Failure>,
         more: impl Fn(&mut E) -> Result<More, Failure>,
     ) -> Result<(), Failure> {
-        let Job { task, what, net, latency, metric, engine, train, valid, test } = job;
+        let Job { task, what, net, latency, metric, engine, place, train, valid, test } = job;
         let sequences = [
             engine.sequences(train)?,
             engine.sequences(valid)?,
@@ -185,7 +185,7 @@ impl Training {
         let command = training::command();
         let watch = Watch::new(vec![task.into()], metric, &out.join("log.jsonl"))?;
         let best = checkpoints.join("best");
-        self.running.run(cpu, place, &mut lanes, &watch, &command, &|fit| match is_best(
+        self.running.run(cpu, &place, &mut lanes, &watch, &command, &|fit| match is_best(
             fit, metric,
         ) {
             true if self.keep == Keep::Best => fit.save(&best),

@@ -48,6 +48,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         latency: shape.latency(),
         metric: metric(&ready.task),
         engine: place.network(&cpu, &spec, &options)?,
+        place,
         train: &train as &dyn Source,
         valid: &valid,
         test: test.as_ref().map(|test| test as &dyn Source),
@@ -55,7 +56,6 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let task = ready.task.to_value()?;
     training.run(
         &cpu,
-        &place,
         started,
         options,
         job,

@@ -111,6 +111,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         latency: net.latency(),
         metric: Metric::Accuracy,
         engine,
+        place,
         train: &bank.train,
         valid: &bank.dev,
         test: bank.test.as_ref(),
@@ -122,7 +123,6 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     training.run(
         &cpu,
-        &place,
         started,
         options,
         job,
