@@ -7,10 +7,13 @@ use crate::resident::Resident;
 use cudarc::driver::result::{self, ctx, primary_ctx};
 use cudarc::driver::sys::{CUcontext, CUdevice_attribute as Attribute};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The oldest generation whose instructions the kernels use: Ampere, sm_80.
 const OLDEST: (i32, i32) = (8, 0);
+
+/// Written while a graph is captured, read by what must not happen meanwhile.
+static CAPTURES: RwLock<()> = RwLock::new(());
 
 /// A GPU and our context on it. Copies share both.
 #[derive(Debug, Clone)]
@@ -83,6 +86,19 @@ impl Device {
     pub(crate) fn enter(&self) -> Result<()> {
         // SAFETY: retained for as long as `self` lives.
         Ok(unsafe { ctx::set_current(self.0.context) }?)
+    }
+
+    /// The same for what makes, frees or waits for something: it must not meet a capture on another thread, which would be
+    /// spoilt. Not to be held while another is taken.
+    pub(crate) fn quiet(&self) -> Result<RwLockReadGuard<'static, ()>> {
+        self.enter()?;
+        Ok(CAPTURES.read().unwrap_or_else(|p| p.into_inner()))
+    }
+
+    /// For a capture.
+    pub(crate) fn alone(&self) -> Result<RwLockWriteGuard<'static, ()>> {
+        self.enter()?;
+        Ok(CAPTURES.write().unwrap_or_else(|p| p.into_inner()))
     }
 
     /// The kernels, compiled and loaded when they are first asked for.

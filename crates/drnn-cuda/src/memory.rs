@@ -30,7 +30,7 @@ pub(crate) struct Buffer<T: Plain> {
 impl<T: Plain> Buffer<T> {
     /// `len` zeros.
     pub fn zeros(device: &Device, len: usize) -> Result<Buffer<T>> {
-        device.enter()?;
+        let _quiet = device.quiet()?;
         let bytes = (len * size_of::<T>()).max(16);
         // SAFETY: freed once, by `drop`; all of it is written before anything reads it.
         let address = unsafe {
@@ -52,7 +52,7 @@ impl<T: Plain> Buffer<T> {
     /// Copies values there, and waits.
     pub fn set(&self, values: &[T]) -> Result<()> {
         assert_eq!(values.len(), self.len, "as many values as there is room for");
-        self.device.enter()?;
+        let _quiet = self.device.quiet()?;
         // SAFETY: the lengths are equal.
         unsafe { result::memcpy_htod_sync(self.address, values) }?;
         wait()
@@ -61,7 +61,7 @@ impl<T: Plain> Buffer<T> {
     /// `len` values from `from` on. Whoever writes them must have finished: a copy waits for no stream.
     pub fn get(&self, from: usize, len: usize) -> Result<Vec<T>> {
         assert!(from + len <= self.len, "no more than there is");
-        self.device.enter()?;
+        let _quiet = self.device.quiet()?;
         let mut values = vec![T::default(); len];
         // SAFETY: the lengths fit.
         unsafe { result::memcpy_dtoh_sync(&mut values, self.at(from)) }?;
@@ -86,7 +86,7 @@ impl<T: Plain> Buffer<T> {
 impl<T: Plain> Drop for Buffer<T> {
     fn drop(&mut self) {
         // SAFETY: allocated by `zeros`, freed once; the driver waits for what still uses it.
-        let _ = self.device.enter().map(|()| unsafe { result::free_sync(self.address) });
+        let _ = self.device.quiet().map(|_quiet| unsafe { result::free_sync(self.address) });
     }
 }
 
@@ -104,7 +104,7 @@ unsafe impl Send for Pinned {}
 impl Pinned {
     /// `len` zeros.
     pub fn zeros(device: &Device, len: usize) -> Result<Pinned> {
-        device.enter()?;
+        let _quiet = device.quiet()?;
         // SAFETY: freed once, by `drop`; written before it is read; the driver aligns to pages.
         let words = unsafe {
             let words = result::malloc_host((len * size_of::<u32>()).max(16), 0)?.cast::<u32>();
@@ -128,6 +128,6 @@ impl Pinned {
 impl Drop for Pinned {
     fn drop(&mut self) {
         // SAFETY: allocated by `zeros`, freed once.
-        let _ = self.device.enter().map(|()| unsafe { result::free_host(self.words.cast()) });
+        let _ = self.device.quiet().map(|_quiet| unsafe { result::free_host(self.words.cast()) });
     }
 }

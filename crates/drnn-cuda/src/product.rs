@@ -53,7 +53,6 @@ pub(crate) struct Matrix {
 
 impl Products {
     pub fn new(device: &Device, stream: &Stream, precision: Precision) -> Result<Products> {
-        device.enter()?;
         let workspace = Buffer::zeros(device, WORKSPACE)?;
         let compute = match precision {
             Precision::F32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
@@ -61,7 +60,10 @@ impl Products {
                 sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32
             }
         };
-        let handle = result::create_handle()?;
+        let handle = {
+            let _quiet = device.quiet()?;
+            result::create_handle()?
+        };
         let products = Products { handle, compute, device: device.clone(), _workspace: workspace };
         // SAFETY: handle, stream and workspace are alive as long as `products` is used.
         unsafe {
@@ -153,6 +155,6 @@ impl Products {
 impl Drop for Products {
     fn drop(&mut self) {
         // SAFETY: made by `new`, destroyed once.
-        let _ = self.device.enter().map(|()| unsafe { result::destroy_handle(self.handle) });
+        let _ = self.device.quiet().map(|_quiet| unsafe { result::destroy_handle(self.handle) });
     }
 }

@@ -19,7 +19,7 @@ unsafe impl Send for Stream {}
 
 impl Stream {
     pub fn new(device: &Device) -> Result<Stream> {
-        device.enter()?;
+        let _quiet = device.quiet()?;
         let raw = stream::create(stream::StreamKind::NonBlocking)?;
         Ok(Stream { device: device.clone(), raw })
     }
@@ -63,6 +63,7 @@ impl Stream {
 
     /// What `record` puts into the stream, as a graph: nothing of it is done yet.
     pub fn capture(&self, record: impl FnOnce() -> Result<()>) -> Result<Graph> {
+        let _alone = self.device.alone()?;
         // Relaxed: libraries may load their kernels meanwhile.
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         // SAFETY: a stream of this context, on which nobody else captures.
@@ -91,7 +92,7 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         // SAFETY: made by `new`, destroyed once.
-        let _ = self.device.enter().map(|()| unsafe { stream::destroy(self.raw) });
+        let _ = self.device.quiet().map(|_quiet| unsafe { stream::destroy(self.raw) });
     }
 }
 
@@ -108,7 +109,7 @@ unsafe impl Send for Graph {}
 impl Drop for Graph {
     fn drop(&mut self) {
         // SAFETY: made by `capture`, destroyed once.
-        let _ = self.device.enter().map(|()| unsafe { graph::exec_destroy(self.raw) });
+        let _ = self.device.quiet().map(|_quiet| unsafe { graph::exec_destroy(self.raw) });
     }
 }
 
@@ -124,7 +125,7 @@ unsafe impl Send for Event {}
 
 impl Event {
     pub fn new(device: &Device) -> Result<Event> {
-        device.enter()?;
+        let _quiet = device.quiet()?;
         let raw = event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)?;
         Ok(Event { device: device.clone(), raw })
     }
@@ -145,7 +146,7 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         // SAFETY: made by `new`, destroyed once.
-        let _ = self.device.enter().map(|()| unsafe { event::destroy(self.raw) });
+        let _ = self.device.quiet().map(|_quiet| unsafe { event::destroy(self.raw) });
     }
 }
 
@@ -160,7 +161,7 @@ unsafe impl Sync for Module {}
 
 impl Module {
     pub fn new(device: &Device, code: &[u8]) -> Result<Module> {
-        device.enter()?;
+        let _quiet = device.quiet()?;
         // SAFETY: `code` is a whole cubin, by the compiler or by the cache's hash.
         Ok(Module(unsafe { module::load_data(code.as_ptr().cast()) }?))
     }
