@@ -11,6 +11,7 @@ WORK = {
     "train-n100-lanes8": "the same, 8 models side by side",
     "fit-n100-lanes8": "the same with data, loss, clipping, Adam",
     "train-n512-tokens": "training step, n=512, B=128, T=188, tokens",
+    "fit-n128-masked": "training step on masked characters, n=128, B=128, T=188, with all of it",
     "train-n300-ragged": "training step, n=300, q=264, B=32, lengths 3 to 60",
     "infer-n100": "whole sequences, n=100, B=100, T=50",
     "infer-n512": "whole sequences, n=512, B=128, T=188, tokens",

@@ -1,16 +1,26 @@
 //! Small models that are part of the program, so that it works with nothing else at hand.
 
 use crate::Failure;
+use drnn::Model;
 use drnn_train::tagger::Tagger;
 use std::path::Path;
 
-/// `models/README.md` says how it was trained, and on what.
+/// `models/README.md` says how they were trained, and on what.
 const TAGGER: &[u8] = include_bytes!("../../../models/tagger-en.safetensors");
+const CHARACTERS: &[u8] = include_bytes!("../../../models/chars-en.safetensors");
 
 /// The tagger in a file, or the one that is built in.
 pub fn tagger(path: Option<&Path>) -> Result<Tagger, Failure> {
     Ok(match path {
         Some(path) => Tagger::load(path)?,
         None => Tagger::from_bytes(TAGGER)?,
+    })
+}
+
+/// The model in a file, or the one for characters that is built in.
+pub fn characters(path: Option<&Path>) -> Result<Model, Failure> {
+    Ok(match path {
+        Some(path) => Model::load(path)?,
+        None => Model::from_bytes(CHARACTERS)?,
     })
 }

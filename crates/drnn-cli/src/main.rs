@@ -13,10 +13,13 @@
 //! | `inspect` | `drnn inspect`: what a model file holds, or a network is made of |
 //! | `block_table`, `block_picture` | what connects the layers of a network, as text and as a picture |
 //! | `bench` | `drnn bench`: the kernels against the machine's limit |
+//! | `fill` | `drnn fill`: a text with holes in, the completed text out |
 //! | `reproduce` | `drnn reproduce`: what the paper shows, computed anew and checked |
 //! | `train`, `series_data` | `drnn train`: a network on the user's own data; series on the command line |
 //! | `eval` | `drnn eval`: what a model is worth on data, by its task |
+//! | `stream` | `drnn stream`: elements in, answers out, as each is known |
 //! | `sweep` | `drnn sweep`: quality against delay, and the delay that is enough |
+//! | `characters` | a text as masked characters, for training and sweeps |
 //! | `tag` | `drnn tag`: words in, tags out |
 //! | `builtin` | small models that are part of the program |
 //! | `tagging` | treebanks as data, and scores for people |
@@ -31,8 +34,10 @@ mod bench;
 mod block_picture;
 mod block_table;
 mod builtin;
+mod characters;
 mod eval;
 mod export;
+mod fill;
 mod flatten;
 mod import;
 mod init;
@@ -50,6 +55,7 @@ mod series_data;
 mod shape;
 mod states;
 mod stop;
+mod stream;
 mod sweep;
 mod tag;
 mod tagging;
@@ -73,12 +79,14 @@ enum Command {
     Bench(bench::Arguments),
     Eval(eval::Arguments),
     Export(export::Arguments),
+    Fill(fill::Arguments),
     Flatten(flatten::Flatten),
     Init(init::Arguments),
     Inspect(inspect::Arguments),
     Report(report::Arguments),
     Reproduce(reproduce::Arguments),
     Run(run::Arguments),
+    Stream(stream::Arguments),
     Sweep(sweep::Arguments),
     Tag(tag::Arguments),
     Train(train::Arguments),
@@ -122,12 +130,14 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Eval(arguments) => eval::run(&arguments),
         Command::Export(arguments) => export::run(&arguments),
+        Command::Fill(arguments) => fill::run(&arguments),
         Command::Flatten(arguments) => flatten::flatten(&arguments),
         Command::Init(arguments) => init::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Report(arguments) => report::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
+        Command::Stream(arguments) => stream::run(&arguments),
         Command::Sweep(arguments) => sweep::run(&arguments),
         Command::Tag(arguments) => tag::run(&arguments),
         Command::Train(arguments) => train::run(&arguments),

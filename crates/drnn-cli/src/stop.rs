@@ -1,17 +1,21 @@
 //! Ctrl-C, which asks for an end.
 
 use crate::Failure;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Whether Ctrl-C was pressed. Pressed twice it ends the program at once.
 #[derive(Clone)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// From now on Ctrl-C does no more than to say so.
+    /// From now on Ctrl-C does no more than to say so, to all who ask.
     pub fn on_ctrl_c() -> Result<Stop, Failure> {
-        let stop = Stop(Arc::default());
+        static STOP: OnceLock<Stop> = OnceLock::new(); // a program can catch it once
+        if let Some(stop) = STOP.get() {
+            return Ok(stop.clone());
+        }
+        let stop = STOP.get_or_init(|| Stop(Arc::default())).clone();
         let pressed = stop.clone();
         ctrlc::set_handler(move || {
             if pressed.0.swap(true, Ordering::Relaxed) {

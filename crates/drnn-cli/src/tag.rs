@@ -7,7 +7,7 @@ use crate::Failure;
 use crate::builtin;
 use clap::{Args, ValueEnum};
 use drnn_train::read::{self, Sentence, Source, TaggedFormat, TokenKind};
-use drnn_train::tagger::{Counting, NO_WORD, Room, Sentences, TagStream, Tagger, tokenize};
+use drnn_train::tagger::{Counting, Room, Sentences, TagStream, Tagger, tokenize};
 use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
@@ -169,10 +169,10 @@ struct Rows<'t, W> {
     writer: W,
 }
 
-impl<'t, W: Write> Rows<'t, W> {
+impl<W: Write> Rows<'_, W> {
     /// A word, counted from 0, and the values of its tags.
     fn word(&mut self, place: usize, form: &str, y: &[f32]) -> std::io::Result<()> {
-        let (tag, probability) = self.best(y);
+        let (tag, probability) = self.tagger.best(y);
         match self.to {
             To::Conllu => {
                 writeln!(self.writer, "{}\t{form}\t_\t{tag}\t_\t_\t_\t_\t_\t_", place + 1)
@@ -187,16 +187,6 @@ impl<'t, W: Write> Rows<'t, W> {
     /// The end of a sentence.
     fn end(&mut self) -> std::io::Result<()> {
         writeln!(self.writer)
-    }
-
-    /// The likeliest tag of a word, and its probability.
-    fn best(&self, y: &[f32]) -> (&'t str, f64) {
-        let tags = self.tagger.vocabulary().tags();
-        let of_words = || tags.iter().zip(y).filter(|(tag, _)| *tag != NO_WORD);
-        let largest = of_words().map(|(_, y)| *y).fold(f32::NEG_INFINITY, f32::max);
-        let total: f64 = of_words().map(|(_, y)| f64::from(y - largest).exp()).sum();
-        let tag = of_words().find(|(_, y)| **y == largest).map_or(NO_WORD, |(tag, _)| tag.as_str());
-        (tag, 1.0 / total)
     }
 }
 
@@ -278,7 +268,7 @@ impl SideBySide {
             let words = (0..tokens.len()).filter(|i| is_word(*i));
             match (&lines, rows.to) {
                 (Some(lines), To::Conllu) => {
-                    let tags: Vec<&str> = words.map(|i| rows.best(&answers[i]).0).collect();
+                    let tags: Vec<&str> = words.map(|i| rows.tagger.best(&answers[i]).0).collect();
                     rows.writer.write_all(lines.with_tags(&tags)?.as_bytes())?;
                 }
                 _ => {

@@ -83,7 +83,7 @@ impl CudaLearner {
             work: None,
             stream,
             device: device.clone(),
-            gathered: Gathered::default(),
+            gathered: Gathered { ahead: spec.look_ahead(), ..Gathered::default() },
             waiting: None,
             sent: 0,
         })
@@ -289,8 +289,19 @@ impl Engine for CudaLearner {
 }
 
 impl CudaLearner {
-    /// Answers to the batch that ran last, (A, B, m).
+    /// Answers to the batch that ran last: (A, B, m), or those that were asked for, (slots, m).
     fn answers(&self) -> Result<Vec<f32>> {
+        let all = self.all_answers()?;
+        let m = self.plan.spec.answer_width();
+        Ok(match &self.gathered.asked {
+            None => all,
+            Some(slots) => {
+                slots.iter().flat_map(|s| &all[*s as usize * m..][..m]).copied().collect()
+            }
+        })
+    }
+
+    fn all_answers(&self) -> Result<Vec<f32>> {
         let shape = Shape::new(&self.plan.spec, self.gathered.steps, self.gathered.rows);
         let len = shape.positions() * self.plan.spec.answer_width();
         let Some(work) = self.work.as_ref().filter(|_| len > 0) else { return Ok(Vec::new()) };

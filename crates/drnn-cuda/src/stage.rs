@@ -45,7 +45,7 @@ pub(crate) fn stage(plan: &Plan, from: &Gathered, step: Step, to: &mut [u32]) ->
             by_symbol(&input[at.input..][..shape.slots()], symbols, starts, slots);
         }
     }
-    let count = targets(plan, shape, &from.answers, &mut to[at.targets..])?;
+    let count = targets(plan, shape, from, &mut to[at.targets..])?;
     let weight = match from.answers {
         Answers::Classes(_) => 1.0 / count.max(1) as f32,
         Answers::Values(_) => 2.0 / count.max(1) as f32,
@@ -139,24 +139,35 @@ fn by_symbol(tokens: &[u32], symbols: usize, starts: &mut [u32], slots: &mut [u3
     }
 }
 
-fn targets(plan: &Plan, shape: Shape, answers: &Answers, to: &mut [u32]) -> Result<usize> {
-    let m = plan.spec.answer_width();
-    match answers {
+/// Targets of all positions: those that nobody asks for do not count.
+fn targets(plan: &Plan, shape: Shape, from: &Gathered, to: &mut [u32]) -> Result<usize> {
+    let (m, positions) = (plan.spec.answer_width(), shape.positions());
+    let asked = from.asked.as_deref();
+    if let Some(slot) = asked.and_then(|slots| slots.iter().find(|s| **s as usize >= positions)) {
+        return Err(Error::Data(format!("slot {slot} is asked for, of {positions}")));
+    }
+    let slots = asked.map_or(positions, <[u32]>::len);
+    let slot = |i: usize| asked.map_or(i, |slots| slots[i] as usize);
+    match &from.answers {
         Answers::Classes(classes) => {
-            if classes.len() != shape.positions() {
+            if classes.len() != slots {
                 return Err(misfit(plan));
             }
             if let Some(class) = classes.iter().find(|c| **c != IGNORE && **c as usize >= m) {
                 return Err(Error::Data(format!("class {class} of {m}")));
             }
-            to[..classes.len()].copy_from_slice(classes);
+            to[..positions].fill(IGNORE);
+            classes.iter().enumerate().for_each(|(i, class)| to[slot(i)] = *class);
             Ok(classes.iter().filter(|c| **c != IGNORE).count())
         }
         Answers::Values(values) => {
-            if values.len() != shape.positions() * m {
+            if values.len() != slots * m {
                 return Err(misfit(plan));
             }
-            to.iter_mut().zip(values).for_each(|(to, value)| *to = value.to_bits());
+            to[..positions * m].fill(f32::NAN.to_bits());
+            for (i, value) in values.iter().enumerate() {
+                to[slot(i / m) * m + i % m] = value.to_bits();
+            }
             Ok(values.iter().filter(|value| !value.is_nan()).count())
         }
     }
@@ -204,6 +215,15 @@ mod tests {
         let mut words = vec![9; at.words];
         assert_eq!(stage(&plan, &gathered, STEP, &mut words).unwrap(), 1);
         assert_eq!(words[at.input..][..3], [1.0f32, 2.0, 0.0].map(f32::to_bits));
+        gathered.asked = Some(vec![1]);
+        gathered.answers = Answers::Values(vec![5.0]);
+        assert_eq!(stage(&plan, &gathered, STEP, &mut words).unwrap(), 1);
+        assert!(f32::from_bits(words[at.targets]).is_nan());
+        assert_eq!(f32::from_bits(words[at.targets + 1]), 5.0);
+        gathered.asked = Some(vec![2]);
+        assert!(stage(&plan, &gathered, STEP, &mut words).is_err());
+        gathered.asked = None;
+        gathered.answers = Answers::Values(vec![3.0, 4.0]);
         gathered.inputs = Inputs::Dense(vec![1.0, f32::INFINITY]);
         assert!(stage(&plan, &gathered, STEP, &mut words).is_err());
     }

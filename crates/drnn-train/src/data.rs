@@ -186,7 +186,7 @@ impl Source for Examples {
     fn gather(&self, _visit: usize, chosen: &[u32], to: &mut Gathered) {
         let lengths = chosen.iter().map(|&row| self.length(row as usize));
         let steps = lengths.clone().max().unwrap_or(0);
-        (to.steps, to.rows) = (steps, chosen.len());
+        (to.steps, to.rows, to.asked) = (steps, chosen.len(), None);
         to.lengths.clear();
         if lengths.clone().any(|length| length != steps) {
             to.lengths.extend(lengths);

@@ -30,7 +30,7 @@ impl Learner {
             tape: Tape::on(cpu, spec),
             threads: cpu.threads(),
             d_answers: Vec::new(),
-            gathered: Gathered::default(),
+            gathered: Gathered { ahead: spec.look_ahead(), ..Gathered::default() },
         }
     }
 
@@ -117,7 +117,7 @@ impl Engine for Learner {
         let all: Vec<u32> = (0..data.len() as u32).collect();
         let m = self.spec.answer_width();
         let mut total = LossSum::default();
-        for chosen in all.chunks(rows.max(1)) {
+        for chosen in all.chunks(rows.min(data.rows_at_once()).max(1)) {
             data.gather(visit, chosen, &mut self.gathered);
             let (params, batch) = (&self.state.params, self.gathered.batch());
             let lanes = [Lane { params, batch, start: None }];

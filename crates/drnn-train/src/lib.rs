@@ -14,7 +14,9 @@
 //! | a whole training | [`Fit`] | batch by batch; stops, evaluates; checkpoints that go on to the bit |
 //! | several at once | [`lanes`] | side by side on threads; each ends when it ends |
 //! | very many, one after another | [`campaign`], [`results`] | cells of a grid; killed, resumed, split over machines |
+//! | text with holes | [`chars`] | masked characters, what a model's file says of them |
 //! | series of numbers | [`series`] | tables as sequences: parts, scaling, windows, scores |
+//! | answers while input arrives | [`live`] | any model that streams: elements in, named answers out; alone or many together |
 //! | the paper's tasks | [`reversal`], [`sine`] | data, bounds, accuracy |
 //!
 //! A training is a function of its options and data: not of threads, not of where it was interrupted.
@@ -23,6 +25,7 @@
 
 mod adam;
 pub mod campaign;
+pub mod chars;
 mod checkpoint;
 pub mod contract;
 mod data;
@@ -31,6 +34,7 @@ mod error;
 mod fit;
 pub mod lanes;
 mod learner;
+pub mod live;
 mod loss;
 mod machine;
 mod metric;

@@ -19,6 +19,11 @@ pub trait Source: Sync {
     /// Whether a network of this kind can learn from them: the error says what does not fit.
     fn fits(&self, spec: &NetSpec) -> Result<()>;
 
+    /// Most sequences that should be run at once where nothing is learned from them: fewer where they are long.
+    fn rows_at_once(&self) -> usize {
+        usize::MAX
+    }
+
     /// Puts the sequences `chosen` side by side, step after step. What is drawn anew each time depends on
     /// `visit`, the epoch counted from 0, and on nothing else that changes: so a training can go on from any
     /// place.
@@ -36,8 +41,13 @@ pub struct Gathered {
     pub inputs: Inputs,
     /// Elements of each sequence; empty where all have T.
     pub lengths: Vec<usize>,
-    /// (T, B), or (T, B, m).
+    /// (T, B), or (T, B, m); where only some are asked for (slots), or (slots, m).
     pub answers: Answers,
+    /// The slots, t * B + b, whose answers are asked for, in increasing order; None for all.
+    pub asked: Option<Vec<u32>>,
+    /// Elements behind the T that are answered, for a network that looks ahead: said by whoever trains, before
+    /// anything is gathered. There are T + ahead steps then.
+    pub ahead: usize,
 }
 
 impl Gathered {
@@ -47,7 +57,8 @@ impl Gathered {
             Inputs::Dense(x) => Batch::dense(x, self.steps, self.rows),
             Inputs::Tokens(tokens) => Batch::tokens(tokens, self.steps, self.rows),
         };
-        if self.lengths.is_empty() { batch } else { batch.lengths(&self.lengths) }
+        let batch = if self.lengths.is_empty() { batch } else { batch.lengths(&self.lengths) };
+        self.asked.as_deref().map_or(batch, |slots| batch.asking(slots))
     }
 
     /// What should be answered.

@@ -6,9 +6,14 @@ use drnn::{
     Batch, Cell, Cpu, Element, Gradient, Lane, Model, NetSpec, Padding, Plan, Stream, StreamBatch,
     Tape,
 };
-use drnn_train::{Answers, Examples, Fit, Inputs, Options, lanes};
+use drnn_train::chars::{Masked, Masking};
+use drnn_train::read::{self, Alphabet, Symbols};
+use drnn_train::{
+    AdamOptions, Answers, Batches, Engine, Examples, Fit, Inputs, Learner, Options, lanes, order,
+};
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 type Result<T> = std::result::Result<T, drnn::Error>;
@@ -30,7 +35,7 @@ pub struct Work {
     pub memory: Box<dyn Fn() -> Option<Memory>>,
 }
 
-pub const CASES: [Case; 13] = [
+pub const CASES: [Case; 14] = [
     Case {
         name: "train-n100",
         what: "forward+backward, n=100 q=1 B=100 T=50",
@@ -50,6 +55,11 @@ pub const CASES: [Case; 13] = [
         name: "train-n512-tokens",
         what: "forward+backward, n=512 28 tokens B=128 T=188, d=8",
         make: |cpu| train(cpu, &TOKENS, 1),
+    },
+    Case {
+        name: "fit-n128-masked",
+        what: "a step of training on masked characters, n=128 B=128 T=180, d=8",
+        make: masked,
     },
     Case {
         name: "train-n300-ragged",
@@ -248,6 +258,36 @@ fn fit(cpu: &Cpu, shape: &'static Shape, lanes: usize) -> Result<Work> {
             .map_err(no_data)
     };
     let flop = flop(shape).1 * lanes as f64;
+    Ok(Work { unit: Box::new(unit), per_call: BATCHES, flop, memory: Box::new(|| None) })
+}
+
+/// Training on masked characters: windows, masks, loss at the masks, clipping, Adam.
+fn masked(cpu: &Cpu) -> Result<Work> {
+    const BATCHES: usize = 10;
+    const MASKED: &Shape = &Shape { n: 128, ..TOKENS };
+    let shape = MASKED;
+    let (spec, window) = (shape.spec()?, shape.steps - shape.delay);
+    let mut rng = Rng::new(1);
+    let windows = (BATCHES * shape.rows) as u32;
+    let text = (0..windows as usize * window).map(|_| b'a' + rng.below(shape.m) as u8).collect();
+    let read = || {
+        let alphabet = Alphabet::new(('a'..).take(shape.m).collect())?;
+        let text = Arc::new(Symbols::read(read::Source::from_bytes("text", text)?, &alphabet)?);
+        let masking = Masking { window, share: 0.2, mask: alphabet.unknown(), seed: 1 };
+        Masked::new("text", text.clone(), 0..text.len(), masking)
+    };
+    let no_data = |e: drnn_train::Error| drnn::Error::Spec(e.to_string());
+    let data = read().map_err(no_data)?;
+    let mut learner = Learner::new(cpu, &spec, AdamOptions::default(), 1);
+    let mut visit = 0;
+    let unit = move || {
+        let chosen = order(1, visit, windows as usize);
+        let (batch, rate, clip) = (shape.rows, 1e-3, Some(1.0));
+        let batches = Batches { visit, chosen: &chosen, batch, rate, clip };
+        visit += 1;
+        learner.train(&data, &batches).map(drop).map_err(no_data)
+    };
+    let flop = flop(shape).1;
     Ok(Work { unit: Box::new(unit), per_call: BATCHES, flop, memory: Box::new(|| None) })
 }
 

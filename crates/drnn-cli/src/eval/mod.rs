@@ -2,9 +2,11 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `chars` | masked characters of a text |
 //! | `series` | sequences of numbers: errors, or classes and what they are taken for |
 //! | `tagger` | tags of words |
 
+mod chars;
 pub mod series;
 mod tagger;
 
@@ -22,6 +24,7 @@ use std::path::{Path, PathBuf};
 /// Score a model on data, by what it was trained for
 ///
 /// The model file says what its task is, and how data are read for it:
+///   chars    a text, plain or packed; a share of its characters is masked as in training
 ///   series   tables (CSV, plain or packed) with the columns it was trained on, or X.npy Y.npy
 ///   tagger   sentences with tags, CoNLL-U or two columns, plain or packed
 #[derive(Debug, Args)]
@@ -47,7 +50,8 @@ pub struct Asked<'a> {
 type Evaluate = fn(&Asked) -> Result<Evaluation, Failure>;
 
 /// How models are scored, by the name of their task. Another task is a line here.
-const TASKS: [(&str, Evaluate); 2] = [("series", series::evaluate), ("tagger", tagger::evaluate)];
+const TASKS: [(&str, Evaluate); 3] =
+    [("chars", chars::evaluate), ("series", series::evaluate), ("tagger", tagger::evaluate)];
 
 /// What was found.
 #[derive(Debug, Default)]

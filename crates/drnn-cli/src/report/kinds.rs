@@ -1,5 +1,6 @@
 //! Kinds of results: how a file says what it holds, and what is made of it.
 
+use super::mlm::MlmResults;
 use super::pos::PosResults;
 use super::reversal::ReversalResults;
 use super::sine::{self, SineResults};
@@ -11,7 +12,8 @@ use serde::de::DeserializeOwned;
 use std::path::Path;
 
 /// All kinds of which there are reports. Another one is a line here.
-const KINDS: [Kind; 5] = [
+const KINDS: [Kind; 6] = [
+    Kind::of::<MlmResults>(),
     Kind::of::<PosResults>(),
     Kind::of::<ReversalResults>(),
     Kind::of::<SineResults>(),

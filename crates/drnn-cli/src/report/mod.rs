@@ -7,7 +7,7 @@
 //! | file | what |
 //! |---|---|
 //! | `kinds` | which kinds of results there are; what each must be able to do |
-//! | `reversal`, `sine` | results of `drnn reproduce` of that name, and what is shown of them |
+//! | `mlm`, `reversal`, `sine` | results of `drnn reproduce` of that name, and what is shown of them |
 //! | `training` | what reports on trainings share |
 //! | `page` | headings, text, tables and pictures in their order |
 //! | `html`, `markdown` | the same page as one HTML file and as Markdown |
@@ -17,6 +17,7 @@
 mod html;
 mod kinds;
 mod markdown;
+pub mod mlm;
 pub mod page;
 pub mod pos;
 pub mod reversal;

@@ -1,6 +1,7 @@
 //! `drnn reproduce`: what the paper shows, computed anew and checked.
 
 mod depth;
+mod mlm;
 mod pos;
 mod reversal;
 mod sine;
@@ -24,6 +25,7 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Experiment {
     Depth(depth::Arguments),
+    Mlm(mlm::Arguments),
     Pos(pos::Arguments),
     Reversal(reversal::Arguments),
     Sine(sine::Arguments),
@@ -33,6 +35,7 @@ enum Experiment {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.experiment {
         Experiment::Depth(arguments) => depth::run(arguments),
+        Experiment::Mlm(arguments) => mlm::run(arguments),
         Experiment::Pos(arguments) => pos::run(arguments),
         Experiment::Reversal(arguments) => reversal::run(arguments),
         Experiment::Sine(arguments) => sine::run(arguments),

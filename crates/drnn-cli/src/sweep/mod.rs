@@ -4,9 +4,11 @@
 //! |---|---|
 //! | `task` | what a sweep needs to know of a task |
 //! | `synthetic` | the paper's tasks |
+//! | `chars` | masked characters of the user's text |
 //! | `tagger` | tags of words |
 //! | `series` | the user's own series |
 
+mod chars;
 mod series;
 mod synthetic;
 mod tagger;
@@ -42,6 +44,7 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Which {
+    Chars(chars::CharsTask),
     Reversal(synthetic::ReversalTask),
     Series(Box<series::SeriesSweep>),
     Sine(synthetic::SineTask),
@@ -106,6 +109,7 @@ fn tolerance(text: &str) -> Result<f64, String> {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.task {
+        Which::Chars(task) => task.sweep.run(&task.ready(task.sweep.seed)?),
         Which::Reversal(task) => task.sweep.run(&task.ready(task.sweep.seed)?),
         Which::Series(task) => task.sweep.run(&task.ready(task.sweep.seed)?),
         Which::Sine(task) => task.sweep.run(&task.ready(task.sweep.seed)?),

@@ -3,9 +3,11 @@
 //! | file | what |
 //! |---|---|
 //! | `frame` | what all tasks have in common: from an engine and its data to a model file and a report |
+//! | `chars` | masked characters of a text |
 //! | `series` | sequences of numbers |
 //! | `tagger` | tags of words |
 
+pub mod chars;
 pub mod frame;
 pub mod series;
 pub mod tagger;
@@ -17,6 +19,7 @@ use clap::{Args, Subcommand};
 ///
 /// Interrupted with Ctrl-C, or killed, it goes on with --resume, to the same result.
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     #[command(subcommand)]
     task: Task,
@@ -24,12 +27,14 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Task {
+    Chars(Box<chars::Arguments>),
     Series(Box<series::Arguments>),
     Tagger(Box<tagger::Arguments>),
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.task {
+        Task::Chars(arguments) => chars::run(arguments),
         Task::Series(arguments) => series::run(arguments),
         Task::Tagger(arguments) => tagger::run(arguments),
     }

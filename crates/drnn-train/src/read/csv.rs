@@ -15,21 +15,57 @@ use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator};
 /// The rows of a file, one at a time in memory that is used again.
 pub(super) struct Rows {
     lines: Lines,
+    record: String,
+    fields: Fields,
+    line: u64,
+}
+
+/// The fields of one row.
+pub(crate) struct Fields {
     parser: Reader,
     delimiter: u8,
-    record: String,
     unquoted: Vec<u8>,
     ends: Vec<usize>,
     count: usize,
-    line: u64,
+}
+
+impl Fields {
+    pub(crate) fn new(delimiter: u8) -> Fields {
+        let mut builder = ReaderBuilder::new();
+        let parser = builder.delimiter(delimiter).terminator(Terminator::Any(b'\n')).build();
+        Fields { parser, delimiter, unquoted: Vec::new(), ends: Vec::new(), count: 0 }
+    }
+
+    /// Splits a row, which ends with the end of its line.
+    pub(crate) fn split(&mut self, record: &str) -> std::result::Result<(), &'static str> {
+        let input = record.as_bytes();
+        let most = input.iter().filter(|b| **b == self.delimiter).count() + 2;
+        self.unquoted.resize(input.len().max(self.unquoted.len()), 0);
+        self.ends.resize(most.max(self.ends.len()), 0);
+        self.parser.reset();
+        let (result, read, _, count) =
+            self.parser.read_record(input, &mut self.unquoted, &mut self.ends);
+        if result != ReadRecordResult::Record || read != input.len() {
+            return Err(QUOTES);
+        }
+        self.count = count;
+        Ok(())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    pub(crate) fn get(&self, i: usize) -> &str {
+        let start = if i == 0 { 0 } else { self.ends[i - 1] };
+        // Delimiters and quotes are ASCII, so what is between them is still UTF-8.
+        std::str::from_utf8(&self.unquoted[start..self.ends[i]]).unwrap_or_default().trim()
+    }
 }
 
 impl Rows {
     pub(super) fn new(lines: Lines, delimiter: u8) -> Rows {
-        let mut builder = ReaderBuilder::new();
-        let parser = builder.delimiter(delimiter).terminator(Terminator::Any(b'\n')).build();
-        let (record, unquoted, ends) = (String::new(), Vec::new(), Vec::new());
-        Rows { lines, parser, delimiter, record, unquoted, ends, count: 0, line: 0 }
+        Rows { lines, record: String::new(), fields: Fields::new(delimiter), line: 0 }
     }
 
     /// Reads a row; whether there is one.
@@ -55,35 +91,18 @@ impl Rows {
             self.record += line;
             open += quotes(line);
         }
-        self.split()?;
-        Ok(true)
-    }
-
-    fn split(&mut self) -> Result<()> {
         self.record.push('\n');
-        let input = self.record.as_bytes();
-        let most = input.iter().filter(|b| **b == self.delimiter).count() + 2;
-        self.unquoted.resize(input.len().max(self.unquoted.len()), 0);
-        self.ends.resize(most.max(self.ends.len()), 0);
-        self.parser.reset();
-        let (result, read, _, count) =
-            self.parser.read_record(input, &mut self.unquoted, &mut self.ends);
-        if result != ReadRecordResult::Record || read != input.len() {
-            return Err(self.refuse(QUOTES));
-        }
-        self.count = count;
-        Ok(())
+        self.fields.split(&self.record).map_err(|why| self.refuse(why))?;
+        Ok(true)
     }
 
     /// Fields of the row.
     pub(super) fn len(&self) -> usize {
-        self.count
+        self.fields.len()
     }
 
     pub(super) fn field(&self, i: usize) -> &str {
-        let start = if i == 0 { 0 } else { self.ends[i - 1] };
-        // Delimiters and quotes are ASCII, so what is between them is still UTF-8.
-        std::str::from_utf8(&self.unquoted[start..self.ends[i]]).unwrap_or_default().trim()
+        self.fields.get(i)
     }
 
     /// Where the row begins.

@@ -32,11 +32,13 @@ mod zip;
 mod zstd;
 
 pub use alphabet::Alphabet;
+pub(crate) use csv::Fields;
 pub use lines::{LONGEST_LINE, Lines};
 pub use npy::{Array, Values, array};
 pub use open::{Source, open};
 pub use sentence::{Sentence, Token, TokenKind};
 pub use table::{Choice, Missing, Names, Table, is_text, table};
+pub(crate) use table::{Places, number};
 pub use tagged::{LONGEST_SENTENCE, Sentences, TaggedFormat, sentences};
 pub use text::Symbols;
 pub use vectors::{Vectors, vectors};

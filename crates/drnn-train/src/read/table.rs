@@ -166,7 +166,7 @@ pub fn is_text(source: Source, column: &str, delimiter: u8) -> Result<bool> {
 }
 
 /// A number, NaN where it is missing.
-fn number(field: &str) -> std::result::Result<f32, String> {
+pub(crate) fn number(field: &str) -> std::result::Result<f32, String> {
     if field.is_empty() || field.eq_ignore_ascii_case("na") {
         return Ok(f32::NAN);
     }
@@ -218,14 +218,14 @@ fn from_array(array: Array, choice: &Choice) -> std::result::Result<Table, Strin
 }
 
 /// Which columns are read.
-struct Places {
-    numbers: Vec<usize>,
-    label: Option<usize>,
-    sequence: Option<usize>,
+pub(crate) struct Places {
+    pub numbers: Vec<usize>,
+    pub label: Option<usize>,
+    pub sequence: Option<usize>,
 }
 
 impl Places {
-    fn new(header: &[String], choice: &Choice) -> std::result::Result<Places, String> {
+    pub fn new(header: &[String], choice: &Choice) -> std::result::Result<Places, String> {
         let mut places = HashMap::new();
         for (i, name) in header.iter().enumerate() {
             if places.insert(name.as_str(), i).is_some() {

@@ -19,10 +19,12 @@
 //! | `corpus` | treebanks, and which of their lines are read |
 //! | `model` | a trained tagger, and its file |
 //! | `scores` | how good it is |
+//! | `encoder` | a word as the word net reads it |
 //! | `stream` | tags while words arrive |
 //! | `tokenize` | running text as tokens |
 
 mod corpus;
+mod encoder;
 mod gather;
 mod learner;
 mod model;
@@ -34,6 +36,7 @@ mod tokenize;
 mod vocabulary;
 
 pub use corpus::{Counting, NO_WORD, Sentence, read_sentences};
+pub(crate) use encoder::{Encoder, Form};
 pub use learner::TaggerLearner;
 pub use model::{Room, Tagger};
 pub use network::{Sizes, TaggerNet, with_special};
@@ -41,4 +44,5 @@ pub use scores::{Scores, Share, likeliest};
 pub use sentences::{Sentences, Spellings, Word};
 pub use stream::{Late, TagStream};
 pub use tokenize::tokenize;
+pub(crate) use vocabulary::{BEGIN, END, PAD};
 pub use vocabulary::{Limits, MOST_SYMBOLS, Vocabulary};

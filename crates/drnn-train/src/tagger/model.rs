@@ -3,7 +3,7 @@
 //! One [`Bundle`]: networks `char` and `word`, table `vectors`, and in its metadata
 //! `{"task": "tagger", "vocabulary": {..}, "counting": "words"}`.
 
-use super::corpus::Counting;
+use super::corpus::{Counting, NO_WORD};
 use super::gather::{CharRows, WordRows, gather};
 use super::network::TaggerNet;
 use super::sentences::Sentences;
@@ -30,7 +30,7 @@ pub struct Tagger {
     counting: Counting,
     net: TaggerNet,
     pub(super) chars: Model,
-    pub(super) words: Model,
+    pub(crate) words: Model,
     /// Also where they were learned.
     vectors: BundleTable,
 }
@@ -130,6 +130,15 @@ impl Tagger {
     /// Everything that was trained, or could have been.
     pub fn parameters(&self) -> usize {
         self.chars.params().len() + self.words.params().len() + self.vectors.values.len()
+    }
+
+    /// The likeliest tag of a word, and its probability among the tags that words have.
+    pub fn best(&self, y: &[f32]) -> (&str, f64) {
+        let of_words = || self.vocabulary.tags().iter().zip(y).filter(|(tag, _)| *tag != NO_WORD);
+        let largest = of_words().map(|(_, y)| *y).fold(f32::NEG_INFINITY, f32::max);
+        let total: f64 = of_words().map(|(_, y)| f64::from(y - largest).exp()).sum();
+        let tag = of_words().find(|(_, y)| **y == largest).map_or(NO_WORD, |(tag, _)| tag.as_str());
+        (tag, 1.0 / total)
     }
 
     /// The vector of a word by its number.

@@ -1,0 +1,141 @@
+//! What is said of the results: text, tables, facts.
+
+use super::{Group, MlmResults, plots};
+use crate::report::page::{Figure, Page, Part, Table, duration, mean_sd, moments};
+use crate::report::training::{deviations_part, provenance_parts, training_facts};
+use drnn::grouped;
+use drnn_train::Reason;
+use drnn_train::chars::paper::{Net, Printed, Row, Size};
+use drnn_train::chars::{corrected_bpc, paper_bpc};
+use std::fmt::Write;
+
+/// Why there are two numbers for one thing.
+pub const DIVISION: &str = "BPC is bits per masked target. The paper divides the bits of the T targets by the masks among all T + d \
+     characters that are read, so what it prints for a delay of d is T/(T + d) of that: paper_bpc is ours divided its way, \
+     `paper, per target` is its number divided by targets.";
+
+/// As the paper writes it: `d-LSTM 8`, `Bi-LSTM, 2 layers`; and how large.
+pub fn title(row: &Row) -> String {
+    let net = match row.net {
+        Net::Lstm => "LSTM".to_string(),
+        Net::BiLstm => "Bi-LSTM".into(),
+        Net::DLstm => format!("d-LSTM {}", row.delay),
+    };
+    let layers = match row.layers {
+        1 => String::new(),
+        k => format!(", {k} layers"),
+    };
+    let size = match row.size {
+        Size::Quick => "quick",
+        Size::Small => "small",
+        Size::Large => "large",
+    };
+    format!("{net}{layers}, {size}")
+}
+
+pub fn results_table(results: &MlmResults) -> Table {
+    let window = results.window;
+    let rows = results.groups().into_iter().map(|group| {
+        let Group { row, runs } = &group;
+        let number = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.3}"));
+        let paper = row.printed.map(|Printed { test, .. }| test[0]);
+        let test = group.each(|run| run.test_bpc);
+        let by_all: Vec<f64> = test.iter().map(|x| paper_bpc(*x, window, row.delay)).collect();
+        vec![
+            title(row),
+            number(paper),
+            number(paper.map(|bits| corrected_bpc(bits, window, row.delay))),
+            mean_sd(&test, 3),
+            mean_sd(&by_all, 3),
+            mean_sd(&group.each(|run| run.valid_bpc), 3),
+            grouped(runs[0].parameters),
+            mean_sd(&group.each(|run| Some(run.epochs as f64)), 0),
+            duration(moments(&group.each(|run| Some(run.seconds))).0),
+        ]
+    });
+    Table {
+        caption: "Bits per character on the test set, the lower the better; valid: on the validation set.".into(),
+        head: [
+            "net",
+            "paper",
+            "paper, per target",
+            "BPC",
+            "paper_bpc",
+            "valid",
+            "parameters",
+            "epochs",
+            "time",
+        ]
+        .map(String::from)
+        .into(),
+        rows: rows.collect(),
+    }
+}
+
+pub fn page(results: &MlmResults) -> Page {
+    let MlmResults { text, window, masked, options, deviations, .. } = results;
+    let mut parts = vec![
+        Part::Text(format!(
+            "Of the characters of a text {masked} are masked, and the network tells which they were. It reads windows of \
+             {window} characters; a d-LSTM answers d characters late, and looks ahead at the d that really follow."
+        )),
+        Part::Text(summary(results)),
+        Part::Table(results_table(results)),
+        Part::Text(DIVISION.replace('`', "")),
+        Part::Figure(Figure {
+            name: "bpc",
+            picture: Box::new(plots::bpc(results)),
+            caption: "Bits per masked target of the test set over the delay; an LSTM is a d-LSTM of delay 0. The paper's numbers \
+                      are divided by targets here, as ours are."
+                .into(),
+        }),
+        Part::Heading("Training"),
+        Part::Figure(Figure {
+            name: "losses",
+            picture: Box::new(plots::losses(results)),
+            caption: "Bits of the validation set after each epoch, every repetition a line.".into(),
+        }),
+        Part::Facts(facts(results)),
+        Part::Facts(training_facts(text.windows, options)),
+        Part::Heading("What is not as in the paper"),
+        deviations_part(deviations),
+    ];
+    parts.extend(provenance_parts(&results.provenance));
+    Page { title: "Masked characters".into(), parts }
+}
+
+fn facts(results: &MlmResults) -> Vec<(&'static str, String)> {
+    let [train, valid, test] = results.text.used.map(grouped);
+    vec![
+        ("Text", format!("text8, {} characters", grouped(results.text.characters))),
+        ("Split", results.text.split.clone()),
+        ("Used", format!("{train} characters to train, {valid} to validate, {test} to test")),
+    ]
+}
+
+/// What a delay bought.
+fn summary(results: &MlmResults) -> String {
+    let mut out = String::new();
+    for size in [Size::Quick, Size::Small, Size::Large] {
+        let groups = results.groups();
+        let of_size = || groups.iter().filter(|group| group.row.size == size);
+        let test = |group: &&Group| moments(&group.each(|run| run.test_bpc)).0;
+        let delayed = of_size().filter(|group| group.row.net == Net::DLstm);
+        let best = delayed
+            .filter(|group| test(group).is_finite())
+            .min_by(|a, b| test(a).total_cmp(&test(b)));
+        let Some(best) = best else { continue };
+        let _ =
+            write!(out, "{} has the least BPC of its kind, {:.3}.", title(&best.row), test(&best));
+        for other in of_size().filter(|group| group.row.net != Net::DLstm) {
+            let _ = write!(out, " {}: {:.3}.", title(&other.row), test(&other));
+        }
+        out.push(' ');
+    }
+    let away = results.runs.iter().filter(|run| run.ended == Reason::NotFinite);
+    for run in away {
+        let _ =
+            write!(out, "{}, repetition {}: the loss became no number. ", run.row, run.repetition);
+    }
+    if out.is_empty() { "No delayed network is among these.".into() } else { out.trim_end().into() }
+}

@@ -1,0 +1,73 @@
+//! Answers as text for people, or as JSON for machines: a line each, but for characters.
+
+use clap::ValueEnum;
+use drnn_train::live::{Answer, Value};
+use std::io::{BufWriter, Result, Write};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum To {
+    /// Columns parted by TAB; of characters the completed text
+    Text,
+    /// An object per line; of characters the masked ones only
+    Json,
+}
+
+pub struct Output<W: Write> {
+    to: BufWriter<W>,
+    form: To,
+    /// Whether every blank line goes out, as it does of a text.
+    keeps_lines: bool,
+    /// Whether there was an answer since the last gap.
+    answered: bool,
+}
+
+impl<W: Write> Output<W> {
+    pub fn new(to: W, form: To, keeps_lines: bool) -> Output<W> {
+        Output { to: BufWriter::new(to), form, keeps_lines, answered: false }
+    }
+
+    pub fn answer(&mut self, answer: &Answer) -> Result<()> {
+        self.answered = true;
+        let to = &mut self.to;
+        match (self.form, &answer.value) {
+            (To::Json, Value::Character { masked: false, .. }) => Ok(()),
+            (To::Json, _) => {
+                serde_json::to_writer(&mut *to, answer)?;
+                to.write_all(b"\n")
+            }
+            (To::Text, Value::Character { character, .. }) => {
+                to.write_all(character.encode_utf8(&mut [0; 4]).as_bytes())
+            }
+            (To::Text, Value::Numbers { values }) => columns(to, values.iter()),
+            (To::Text, Value::Named { values }) => columns(to, values.iter().map(|(_, x)| x)),
+            (To::Text, Value::Class { class, probability, .. }) => {
+                writeln!(to, "{class}\t{probability:.4}")
+            }
+            (To::Text, Value::Tag { word, tag, .. }) => writeln!(to, "{word}\t{tag}"),
+            (To::Text, other) => writeln!(to, "{other:?}"),
+        }
+    }
+
+    /// A sequence has ended, and another will begin.
+    pub fn gap(&mut self) -> Result<()> {
+        let answered = std::mem::take(&mut self.answered);
+        match self.form == To::Text && (answered || self.keeps_lines) {
+            true => self.to.write_all(b"\n"),
+            false => Ok(()),
+        }
+    }
+
+    pub fn flush(&mut self) -> Result<()> {
+        self.to.flush()
+    }
+}
+
+fn columns<T: std::fmt::Display>(
+    to: &mut impl Write,
+    values: impl Iterator<Item = T>,
+) -> Result<()> {
+    for (i, value) in values.enumerate() {
+        write!(to, "{}{value}", if i == 0 { "" } else { "\t" })?;
+    }
+    to.write_all(b"\n")
+}

@@ -1,0 +1,132 @@
+//! Windows of a text, some of their characters masked.
+
+use crate::error::{Error, Result};
+use crate::loss::IGNORE;
+use crate::read::Symbols;
+use crate::sine::derived;
+use crate::source::{Gathered, Source};
+use drnn::rng::Rng;
+use drnn::{InputSpec, NetSpec};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// How characters are masked.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Masking {
+    /// Characters of a window, T.
+    pub window: usize,
+    /// Share of characters that are masked.
+    pub share: f64,
+    /// The mask's number, one above the alphabet's last: that of characters which it does not have, too.
+    pub mask: u32,
+    /// What is masked follows from it, from the visit and from the window.
+    pub seed: u64,
+}
+
+/// A part of a text, in windows that do not overlap. What remains at its end is not asked for.
+#[derive(Debug, Clone)]
+pub struct Masked {
+    text: Arc<Symbols>,
+    range: Range<usize>,
+    masking: Masking,
+}
+
+/// Windows evaluated at once: their states are held in memory.
+const ROWS_AT_ONCE: usize = 128;
+
+impl Masked {
+    /// The part `range` of a text, `name` in errors.
+    pub fn new(
+        name: &str,
+        text: Arc<Symbols>,
+        range: Range<usize>,
+        masking: Masking,
+    ) -> Result<Masked> {
+        let Masking { window, share, .. } = masking;
+        let refuse = |why: String| Err(Error::Data(format!("{name}: {why}")));
+        if !(share > 0.0 && share <= 1.0) {
+            return refuse(format!("a share of {share} is masked; expected above 0, at most 1"));
+        }
+        if range.end > text.len() || range.start > range.end {
+            return refuse(format!("characters {range:?} of a text of {}", text.len()));
+        }
+        if window == 0 || range.len() < window {
+            return refuse(format!(
+                "{} characters, fewer than a window of {window}; take more text or shorter windows",
+                range.len()
+            ));
+        }
+        if range.len() / window > u32::MAX as usize {
+            return refuse(format!("{} windows are too many", range.len() / window));
+        }
+        Ok(Masked { text, range, masking })
+    }
+
+    /// Characters of it.
+    pub fn characters(&self) -> usize {
+        self.range.len()
+    }
+}
+
+impl Source for Masked {
+    fn len(&self) -> usize {
+        self.range.len() / self.masking.window
+    }
+
+    fn fits(&self, spec: &NetSpec) -> Result<()> {
+        let classes = self.masking.mask as usize;
+        let tokens = match spec.input() {
+            InputSpec::Tokens { symbols, .. } => Some(symbols),
+            InputSpec::Dense(_) => None,
+        };
+        if tokens != Some(classes + 1) || spec.answer_width() != classes {
+            return Err(Error::Data(format!(
+                "{classes} characters and a mask do not fit {spec}: expected {} symbols in, {classes} out",
+                classes + 1
+            )));
+        }
+        Ok(())
+    }
+
+    fn rows_at_once(&self) -> usize {
+        ROWS_AT_ONCE
+    }
+
+    /// Behind the end of the part everything is masked.
+    fn gather(&self, visit: usize, chosen: &[u32], to: &mut Gathered) {
+        let Masking { window, share, mask, seed } = self.masking;
+        let (rows, steps) = (chosen.len(), window + to.ahead);
+        (to.rows, to.steps) = (rows, steps);
+        to.lengths.clear();
+        let (tokens, truth) = (to.inputs.tokens(), to.answers.classes());
+        tokens.resize(steps * rows, mask);
+        truth.resize(window * rows, IGNORE);
+        let mut characters = Vec::with_capacity(steps);
+        for (row, &number) in chosen.iter().enumerate() {
+            let first = self.range.start + number as usize * window;
+            let end = self.range.end.min(first + steps);
+            self.text.get(first..end, &mut characters).expect("windows lie in the text");
+            // The first T draws are the same whatever is looked at behind them: networks of all delays are asked
+            // the same.
+            let mut rng = Rng::new(derived(seed, &[visit as u64, number.into()]));
+            for (step, &character) in characters.iter().enumerate() {
+                let hidden = f64::from(rng.uniform()) < share;
+                if !hidden {
+                    tokens[step * rows + row] = character;
+                } else if step < window && character != mask {
+                    truth[step * rows + row] = character;
+                }
+            }
+        }
+        let asked = to.asked.get_or_insert_default();
+        asked.clear();
+        let mut slots = 0..;
+        truth.retain(|&character| {
+            asked.extend(slots.next().filter(|_| character != IGNORE));
+            character != IGNORE
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

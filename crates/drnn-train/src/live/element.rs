@@ -1,0 +1,120 @@
+//! What goes in: elements of the kind that the model reads, from a line of text or from JSON.
+//!
+//! | model | line | JSON |
+//! |---|---|---|
+//! | plain, dense; series | `0.5 1` or `0.5,1`; NA or nothing between commas is missing | `[0.5, null]`, `{"x": 0.5, "y": 1}`, `0.5` |
+//! | plain, tokens | `7` | `7` |
+//! | chars | `a`, or `_` for a masked one | `"a"`, `null` for a masked one |
+//! | tagger | `ants` | `"ants"` |
+
+use super::model::{LiveModel, Task};
+use crate::error::{Error, Result};
+use crate::read::{number, quote};
+use drnn::InputSpec;
+use serde_json::Value;
+
+/// One element of a live sequence.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Element {
+    /// q numbers in their own units, in the model's order. NaN is a missing one.
+    Numbers(Vec<f32>),
+    /// A symbol's number.
+    Token(u32),
+    /// A character.
+    Char(char),
+    /// A character to be filled in.
+    Mask,
+    /// A word.
+    Word(String),
+}
+
+/// What stands for a masked character in a line.
+const MASK: &str = "_";
+
+impl LiveModel {
+    /// An element that is written in a line of its own.
+    pub fn line(&self, line: &str) -> Result<Element> {
+        match (&self.task, self.network().spec().input()) {
+            (Task::Tagger(_), _) => Ok(Element::Word(line.trim().into())),
+            (Task::Chars(..), _) if line == MASK => Ok(Element::Mask),
+            (Task::Chars(..), _) => one_char(line),
+            (_, InputSpec::Tokens { .. }) => match line.trim().parse() {
+                Ok(token) => Ok(Element::Token(token)),
+                Err(_) => refuse(format!("{} is no token, a number from 0", quote(line))),
+            },
+            (_, InputSpec::Dense(_)) => {
+                let field = |field: &str| number(field.trim()).map_err(Error::Data);
+                let numbers: Result<Vec<f32>> = match line.contains(',') {
+                    true => line.split(',').map(field).collect(),
+                    false => line.split_whitespace().map(field).collect(),
+                };
+                Ok(Element::Numbers(numbers?))
+            }
+        }
+    }
+
+    /// An element that is written as JSON.
+    pub fn json(&self, text: &str) -> Result<Element> {
+        let value = serde_json::from_str(text)
+            .map_err(|e| Error::Data(format!("{} is not JSON: {e}", quote(text))))?;
+        self.element(&value)
+    }
+
+    /// An element that is JSON already.
+    pub fn element(&self, value: &Value) -> Result<Element> {
+        match (&self.task, self.network().spec().input(), value) {
+            (Task::Tagger(_), _, Value::String(word)) => Ok(Element::Word(word.clone())),
+            (Task::Tagger(_), ..) => expected("a string, the word", value),
+            (Task::Chars(..), _, Value::Null) => Ok(Element::Mask),
+            (Task::Chars(..), _, Value::String(text)) => one_char(text),
+            (Task::Chars(..), ..) => {
+                expected("a string of one character, or null for a masked one", value)
+            }
+            (_, InputSpec::Tokens { .. }, _) => {
+                match value.as_u64().and_then(|token| u32::try_from(token).ok()) {
+                    Some(token) => Ok(Element::Token(token)),
+                    None => expected("a token, a number from 0", value),
+                }
+            }
+            (Task::Series(_, task), _, Value::Object(map)) => {
+                let field = |name: &String| match map.get(name) {
+                    Some(value) => float(value),
+                    None => {
+                        refuse(format!("has no {}; null would say that it is missing", quote(name)))
+                    }
+                };
+                Ok(Element::Numbers(task.inputs.iter().map(field).collect::<Result<_>>()?))
+            }
+            (_, InputSpec::Dense(_), Value::Array(values)) => {
+                Ok(Element::Numbers(values.iter().map(float).collect::<Result<_>>()?))
+            }
+            (_, InputSpec::Dense(1), value) => Ok(Element::Numbers(vec![float(value)?])),
+            (_, InputSpec::Dense(q), value) => expected(&format!("an array of {q} numbers"), value),
+        }
+    }
+}
+
+fn one_char(text: &str) -> Result<Element> {
+    let mut chars = text.chars();
+    match (chars.next(), chars.next()) {
+        (Some(one), None) => Ok(Element::Char(one)),
+        _ => refuse(format!("{} is not one character", quote(text))),
+    }
+}
+
+/// A number, NaN for null.
+fn float(value: &Value) -> Result<f32> {
+    match (value, value.as_f64().map(|x| x as f32)) {
+        (Value::Null, _) => Ok(f32::NAN),
+        (_, Some(x)) if x.is_finite() => Ok(x),
+        _ => expected("a number, or null where it is missing", value),
+    }
+}
+
+fn expected<T>(what: &str, found: &Value) -> Result<T> {
+    refuse(format!("{} is not {what}", quote(&found.to_string())))
+}
+
+fn refuse<T>(why: String) -> Result<T> {
+    Err(Error::Data(why))
+}

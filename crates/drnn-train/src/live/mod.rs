@@ -1,0 +1,49 @@
+//! Live sequences of any model that streams: an element in, the answer to the one d before it out.
+//!
+//! ```text
+//! text -> Element -> [scale, look up, encode] -> network, one step -> [name, unscale] -> Answer
+//! ```
+//!
+//! ```
+//! use drnn::{Cell, Model, NetSpec, Padding};
+//! use drnn_train::live::{LiveModel, LiveStream};
+//!
+//! let spec = NetSpec::builder(Cell::Gru).dense(2).units([8]).delay(1, Padding::Null).build()?;
+//! let model = LiveModel::new("small", Model::init(&spec, 1))?; // or LiveModel::load(path)
+//! let mut stream = LiveStream::new(&model)?;
+//! assert!(stream.push(&model.line("0.5 1")?)?.is_none());
+//! let answer = stream.push(&model.line("0.25 0")?)?.unwrap();
+//! assert_eq!(answer.position, 0); // one late
+//! assert_eq!(stream.flush()?.len(), 1); // the last; then it begins anew
+//! # Ok::<(), drnn_train::Error>(())
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `model` | a model file, whatever its task |
+//! | `element` | what goes in; from a line or from JSON |
+//! | `rows` | and from CSV |
+//! | `answer` | what comes out; as JSON |
+//! | `reader` | elements as the network reads them |
+//! | `sequence` | which answer belongs to which element |
+//! | `stream` | one live sequence |
+//! | `batch` | many, stepped together |
+//!
+//! Answers are those of the whole sequence at once, to the bit, alone or in a batch. What is refused changes
+//! nothing.
+
+mod answer;
+mod batch;
+mod element;
+mod model;
+mod reader;
+mod rows;
+mod sequence;
+mod stream;
+
+pub use answer::{Alternative, Answer, Value, ranked};
+pub use batch::{LiveBatch, LiveId};
+pub use element::Element;
+pub use model::{LiveModel, Reads};
+pub use rows::{Row, Rows};
+pub use stream::LiveStream;

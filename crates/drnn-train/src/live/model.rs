@@ -1,0 +1,223 @@
+//! A model file, whatever its task.
+
+use super::answer::{Alternative, Value, ranked};
+use super::sequence::Asked;
+use crate::chars::CharTask;
+use crate::error::{Error, Result};
+use crate::series::SeriesTask;
+use crate::tagger::Tagger;
+use drnn::{Bundle, Cpu, Direction, Import, InputSpec, Model};
+use std::fmt;
+use std::path::Path;
+
+/// A model that answers while its input is arriving.
+#[derive(Debug)]
+pub struct LiveModel {
+    name: String,
+    pub(super) task: Task,
+}
+
+/// What it was trained for.
+#[derive(Debug)]
+pub(super) enum Task {
+    /// Nothing that its file tells: numbers or tokens in, numbers out.
+    Plain(Box<Model>),
+    Chars(Box<Model>, Box<CharTask>),
+    Series(Box<Model>, Box<SeriesTask>),
+    Tagger(Box<Tagger>),
+}
+
+/// What a model's elements are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reads {
+    /// So many numbers each.
+    Numbers(usize),
+    /// Numbers below this.
+    Tokens(usize),
+    /// Characters, some of them masked.
+    Characters,
+    /// Words.
+    Words,
+}
+
+impl fmt::Display for Reads {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Reads::Numbers(1) => write!(f, "a number"),
+            Reads::Numbers(q) => write!(f, "{q} numbers"),
+            Reads::Tokens(symbols) => write!(f, "tokens below {symbols}"),
+            Reads::Characters => write!(f, "characters"),
+            Reads::Words => write!(f, "words"),
+        }
+    }
+}
+
+/// Alternatives of a masked character.
+const ALTERNATIVES: usize = 3;
+
+impl LiveModel {
+    /// Reads a model file of any kind: drnn's own, or a PyTorch state dict. Its name is the file's.
+    pub fn load(path: &Path) -> Result<LiveModel> {
+        let in_file = |e: &dyn ToString| Error::File {
+            file: path.display().to_string(),
+            line: None,
+            reason: e.to_string(),
+        };
+        let bytes = std::fs::read(path).map_err(|e| in_file(&format!("cannot be read: {e}")))?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        LiveModel::from_bytes(&name, &bytes).map_err(|e| match e {
+            // Already says which file: none.
+            Error::Drnn(drnn::Error::File { reason, .. }) => in_file(&reason),
+            other => in_file(&other),
+        })
+    }
+
+    /// From the bytes of such a file.
+    pub fn from_bytes(name: &str, bytes: &[u8]) -> Result<LiveModel> {
+        match Bundle::is_bundle(bytes) {
+            Some(true) => LiveModel::of(name, Task::Tagger(Box::new(Tagger::from_bytes(bytes)?))),
+            _ => LiveModel::new(name, Model::import_bytes(bytes, &Import::default())?),
+        }
+    }
+
+    /// A model of one network, used by what it says of its task. An unknown task is none.
+    pub fn new(name: &str, model: Model) -> Result<LiveModel> {
+        let task = model.task().and_then(|task| task["task"].as_str());
+        let task = match (task, model.task()) {
+            (Some(SeriesTask::NAME), Some(value)) => {
+                let task = SeriesTask::from_value(value, model.spec())?;
+                Task::Series(Box::new(model), Box::new(task))
+            }
+            (Some(CharTask::NAME), _) => {
+                let task = CharTask::of(&model)?;
+                Task::Chars(Box::new(model), Box::new(task))
+            }
+            _ => Task::Plain(Box::new(model)),
+        };
+        LiveModel::of(name, task)
+    }
+
+    fn of(name: &str, task: Task) -> Result<LiveModel> {
+        let model = LiveModel { name: name.into(), task };
+        if model.network().spec().direction() == Direction::Bidirectional {
+            return Err(drnn::Error::Stream(
+                "the network is bidirectional: it reads a sequence from its end too, so it answers nothing before \
+                 the end has come; train a delayed one (dlstm, dgru, drnn), or use it on whole sequences"
+                    .into(),
+            )
+            .into());
+        }
+        Ok(model)
+    }
+
+    /// The same on other threads.
+    pub fn on(self, cpu: &Cpu) -> LiveModel {
+        let task = match self.task {
+            Task::Plain(model) => Task::Plain(Box::new(model.on(cpu))),
+            Task::Chars(model, task) => Task::Chars(Box::new(model.on(cpu)), task),
+            Task::Series(model, task) => Task::Series(Box::new(model.on(cpu)), task),
+            Task::Tagger(tagger) => Task::Tagger(Box::new(tagger.on(cpu))),
+        };
+        LiveModel { name: self.name, task }
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// `chars`, `series`, `tagger`, or `plain`.
+    pub fn task(&self) -> &'static str {
+        match &self.task {
+            Task::Plain(_) => "plain",
+            Task::Chars(..) => CharTask::NAME,
+            Task::Series(..) => SeriesTask::NAME,
+            Task::Tagger(_) => "tagger",
+        }
+    }
+
+    /// What its elements are.
+    pub fn reads(&self) -> Reads {
+        match (&self.task, self.network().spec().input()) {
+            (Task::Tagger(_), _) => Reads::Words,
+            (Task::Chars(..), _) => Reads::Characters,
+            (_, InputSpec::Dense(q)) => Reads::Numbers(q),
+            (_, InputSpec::Tokens { symbols, .. }) => Reads::Tokens(symbols),
+        }
+    }
+
+    /// Elements that an answer comes late, d.
+    pub fn latency(&self) -> usize {
+        self.network().spec().delay()
+    }
+
+    /// All of them.
+    pub fn parameters(&self) -> usize {
+        match &self.task {
+            Task::Tagger(tagger) => tagger.parameters(),
+            _ => self.network().params().len(),
+        }
+    }
+
+    /// In a line, for people: what goes in, what comes out.
+    pub fn description(&self) -> String {
+        let what = match &self.task {
+            Task::Plain(_) => "numbers".into(),
+            Task::Chars(_, task) => format!("{} characters", task.alphabet().len()),
+            Task::Series(_, task) => match &task.classes {
+                Some(classes) => {
+                    format!("{} classes of {}", classes.len(), task.targets.join(", "))
+                }
+                None => format!("values of {}", task.targets.join(", ")),
+            },
+            Task::Tagger(tagger) => format!("{} tags", tagger.vocabulary().tags().len()),
+        };
+        let (task, reads, spec) = (self.task(), self.reads(), self.network().spec());
+        format!("{task}: reads {reads}, answers with {what}; {spec}")
+    }
+
+    /// The network that is stepped.
+    pub(super) fn network(&self) -> &Model {
+        match &self.task {
+            Task::Plain(model) | Task::Chars(model, _) | Task::Series(model, _) => model,
+            Task::Tagger(tagger) => &tagger.words,
+        }
+    }
+
+    /// What the network's numbers mean.
+    pub(super) fn value(&self, y: &[f32], asked: Asked) -> Value<'_> {
+        match (&self.task, asked) {
+            (Task::Chars(_, task), Asked::Char(None)) => {
+                let mut alternatives: Vec<Alternative> = Vec::with_capacity(ALTERNATIVES);
+                for (class, probability) in ranked(y).into_iter().take(ALTERNATIVES) {
+                    let character = task.alphabet().symbols()[class];
+                    alternatives.push(Alternative { character, probability });
+                }
+                let character = alternatives.first().map_or(' ', |best| best.character);
+                Value::Character { character, masked: true, alternatives }
+            }
+            (_, Asked::Char(Some(character))) => {
+                Value::Character { character, masked: false, alternatives: Vec::new() }
+            }
+            (Task::Series(_, task), _) => series_value(task, y),
+            (Task::Tagger(tagger), Asked::Word(word)) => {
+                let (tag, probability) = tagger.best(y);
+                Value::Tag { word, tag, probability }
+            }
+            _ => Value::Numbers { values: y.to_vec() },
+        }
+    }
+}
+
+fn series_value<'m>(task: &'m SeriesTask, y: &[f32]) -> Value<'m> {
+    if let Some(scaling) = &task.scaling.targets {
+        let named = task.targets.iter().zip(y).enumerate();
+        let values = named.map(|(at, (name, y))| (name.as_str(), scaling.undo(at, *y))).collect();
+        return Value::Named { values };
+    }
+    let classes = task.classes.as_deref().unwrap_or_default();
+    let named = |(class, p): (usize, f64)| (classes[class].as_str(), p);
+    let probabilities: Vec<(&str, f64)> = ranked(y).into_iter().map(named).collect();
+    let (class, probability) = probabilities.first().copied().unwrap_or_default();
+    Value::Class { class, probability, probabilities }
+}
