@@ -23,6 +23,7 @@
 //! | `tag` | `drnn tag`: words in, tags out |
 //! | `builtin` | small models that are part of the program |
 //! | `tagging` | treebanks as data, and scores for people |
+//! | `place` | where networks are trained: processor or GPU |
 //! | `training`, `stop` | what is seen of a training while it goes on; Ctrl-C |
 //! | `report` | `drnn report`: pages for people, made from results files |
 //! | `plot` | plots as SVG, and as bitmaps |
@@ -45,6 +46,7 @@ mod model_file;
 mod net;
 mod npy;
 mod paths;
+mod place;
 mod plot;
 mod report;
 mod reproduce;
@@ -123,6 +125,7 @@ impl From<std::io::Error> for Failure {
 }
 
 fn main() -> ExitCode {
+    place::prepare();
     let result = match Arguments::parse().command {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Eval(arguments) => eval::run(&arguments),

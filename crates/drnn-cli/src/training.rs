@@ -2,6 +2,7 @@
 //! everything as JSON lines in a file.
 
 use crate::Failure;
+use crate::place::{Place, PlaceArguments};
 use crate::stop::Stop;
 use clap::Args;
 use drnn::Cpu;
@@ -27,6 +28,8 @@ pub struct Running {
     /// Go on with what is in the folder
     #[arg(long)]
     pub resume: bool,
+    #[command(flatten)]
+    pub place: PlaceArguments,
 }
 
 fn minutes(text: &str) -> Result<f64, String> {
@@ -72,13 +75,15 @@ impl Running {
     pub fn run<'a, E: Engine>(
         &self,
         cpu: &Cpu,
+        place: &Place,
         lanes: &mut [Lane<'a, E>],
         watch: &Watch,
         again: &str,
         after_epoch: &AfterEpoch<'_, 'a, E>,
     ) -> Result<(), Failure> {
         let every = Duration::from_secs_f64(self.checkpoint_every * 60.0);
-        let outcome = lanes::run(cpu, lanes, every, &|lane, fit, done| {
+        let cpu = cpu.with_threads(place.threads(cpu, lanes.len()));
+        let outcome = lanes::run(&cpu, lanes, every, &|lane, fit, done| {
             if done == Advance::Epoch {
                 after_epoch(fit)?;
             }

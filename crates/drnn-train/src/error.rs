@@ -18,6 +18,10 @@ pub enum Error {
     #[error("{0}")]
     Options(String),
 
+    /// What a device that trains could not do.
+    #[error("{0}")]
+    Device(String),
+
     /// A checkpoint that cannot be read or written, or is not of this training.
     #[error("{file}: {reason}")]
     Checkpoint {

@@ -1,8 +1,10 @@
 //! `drnn bench`: our kernels against this machine's limit. Against other software: `bench/peers.py`.
 
 mod cases;
+mod cuda;
 
 use crate::Failure;
+use crate::place::{Place, PlaceArguments};
 use cases::{CASES, Case};
 use clap::Args;
 use drnn::{Cpu, Peak};
@@ -18,7 +20,7 @@ use std::time::{Duration, Instant};
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// Case to run; may repeat [default: all]
-    #[arg(long = "case", value_name = "NAME", value_parser = CASES.map(|c| c.name))]
+    #[arg(long = "case", value_name = "NAME", value_parser = names())]
     cases: Vec<String>,
     /// Rounds per case
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -38,6 +40,13 @@ pub struct Arguments {
     /// One JSON object instead of a table
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    place: PlaceArguments,
+}
+
+/// Cases of the processor, then those of a GPU.
+fn names() -> Vec<&'static str> {
+    CASES.iter().map(|c| c.name).chain(cuda::CASES.iter().map(|c| c.name)).collect()
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
@@ -84,6 +93,12 @@ struct Memory {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let place = arguments.place.find()?;
+    if let Place::Cuda(..) = place {
+        let least = Duration::from_secs_f64(arguments.seconds);
+        let rounds = arguments.rounds as usize;
+        return cuda::run(&place, &arguments.cases, rounds, least, arguments.json);
+    }
     let cpu = Cpu::from_env()?;
     let threads = arguments.threads.map_or(cpu.threads(), |n| n as usize);
     let isa = arguments.isa.as_deref().unwrap_or(cpu.isa());

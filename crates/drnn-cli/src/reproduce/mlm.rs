@@ -5,6 +5,7 @@ mod text8;
 use super::write_files;
 use crate::Failure;
 use crate::paths::make_folder;
+use crate::place::Place;
 use crate::report::mlm::{MlmResults, Run};
 use crate::report::{Provenance, Reported};
 use crate::training::{self, Running, Watch};
@@ -12,7 +13,7 @@ use clap::Args;
 use drnn::{Cpu, grouped};
 use drnn_train::chars::paper::{ROWS, Row};
 use drnn_train::chars::{Masked, SHARE, WINDOW};
-use drnn_train::{Engine, Fit, Metric, Options, Reason, Schedule};
+use drnn_train::{Engine, Fit, Metric, Options, Reason, Schedule, Source};
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -74,6 +75,7 @@ const REPEATS: u16 = 5;
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let started = SystemTime::now();
     let cpu = training::cpu(arguments.running.threads)?; // before there is a folder
+    let place = arguments.running.place.find()?;
     let (which, options) = (arguments.which()?, arguments.options());
     let text = Text8::open(arguments.data.as_deref(), arguments.first(), arguments.seed)?;
     arguments.prepare_folder()?;
@@ -82,7 +84,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut runs = Vec::new();
     // As many at a time as there are threads: large networks take much memory.
     for some in which.chunks(cpu.threads()) {
-        runs.extend(arguments.train(some, options, &text, &cpu, &command)?);
+        runs.extend(arguments.train(some, options, &text, (&cpu, &place), &command)?);
     }
     let results = MlmResults {
         kind: MlmResults::KIND.into(),
@@ -115,7 +117,7 @@ impl Arguments {
         which: &[Which],
         options: Options,
         text: &Text8,
-        cpu: &Cpu,
+        (cpu, place): (&Cpu, &Place),
         command: &str,
     ) -> Result<Vec<Run>, Failure> {
         let Text8 { train, valid, test, about } = text;
@@ -126,12 +128,13 @@ impl Arguments {
             let options = Options { seed, ..options };
             let name = format!("{row}-{repetition}");
             let what = format!("mlm seed {} of {:?} {name}", self.seed, about.used);
-            let fit = Fit::new(&one, &row.spec()?, options, &what, train, valid)?;
+            let engine = place.network(&one, &row.spec()?, &options)?;
+            let fit = Fit::with_engine(engine, options, &what, train as &dyn Source, valid)?;
             lanes.push(self.running.lane(fit, &folder, &name)?);
             names.push(name);
         }
         let watch = Watch::new(names, Metric::Bits, &self.out.join("log.jsonl"))?;
-        self.running.run(cpu, &mut lanes, &watch, command, &|_| Ok(()))?;
+        self.running.run(cpu, place, &mut lanes, &watch, command, &|_| Ok(()))?;
         let mut runs = Vec::new();
         for (lane, (row, repetition)) in lanes.iter_mut().zip(which) {
             let progress = lane.fit.progress().clone();

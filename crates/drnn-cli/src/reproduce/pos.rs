@@ -93,6 +93,7 @@ impl Language {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let started = SystemTime::now();
     let cpu = training::cpu(arguments.running.threads)?;
+    let place = arguments.running.place.only_cpu("taggers")?;
     let lang = arguments.lang.name();
     let files = arguments.files()?;
     let files = [Some(files[0].as_path()), Some(&files[1]), Some(&files[2])];
@@ -137,7 +138,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     deviations.iter().for_each(|deviation| eprintln!("not the paper's: {deviation}"));
     let command = training::command();
     let watch = Watch::new(names.clone(), Metric::Accuracy, &out.join("log.jsonl"))?;
-    arguments.running.run(&cpu, &mut lanes, &watch, &command, &|_| Ok(()))?;
+    arguments.running.run(&cpu, &place, &mut lanes, &watch, &command, &|_| Ok(()))?;
     let mut runs = Vec::new();
     for (lane, ([chars, words], repetition)) in lanes.iter_mut().zip(which) {
         let progress = lane.fit.progress().clone();

@@ -3,6 +3,7 @@
 use super::write_files;
 use crate::Failure;
 use crate::paths::make_folder;
+use crate::place::Network;
 use crate::report::reversal::{ReversalResults, Run, Task};
 use crate::report::{Provenance, Reported};
 use crate::training::{self, Running, Watch};
@@ -62,6 +63,7 @@ type Which = (PaperNet, usize);
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let started = SystemTime::now();
     let cpu = training::cpu(arguments.running.threads)?; // before there is a folder
+    let place = arguments.running.place.find()?;
     let which = arguments.which()?;
     arguments.prepare_folder()?;
     let task = Reversal::default();
@@ -78,14 +80,16 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let seed = seed.wrapping_mul(1000).wrapping_add(repetition as u64);
         let options = Options { seed, ..options };
         let name = format!("reversal seed {} {net} {repetition}", arguments.seed);
-        let fit = Fit::new(&one, &spec, options, &name, &train, &valid)?;
+        let engine = place.network(&one, &spec, &options)?;
+        let data = [&train, &valid].map(|examples| examples as &dyn Source);
+        let fit = Fit::with_engine(engine, options, &name, data[0], data[1])?;
         let folder = arguments.out.join("checkpoints");
         fits.push(arguments.running.lane(fit, &folder, &format!("{net}-{repetition}"))?);
     }
     arguments.announce(&which, &cpu);
     let names: Vec<String> = which.iter().map(|(net, i)| format!("{net}-{i}")).collect();
     let watch = Watch::new(names, Metric::Accuracy, &arguments.out.join("log.jsonl"))?;
-    arguments.running.run(&cpu, &mut fits, &watch, &arguments.command(), &|_| Ok(()))?;
+    arguments.running.run(&cpu, &place, &mut fits, &watch, &arguments.command(), &|_| Ok(()))?;
     let mut runs = Vec::new();
     for (lane, &(net, repetition)) in fits.iter_mut().zip(&which) {
         runs.push(measure(&mut lane.fit, net, repetition, &task, &test)?);
@@ -119,7 +123,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 /// Accuracy on sequences that were not trained on.
 fn measure(
-    fit: &mut Fit,
+    fit: &mut Fit<Network>,
     net: PaperNet,
     repetition: usize,
     task: &Reversal,

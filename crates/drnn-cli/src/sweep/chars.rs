@@ -4,10 +4,11 @@ use super::Sweep;
 use super::task::Task;
 use crate::Failure;
 use crate::characters::{Characters, CharsArguments};
+use crate::place::{Network, Place};
 use crate::shape::Shape;
 use clap::Args;
 use drnn::Cpu;
-use drnn_train::{Learner, Metric, Options, Source};
+use drnn_train::{Metric, Options, Source};
 
 /// Fill in masked characters of a text: bits per masked character
 #[derive(Debug, Args)]
@@ -30,7 +31,7 @@ impl CharsTask {
 }
 
 impl Task for Characters {
-    type Engine = Learner;
+    type Engine = Network;
 
     fn name(&self) -> &'static str {
         "chars"
@@ -70,7 +71,13 @@ impl Task for Characters {
         Ok(shape.same_size(Characters::data(self))?)
     }
 
-    fn engine(&self, cpu: &Cpu, shape: &Shape, options: &Options) -> Result<Learner, Failure> {
-        Ok(Learner::new(cpu, &self.spec(shape)?, options.adam, options.seed))
+    fn engine(
+        &self,
+        place: &Place,
+        cpu: &Cpu,
+        shape: &Shape,
+        options: &Options,
+    ) -> Result<Network, Failure> {
+        place.network(cpu, &self.spec(shape)?, options)
     }
 }

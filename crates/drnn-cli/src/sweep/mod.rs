@@ -121,6 +121,10 @@ impl Sweep {
     fn run<T: Task>(&self, task: &T) -> Result<(), Failure> {
         let started = SystemTime::now();
         let cpu = training::cpu(self.running.threads)?;
+        let place = match T::ON_GPU {
+            true => self.running.place.find()?,
+            false => self.running.place.only_cpu("taggers")?,
+        };
         let out = self.out.clone().unwrap_or_else(|| format!("out/sweep-{}", task.name()).into());
         let (shapes, options) = (self.shapes(task)?, self.options(task));
         let one = cpu.with_threads(1);
@@ -132,7 +136,7 @@ impl Sweep {
             for shape in &shapes {
                 let seed = self.seed.wrapping_mul(1000).wrapping_add(repetition as u64);
                 let options = Options { seed, ..options };
-                let engine = task.engine(&one, shape, &options)?;
+                let engine = task.engine(&place, &one, shape, &options)?;
                 let name = format!("{} {shape} {repetition}", task.describe());
                 fits.push(Fit::with_engine(engine, options, &name, train, valid)?);
                 which.push((shape, repetition));
@@ -154,7 +158,7 @@ impl Sweep {
         self.announce(task, &shapes, &options, &cpu);
         let command = training::command();
         let watch = Watch::new(names, task.metric(), &out.join("log.jsonl"))?;
-        self.running.run(&cpu, &mut lanes, &watch, &command, &|_| Ok(()))?;
+        self.running.run(&cpu, &place, &mut lanes, &watch, &command, &|_| Ok(()))?;
         let mut runs = Vec::new();
         for (lane, (shape, repetition)) in lanes.iter_mut().zip(which) {
             let progress = lane.fit.progress().clone();

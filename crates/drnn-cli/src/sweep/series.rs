@@ -3,13 +3,14 @@
 use super::Sweep;
 use super::task::{Part, Task};
 use crate::Failure;
+use crate::place::{Network, Place};
 use crate::series_data::{Ready, SeriesData};
 use crate::shape::Shape;
 use crate::train::series::{metric, suggested, worth};
 use clap::Args;
 use drnn::{Cpu, Padding};
 use drnn_train::series::{SeriesTask, Windows};
-use drnn_train::{Learner, Metric, Options, Source};
+use drnn_train::{Metric, Options, Source};
 
 /// Sequences of numbers from a table or from arrays: mean squared error, or accuracy
 #[derive(Debug, Args)]
@@ -51,7 +52,7 @@ fn suggested_delays(longest: usize) -> Vec<usize> {
 }
 
 impl Task for Series {
-    type Engine = Learner;
+    type Engine = Network;
 
     fn name(&self) -> &'static str {
         SeriesTask::NAME
@@ -89,13 +90,19 @@ impl Task for Series {
         Ok(shape.same_size(|builder| self.ready.task.widths(builder))?)
     }
 
-    fn engine(&self, cpu: &Cpu, shape: &Shape, options: &Options) -> Result<Learner, Failure> {
+    fn engine(
+        &self,
+        place: &Place,
+        cpu: &Cpu,
+        shape: &Shape,
+        options: &Options,
+    ) -> Result<Network, Failure> {
         let spec = shape.spec(Padding::Null, |builder| self.ready.task.widths(builder))?;
-        Ok(Learner::new(cpu, &spec, options.adam, options.seed))
+        place.network(cpu, &spec, options)
     }
 
     /// On whole sequences, in the target's own units.
-    fn worth(&self, engine: &mut Learner, cpu: &Cpu, part: Part) -> Result<f64, Failure> {
+    fn worth(&self, engine: &mut Network, cpu: &Cpu, part: Part) -> Result<f64, Failure> {
         let data = match part {
             Part::Valid => &self.ready.valid,
             Part::Test => self.ready.test.as_ref().unwrap_or(&self.ready.valid),

@@ -3,13 +3,14 @@
 use super::Sweep;
 use super::task::Task;
 use crate::Failure;
+use crate::place::{Network, Place};
 use crate::shape::Shape;
 use clap::Args;
 use drnn::{Builder, Cpu, Padding};
 use drnn_train::campaign::Gamma;
 use drnn_train::reversal::Reversal;
 use drnn_train::sine::{Part, Sine};
-use drnn_train::{Examples, Learner, Metric, Options, Source};
+use drnn_train::{Examples, Metric, Options, Source};
 
 /// Answer a sequence of symbols backwards: accuracy
 #[derive(Debug, Args)]
@@ -116,7 +117,7 @@ impl Dense {
 }
 
 impl Task for Dense {
-    type Engine = Learner;
+    type Engine = Network;
 
     fn name(&self) -> &'static str {
         self.name
@@ -154,8 +155,14 @@ impl Task for Dense {
         Ok(shape.same_size(Dense::data(self))?)
     }
 
-    fn engine(&self, cpu: &Cpu, shape: &Shape, options: &Options) -> Result<Learner, Failure> {
+    fn engine(
+        &self,
+        place: &Place,
+        cpu: &Cpu,
+        shape: &Shape,
+        options: &Options,
+    ) -> Result<Network, Failure> {
         let spec = shape.spec(Padding::Null, Dense::data(self))?;
-        Ok(Learner::new(cpu, &spec, options.adam, options.seed))
+        place.network(cpu, &spec, options)
     }
 }

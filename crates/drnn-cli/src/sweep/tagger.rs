@@ -4,6 +4,7 @@ use super::Sweep;
 use super::task::Task;
 use crate::Failure;
 use crate::net::Kind;
+use crate::place::Place;
 use crate::shape::Shape;
 use crate::tagging::Treebank;
 use crate::train::tagger::paper_options;
@@ -63,6 +64,7 @@ fn words(shape: &Shape) -> Result<PaperNet, Failure> {
 
 impl Task for Ready {
     type Engine = TaggerLearner;
+    const ON_GPU: bool = false;
 
     fn name(&self) -> &'static str {
         "tagger"
@@ -109,6 +111,7 @@ impl Task for Ready {
 
     fn engine(
         &self,
+        _: &Place,
         cpu: &Cpu,
         shape: &Shape,
         options: &Options,

@@ -1,6 +1,7 @@
 //! What a sweep needs to know of a task.
 
 use crate::Failure;
+use crate::place::Place;
 use crate::shape::Shape;
 use drnn::Cpu;
 use drnn_train::{Engine, Metric, Options};
@@ -19,6 +20,8 @@ pub enum Part {
 pub trait Task {
     /// What trains its networks.
     type Engine: Engine;
+    /// Whether a GPU can do that.
+    const ON_GPU: bool = true;
 
     /// One word: `reversal`.
     fn name(&self) -> &'static str;
@@ -48,7 +51,13 @@ pub trait Task {
     fn same_size(&self, shape: Shape) -> Result<Shape, Failure>;
 
     /// A network to be trained.
-    fn engine(&self, cpu: &Cpu, shape: &Shape, options: &Options) -> Result<Self::Engine, Failure>;
+    fn engine(
+        &self,
+        place: &Place,
+        cpu: &Cpu,
+        shape: &Shape,
+        options: &Options,
+    ) -> Result<Self::Engine, Failure>;
 
     /// What a trained network is worth: the metric of its loss, where a task does not say otherwise.
     fn worth(&self, engine: &mut Self::Engine, _cpu: &Cpu, part: Part) -> Result<f64, Failure> {

@@ -6,7 +6,7 @@ use crate::characters::{Characters, CharsArguments};
 use crate::shape::ShapeArguments;
 use clap::Args;
 use drnn_train::chars::{CharTask, paper_bpc};
-use drnn_train::{Engine, Learner, Metric, Options, Source};
+use drnn_train::{Engine, Metric, Options, Source};
 use std::time::SystemTime;
 
 /// Fill in masked characters of a text: bits per masked character
@@ -28,6 +28,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let started = SystemTime::now();
     let Arguments { characters, shape, training } = arguments;
     let cpu = training.cpu()?;
+    let place = training.running.place.find()?;
     let shape = shape.shape()?;
     let data = Characters::read(characters, training.seed)?;
     data.tell();
@@ -41,7 +42,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         net: spec.to_string(),
         latency: shape.latency(),
         metric: Metric::Bits,
-        engine: Learner::new(&cpu, &spec, options.adam, options.seed),
+        engine: place.network(&cpu, &spec, &options)?,
+        place,
         train: &data.train as &dyn Source,
         valid: &data.valid,
         test: data.test.as_ref().map(|test| test as &dyn Source),

@@ -9,6 +9,7 @@
 
 use crate::Failure;
 use crate::paths::make_folder;
+use crate::place::Place;
 use crate::report::training_run::{Judged, TrainingResults};
 use crate::report::{Provenance, Reported};
 use crate::reproduce::write_files;
@@ -93,6 +94,7 @@ pub struct Job<'a, E: Engine> {
     pub latency: Option<usize>,
     pub metric: Metric,
     pub engine: E,
+    pub place: Place,
     pub train: &'a E::Data,
     pub valid: &'a E::Data,
     /// Where there is one.
@@ -156,7 +158,7 @@ impl Training {
         save: impl Fn(&mut E, &Path, Precision) -> Result<(), Failure>,
         more: impl Fn(&mut E) -> Result<More, Failure>,
     ) -> Result<(), Failure> {
-        let Job { task, what, net, latency, metric, engine, train, valid, test } = job;
+        let Job { task, what, net, latency, metric, engine, place, train, valid, test } = job;
         let sequences = [
             engine.sequences(train)?,
             engine.sequences(valid)?,
@@ -183,7 +185,9 @@ impl Training {
         let command = training::command();
         let watch = Watch::new(vec![task.into()], metric, &out.join("log.jsonl"))?;
         let best = checkpoints.join("best");
-        self.running.run(cpu, &mut lanes, &watch, &command, &|fit| match is_best(fit, metric) {
+        self.running.run(cpu, &place, &mut lanes, &watch, &command, &|fit| match is_best(
+            fit, metric,
+        ) {
             true if self.keep == Keep::Best => fit.save(&best),
             _ => Ok(()),
         })?;

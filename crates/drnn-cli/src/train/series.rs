@@ -3,12 +3,13 @@
 use super::frame::{Job, More, Training, Worth};
 use crate::Failure;
 use crate::eval::series::judged;
+use crate::place::Network;
 use crate::series_data::{Ready, SeriesData};
 use crate::shape::ShapeArguments;
 use clap::Args;
 use drnn::{Cpu, Padding};
 use drnn_train::series::{Score, Sequences, SeriesTask, score};
-use drnn_train::{Learner, Metric, Options, Schedule, Source};
+use drnn_train::{Metric, Options, Schedule, Source};
 use std::time::SystemTime;
 
 /// Answer every step of sequences of numbers, with values or with a class
@@ -36,6 +37,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let shape = shape.shape()?;
     let ready = data.ready(training.seed)?;
     let cpu = training.cpu()?;
+    let place = training.running.place.find()?;
     let spec = shape.spec(Padding::Null, |builder| ready.task.widths(builder))?;
     let (train, valid, test) = ready.windows(shape.delay)?;
     let options = training.options(suggested(ready.batch(&train)));
@@ -45,7 +47,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         net: spec.to_string(),
         latency: shape.latency(),
         metric: metric(&ready.task),
-        engine: Learner::new(&cpu, &spec, options.adam, options.seed),
+        engine: place.network(&cpu, &spec, &options)?,
+        place,
         train: &train as &dyn Source,
         valid: &valid,
         test: test.as_ref().map(|test| test as &dyn Source),
@@ -76,7 +79,7 @@ pub fn metric(task: &SeriesTask) -> Metric {
 
 /// What a network is worth on whole sequences, in the target's own units.
 pub fn worth(
-    engine: &Learner,
+    engine: &mut Network,
     cpu: &Cpu,
     task: &SeriesTask,
     data: &Sequences,
@@ -87,9 +90,9 @@ pub fn worth(
 }
 
 /// Judged on the test set, or on the validation set where there is none.
-fn closer(engine: &Learner, cpu: &Cpu, ready: &Ready) -> Result<More, Failure> {
-    let of = |data: &Sequences| worth(engine, cpu, &ready.task, data);
-    let (valid, test) = (of(&ready.valid)?, ready.test.as_ref().map(of).transpose()?);
+fn closer(engine: &mut Network, cpu: &Cpu, ready: &Ready) -> Result<More, Failure> {
+    let mut of = |data: &Sequences| worth(engine, cpu, &ready.task, data);
+    let (valid, test) = (of(&ready.valid)?, ready.test.as_ref().map(&mut of).transpose()?);
     let worth = Worth { valid: valid.1, test: test.as_ref().map(|test| test.1) };
     let mut notes = ready.notes.clone();
     let sets = [("validation", Some(&valid)), ("test", test.as_ref())];

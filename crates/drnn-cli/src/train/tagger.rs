@@ -91,6 +91,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let started = SystemTime::now();
     let Arguments { training, chars, words, .. } = arguments;
     let cpu = training.cpu()?;
+    let place = training.running.place.only_cpu("taggers")?;
     let limits = Limits {
         alphabet: arguments.alphabet.into(),
         least_count: arguments.least_count.into(),
@@ -110,6 +111,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         latency: net.latency(),
         metric: Metric::Accuracy,
         engine,
+        place,
         train: &bank.train,
         valid: &bank.dev,
         test: bank.test.as_ref(),

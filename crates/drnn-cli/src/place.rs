@@ -1,0 +1,193 @@
+//! Where networks are trained: on the processor, or on a GPU.
+
+use crate::Failure;
+use clap::{Args, ValueEnum};
+use drnn::{Cpu, Model, NetSpec};
+use drnn_cuda::{CudaLearner, Device, Precision};
+use drnn_train::{
+    Batches, Engine, Error, Learner, LossSum, Options, Result, Source, State, Steps, Targets,
+};
+
+/// Lets trainings that share a GPU really run side by side: CUDA puts their work into 8 queues unless it is told otherwise
+/// before it starts, and 32 is the most. To be called before there are threads.
+pub fn prepare() {
+    const QUEUES: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
+    if std::env::var_os(QUEUES).is_none() {
+        // SAFETY: called first of all, so no other thread reads the environment.
+        unsafe { std::env::set_var(QUEUES, "32") };
+    }
+}
+
+/// Where, on the command line.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct PlaceArguments {
+    /// Where networks are trained: cpu, cuda (an NVIDIA GPU), or auto, which takes a GPU where there is one
+    #[arg(long, value_enum, value_name = "WHERE", default_value = "cpu")]
+    device: Name,
+    /// On a GPU, what the factors of products are rounded to. tf32 and f16 keep three digits and are faster: f16 takes small
+    /// LSTMs (up to 128 units) through all steps in one go, and is tf32 for others
+    #[arg(long, value_enum, value_name = "P", default_value = "f32")]
+    precision: Rounding,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Rounding {
+    F32,
+    Tf32,
+    F16,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Name {
+    Cpu,
+    Cuda,
+    Auto,
+}
+
+impl PlaceArguments {
+    /// Finds it. What is missing is an error where a GPU was asked for, and told where it was not.
+    pub fn find(self) -> std::result::Result<Place, Failure> {
+        let precision = match self.precision {
+            Rounding::F32 => Precision::F32,
+            Rounding::Tf32 => Precision::Tf32,
+            Rounding::F16 => Precision::F16,
+        };
+        match (self.device, Device::find as fn() -> _) {
+            (Name::Cpu, _) => Ok(Place::Cpu),
+            (Name::Cuda, find) => match find() {
+                Ok(device) => Ok(Place::Cuda(device, precision)),
+                Err(why) => Err(Failure::Input(format!("--device cuda: {why}"))),
+            },
+            (Name::Auto, find) => match find() {
+                Ok(device) => {
+                    eprintln!("on {device}");
+                    Ok(Place::Cuda(device, precision))
+                }
+                Err(why) => {
+                    eprintln!("on the CPU ({why})");
+                    Ok(Place::Cpu)
+                }
+            },
+        }
+    }
+
+    /// For what has no other engine.
+    pub fn only_cpu(self, what: &str) -> std::result::Result<Place, Failure> {
+        match self.device {
+            Name::Cuda => {
+                Err(Failure::Input(format!("--device cuda: {what} are trained on the CPU only")))
+            }
+            _ => Ok(Place::Cpu),
+        }
+    }
+}
+
+/// Where networks are trained.
+#[derive(Debug, Clone)]
+pub enum Place {
+    Cpu,
+    Cuda(Device, Precision),
+}
+
+impl Place {
+    /// A network to be trained there.
+    pub fn network(
+        &self,
+        cpu: &Cpu,
+        spec: &NetSpec,
+        options: &Options,
+    ) -> std::result::Result<Network, Failure> {
+        let (adam, seed) = (options.adam, options.seed);
+        let engine: Box<dyn Engine<Data = dyn Source>> = match self {
+            Place::Cpu => Box::new(Learner::new(cpu, spec, adam, seed)),
+            Place::Cuda(device, precision) => {
+                let learner = CudaLearner::new(device, *precision, spec, adam, seed);
+                Box::new(learner.map_err(Error::from)?)
+            }
+        };
+        Ok(Network { spec: spec.clone(), engine })
+    }
+
+    /// Threads for so many trainings: those that wait for a GPU need no core.
+    pub fn threads(&self, cpu: &Cpu, lanes: usize) -> usize {
+        match self {
+            Place::Cpu => cpu.threads(),
+            Place::Cuda(..) => cpu.threads().max(lanes.min(128)),
+        }
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self {
+            Place::Cpu => f.write_str("the CPU"),
+            Place::Cuda(device, Precision::F32) => write!(f, "{device}, f32"),
+            Place::Cuda(device, Precision::Tf32) => write!(f, "{device}, tf32"),
+            Place::Cuda(device, Precision::F16) => write!(f, "{device}, f16"),
+        }
+    }
+}
+
+/// A network in training, wherever that is.
+pub struct Network {
+    spec: NetSpec,
+    engine: Box<dyn Engine<Data = dyn Source>>,
+}
+
+impl Network {
+    /// What kind of network it is.
+    pub fn spec(&self) -> &NetSpec {
+        &self.spec
+    }
+
+    /// The model as it is now.
+    pub fn model(&mut self) -> Result<Model> {
+        Ok(Model::from_params(&self.spec, self.engine.state()?.params)?)
+    }
+}
+
+impl Engine for Network {
+    type Data = dyn Source;
+
+    fn describe(&self) -> String {
+        self.engine.describe()
+    }
+
+    fn sequences(&self, data: &Self::Data) -> Result<usize> {
+        self.engine.sequences(data)
+    }
+
+    fn train(&mut self, data: &Self::Data, batches: &Batches) -> Result<Steps> {
+        self.engine.train(data, batches)
+    }
+
+    fn stride(&self) -> usize {
+        self.engine.stride()
+    }
+
+    fn evaluate(
+        &mut self,
+        data: &Self::Data,
+        visit: usize,
+        rows: usize,
+        look: &mut dyn FnMut(&[f32], Targets),
+    ) -> Result<LossSum> {
+        self.engine.evaluate(data, visit, rows, look)
+    }
+
+    fn state(&mut self) -> Result<State> {
+        self.engine.state()
+    }
+
+    fn set_state(&mut self, state: State) -> Result<()> {
+        self.engine.set_state(state)
+    }
+
+    fn use_cpu(&mut self, cpu: &Cpu) {
+        self.engine.use_cpu(cpu);
+    }
+
+    fn memory(&self) -> usize {
+        self.engine.memory()
+    }
+}

@@ -1,0 +1,152 @@
+//! A GPU, found at run time.
+
+use crate::error::{Error, Result};
+use crate::kernels::Kernels;
+use crate::library;
+use crate::resident::Resident;
+use cudarc::driver::result::{self, ctx, primary_ctx};
+use cudarc::driver::sys::{CUcontext, CUdevice_attribute as Attribute};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// The oldest generation whose instructions the kernels use: Ampere, sm_80.
+const OLDEST: (i32, i32) = (8, 0);
+
+/// Written while a graph is captured, read by what must not happen meanwhile.
+static CAPTURES: RwLock<()> = RwLock::new(());
+
+/// A GPU and our context on it. Copies share both.
+#[derive(Debug, Clone)]
+pub struct Device(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    context: CUcontext,
+    name: String,
+    capability: (i32, i32),
+    multiprocessors: usize,
+    /// Bytes that a block may have.
+    shared: usize,
+    memory: usize,
+    kernels: OnceLock<Result<Kernels>>,
+    resident: Mutex<HashMap<usize, Resident>>,
+}
+
+// SAFETY: a context may be used from any thread that makes it current, which `Device::enter` does.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+impl Device {
+    /// The first GPU, with everything that training on it needs; the error says what is missing. It is looked for once,
+    /// and its context stays: cuBLAS does not bear that a context goes and comes back.
+    pub fn find() -> Result<Device> {
+        static FOUND: OnceLock<Result<Device>> = OnceLock::new();
+        FOUND.get_or_init(Device::look).clone()
+    }
+
+    fn look() -> Result<Device> {
+        library::driver()?;
+        let none = |error| Error::NoDevice(Error::from(error).to_string());
+        result::init().map_err(none)?;
+        if result::device::get_count().map_err(none)? == 0 {
+            return Err(Error::NoDevice("the driver knows of none".into()));
+        }
+        let device = result::device::get(0).map_err(none)?;
+        // SAFETY: the device is one.
+        let attribute = |which| unsafe { result::device::get_attribute(device, which) };
+        let capability = (
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        );
+        let name = result::device::get_name(device)?;
+        if capability < OLDEST {
+            let (major, minor) = capability;
+            return Err(Error::NoDevice(format!(
+                "{name} has compute capability {major}.{minor}; 8.0 (Ampere) or newer is needed"
+            )));
+        }
+        library::nvrtc()?;
+        library::cublas()?;
+        let multiprocessors =
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize;
+        let shared =
+            attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)? as usize;
+        // SAFETY: the device is one.
+        let memory = unsafe { result::device::total_mem(device) }?;
+        // SAFETY: never released.
+        let context = unsafe { primary_ctx::retain(device) }?;
+        let (kernels, resident) = (OnceLock::new(), Mutex::default());
+        let inner =
+            Inner { context, name, capability, multiprocessors, shared, memory, kernels, resident };
+        Ok(Device(Arc::new(inner)))
+    }
+
+    /// Makes its context this thread's: everything else expects that.
+    pub(crate) fn enter(&self) -> Result<()> {
+        // SAFETY: retained for as long as `self` lives.
+        Ok(unsafe { ctx::set_current(self.0.context) }?)
+    }
+
+    /// The same for what makes, frees or waits for something: it must not meet a capture on another thread, which would be
+    /// spoilt. Not to be held while another is taken.
+    pub(crate) fn quiet(&self) -> Result<RwLockReadGuard<'static, ()>> {
+        self.enter()?;
+        Ok(CAPTURES.read().unwrap_or_else(|p| p.into_inner()))
+    }
+
+    /// For a capture.
+    pub(crate) fn alone(&self) -> Result<RwLockWriteGuard<'static, ()>> {
+        self.enter()?;
+        Ok(CAPTURES.write().unwrap_or_else(|p| p.into_inner()))
+    }
+
+    /// The kernels, compiled and loaded when they are first asked for.
+    pub(crate) fn kernels(&self) -> Result<&Kernels> {
+        self.0.kernels.get_or_init(|| Kernels::new(self)).as_ref().map_err(Clone::clone)
+    }
+
+    /// The kernels for recurrences of `groups` times 8 units, likewise.
+    pub(crate) fn resident(&self, groups: usize) -> Result<Resident> {
+        let mut known = self.0.resident.lock().unwrap_or_else(|p| p.into_inner());
+        if let Some(resident) = known.get(&groups) {
+            return Ok(*resident);
+        }
+        let resident = Resident::new(self, groups)?;
+        known.insert(groups, resident);
+        Ok(resident)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// Its multiprocessors.
+    pub fn multiprocessors(&self) -> usize {
+        self.0.multiprocessors
+    }
+
+    /// Bytes of shared memory that a block may have.
+    pub(crate) fn shared(&self) -> usize {
+        self.0.shared
+    }
+
+    /// Bytes of its memory.
+    pub fn memory(&self) -> usize {
+        self.0.memory
+    }
+
+    /// What kernels are compiled for: `sm_90a` on Hopper, whose own instructions need the `a`.
+    pub fn arch(&self) -> String {
+        let (major, minor) = self.0.capability;
+        format!("sm_{major}{minor}{}", if major == 9 { "a" } else { "" })
+    }
+}
+
+impl std::fmt::Display for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        let gib = self.0.memory as f64 / (1u64 << 30) as f64;
+        write!(f, "{}, {} multiprocessors, {gib:.0} GiB", self.0.name, self.0.multiprocessors)
+    }
+}

@@ -1,0 +1,97 @@
+//! The kernels, compiled and loaded. What each does its source says: `kernels/*.cu`.
+
+use crate::compile::Source;
+use crate::device::Device;
+use crate::error::Result;
+use crate::stream::{Kernel, Module};
+
+macro_rules! source {
+    ($name:literal) => {
+        Source {
+            name: $name,
+            parts: &[
+                include_str!("kernels/common.cuh"),
+                include_str!(concat!("kernels/", $name, ".cu")),
+            ],
+            defines: Vec::new(),
+        }
+    };
+}
+
+/// All files of kernels that any card runs.
+pub(crate) fn sources() -> [Source; 5] {
+    [source!("cells"), source!("tokens"), source!("loss"), source!("sums"), source!("adam")]
+}
+
+/// The kernels by name.
+#[derive(Debug)]
+pub(crate) struct Kernels {
+    pub lstm_forward: Kernel,
+    pub lstm_backward: Kernel,
+    pub gru_forward: Kernel,
+    pub gru_backward: Kernel,
+    pub rnn_forward: Kernel,
+    pub rnn_backward: Kernel,
+    pub embed: Kernel,
+    pub embed_backward: Kernel,
+    pub answer: Kernel,
+    pub cross_entropy: Kernel,
+    pub squared_error: Kernel,
+    pub sum_losses: Kernel,
+    pub sum_squares: Kernel,
+    pub sum_columns: Kernel,
+    pub sum_chunks: Kernel,
+    pub finish: Kernel,
+    pub adam: Kernel,
+}
+
+impl Kernels {
+    pub fn new(device: &Device) -> Result<Kernels> {
+        let arch = device.arch();
+        let load = |source: &Source| Module::new(device, &source.machine_code(&arch)?);
+        let modules = sources().iter().map(load).collect::<Result<Vec<_>>>()?;
+        let modules: [Module; 5] = modules.try_into().expect("one per source");
+        let [cells, tokens, loss, sums, adam] = &modules;
+        Ok(Kernels {
+            lstm_forward: cells.kernel("lstm_forward")?,
+            lstm_backward: cells.kernel("lstm_backward")?,
+            gru_forward: cells.kernel("gru_forward")?,
+            gru_backward: cells.kernel("gru_backward")?,
+            rnn_forward: cells.kernel("rnn_forward")?,
+            rnn_backward: cells.kernel("rnn_backward")?,
+            embed: tokens.kernel("embed")?,
+            embed_backward: tokens.kernel("embed_backward")?,
+            answer: loss.kernel("answer")?,
+            cross_entropy: loss.kernel("cross_entropy")?,
+            squared_error: loss.kernel("squared_error")?,
+            sum_losses: sums.kernel("sum_losses")?,
+            sum_squares: sums.kernel("sum_squares")?,
+            sum_columns: sums.kernel("sum_columns")?,
+            sum_chunks: sums.kernel("sum_chunks")?,
+            finish: adam.kernel("finish")?,
+            adam: adam.kernel("adam")?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::library;
+
+    /// Needs the compiler, no GPU.
+    #[test]
+    fn every_kernel_compiles_for_every_generation() {
+        if let Err(missing) = library::nvrtc() {
+            eprintln!("skipped: {missing}");
+            return;
+        }
+        for arch in ["sm_80", "sm_89", "sm_90a"] {
+            let resident = [1, 13, 16].map(crate::resident::source);
+            for source in sources().into_iter().chain(resident) {
+                let code = source.compile(arch).unwrap_or_else(|e| panic!("{arch}: {e}"));
+                assert!(!code.is_empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! One network in training on a GPU.
+//!
+//! ```text
+//! this machine    gather -> stage -> copy ->                         next batch, no waiting
+//! the GPU                            forward, loss, backward, norm, clip, Adam     one graph per shape of batch
+//! ```
+//!
+//! The processor waits once per call of [`Engine::train`], when it reads the sums. Which steps were good is decided on the
+//! GPU: behind one that is no number the others of the same call change nothing.
+
+use crate::device::Device;
+use crate::error::{Error as CudaError, Result as CudaResult};
+use crate::forward::Pass;
+use crate::plan::{Goal, Plan, Shape, Staged};
+use crate::product::{Precision, Products};
+use crate::resident::Resident;
+use crate::stage::{Step, goal, stage};
+use crate::state::DeviceState;
+use crate::stream::{Graph, Stream};
+use crate::work::{BUNDLE, Work};
+use drnn::{Model, NetSpec};
+use drnn_train::{
+    AdamOptions, Batches, Engine, Error, Gathered, LossSum, Result, Source, State, Steps, Targets,
+};
+use std::collections::HashMap;
+
+/// Shapes whose graphs are kept: data of many lengths has many.
+const GRAPHS: usize = 64;
+/// Batches that [`Engine::train`] is given at once.
+const STRIDE: usize = 64;
+
+/// Parameters, optimiser, and memory for a step, all on the GPU.
+#[derive(Debug)]
+pub struct CudaLearner {
+    plan: Plan,
+    /// By layer, where its recurrence fits into registers and may.
+    resident: Vec<Option<Resident>>,
+    /// By whether it is steps, the batches' shape, and how many. Before the buffers that they use.
+    graphs: HashMap<(bool, Shape, usize), Graph>,
+    products: Products,
+    state: DeviceState,
+    work: Option<Work>,
+    stream: Stream,
+    device: Device,
+    gathered: Gathered,
+    waiting: Option<Waiting>,
+    /// Bundles sent so far.
+    sent: usize,
+}
+
+/// Batches of one shape that have been staged and not sent.
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    train: bool,
+    shape: Shape,
+    goal: Goal,
+    count: usize,
+}
+
+impl CudaLearner {
+    /// Parameters as [`Model::init`] draws them. Refused for networks in blocks.
+    pub fn new(
+        device: &Device,
+        precision: Precision,
+        spec: &NetSpec,
+        adam: AdamOptions,
+        seed: u64,
+    ) -> CudaResult<CudaLearner> {
+        let plan = Plan::new(spec).map_err(CudaError::Unsupported)?;
+        device.enter()?;
+        device.kernels()?;
+        let resident = match precision {
+            Precision::F16 => Resident::of(device, &plan)?,
+            _ => vec![None; plan.layers.len()],
+        };
+        let stream = Stream::new(device)?;
+        Ok(CudaLearner {
+            products: Products::new(device, &stream, precision)?,
+            state: DeviceState::new(device, &Model::init(spec, seed).into_params(), adam)?,
+            plan,
+            resident,
+            graphs: HashMap::new(),
+            work: None,
+            stream,
+            device: device.clone(),
+            gathered: Gathered { ahead: spec.look_ahead(), ..Gathered::default() },
+            waiting: None,
+            sent: 0,
+        })
+    }
+
+    /// What kind of network it is.
+    pub fn spec(&self) -> &NetSpec {
+        &self.plan.spec
+    }
+
+    /// Memory for a batch; a larger one replaces what was there.
+    fn reserve(&mut self, shape: Shape, goal: Goal) -> Result<()> {
+        if self.work.as_ref().is_some_and(|work| work.holds(shape, goal)) {
+            return Ok(());
+        }
+        let most = self.plan.spec.units().iter().max().copied().unwrap_or(0);
+        let widest = (self.plan.cell.gates() * most).max(self.plan.spec.answer_width());
+        if shape.slots().saturating_mul(widest.max(self.plan.widest())) > u32::MAX as usize {
+            return Err(Error::Options(format!(
+                "{} steps of {} sequences are too many for one batch on a GPU; take smaller batches",
+                shape.steps, shape.rows
+            )));
+        }
+        self.stream.wait()?;
+        self.graphs.clear();
+        let room = match self.work.take() {
+            Some(Work { room, .. }) => Shape {
+                steps: room.steps.max(shape.steps),
+                answers: room.answers.max(shape.answers),
+                rows: room.rows.max(shape.rows),
+            },
+            None => shape,
+        };
+        self.work = Some(Work::new(&self.device, &self.plan, room, goal)?);
+        Ok(())
+    }
+
+    /// Puts what was gathered behind the batches that wait, which go first where they are of another shape or fill their
+    /// place. Gives the positions, or values, that count.
+    fn add(&mut self, train: bool, step: Step) -> Result<usize> {
+        let shape = Shape::new(&self.plan.spec, self.gathered.steps, self.gathered.rows);
+        let goal = goal(&self.gathered);
+        let differs = self.waiting.is_some_and(|w| w.shape != shape || w.train != train);
+        if differs || !self.work.as_ref().is_some_and(|work| work.holds(shape, goal)) {
+            self.send()?;
+            self.reserve(shape, goal)?;
+        }
+        let work = self.work.as_mut().expect("reserved above");
+        let slots = work.slots.len();
+        let slot = &mut work.slots[self.sent % slots];
+        let waiting = self.waiting.get_or_insert(Waiting { train, shape, goal, count: 0 });
+        if waiting.count == 0 {
+            slot.read.wait()?;
+        }
+        let words = Staged::new(&self.plan.spec, shape, goal).words;
+        let to = &mut slot.words.as_mut_slice()[waiting.count * words..];
+        let count = stage(&self.plan, &self.gathered, step, to)?;
+        waiting.count += 1;
+        if waiting.count == self.bundle(shape) {
+            self.send()?;
+        }
+        Ok(count)
+    }
+
+    /// Batches that are worth sending together: graphs stay below a few hundred nodes.
+    fn bundle(&self, shape: Shape) -> usize {
+        let recurrences = self.plan.layers.iter().zip(&self.resident);
+        let nodes = recurrences.map(|(layer, resident)| match resident {
+            Some(_) => 20,
+            None => 4 * shape.steps * layer.len(),
+        });
+        (200 / nodes.sum::<usize>().max(1)).clamp(1, BUNDLE)
+    }
+
+    /// Sends the batches that wait, and runs them. Nothing is waited for.
+    fn send(&mut self) -> Result<()> {
+        let Some(Waiting { train, shape, goal, count }) = self.waiting.take() else {
+            return Ok(());
+        };
+        let Some(work) = &self.work else { return Ok(()) };
+        let slot = &work.slots[self.sent % work.slots.len()];
+        self.sent += 1;
+        let words = Staged::new(&self.plan.spec, shape, goal).words;
+        // SAFETY: the slot is left alone until its event has passed.
+        unsafe { self.stream.copy(&slot.words, count * words, &work.batch)? };
+        slot.read.record(&self.stream)?;
+        let key = (train, shape, count);
+        if !self.graphs.contains_key(&key) {
+            if self.graphs.len() >= GRAPHS {
+                self.stream.wait()?;
+                self.graphs.clear();
+            }
+            let record = || (0..count).try_for_each(|i| self.record(train, shape, i * words));
+            let graph = self.stream.capture(record)?;
+            self.graphs.insert(key, graph);
+        }
+        Ok(self.stream.launch(&self.graphs[&key])?)
+    }
+
+    /// Puts a step, or the way forward, into the stream.
+    fn record(&self, train: bool, shape: Shape, first_word: usize) -> CudaResult<()> {
+        let work = self.work.as_ref().expect("reserved before");
+        let kernels = self.device.kernels()?;
+        let (plan, products, stream, state) =
+            (&self.plan, &self.products, &self.stream, &self.state);
+        let resident = &self.resident;
+        let pass =
+            Pass { plan, resident, shape, first_word, kernels, products, stream, state, work };
+        if shape.slots() == 0 {
+            // No sequence has an answer: nothing to run, and no gradient.
+            stream.clear(&state.losses, 0, state.losses.len())?;
+            stream.clear(&state.gradient, 0, state.gradient.len())?;
+        } else {
+            pass.forward()?;
+            if train {
+                pass.backward()?;
+            }
+        }
+        if train { state.step(kernels, stream, pass.part(0)) } else { Ok(()) }
+    }
+}
+
+impl Engine for CudaLearner {
+    type Data = dyn Source;
+
+    fn describe(&self) -> String {
+        self.plan.spec.to_string()
+    }
+
+    fn sequences(&self, data: &dyn Source) -> Result<usize> {
+        if data.is_empty() {
+            return Err(Error::Data("no sequences to train on".into()));
+        }
+        data.fits(&self.plan.spec)?;
+        Ok(data.len())
+    }
+
+    fn train(&mut self, data: &dyn Source, batches: &Batches) -> Result<Steps> {
+        let Batches { visit, chosen, batch, rate, clip } = *batches;
+        self.device.enter()?;
+        self.state.begin(&self.stream)?;
+        self.waiting = None; // what an error before left behind
+        for chosen in chosen.chunks(batch.max(1)) {
+            data.gather(visit, chosen, &mut self.gathered);
+            self.add(true, Step { rate, clip })?;
+        }
+        self.send()?;
+        self.stream.wait()?;
+        Ok(self.state.found(goal(&self.gathered) == Goal::Values)?)
+    }
+
+    fn stride(&self) -> usize {
+        STRIDE
+    }
+
+    fn evaluate(
+        &mut self,
+        data: &dyn Source,
+        visit: usize,
+        rows: usize,
+        look: &mut dyn FnMut(&[f32], Targets),
+    ) -> Result<LossSum> {
+        self.device.enter()?;
+        self.waiting = None;
+        let all: Vec<u32> = (0..data.len() as u32).collect();
+        let mut total = LossSum::default();
+        for chosen in all.chunks(rows.max(1)) {
+            data.gather(visit, chosen, &mut self.gathered);
+            let count = self.add(false, Step { rate: 0.0, clip: None })?;
+            self.send()?;
+            self.stream.wait()?;
+            let values = goal(&self.gathered) == Goal::Values;
+            total.add(self.state.losses(count, values)?);
+            look(&self.answers()?, self.gathered.targets());
+        }
+        Ok(total)
+    }
+
+    fn state(&mut self) -> Result<State> {
+        self.device.enter()?;
+        self.stream.wait()?;
+        Ok(self.state.get()?)
+    }
+
+    fn set_state(&mut self, state: State) -> Result<()> {
+        let n = self.plan.spec.parameters();
+        let State { params, adam } = &state;
+        if [params.len(), adam.mean.len(), adam.square.len()] != [n; 3] {
+            let spec = &self.plan.spec;
+            return Err(Error::Options(format!("{} parameters for {spec}", params.len())));
+        }
+        self.device.enter()?;
+        self.stream.wait()?;
+        if adam.options() != self.state.options() {
+            self.graphs.clear(); // they hold Adam's constants
+        }
+        Ok(self.state.set(&state)?)
+    }
+
+    fn memory(&self) -> usize {
+        self.work.as_ref().map_or(0, Work::bytes) + self.state.bytes()
+    }
+}
+
+impl CudaLearner {
+    /// Answers to the batch that ran last: (A, B, m), or those that were asked for, (slots, m).
+    fn answers(&self) -> Result<Vec<f32>> {
+        let all = self.all_answers()?;
+        let m = self.plan.spec.answer_width();
+        Ok(match &self.gathered.asked {
+            None => all,
+            Some(slots) => {
+                slots.iter().flat_map(|s| &all[*s as usize * m..][..m]).copied().collect()
+            }
+        })
+    }
+
+    fn all_answers(&self) -> Result<Vec<f32>> {
+        let shape = Shape::new(&self.plan.spec, self.gathered.steps, self.gathered.rows);
+        let len = shape.positions() * self.plan.spec.answer_width();
+        let Some(work) = self.work.as_ref().filter(|_| len > 0) else { return Ok(Vec::new()) };
+        Ok(match self.plan.output {
+            Some(_) => work.answers.get(0, len)?,
+            None => {
+                let step = shape.rows * self.plan.spec.hidden_width();
+                work.h[self.plan.layers.len() - 1].get((1 + self.plan.spec.delay()) * step, len)?
+            }
+        })
+    }
+}

@@ -1,0 +1,52 @@
+//! Training of delayed recurrent networks on NVIDIA GPUs.
+//!
+//! ```no_run
+//! use drnn::{Cell, NetSpec, Padding};
+//! use drnn_cuda::{CudaLearner, Device, Precision};
+//! use drnn_train::AdamOptions;
+//!
+//! let device = Device::find()?; // the error says what is missing
+//! let spec = NetSpec::builder(Cell::Lstm).dense(1).units([100]).delay(5, Padding::Null).outputs(1).build()?;
+//! let learner = CudaLearner::new(&device, Precision::F32, &spec, AdamOptions::default(), 1)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Nothing of CUDA is needed to build this crate. At run time it needs NVIDIA's driver, NVRTC and cuBLAS of CUDA 12 or 13,
+//! and a card of compute capability 8.0 or newer.
+//!
+//! | file | what |
+//! |---|---|
+//! | `library`, `device` | CUDA's libraries, looked for; a card |
+//! | `compile`, `kernels`, `kernels/*.cu` | kernels, compiled for the card at hand and kept on disk |
+//! | `memory`, `stream`, `product` | buffers; queues, graphs, launches; products by cuBLAS |
+//! | `plan`, `stage` | shapes and offsets; batches as the GPU reads them |
+//! | `resident` | small LSTMs: all steps in one launch |
+//! | `work`, `forward`, `backward`, `state` | memory for a pass; both ways; parameters and optimiser |
+//! | `learner` | [`CudaLearner`]: a [`drnn_train::Engine`] |
+//!
+//! The same seed gives the same bits on the same card: every sum has a fixed order, nothing is added by whoever comes
+//! first. Against the CPU's numbers it is f32 rounding; [`drnn_train::contract`] is kept at 2e-4.
+
+#![deny(missing_docs)]
+
+mod backward;
+mod compile;
+mod device;
+mod error;
+mod forward;
+mod kernels;
+mod learner;
+mod library;
+mod memory;
+mod plan;
+mod product;
+mod resident;
+mod stage;
+mod state;
+mod stream;
+mod work;
+
+pub use device::Device;
+pub use error::{Error, Result};
+pub use learner::CudaLearner;
+pub use product::Precision;

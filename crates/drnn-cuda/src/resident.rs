@@ -1,0 +1,133 @@
+//! Recurrences that are small enough to stay in registers; `kernels/resident.cu`.
+//!
+//! One launch for all steps of a direction, instead of a product and a kernel for each.
+
+use crate::compile::Source;
+use crate::device::Device;
+use crate::error::Result;
+use crate::forward::Pass;
+use crate::memory::Buffer;
+use crate::plan::{Plan, Recurrence};
+use crate::stream::{Arg, Kernel, Module};
+use drnn::Cell;
+
+/// Units that fit: a warp per 8, and a block has at most 16 such warps with registers enough.
+const MOST_UNITS: usize = 128;
+/// Rows that a block takes.
+const ROWS: usize = 16;
+
+/// The two kernels for some number of units.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Resident {
+    groups: usize,
+    forward: Kernel,
+    backward: Kernel,
+}
+
+/// The file of kernels for `groups` times 8 units.
+pub(crate) fn source(groups: usize) -> Source {
+    Source {
+        name: "resident",
+        parts: &[include_str!("kernels/common.cuh"), include_str!("kernels/resident.cu")],
+        defines: vec![format!("GROUPS={groups}")],
+    }
+}
+
+/// Bytes of shared memory for rows on their way: gates of two steps, c and h, each row with a gap behind it.
+fn shared(n: usize) -> usize {
+    let stride = |width: usize| width + (40 - width % 32) % 32;
+    ROWS * (2 * stride(4 * n) + 2 * stride(n)) * size_of::<f32>()
+}
+
+/// The most that either kernel has, with the gradients that the way back keeps for products.
+fn all_shared(groups: usize) -> usize {
+    shared(8 * groups) + 2 * ROWS * (32 * groups + 8) * size_of::<u16>()
+}
+
+/// Warps for a recurrence of `n` units; None where it does not fit.
+pub(crate) fn groups(cell: Cell, n: usize) -> Option<usize> {
+    (cell == Cell::Lstm && n <= MOST_UNITS).then(|| n.div_ceil(8))
+}
+
+impl Resident {
+    pub fn new(device: &Device, groups: usize) -> Result<Resident> {
+        let module = Module::new(device, &source(groups).machine_code(&device.arch())?)?;
+        let (forward, backward) =
+            (module.kernel("resident_forward")?, module.kernel("resident_backward")?);
+        forward.allow_shared(shared(8 * groups))?;
+        backward.allow_shared(shared(8 * groups))?;
+        Ok(Resident { groups, forward, backward })
+    }
+
+    /// Those of a network's layers: None for what does not fit.
+    pub fn of(device: &Device, plan: &Plan) -> Result<Vec<Option<Resident>>> {
+        let layer = |layer: &Vec<Recurrence>| {
+            let groups =
+                groups(plan.cell, layer[0].n).filter(|g| all_shared(*g) <= device.shared());
+            groups.map(|groups| device.resident(groups)).transpose()
+        };
+        plan.layers.iter().map(layer).collect()
+    }
+
+    /// All steps: gates, c and h from what x has put into gates.
+    pub fn forward(&self, pass: &Pass, layer: usize, r: &Recurrence) -> Result<()> {
+        let work = &pass.work.recurrences[layer][r.direction];
+        let params = &pass.state.params;
+        let args = [
+            Arg::At(work.gates.at(0)),
+            Arg::At(params.at(r.w_hh)),
+            Arg::At(params.at(r.b_ih)),
+            Arg::At(params.at(r.b_hh)),
+            Arg::At(work.c.at(0)),
+            Arg::At(pass.work.h[layer].at(r.direction * r.n)),
+            r.width.into(),
+        ];
+        self.launch(&self.forward, pass, r, &args)
+    }
+
+    /// All steps back: gates become their gradients.
+    pub fn backward(
+        &self,
+        pass: &Pass,
+        layer: usize,
+        r: &Recurrence,
+        above: &Buffer<f32>,
+    ) -> Result<()> {
+        let work = &pass.work.recurrences[layer][r.direction];
+        let args = [
+            Arg::At(pass.part(0)),
+            Arg::At(work.gates.at(0)),
+            Arg::At(pass.state.params.at(r.w_hh)),
+            Arg::At(work.c.at(0)),
+            Arg::At(above.at(r.direction * r.n)),
+            r.width.into(),
+        ];
+        self.launch(&self.backward, pass, r, &args)
+    }
+
+    fn launch(&self, kernel: &Kernel, pass: &Pass, r: &Recurrence, args: &[Arg]) -> Result<()> {
+        let rows = pass.shape.rows;
+        let reverse = Arg::from(r.direction);
+        let end = [pass.run(), reverse, pass.shape.steps.into(), rows.into(), r.n.into()];
+        let args: Vec<Arg> = args.iter().copied().chain(end).collect();
+        let blocks = rows.div_ceil(ROWS);
+        // SAFETY: arguments as the source names them; a warp per group, a block per tile of rows.
+        unsafe {
+            let threads = 32 * self.groups;
+            kernel.launch_with(pass.stream, [blocks, 1], threads, shared(r.n), &args)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fits() {
+        assert_eq!(groups(Cell::Lstm, 100), Some(13));
+        assert_eq!((groups(Cell::Lstm, 128), groups(Cell::Lstm, 129)), (Some(16), None));
+        assert_eq!(groups(Cell::Gru, 100), None);
+        assert!(all_shared(13) < 99 << 10 && all_shared(16) < 227 << 10);
+    }
+}

@@ -1,0 +1,230 @@
+//! A batch as the GPU reads it: one block of words, copied at once.
+//!
+//! Behind a sequence's end stands what its network reads there (zeros, a symbol), so kernels know nothing of delay and
+//! padding. For embeddings the slots of each symbol are listed, so that their gradient can be summed in a fixed order.
+
+use crate::plan::{Goal, HEADER, Plan, Shape, Staged};
+use drnn::InputSpec;
+use drnn_train::{Answers, Error, Gathered, IGNORE, Inputs, Result};
+
+/// No symbol: `NONE` of the kernels.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// What goes along with a batch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Step {
+    pub rate: f32,
+    pub clip: Option<f64>,
+}
+
+/// The kind of targets a batch has.
+pub(crate) fn goal(gathered: &Gathered) -> Goal {
+    match gathered.answers {
+        Answers::Classes(_) => Goal::Classes,
+        Answers::Values(_) => Goal::Values,
+    }
+}
+
+/// Writes a batch; gives the positions, or values, that count. The error names what does not fit the network.
+pub(crate) fn stage(plan: &Plan, from: &Gathered, step: Step, to: &mut [u32]) -> Result<usize> {
+    let shape = Shape::new(&plan.spec, from.steps, from.rows);
+    let at = Staged::new(&plan.spec, shape, goal(from));
+    let length = |row: usize| from.lengths.get(row).copied().unwrap_or(from.steps);
+    for (row, run) in to[at.run..][..shape.rows].iter_mut().enumerate() {
+        *run = Shape::run(&plan.spec, length(row)) as u32;
+    }
+    match &from.inputs {
+        Inputs::Dense(x) => dense(plan, shape, from.steps, &length, x, &mut to[at.input..])?,
+        Inputs::Tokens(tokens) => {
+            self::tokens(plan, shape, from.steps, &length, tokens, &mut to[at.input..])?;
+            let InputSpec::Tokens { symbols, .. } = plan.spec.input() else {
+                return Err(misfit(plan));
+            };
+            let (input, lists) = to.split_at_mut(at.starts);
+            let (starts, slots) = lists.split_at_mut(at.by_symbol - at.starts);
+            by_symbol(&input[at.input..][..shape.slots()], symbols, starts, slots);
+        }
+    }
+    let count = targets(plan, shape, from, &mut to[at.targets..])?;
+    let weight = match from.answers {
+        Answers::Classes(_) => 1.0 / count.max(1) as f32,
+        Answers::Values(_) => 2.0 / count.max(1) as f32,
+    };
+    let most = step.clip.unwrap_or(f64::INFINITY).to_bits();
+    let header = &mut to[..HEADER];
+    header[0] = weight.to_bits();
+    header[1] = step.rate.to_bits();
+    (header[2], header[3]) = (most as u32, (most >> 32) as u32);
+    header[4] = count as u32;
+    Ok(count)
+}
+
+fn misfit(plan: &Plan) -> Error {
+    Error::Data(format!("the data does not fit {}", plan.spec))
+}
+
+fn dense(
+    plan: &Plan,
+    shape: Shape,
+    elements: usize,
+    length: &dyn Fn(usize) -> usize,
+    x: &[f32],
+    to: &mut [u32],
+) -> Result<()> {
+    let (q, rows) = (plan.spec.input().width(), shape.rows);
+    if matches!(plan.spec.input(), InputSpec::Tokens { .. }) || x.len() != elements * rows * q {
+        return Err(misfit(plan));
+    }
+    for slot in 0..shape.slots() {
+        let (step, row) = (slot / rows, slot % rows);
+        let to = &mut to[slot * q..][..q];
+        if step >= length(row) {
+            to.fill(0);
+            continue;
+        }
+        for (i, (to, x)) in to.iter_mut().zip(&x[slot * q..][..q]).enumerate() {
+            if !x.is_finite() {
+                let position = slot * q + i;
+                return Err(drnn::Error::NotFinite { name: "x".into(), value: *x, position }.into());
+            }
+            *to = x.to_bits();
+        }
+    }
+    Ok(())
+}
+
+fn tokens(
+    plan: &Plan,
+    shape: Shape,
+    elements: usize,
+    length: &dyn Fn(usize) -> usize,
+    tokens: &[u32],
+    to: &mut [u32],
+) -> Result<()> {
+    let rows = shape.rows;
+    let InputSpec::Tokens { symbols, .. } = plan.spec.input() else { return Err(misfit(plan)) };
+    if tokens.len() != elements * rows {
+        return Err(misfit(plan));
+    }
+    for slot in 0..shape.slots() {
+        let (step, row) = (slot / rows, slot % rows);
+        to[slot] = if step < length(row) {
+            let token = tokens[slot];
+            if token as usize >= symbols {
+                return Err(drnn::Error::Token { token, step, row, symbols }.into());
+            }
+            token
+        } else if step < Shape::run(&plan.spec, length(row)) {
+            plan.padding().unwrap_or(NONE)
+        } else {
+            NONE
+        };
+    }
+    Ok(())
+}
+
+/// Counting sort: the slots of symbol v are `slots[starts[v]..starts[v + 1]]`, rising.
+fn by_symbol(tokens: &[u32], symbols: usize, starts: &mut [u32], slots: &mut [u32]) {
+    let starts = &mut starts[..symbols + 1];
+    starts.fill(0);
+    tokens.iter().filter(|t| **t != NONE).for_each(|t| starts[*t as usize + 1] += 1);
+    for symbol in 0..symbols {
+        starts[symbol + 1] += starts[symbol];
+    }
+    let mut next = starts.to_vec();
+    for (slot, token) in tokens.iter().enumerate().filter(|(_, t)| **t != NONE) {
+        let next = &mut next[*token as usize];
+        slots[*next as usize] = slot as u32;
+        *next += 1;
+    }
+}
+
+/// Targets of all positions: those that nobody asks for do not count.
+fn targets(plan: &Plan, shape: Shape, from: &Gathered, to: &mut [u32]) -> Result<usize> {
+    let (m, positions) = (plan.spec.answer_width(), shape.positions());
+    let asked = from.asked.as_deref();
+    if let Some(slot) = asked.and_then(|slots| slots.iter().find(|s| **s as usize >= positions)) {
+        return Err(Error::Data(format!("slot {slot} is asked for, of {positions}")));
+    }
+    let slots = asked.map_or(positions, <[u32]>::len);
+    let slot = |i: usize| asked.map_or(i, |slots| slots[i] as usize);
+    match &from.answers {
+        Answers::Classes(classes) => {
+            if classes.len() != slots {
+                return Err(misfit(plan));
+            }
+            if let Some(class) = classes.iter().find(|c| **c != IGNORE && **c as usize >= m) {
+                return Err(Error::Data(format!("class {class} of {m}")));
+            }
+            to[..positions].fill(IGNORE);
+            classes.iter().enumerate().for_each(|(i, class)| to[slot(i)] = *class);
+            Ok(classes.iter().filter(|c| **c != IGNORE).count())
+        }
+        Answers::Values(values) => {
+            if values.len() != slots * m {
+                return Err(misfit(plan));
+            }
+            to[..positions * m].fill(f32::NAN.to_bits());
+            for (i, value) in values.iter().enumerate() {
+                to[slot(i / m) * m + i % m] = value.to_bits();
+            }
+            Ok(values.iter().filter(|value| !value.is_nan()).count())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drnn::{Cell, NetSpec, Padding};
+
+    const STEP: Step = Step { rate: 0.5, clip: None };
+
+    #[test]
+    fn tokens_are_padded_by_row_and_listed_by_symbol() {
+        let builder = NetSpec::builder(Cell::Lstm).tokens(4, 2).units([3]).outputs(4);
+        let spec = builder.delay(1, Padding::Symbol(3)).build().unwrap();
+        let plan = Plan::new(&spec).unwrap();
+        let mut gathered =
+            Gathered { steps: 2, rows: 2, lengths: vec![2, 1], ..Gathered::default() };
+        gathered.inputs = Inputs::Tokens(vec![1, 2, 0, 77]);
+        gathered.answers = Answers::Classes(vec![0, 1, 2, IGNORE]);
+        let shape = Shape::new(&spec, 2, 2);
+        let at = Staged::new(&spec, shape, Goal::Classes);
+        let mut words = vec![9; at.words];
+        assert_eq!(stage(&plan, &gathered, STEP, &mut words).unwrap(), 3);
+        assert_eq!(words[at.run..][..2], [3, 2]);
+        assert_eq!(words[at.input..][..6], [1, 2, 0, 3, 3, NONE]);
+        assert_eq!(words[at.starts..][..5], [0, 1, 2, 3, 5]);
+        assert_eq!(words[at.by_symbol..][..5], [2, 0, 1, 3, 4]);
+        assert_eq!(f32::from_bits(words[0]), 1.0 / 3.0);
+        assert_eq!((words[2], words[3]), (0, 0x7ff0_0000));
+        gathered.inputs = Inputs::Tokens(vec![1, 2, 4, 0]);
+        assert!(stage(&plan, &gathered, STEP, &mut words).is_err());
+    }
+
+    #[test]
+    fn vectors_behind_the_end_are_zeros_and_values_count_unless_they_are_none() {
+        let spec = NetSpec::builder(Cell::Lstm).dense(1).units([3]).outputs(1);
+        let spec = spec.delay(1, Padding::Null).build().unwrap();
+        let plan = Plan::new(&spec).unwrap();
+        let mut gathered = Gathered { steps: 2, rows: 1, ..Gathered::default() };
+        gathered.inputs = Inputs::Dense(vec![1.0, 2.0]);
+        gathered.answers = Answers::Values(vec![f32::NAN, 4.0]);
+        let at = Staged::new(&spec, Shape::new(&spec, 2, 1), Goal::Values);
+        let mut words = vec![9; at.words];
+        assert_eq!(stage(&plan, &gathered, STEP, &mut words).unwrap(), 1);
+        assert_eq!(words[at.input..][..3], [1.0f32, 2.0, 0.0].map(f32::to_bits));
+        gathered.asked = Some(vec![1]);
+        gathered.answers = Answers::Values(vec![5.0]);
+        assert_eq!(stage(&plan, &gathered, STEP, &mut words).unwrap(), 1);
+        assert!(f32::from_bits(words[at.targets]).is_nan());
+        assert_eq!(f32::from_bits(words[at.targets + 1]), 5.0);
+        gathered.asked = Some(vec![2]);
+        assert!(stage(&plan, &gathered, STEP, &mut words).is_err());
+        gathered.asked = None;
+        gathered.answers = Answers::Values(vec![3.0, 4.0]);
+        gathered.inputs = Inputs::Dense(vec![1.0, f32::INFINITY]);
+        assert!(stage(&plan, &gathered, STEP, &mut words).is_err());
+    }
+}

@@ -1,0 +1,142 @@
+//! What a model in training keeps on the GPU: parameters, Adam's memory, gradient, sums.
+
+use crate::device::Device;
+use crate::error::Result;
+use crate::kernels::Kernels;
+use crate::memory::Buffer;
+use crate::stream::{Arg, Stream};
+use drnn_train::{Adam, AdamOptions, LossSum, State, Steps};
+
+/// Blocks of the first stage of sums: what the kernel `finish` expects.
+const SQUARES: usize = 256;
+pub(crate) const LOSSES: usize = 64;
+const THREADS: usize = 256;
+
+/// Words of `struct Totals`, f64 each: loss, norms, count, right, stopped, taken.
+const TOTALS: usize = 6;
+
+/// All that a step changes, and what it needs for that.
+#[derive(Debug)]
+pub(crate) struct DeviceState {
+    options: AdamOptions,
+    pub params: Buffer<f32>,
+    mean: Buffer<f32>,
+    square: Buffer<f32>,
+    pub gradient: Buffer<f32>,
+    totals: Buffer<f64>,
+    coefficients: Buffer<u32>,
+    squares: Buffer<f64>,
+    /// (blocks, 2): partial sums of losses and hits.
+    pub losses: Buffer<f64>,
+}
+
+impl DeviceState {
+    pub fn new(device: &Device, params: &[f32], options: AdamOptions) -> Result<DeviceState> {
+        let count = params.len();
+        Ok(DeviceState {
+            options,
+            params: Buffer::from(device, params)?,
+            mean: Buffer::zeros(device, count)?,
+            square: Buffer::zeros(device, count)?,
+            gradient: Buffer::zeros(device, count)?,
+            totals: Buffer::zeros(device, TOTALS)?,
+            coefficients: Buffer::zeros(device, 4)?,
+            squares: Buffer::zeros(device, SQUARES)?,
+            losses: Buffer::zeros(device, 2 * LOSSES)?,
+        })
+    }
+
+    /// Forgets the sums of the call before, and that it may have stopped.
+    pub fn begin(&self, stream: &Stream) -> Result<()> {
+        stream.clear(&self.totals, 0, TOTALS - 1)
+    }
+
+    /// What the steps since then have found. `values` is whether they had values for targets.
+    pub fn found(&self, values: bool) -> Result<Steps> {
+        let totals = self.totals.get(0, TOTALS)?;
+        let right = (!values).then_some(totals[3] as usize);
+        let loss = LossSum { sum: totals[0], count: totals[2] as usize, right };
+        Ok(Steps { loss, norms: totals[1] })
+    }
+
+    /// Puts the end of a step into the stream: norm, clipping, Adam.
+    pub fn step(&self, kernels: &Kernels, stream: &Stream, header: u64) -> Result<()> {
+        let count = self.params.len();
+        let AdamOptions { beta1, beta2, eps } = self.options;
+        // SAFETY: arguments as the sources name them, buffers as long as they say.
+        unsafe {
+            kernels.sum_squares.launch(
+                stream,
+                [SQUARES, 1],
+                THREADS,
+                &[Arg::At(self.gradient.at(0)), Arg::At(self.squares.at(0)), count.into()],
+            )?;
+            kernels.finish.launch(
+                stream,
+                [1, 1],
+                SQUARES,
+                &[
+                    Arg::At(header),
+                    Arg::At(self.squares.at(0)),
+                    Arg::At(self.losses.at(0)),
+                    Arg::At(self.totals.at(0)),
+                    Arg::At(self.coefficients.at(0)),
+                    Arg::F32(beta1),
+                    Arg::F32(beta2),
+                ],
+            )?;
+            kernels.adam.launch(
+                stream,
+                [count.div_ceil(THREADS), 1],
+                THREADS,
+                &[
+                    Arg::At(self.coefficients.at(0)),
+                    Arg::At(self.gradient.at(0)),
+                    Arg::At(self.params.at(0)),
+                    Arg::At(self.mean.at(0)),
+                    Arg::At(self.square.at(0)),
+                    Arg::F32(beta1),
+                    Arg::F32(beta2),
+                    Arg::F32(eps),
+                    count.into(),
+                ],
+            )
+        }
+    }
+
+    /// Losses of the batch that ran last, of an evaluation. `values` as above.
+    pub fn losses(&self, count: usize, values: bool) -> Result<LossSum> {
+        let partial = self.losses.get(0, 2 * LOSSES)?;
+        let sum = |from: usize| partial.iter().skip(from).step_by(2).sum::<f64>();
+        Ok(LossSum { sum: sum(0), count, right: (!values).then_some(sum(1) as usize) })
+    }
+
+    /// Adam's constants.
+    pub fn options(&self) -> AdamOptions {
+        self.options
+    }
+
+    /// Everything, on this machine. No step may be under way.
+    pub fn get(&self) -> Result<State> {
+        let count = self.params.len();
+        let mut adam = Adam::new(self.options, 0);
+        adam.steps = self.totals.get(0, TOTALS)?[TOTALS - 1] as u64;
+        (adam.mean, adam.square) = (self.mean.get(0, count)?, self.square.get(0, count)?);
+        Ok(State { params: self.params.get(0, count)?, adam })
+    }
+
+    /// Everything from there; lengths are the caller's affair.
+    pub fn set(&mut self, state: &State) -> Result<()> {
+        self.options = state.adam.options();
+        self.params.set(&state.params)?;
+        self.mean.set(&state.adam.mean)?;
+        self.square.set(&state.adam.square)?;
+        let mut totals = vec![0.0; TOTALS];
+        totals[TOTALS - 1] = state.adam.steps as f64;
+        self.totals.set(&totals)
+    }
+
+    pub fn bytes(&self) -> usize {
+        4 * self.params.bytes()
+    }
+}

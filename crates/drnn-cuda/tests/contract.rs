@@ -1,0 +1,209 @@
+//! What every engine must keep, on the GPU at hand. Without one, each test says why it is skipped.
+
+use drnn::rng::Rng;
+use drnn::{Cell, Cpu, InputSpec, NetSpec, Padding};
+use drnn_cuda::{CudaLearner, Device, Precision};
+use drnn_train::contract::{self, Plain};
+use drnn_train::{
+    AdamOptions, Answers, Batches, Engine, Gathered, IGNORE, Inputs, Learner, Result, Source,
+};
+
+/// f32 against f32: sums in another order, exponentials of another library, ten steps of Adam on top.
+const TOLERANCE: f64 = 2e-4;
+
+/// The same with TF32 and f16.
+const ROUNDED: f64 = 2e-2;
+
+fn device() -> Option<Device> {
+    Device::find().inspect_err(|why| eprintln!("skipped: {why}")).ok()
+}
+
+fn make(device: &Device) -> impl Fn(&NetSpec, u64) -> Plain {
+    make_with(device, Precision::F32)
+}
+
+fn make_with(device: &Device, precision: Precision) -> impl Fn(&NetSpec, u64) -> Plain {
+    let device = device.clone();
+    move |spec, seed| {
+        let learner = CudaLearner::new(&device, precision, spec, AdamOptions::default(), seed);
+        Box::new(learner.expect("an engine"))
+    }
+}
+
+#[test]
+fn curves_lie_on_the_cpus() {
+    let Some(device) = device() else { return };
+    contract::curve(&make(&device), TOLERANCE);
+}
+
+#[test]
+fn states_go_on_to_the_bit() {
+    let Some(device) = device() else { return };
+    contract::state(&make(&device), TOLERANCE);
+}
+
+#[test]
+fn evaluation_is_the_cpus() {
+    let Some(device) = device() else { return };
+    contract::evaluation(&make(&device), TOLERANCE);
+}
+
+#[test]
+fn strides_are_steps() {
+    let Some(device) = device() else { return };
+    contract::strides(&make(&device));
+}
+
+#[test]
+fn a_step_that_is_no_number_changes_nothing() {
+    let Some(device) = device() else { return };
+    contract::not_finite(&make(&device));
+}
+
+/// Factors of three digits. Adam divides a gradient by its own size, so what is rounded away from a small one moves its
+/// parameter by as much as a large one's would: ten steps of 0.01 could be 0.2 apart.
+#[test]
+fn rounded_factors_keep_to_the_cpus_curves() {
+    let Some(device) = device() else { return };
+    for precision in [Precision::Tf32, Precision::F16] {
+        let make = make_with(&device, precision);
+        contract::curve(&make, ROUNDED);
+        contract::evaluation(&make, ROUNDED);
+        contract::state(&make, ROUNDED);
+        contract::strides(&make);
+        contract::not_finite(&make);
+    }
+}
+
+/// Sequences of any lengths, drawn anew for each network: `answers_to` each.
+struct Drawn(NetSpec);
+
+impl Source for Drawn {
+    fn len(&self) -> usize {
+        40
+    }
+
+    fn fits(&self, _: &NetSpec) -> Result<()> {
+        Ok(())
+    }
+
+    fn gather(&self, visit: usize, chosen: &[u32], to: &mut Gathered) {
+        let spec = &self.0;
+        let mut rng = Rng::new(u64::from(chosen[0]) + visit as u64);
+        (to.steps, to.rows) = (9, chosen.len());
+        to.lengths = (0..to.rows).map(|row| if row == 0 { 9 } else { rng.below(10) }).collect();
+        let slots = to.steps * to.rows;
+        match spec.input() {
+            InputSpec::Dense(q) => {
+                // What lies behind an end is not read.
+                let x = to.inputs.dense();
+                x.extend((0..slots * q).map(|_| rng.symmetric(1.0)));
+                for slot in 0..slots {
+                    if slot / to.rows >= to.lengths[slot % to.rows] {
+                        x[slot * q..][..q].fill(f32::NAN);
+                    }
+                }
+            }
+            InputSpec::Tokens { symbols, .. } => {
+                to.inputs.tokens().extend((0..slots).map(|_| rng.below(symbols) as u32));
+            }
+        }
+        let m = spec.answer_width();
+        to.asked = None;
+        let counts = |slot: usize| slot / to.rows < spec.answers_to(to.lengths[slot % to.rows]);
+        let positions = spec.answers_to(to.steps) * to.rows;
+        match spec.outputs() {
+            Some(_) => {
+                let classes = to.answers.classes();
+                for slot in 0..positions {
+                    let class = rng.below(m) as u32;
+                    classes.push(if counts(slot) && class != 1 { class } else { IGNORE });
+                }
+                if visit % 2 == 1 {
+                    // Every third of those that there are.
+                    let there = (0..positions).filter(|slot| counts(*slot)).step_by(3);
+                    let slots: Vec<u32> = there.map(|slot| slot as u32).collect();
+                    *classes = slots.iter().map(|slot| classes[*slot as usize]).collect();
+                    to.asked = Some(slots);
+                }
+            }
+            None => {
+                let values = to.answers.values();
+                for value in 0..positions * m {
+                    let target = rng.symmetric(1.0);
+                    values.push(if counts(value / m) { target } else { f32::NAN });
+                }
+            }
+        }
+    }
+}
+
+/// Tokens, ragged lengths, every padding, several layers both ways, with and without an output layer.
+fn more() -> Vec<NetSpec> {
+    let mut specs = Vec::new();
+    for cell in Cell::ALL {
+        let tokens = NetSpec::builder(cell).tokens(6, 3);
+        let dense = NetSpec::builder(cell).dense(4);
+        specs.extend([
+            tokens.clone().units([7]).delay(3, Padding::Symbol(2)).outputs(5),
+            tokens.clone().units([7, 5]).delay(2, Padding::LookAhead).outputs(5),
+            tokens.clone().units([33]).delay(12, Padding::Null).outputs(5),
+            tokens.units([6, 4]).bidirectional().outputs(5),
+            dense.clone().units([6, 4]).bidirectional(),
+            dense.units([5]).delay(1, Padding::LookAhead),
+        ]);
+    }
+    specs.into_iter().map(|builder| builder.build().expect("a network")).collect()
+}
+
+#[test]
+fn tokens_ragged_lengths_and_paddings_are_the_cpus() {
+    let Some(device) = device() else { return };
+    more_curves(&make(&device), TOLERANCE);
+    more_curves(&make_with(&device, Precision::F16), ROUNDED);
+}
+
+fn more_curves(make: &dyn Fn(&NetSpec, u64) -> Plain, tolerance: f64) {
+    for spec in more() {
+        let mut ours = make(&spec, 3);
+        let mut theirs = Learner::new(&Cpu::new(1), &spec, AdamOptions::default(), 3);
+        let data = Drawn(spec.clone());
+        let all: Vec<u32> = (0..40).collect();
+        for step in 0..3 {
+            let (chosen, batch) = (&all[step * 10..][..10], 5);
+            let batches = Batches { visit: step, chosen, batch, rate: 1e-2, clip: Some(0.5) };
+            let found = ours.train(&data, &batches).expect("steps");
+            let expected = theirs.train(&data, &batches).expect("steps");
+            assert_eq!(found.loss.count, expected.loss.count, "{spec}");
+            assert_eq!(found.loss.right.is_some(), expected.loss.right.is_some());
+            let far = (found.loss.mean() - expected.loss.mean()).abs();
+            let far = far.max((found.norms - expected.norms).abs());
+            assert!(far <= tolerance, "{spec}, step {step}: {found:?}, CPU {expected:?}");
+        }
+        let (mut found, mut expected) = (Vec::new(), Vec::new());
+        ours.evaluate(&data, 9, 7, &mut |y, _| found.extend_from_slice(y)).expect("runs");
+        theirs.evaluate(&data, 9, 7, &mut |y, _| expected.extend_from_slice(y)).expect("runs");
+        assert_eq!(found.len(), expected.len());
+        let far = found.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(f64::from(far) <= tolerance, "{spec}: answers {far:.1e} apart");
+        let [ours, theirs] = [ours.state(), theirs.state()].map(|s| s.expect("a state").params);
+        let far = ours.iter().zip(&theirs).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(f64::from(far) <= 5.0 * tolerance, "{spec}: parameters {far:.1e} apart");
+    }
+}
+
+#[test]
+fn data_that_does_not_fit_is_refused() {
+    let Some(device) = device() else { return };
+    let spec = NetSpec::builder(Cell::Lstm).tokens(3, 2).units([4]).outputs(2).build().unwrap();
+    let mut ours = make(&device)(&spec, 1);
+    let bad = drnn_train::Examples::new(
+        Inputs::Tokens(vec![0, 3]),
+        Answers::Classes(vec![0, 1]),
+        [1, 2],
+        [1, 2],
+    );
+    let batches = Batches { visit: 0, chosen: &[0], batch: 1, rate: 1e-2, clip: None };
+    let error = ours.train(&bad.unwrap(), &batches).unwrap_err();
+    assert!(error.to_string().contains("token 3 at step 1"), "{error}");
+}
