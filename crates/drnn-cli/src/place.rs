@@ -4,9 +4,8 @@ use crate::Failure;
 use clap::{Args, ValueEnum};
 use drnn::{Cpu, Model, NetSpec};
 use drnn_cuda::{CudaLearner, Device, Precision};
-use drnn_train::{
-    Batches, Engine, Error, Learner, LossSum, Options, Result, Source, State, Steps, Targets,
-};
+use drnn_train::{Engine, Error, Learner, Options, Result, Source};
+use std::ops::{Deref, DerefMut};
 
 /// Lets trainings that share a GPU really run side by side: CUDA puts their work into 8 queues unless it is told otherwise
 /// before it starts, and 32 is the most. To be called before there are threads.
@@ -146,48 +145,17 @@ impl Network {
     }
 }
 
-impl Engine for Network {
-    type Data = dyn Source;
+/// Everything else is its engine's affair.
+impl Deref for Network {
+    type Target = dyn Engine<Data = dyn Source>;
 
-    fn describe(&self) -> String {
-        self.engine.describe()
+    fn deref(&self) -> &Self::Target {
+        &*self.engine
     }
+}
 
-    fn sequences(&self, data: &Self::Data) -> Result<usize> {
-        self.engine.sequences(data)
-    }
-
-    fn train(&mut self, data: &Self::Data, batches: &Batches) -> Result<Steps> {
-        self.engine.train(data, batches)
-    }
-
-    fn stride(&self) -> usize {
-        self.engine.stride()
-    }
-
-    fn evaluate(
-        &mut self,
-        data: &Self::Data,
-        visit: usize,
-        rows: usize,
-        look: &mut dyn FnMut(&[f32], Targets),
-    ) -> Result<LossSum> {
-        self.engine.evaluate(data, visit, rows, look)
-    }
-
-    fn state(&mut self) -> Result<State> {
-        self.engine.state()
-    }
-
-    fn set_state(&mut self, state: State) -> Result<()> {
-        self.engine.set_state(state)
-    }
-
-    fn use_cpu(&mut self, cpu: &Cpu) {
-        self.engine.use_cpu(cpu);
-    }
-
-    fn memory(&self) -> usize {
-        self.engine.memory()
+impl DerefMut for Network {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut *self.engine
     }
 }

@@ -2,6 +2,7 @@
 //! everything as JSON lines in a file.
 
 use crate::Failure;
+use crate::paths::make_folder;
 use crate::place::{Place, PlaceArguments};
 use crate::stop::Stop;
 use clap::Args;
@@ -12,7 +13,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::fs::File;
 use std::io::{IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -53,6 +54,26 @@ pub fn cpu(threads: Option<u16>) -> Result<Cpu, Failure> {
 }
 
 impl Running {
+    /// The folder for checkpoints in `out`, which is made. What is there already is never overwritten by something else:
+    /// refused with `found` where `out` has them, or any of `results`, unless it is to go on.
+    pub fn checkpoints(
+        &self,
+        out: &Path,
+        results: &[&str],
+        found: &str,
+    ) -> Result<PathBuf, Failure> {
+        let checkpoints = out.join("checkpoints");
+        let used = checkpoints.exists() || results.iter().any(|name| out.join(name).exists());
+        if used && !self.resume {
+            return Err(Failure::Input(format!(
+                "{}: {found}; go on with --resume, or choose another --out",
+                out.display()
+            )));
+        }
+        make_folder(&checkpoints)?;
+        Ok(checkpoints)
+    }
+
     /// A training as a lane, from its checkpoint in `folder` where it goes on.
     pub fn lane<'a, E: Engine>(
         &self,
@@ -97,6 +118,9 @@ impl Running {
         }
     }
 }
+
+/// What is there of a run that trained several networks.
+pub const EARLIER: &str = "there are results of an earlier run";
 
 /// What else is done with a training after each of its epochs.
 pub type AfterEpoch<'o, 'a, E> = dyn Fn(&mut Fit<'a, E>) -> drnn_train::Result<()> + Sync + 'o;

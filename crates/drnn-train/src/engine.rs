@@ -11,6 +11,7 @@ use crate::adam::Adam;
 use crate::error::Result;
 use crate::loss::{LossSum, Targets};
 use drnn::Cpu;
+use std::ops::DerefMut;
 
 /// Everything that a step changes.
 #[derive(Debug, Clone, PartialEq)]
@@ -88,18 +89,19 @@ pub trait Engine: Send {
     fn memory(&self) -> usize;
 }
 
-impl<E: Engine + ?Sized> Engine for Box<E> {
-    type Data = E::Data;
+/// What holds an engine is one: a box, or whatever else knows more of it.
+impl<T: DerefMut<Target: Engine> + Send> Engine for T {
+    type Data = <T::Target as Engine>::Data;
 
     fn describe(&self) -> String {
         (**self).describe()
     }
 
-    fn sequences(&self, data: &E::Data) -> Result<usize> {
+    fn sequences(&self, data: &Self::Data) -> Result<usize> {
         (**self).sequences(data)
     }
 
-    fn train(&mut self, data: &E::Data, batches: &Batches) -> Result<Steps> {
+    fn train(&mut self, data: &Self::Data, batches: &Batches) -> Result<Steps> {
         (**self).train(data, batches)
     }
 
@@ -109,7 +111,7 @@ impl<E: Engine + ?Sized> Engine for Box<E> {
 
     fn evaluate(
         &mut self,
-        data: &E::Data,
+        data: &Self::Data,
         visit: usize,
         rows: usize,
         look: &mut dyn FnMut(&[f32], Targets),

@@ -12,8 +12,8 @@ mod tagger;
 
 use crate::Failure;
 use crate::model_file::{ModelFile, task_facts};
-use crate::report::page::{Table, number};
-use crate::report::training_run::Judged;
+use crate::report::page::number;
+use crate::report::training_run::{Judged, told};
 use clap::Args;
 use drnn::{Import, grouped};
 use serde_json::{Value, json};
@@ -109,16 +109,7 @@ impl Evaluation {
         for (name, value) in &self.metrics {
             let _ = writeln!(out, "{name} {}", number(*value));
         }
-        for judged in &self.judged {
-            if let Judged::Table { caption, head, rows } = judged {
-                let table =
-                    Table { caption: String::new(), head: head.clone(), rows: rows.clone() };
-                let _ = write!(out, "\n{caption}\n{}", table.text());
-            }
-        }
-        self.notes.iter().for_each(|note| {
-            let _ = writeln!(out, "{note}");
-        });
+        out += &told(&self.judged, &self.notes);
         out
     }
 }

@@ -108,6 +108,22 @@ impl Provenance {
     }
 }
 
+/// Writes results as `KIND.json` and their report to `folder`, and tells them: as a table, or as that JSON.
+pub fn publish<R: Reported + Serialize>(
+    results: &R,
+    folder: &Path,
+    as_json: bool,
+) -> Result<(), Failure> {
+    let json = serde_json::to_string(results).map_err(std::io::Error::from)? + "\n";
+    let name = format!("{}.json", R::KIND);
+    let report = results.files().map_err(Failure::Input)?;
+    let mut files: Vec<(&str, &[u8])> = vec![(&name, json.as_bytes())];
+    files.extend(report.iter().map(|(name, contents)| (*name, contents.as_slice())));
+    write_files(folder, &files)?;
+    let text = if as_json { json } else { results.table() };
+    Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
+}
+
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let Arguments { results, out } = arguments;
     let folders = folders(results, out.as_deref())?;

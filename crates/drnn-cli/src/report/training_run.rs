@@ -56,6 +56,21 @@ pub enum Judged {
     Confusion { classes: Vec<String>, counts: Vec<Vec<u64>> },
 }
 
+/// Tables and notes for a terminal; pictures are left out.
+pub fn told(judged: &[Judged], notes: &[String]) -> String {
+    let mut out = String::new();
+    for judged in judged {
+        if let Judged::Table { caption, head, rows } = judged {
+            let table = Table { caption: String::new(), head: head.clone(), rows: rows.clone() };
+            let _ = write!(out, "\n{caption}\n{}", table.text());
+        }
+    }
+    notes.iter().for_each(|note| {
+        let _ = writeln!(out, "{note}");
+    });
+    out
+}
+
 /// Most classes that a picture of their confusion has room for.
 pub const MOST_CLASSES: usize = 60;
 
@@ -231,16 +246,7 @@ impl Reported for TrainingResults {
 
     fn table(&self) -> String {
         let mut out = format!("{}\n{}\n", self.results_table().text(), self.summary());
-        for judged in &self.judged {
-            if let Judged::Table { caption, head, rows } = judged {
-                let table =
-                    Table { caption: String::new(), head: head.clone(), rows: rows.clone() };
-                let _ = write!(out, "\n{caption}\n{}", table.text());
-            }
-        }
-        self.notes.iter().for_each(|note| {
-            let _ = writeln!(out, "{note}");
-        });
+        out += &told(&self.judged, &self.notes);
         out
     }
 }

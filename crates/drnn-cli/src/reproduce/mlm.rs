@@ -2,19 +2,16 @@
 
 mod text8;
 
-use super::write_files;
 use crate::Failure;
-use crate::paths::make_folder;
 use crate::place::Place;
 use crate::report::mlm::{MlmResults, Run};
-use crate::report::{Provenance, Reported};
+use crate::report::{Provenance, Reported, publish};
 use crate::training::{self, Running, Watch};
 use clap::Args;
 use drnn::{Cpu, grouped};
 use drnn_train::chars::paper::{ROWS, Row};
 use drnn_train::chars::{Masked, SHARE, WINDOW};
 use drnn_train::{Engine, Fit, Metric, Options, Reason, Schedule, Source};
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::SystemTime;
 use text8::Text8;
@@ -78,7 +75,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let place = arguments.running.place.find()?;
     let (which, options) = (arguments.which()?, arguments.options());
     let text = Text8::open(arguments.data.as_deref(), arguments.first(), arguments.seed)?;
-    arguments.prepare_folder()?;
+    arguments.running.checkpoints(&arguments.out, &["mlm.json"], training::EARLIER)?;
     arguments.announce(&which, &text, &cpu);
     let command = training::command();
     let mut runs = Vec::new();
@@ -97,12 +94,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         deviations: arguments.deviations(&text),
         runs,
     };
-    let json = serde_json::to_string(&results).map_err(std::io::Error::from)? + "\n";
-    let mut files = results.files().map_err(Failure::Input)?;
-    files.insert(0, ("mlm.json", json.clone().into_bytes()));
-    write_files(&arguments.out, &files)?;
-    let text = if arguments.json { json } else { results.table() };
-    std::io::stdout().lock().write_all(text.as_bytes())?;
+    publish(&results, &arguments.out, arguments.json)?;
     let ran_away = results.runs.iter().filter(|run| run.ended == Reason::NotFinite);
     training::check_finite(ran_away.map(|run| run.row.as_str()))
 }
@@ -225,19 +217,6 @@ impl Arguments {
             );
         }
         found
-    }
-
-    /// What is there already is never overwritten by something else.
-    fn prepare_folder(&self) -> Result<(), Failure> {
-        let checkpoints = self.out.join("checkpoints");
-        let used = self.out.join("mlm.json").exists() || checkpoints.exists();
-        if used && !self.running.resume {
-            return Err(Failure::Input(format!(
-                "{}: there are results of an earlier run; go on with --resume, or choose another --out",
-                self.out.display()
-            )));
-        }
-        make_folder(&checkpoints)
     }
 
     fn announce(&self, which: &[Which], text: &Text8, cpu: &Cpu) {

@@ -1,17 +1,14 @@
 //! `drnn reproduce pos`: the paper's tables of part-of-speech tagging.
 
-use super::write_files;
 use crate::Failure;
-use crate::paths::make_folder;
 use crate::report::pos::{PosResults, Run, paper_pairs};
-use crate::report::{Provenance, Reported};
+use crate::report::{Provenance, Reported, publish};
 use crate::tagging::Treebank;
 use crate::train::tagger::paper_options;
 use crate::training::{self, Running, Watch};
 use clap::{Args, ValueEnum};
 use drnn_train::tagger::{Counting, Limits, Scores, Sizes, Tagger};
 use drnn_train::{Engine, Fit, Metric, Options, PaperNet, Reason};
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -115,14 +112,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             which.push((pair, repetition));
         }
     }
-    let checkpoints = out.join("checkpoints");
-    if (out.join("pos.json").exists() || checkpoints.exists()) && !arguments.running.resume {
-        return Err(Failure::Input(format!(
-            "{}: there are results of an earlier run; go on with --resume, or choose another --out",
-            out.display()
-        )));
-    }
-    make_folder(&checkpoints)?;
+    let checkpoints = arguments.running.checkpoints(&out, &["pos.json"], training::EARLIER)?;
     let names: Vec<String> = which.iter().map(|([c, w], i)| format!("{c}_{w}_{i}")).collect();
     let lanes = fits.into_iter().zip(&names);
     let lanes = lanes.map(|(fit, name)| arguments.running.lane(fit, &checkpoints, name));
@@ -178,12 +168,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         notes: bank.notes(),
         runs,
     };
-    let json = serde_json::to_string(&results).map_err(std::io::Error::from)? + "\n";
-    let mut files = results.files().map_err(Failure::Input)?;
-    files.insert(0, ("pos.json", json.clone().into_bytes()));
-    write_files(&out, &files)?;
-    let text = if arguments.json { json } else { results.table() };
-    std::io::stdout().lock().write_all(text.as_bytes())?;
+    publish(&results, &out, arguments.json)?;
     let ran_away =
         results.runs.iter().zip(&names).filter(|(run, _)| run.ended == Reason::NotFinite);
     training::check_finite(ran_away.map(|(_, name)| name.as_str()))

@@ -1,11 +1,9 @@
 //! `drnn reproduce reversal`: networks of several delays learn to answer a sequence backwards.
 
-use super::write_files;
 use crate::Failure;
-use crate::paths::make_folder;
 use crate::place::Network;
 use crate::report::reversal::{ReversalResults, Run, Task};
-use crate::report::{Provenance, Reported};
+use crate::report::{Provenance, Reported, publish};
 use crate::training::{self, Running, Watch};
 use clap::Args;
 use drnn::Cpu;
@@ -14,7 +12,6 @@ use drnn_train::{
     Engine, Examples, Fit, Metric, Options, PaperNet, Reason, Schedule, Source, Stopping,
 };
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -65,7 +62,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let cpu = training::cpu(arguments.running.threads)?; // before there is a folder
     let place = arguments.running.place.find()?;
     let which = arguments.which()?;
-    arguments.prepare_folder()?;
+    let folder =
+        arguments.running.checkpoints(&arguments.out, &["reversal.json"], training::EARLIER)?;
     let task = Reversal::default();
     let (n, seed) = (arguments.sequences as usize, arguments.seed);
     // Streams of numbers of their own, whatever their lengths.
@@ -83,7 +81,6 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let engine = place.network(&one, &spec, &options)?;
         let data = [&train, &valid].map(|examples| examples as &dyn Source);
         let fit = Fit::with_engine(engine, options, &name, data[0], data[1])?;
-        let folder = arguments.out.join("checkpoints");
         fits.push(arguments.running.lane(fit, &folder, &format!("{net}-{repetition}"))?);
     }
     arguments.announce(&which, &cpu);
@@ -110,12 +107,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         deviations: arguments.deviations(),
         runs,
     };
-    let json = serde_json::to_string(&results).map_err(std::io::Error::from)? + "\n";
-    let mut files = results.files().map_err(Failure::Input)?;
-    files.insert(0, ("reversal.json", json.clone().into_bytes()));
-    write_files(&arguments.out, &files)?;
-    let text = if arguments.json { json } else { results.table() };
-    std::io::stdout().lock().write_all(text.as_bytes())?;
+    publish(&results, &arguments.out, arguments.json)?;
     let ran_away = results.runs.iter().filter(|run| run.ended == Reason::NotFinite);
     let names: Vec<_> = ran_away.map(|run| format!("{}-{}", run.net, run.repetition)).collect();
     training::check_finite(names.iter().map(String::as_str))
@@ -245,19 +237,6 @@ impl Arguments {
             found.push(format!("{repeats} repetitions instead of 5"));
         }
         found
-    }
-
-    /// What is there already is never overwritten by something else.
-    fn prepare_folder(&self) -> Result<(), Failure> {
-        let checkpoints = self.out.join("checkpoints");
-        let used = self.out.join("reversal.json").exists() || checkpoints.exists();
-        if used && !self.running.resume {
-            return Err(Failure::Input(format!(
-                "{}: there are results of an earlier run; go on with --resume, or choose another --out",
-                self.out.display()
-            )));
-        }
-        make_folder(&checkpoints)
     }
 
     fn announce(&self, which: &[Which], cpu: &Cpu) {

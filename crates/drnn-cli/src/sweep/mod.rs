@@ -16,16 +16,13 @@ mod task;
 
 use crate::Failure;
 use crate::net::Kind;
-use crate::paths::make_folder;
 use crate::report::sweep::{Run, SweepResults};
-use crate::report::{Provenance, Reported};
-use crate::reproduce::write_files;
+use crate::report::{Provenance, Reported, publish};
 use crate::shape::Shape;
 use crate::training::{self, Running, Watch};
 use clap::{Args, Subcommand};
 use drnn::Cpu;
 use drnn_train::{Engine, Fit, Options, Reason, Schedule};
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::SystemTime;
 use task::{Part, Task};
@@ -142,14 +139,7 @@ impl Sweep {
                 which.push((shape, repetition));
             }
         }
-        let checkpoints = out.join("checkpoints");
-        if (out.join("sweep.json").exists() || checkpoints.exists()) && !self.running.resume {
-            let out = out.display();
-            return Err(Failure::Input(format!(
-                "{out}: there are results of an earlier run; go on with --resume, or choose another --out"
-            )));
-        }
-        make_folder(&checkpoints)?;
+        let checkpoints = self.running.checkpoints(&out, &["sweep.json"], training::EARLIER)?;
         let names: Vec<String> =
             which.iter().map(|(shape, repetition)| format!("{shape}-{repetition}")).collect();
         let lanes = fits.into_iter().zip(&names);
@@ -194,12 +184,7 @@ impl Sweep {
             options,
             runs,
         };
-        let json = serde_json::to_string(&results).map_err(std::io::Error::from)? + "\n";
-        let mut files = results.files().map_err(Failure::Input)?;
-        files.insert(0, ("sweep.json", json.clone().into_bytes()));
-        write_files(&out, &files)?;
-        let text = if self.json { json } else { results.table() };
-        std::io::stdout().lock().write_all(text.as_bytes())?;
+        publish(&results, &out, self.json)?;
         let ran_away = results.runs.iter().filter(|run| run.ended == Reason::NotFinite);
         training::check_finite(ran_away.map(|run| run.net.as_str()))
     }

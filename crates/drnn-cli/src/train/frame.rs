@@ -8,16 +8,13 @@
 //! ```
 
 use crate::Failure;
-use crate::paths::make_folder;
 use crate::place::Place;
 use crate::report::training_run::{Judged, TrainingResults};
-use crate::report::{Provenance, Reported};
-use crate::reproduce::write_files;
+use crate::report::{Provenance, Reported, publish};
 use crate::training::{self, Running, Watch};
 use clap::{Args, ValueEnum};
 use drnn::{Cpu, Precision};
 use drnn_train::{Engine, Epoch, Fit, Metric, Options, Reason, Schedule, Stopping};
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -166,15 +163,9 @@ impl Training {
         ];
         let fit = Fit::with_engine(engine, options, &format!("{task}: {what}"), train, valid)?;
         let out = self.folder(task);
-        let checkpoints = out.join("checkpoints");
-        let used = ["training.json", "model.safetensors", "checkpoints"];
-        if !self.running.resume && used.iter().any(|name| out.join(name).exists()) {
-            return Err(Failure::Input(format!(
-                "{}: there is an earlier training; go on with --resume, or choose another --out",
-                out.display()
-            )));
-        }
-        make_folder(&checkpoints)?;
+        let found = "there is an earlier training";
+        let checkpoints =
+            self.running.checkpoints(&out, &["training.json", "model.safetensors"], found)?;
         let mut lanes = [self.running.lane(fit, &checkpoints, "last")?];
         eprintln!(
             "{net}\n{what}; up to {} epochs of {} sequences, {} threads",
@@ -239,12 +230,7 @@ impl Training {
             judged,
             notes,
         };
-        let json = serde_json::to_string(&results).map_err(std::io::Error::from)? + "\n";
-        let mut files = results.files().map_err(Failure::Input)?;
-        files.insert(0, ("training.json", json.clone().into_bytes()));
-        write_files(&out, &files)?;
-        let text = if self.json { json } else { results.table() };
-        std::io::stdout().lock().write_all(text.as_bytes())?;
+        publish(&results, &out, self.json)?;
         let model = out.join("model.safetensors");
         eprintln!("the model is {}", model.display());
         training::check_finite((ended == Reason::NotFinite).then_some(task).into_iter())
