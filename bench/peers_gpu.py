@@ -1,14 +1,17 @@
-"""Training steps of `drnn bench --device cuda` in PyTorch, eager and from a CUDA graph, beside ours in the same run.
+"""Networks of `drnn bench --device cuda` in PyTorch, eager and from a CUDA graph, beside ours in the same run.
 
-    python3 bench/peers_gpu.py [--drnn target/release/drnn] [--case NAME ...] [--precision f32|tf32|f16]
+    python3 bench/peers_gpu.py [--drnn target/release/drnn] [--case NAME ...] [--precision f32|tf32|f16] [--out FILE]
 
-A step is forward, backward, clipping at norm 1 and fused Adam; times are milliseconds, medians by device events (ours by
-the clock, with the gathering and copying of batches, which PyTorch's are spared). PyTorch has TF32 unless ours has f32.
+Forward is from tokens to answers (ours with the loss); a step is that, backward, clipping at norm 1 and fused Adam. Times are
+milliseconds, medians by device events; where several networks learn at once, by the clock and of all together. PyTorch has TF32
+unless ours has f32.
 """
 
 import argparse
 import json
+import shlex
 import subprocess
+import sys
 
 import torch
 
@@ -65,8 +68,8 @@ def median(call, rounds=21):
     return sorted(times)[rounds // 2]
 
 
-def training_step(name):
-    """A step of the case, on random data."""
+def forward_and_step(name):
+    """The way forward and a step of the case, on random data."""
     if name in LARGE:
         layers, units, both_ways, delay = LARGE[name]
         net = Tokens(layers, units, both_ways).cuda()
@@ -91,7 +94,11 @@ def training_step(name):
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         adam.step()
 
-    return step
+    def forward():
+        with torch.no_grad():
+            net(x)
+
+    return forward, step
 
 
 def captured(step):
@@ -112,6 +119,7 @@ def main():
     parser.add_argument("--drnn", default="target/release/drnn")
     parser.add_argument("--case", action="append", choices=[*LARGE, *SMALL])
     parser.add_argument("--precision", default="tf32", choices=["f32", "tf32", "f16"])
+    parser.add_argument("--out", help="a JSON file for what was found")
     arguments = parser.parse_args()
     names = arguments.case or [*LARGE, *SMALL]
     tf32 = arguments.precision != "f32"
@@ -120,18 +128,27 @@ def main():
     for name in names:
         command += ["--case", name]
     ours = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    ours = {case["name"]: case for case in ours["cases"]}
-    print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, drnn {arguments.precision}")
-    print(f"{'case':18} {'drnn':>9} {'eager':>9} {'graph':>9}   steps/s: drnn, graph")
+    commit, ours = ours.get("commit"), {case["name"]: case for case in ours["cases"]}
+    device = torch.cuda.get_device_name()
+    print(f"{device}, PyTorch {torch.__version__}, drnn {arguments.precision}")
+    print(f"{'case':18} {'forward':>8} {'eager':>8} {'graph':>8} {'step':>8} {'eager':>8} {'graph':>8}   steps/s: drnn, graph")
+    found = []
     for name in names:
-        step = training_step(name)
-        eager, graph = median(step), median(captured(step))
-        rate = ours[name]["steps_per_second"]
-        print(
-            f"{name:18} {ours[name]['median_s'] * 1e3:9.3f} {eager:9.3f} {graph:9.3f}   {rate:.0f}, {1e3 / graph:.0f}",
-            flush=True,
-        )
-
+        forward, step = forward_and_step(name)
+        row = {"name": name, "drnn": ours[name]}
+        row["forward"] = {"eager": median(forward), "graph": median(captured(forward))}
+        row["step"] = {"eager": median(step), "graph": median(captured(step))}
+        found.append(row)
+        own = [ours[name][key] for key in ("forward_device_s", "step_device_s")]
+        own[1] = own[1] or ours[name]["median_s"]
+        own = [f"{1e3 * x:8.3f}" if x else " " * 8 for x in own]
+        peers = [f"{row[what]['eager']:8.3f} {row[what]['graph']:8.3f}" for what in ("forward", "step")]
+        rates = f"{ours[name]['steps_per_second']:.0f}, {1e3 / row['step']['graph']:.0f}"
+        print(f"{name:18} {own[0]} {peers[0]} {own[1]} {peers[1]}   {rates}", flush=True)
+    if arguments.out:
+        facts = {"command": shlex.join(["python3", *sys.argv]), "device": device, "torch": torch.__version__}
+        with open(arguments.out, "w") as file:
+            json.dump({**facts, "precision": arguments.precision, "commit": commit, "cases": found}, file, indent=1)
 
 if __name__ == "__main__":
     main()

@@ -23,8 +23,8 @@ pub struct PlaceArguments {
     /// Where networks are trained: cpu, cuda (an NVIDIA GPU), or auto, which takes a GPU where there is one
     #[arg(long, value_enum, value_name = "WHERE", default_value = "cpu")]
     device: Name,
-    /// On a GPU, what the factors of products are rounded to. tf32 and f16 keep three digits and are faster: f16 takes small
-    /// LSTMs (up to 128 units) through all steps in one go, and is tf32 for others
+    /// On a GPU, what the factors of products are rounded to. tf32 and f16 keep three digits and are faster: f16 takes LSTMs
+    /// through all steps in one go (up to 128 units; up to 1024 on Hopper), and is tf32 for others
     #[arg(long, value_enum, value_name = "P", default_value = "f32")]
     precision: Rounding,
 }

@@ -150,7 +150,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    fn embed_backward(&self, d_x: &Buffer<f32>) -> Result<()> {
+    pub fn embed_backward(&self, d_x: &Buffer<f32>) -> Result<()> {
         let InputSpec::Tokens { symbols, embedding } = self.plan.spec.input() else {
             return Ok(());
         };
@@ -167,7 +167,7 @@ impl Pass<'_> {
     }
 
     /// Sums over rows into the gradient at `to`, and at `again`.
-    fn sum_columns(
+    pub fn sum_columns(
         &self,
         values: u64,
         [rows, columns]: [usize; 2],

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Source {
     pub name: &'static str,
     /// What all files begin with, then the file itself.
-    pub parts: &'static [&'static str],
+    pub parts: Vec<&'static str>,
     /// `NAME=value`, for the preprocessor.
     pub defines: Vec<String>,
 }

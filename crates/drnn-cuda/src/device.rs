@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::kernels::Kernels;
 use crate::library;
+use crate::persistent::{Card, Pair, Tiling};
 use crate::resident::Resident;
 use cudarc::driver::result::{self, ctx, primary_ctx};
 use cudarc::driver::sys::{CUcontext, CUdevice_attribute as Attribute};
@@ -30,6 +31,8 @@ struct Inner {
     memory: usize,
     kernels: OnceLock<Result<Kernels>>,
     resident: Mutex<HashMap<usize, Resident>>,
+    /// By padded units and rows of a block.
+    persistent: Mutex<HashMap<(usize, usize), Pair>>,
 }
 
 // SAFETY: a context may be used from any thread that makes it current, which `Device::enter` does.
@@ -76,10 +79,17 @@ impl Device {
         let memory = unsafe { result::device::total_mem(device) }?;
         // SAFETY: never released.
         let context = unsafe { primary_ctx::retain(device) }?;
-        let (kernels, resident) = (OnceLock::new(), Mutex::default());
-        let inner =
-            Inner { context, name, capability, multiprocessors, shared, memory, kernels, resident };
-        Ok(Device(Arc::new(inner)))
+        Ok(Device(Arc::new(Inner {
+            context,
+            name,
+            capability,
+            multiprocessors,
+            shared,
+            memory,
+            kernels: OnceLock::new(),
+            resident: Mutex::default(),
+            persistent: Mutex::default(),
+        })))
     }
 
     /// Makes its context this thread's: everything else expects that.
@@ -115,6 +125,28 @@ impl Device {
         let resident = Resident::new(self, groups)?;
         known.insert(groups, resident);
         Ok(resident)
+    }
+
+    /// The kernels for large recurrences, likewise.
+    pub(crate) fn persistent(&self, tiling: &Tiling) -> Result<Pair> {
+        let key = (tiling.padded, tiling.rows);
+        let mut known = self.0.persistent.lock().unwrap_or_else(|p| p.into_inner());
+        if let Some(pair) = known.get(&key) {
+            return Ok(*pair);
+        }
+        let pair = Pair::new(self, tiling)?;
+        known.insert(key, pair);
+        Ok(pair)
+    }
+
+    /// What large recurrences are divided by.
+    pub(crate) fn card(&self) -> Card {
+        Card { multiprocessors: self.0.multiprocessors, shared: self.0.shared }
+    }
+
+    /// Whether it has the instructions that only this generation has.
+    pub(crate) fn is_hopper(&self) -> bool {
+        self.0.capability.0 == 9
     }
 
     /// Its name.

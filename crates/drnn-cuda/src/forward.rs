@@ -87,7 +87,7 @@ impl Pass<'_> {
         self.loss()
     }
 
-    fn embed(&self) -> Result<()> {
+    pub fn embed(&self) -> Result<()> {
         let InputSpec::Tokens { embedding, .. } = self.plan.spec.input() else { return Ok(()) };
         let slots = self.shape.slots();
         let args = [
@@ -226,7 +226,7 @@ impl Pass<'_> {
         unsafe { self.kernels.answer.launch(self.stream, [blocks, 1], THREADS, &args) }
     }
 
-    fn loss(&self) -> Result<()> {
+    pub fn loss(&self) -> Result<()> {
         let (positions, m) = (self.shape.positions(), self.plan.spec.answer_width());
         let kernel = match self.work.goal {
             crate::plan::Goal::Classes => &self.kernels.cross_entropy,

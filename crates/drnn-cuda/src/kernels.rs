@@ -9,7 +9,7 @@ macro_rules! source {
     ($name:literal) => {
         Source {
             name: $name,
-            parts: &[
+            parts: vec![
                 include_str!("kernels/common.cuh"),
                 include_str!(concat!("kernels/", $name, ".cu")),
             ],
@@ -19,8 +19,49 @@ macro_rules! source {
 }
 
 /// All files of kernels that any card runs.
-pub(crate) fn sources() -> [Source; 5] {
-    [source!("cells"), source!("tokens"), source!("loss"), source!("sums"), source!("adam")]
+pub(crate) fn sources() -> [Source; 6] {
+    [
+        source!("cells"),
+        source!("tokens"),
+        source!("loss"),
+        source!("sums"),
+        source!("adam"),
+        source!("half"),
+    ]
+}
+
+/// Between f32 and f16.
+#[derive(Debug)]
+pub(crate) struct HalfKernels {
+    pub pack_weights: Kernel,
+    pub unpack_gradient: Kernel,
+    pub unpack_bias: Kernel,
+    pub halve: Kernel,
+    pub scale_back: Kernel,
+    pub symbol_table: Kernel,
+    pub one_hot: Kernel,
+    pub table_to_weights: Kernel,
+    pub table_to_strands: Kernel,
+    pub strands_to_embeddings: Kernel,
+    pub answer_padded: Kernel,
+}
+
+impl HalfKernels {
+    fn new(module: &Module) -> Result<HalfKernels> {
+        Ok(HalfKernels {
+            pack_weights: module.kernel("pack_weights")?,
+            unpack_gradient: module.kernel("unpack_gradient")?,
+            unpack_bias: module.kernel("unpack_bias")?,
+            halve: module.kernel("halve")?,
+            scale_back: module.kernel("scale_back")?,
+            symbol_table: module.kernel("symbol_table")?,
+            one_hot: module.kernel("one_hot")?,
+            table_to_weights: module.kernel("table_to_weights")?,
+            table_to_strands: module.kernel("table_to_strands")?,
+            strands_to_embeddings: module.kernel("strands_to_embeddings")?,
+            answer_padded: module.kernel("answer_padded")?,
+        })
+    }
 }
 
 /// The kernels by name.
@@ -43,6 +84,7 @@ pub(crate) struct Kernels {
     pub sum_chunks: Kernel,
     pub finish: Kernel,
     pub adam: Kernel,
+    pub half: HalfKernels,
 }
 
 impl Kernels {
@@ -50,8 +92,8 @@ impl Kernels {
         let arch = device.arch();
         let load = |source: &Source| Module::new(device, &source.machine_code(&arch)?);
         let modules = sources().iter().map(load).collect::<Result<Vec<_>>>()?;
-        let modules: [Module; 5] = modules.try_into().expect("one per source");
-        let [cells, tokens, loss, sums, adam] = &modules;
+        let modules: [Module; 6] = modules.try_into().expect("one per source");
+        let [cells, tokens, loss, sums, adam, half] = &modules;
         Ok(Kernels {
             lstm_forward: cells.kernel("lstm_forward")?,
             lstm_backward: cells.kernel("lstm_backward")?,
@@ -70,6 +112,7 @@ impl Kernels {
             sum_chunks: sums.kernel("sum_chunks")?,
             finish: adam.kernel("finish")?,
             adam: adam.kernel("adam")?,
+            half: HalfKernels::new(half)?,
         })
     }
 }
@@ -78,6 +121,7 @@ impl Kernels {
 mod tests {
     use super::*;
     use crate::library;
+    use crate::persistent::{Card, Tiling};
 
     /// Needs the compiler, no GPU.
     #[test]
@@ -91,6 +135,24 @@ mod tests {
             for source in sources().into_iter().chain(resident) {
                 let code = source.compile(arch).unwrap_or_else(|e| panic!("{arch}: {e}"));
                 assert!(!code.is_empty());
+            }
+        }
+    }
+
+    /// The paper's sizes, and every number of rows that a block may have. Hopper's instructions.
+    #[test]
+    fn every_large_recurrence_compiles() {
+        if let Err(missing) = library::nvrtc() {
+            eprintln!("skipped: {missing}");
+            return;
+        }
+        let card = Card { multiprocessors: 132, shared: 227 << 10 };
+        let sizes =
+            [(1024, 1), (512, 1), (594, 1), (343, 1), (722, 2), (363, 2), (202, 2), (700, 2)];
+        for (units, directions) in sizes {
+            let tiling = Tiling::of(units, directions, 128, card).expect("fits");
+            for kind in [tiling.forward(), tiling.backward()] {
+                kind.source.compile("sm_90a").unwrap_or_else(|e| panic!("{units}: {e}"));
             }
         }
     }

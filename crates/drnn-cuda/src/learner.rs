@@ -11,12 +11,13 @@
 use crate::device::Device;
 use crate::error::{Error as CudaError, Result as CudaResult};
 use crate::forward::Pass;
+use crate::persistent::{self, HalfPass, Persistent};
 use crate::plan::{Goal, Plan, Shape, Staged};
 use crate::product::{Precision, Products};
 use crate::resident::Resident;
 use crate::stage::{Step, goal, stage};
 use crate::state::DeviceState;
-use crate::stream::{Graph, Stream};
+use crate::stream::{Event, Graph, Stream};
 use crate::work::{BUNDLE, Work};
 use drnn::{Model, NetSpec};
 use drnn_train::{
@@ -35,6 +36,9 @@ pub struct CudaLearner {
     plan: Plan,
     /// By layer, where its recurrence fits into registers and may.
     resident: Vec<Option<Resident>>,
+    /// Whether recurrences are persistent; and those, by rows of the batch.
+    half: bool,
+    persistent: HashMap<usize, Persistent>,
     /// By whether it is steps, the batches' shape, and how many. Before the buffers that they use.
     graphs: HashMap<(bool, Shape, usize), Graph>,
     products: Products,
@@ -73,12 +77,15 @@ impl CudaLearner {
             Precision::F16 => Resident::of(device, &plan)?,
             _ => vec![None; plan.layers.len()],
         };
+        let half = precision == Precision::F16 && persistent::takes(device, &plan);
         let stream = Stream::new(device)?;
         Ok(CudaLearner {
             products: Products::new(device, &stream, precision)?,
             state: DeviceState::new(device, &Model::init(spec, seed).into_params(), adam)?,
             plan,
             resident,
+            half,
+            persistent: HashMap::new(),
             graphs: HashMap::new(),
             work: None,
             stream,
@@ -117,7 +124,7 @@ impl CudaLearner {
             },
             None => shape,
         };
-        self.work = Some(Work::new(&self.device, &self.plan, room, goal)?);
+        self.work = Some(Work::new(&self.device, &self.plan, room, goal, self.half)?);
         Ok(())
     }
 
@@ -153,6 +160,7 @@ impl CudaLearner {
         let recurrences = self.plan.layers.iter().zip(&self.resident);
         let nodes = recurrences.map(|(layer, resident)| match resident {
             Some(_) => 20,
+            None if self.half => 30,
             None => 4 * shape.steps * layer.len(),
         });
         (200 / nodes.sum::<usize>().max(1)).clamp(1, BUNDLE)
@@ -172,6 +180,10 @@ impl CudaLearner {
         slot.read.record(&self.stream)?;
         let key = (train, shape, count);
         if !self.graphs.contains_key(&key) {
+            if self.half && !self.persistent.contains_key(&shape.rows) {
+                let persistent = Persistent::new(&self.device, &self.plan, shape.rows)?;
+                self.persistent.insert(shape.rows, persistent);
+            }
             if self.graphs.len() >= GRAPHS {
                 self.stream.wait()?;
                 self.graphs.clear();
@@ -196,6 +208,12 @@ impl CudaLearner {
             // No sequence has an answer: nothing to run, and no gradient.
             stream.clear(&state.losses, 0, state.losses.len())?;
             stream.clear(&state.gradient, 0, state.gradient.len())?;
+        } else if let Some(work) = &work.half {
+            let pass = HalfPass { pass, net: &self.persistent[&shape.rows], work };
+            pass.forward(train)?;
+            if train {
+                pass.backward()?;
+            }
         } else {
             pass.forward()?;
             if train {
@@ -289,6 +307,31 @@ impl Engine for CudaLearner {
 }
 
 impl CudaLearner {
+    /// Seconds that a batch takes on the GPU, by its own clock, `times` times: a whole step, or the way forward alone.
+    pub fn device_seconds(
+        &mut self,
+        data: &dyn Source,
+        chosen: &[u32],
+        step: bool,
+        times: usize,
+    ) -> Result<Vec<f64>> {
+        self.device.enter()?;
+        self.waiting = None;
+        data.gather(0, chosen, &mut self.gathered);
+        self.add(step, Step { rate: 1e-3, clip: Some(1.0) })?;
+        self.send()?;
+        let shape = Shape::new(&self.plan.spec, self.gathered.steps, self.gathered.rows);
+        let graph = &self.graphs[&(step, shape, 1)];
+        let (begin, end) = (Event::timed(&self.device)?, Event::timed(&self.device)?);
+        let seconds = || -> CudaResult<f64> {
+            begin.record(&self.stream)?;
+            self.stream.launch(graph)?;
+            end.record(&self.stream)?;
+            begin.seconds_to(&end)
+        };
+        Ok((0..times).map(|_| seconds()).collect::<CudaResult<_>>()?)
+    }
+
     /// Answers to the batch that ran last: (A, B, m), or those that were asked for, (slots, m).
     fn answers(&self) -> Result<Vec<f32>> {
         let all = self.all_answers()?;

@@ -21,6 +21,7 @@
 //! | `memory`, `stream`, `product` | buffers; queues, graphs, launches; products by cuBLAS |
 //! | `plan`, `stage` | shapes and offsets; batches as the GPU reads them |
 //! | `resident` | small LSTMs: all steps in one launch |
+//! | `persistent/` | large LSTMs on Hopper: likewise, on many multiprocessors |
 //! | `work`, `forward`, `backward`, `state` | memory for a pass; both ways; parameters and optimiser |
 //! | `learner` | [`CudaLearner`]: a [`drnn_train::Engine`] |
 //!
@@ -38,6 +39,7 @@ mod kernels;
 mod learner;
 mod library;
 mod memory;
+mod persistent;
 mod plan;
 mod product;
 mod resident;

@@ -8,6 +8,7 @@ use std::marker::PhantomData;
 /// What a copy may move: plain numbers, any bits of which are values.
 pub(crate) trait Plain: Copy + Default {}
 impl Plain for u8 {}
+impl Plain for u16 {}
 impl Plain for u32 {}
 impl Plain for f32 {}
 impl Plain for f64 {}

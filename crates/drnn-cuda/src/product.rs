@@ -7,6 +7,8 @@
 //! ```
 //!
 //! cuBLAS counts columns first, so it is asked for the transposed product: C^T = B A^T.
+//!
+//! The same for factors in f16 ([`Products::half`]), many at once where networks lie side by side.
 
 use crate::device::Device;
 use crate::error::Result;
@@ -23,8 +25,8 @@ pub enum Precision {
     F32,
     /// Factors rounded to TF32 (10 bits of mantissa), sums in f32: faster by a multiple where matrices are large.
     Tf32,
-    /// As TF32, and recurrences that fit into registers (LSTMs of up to 128 units) with factors in f16, which has TF32's
-    /// mantissa: all steps in one launch.
+    /// LSTMs of up to 128 units, and on Hopper up to 1024, with factors in f16, which has TF32's mantissa: all steps in one
+    /// launch. Others as TF32.
     F16,
 }
 
@@ -49,6 +51,47 @@ const WORKSPACE: usize = 32 << 20;
 pub(crate) struct Matrix {
     pub at: u64,
     pub stride: usize,
+}
+
+/// Which of the three products it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// A B^T
+    TimesTransposed,
+    /// A B
+    Times,
+    /// A^T B
+    TransposedTimes,
+}
+
+impl Form {
+    /// For B, then A, as cuBLAS sees them: by columns.
+    fn operations(self) -> [sys::cublasOperation_t; 2] {
+        let (no, yes) = (sys::cublasOperation_t::CUBLAS_OP_N, sys::cublasOperation_t::CUBLAS_OP_T);
+        match self {
+            Form::TimesTransposed => [yes, no],
+            Form::Times => [no, no],
+            Form::TransposedTimes => [no, yes],
+        }
+    }
+}
+
+/// What a product of f16 factors is written as. Sums are f32 either way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Written {
+    F16,
+    F32,
+}
+
+/// Equal products side by side: how many, and how many values lie between one's A, B and C and the next's.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lanes {
+    pub count: usize,
+    pub apart: [usize; 3],
+}
+
+impl Lanes {
+    pub const ONE: Lanes = Lanes { count: 1, apart: [0; 3] };
 }
 
 impl Products {
@@ -83,8 +126,7 @@ impl Products {
         beta: f32,
         c: Matrix,
     ) -> Result<()> {
-        let (no, yes) = (sys::cublasOperation_t::CUBLAS_OP_N, sys::cublasOperation_t::CUBLAS_OP_T);
-        self.gemm([yes, no], [m, n, k], [a, b], beta, c)
+        self.gemm(Form::TimesTransposed, [m, n, k], [a, b], beta, c)
     }
 
     /// `C = beta C + A B`
@@ -96,8 +138,7 @@ impl Products {
         beta: f32,
         c: Matrix,
     ) -> Result<()> {
-        let no = sys::cublasOperation_t::CUBLAS_OP_N;
-        self.gemm([no, no], [m, n, k], [a, b], beta, c)
+        self.gemm(Form::Times, [m, n, k], [a, b], beta, c)
     }
 
     /// `C = beta C + A^T B`
@@ -109,42 +150,83 @@ impl Products {
         beta: f32,
         c: Matrix,
     ) -> Result<()> {
-        let (no, yes) = (sys::cublasOperation_t::CUBLAS_OP_N, sys::cublasOperation_t::CUBLAS_OP_T);
-        self.gemm([no, yes], [m, n, k], [a, b], beta, c)
+        self.gemm(Form::TransposedTimes, [m, n, k], [a, b], beta, c)
     }
 
-    /// `op` is for B, then A, as cuBLAS sees them: by columns.
     fn gemm(
         &self,
-        op: [sys::cublasOperation_t; 2],
-        [m, n, k]: [usize; 3],
-        [a, b]: [Matrix; 2],
+        form: Form,
+        sizes: [usize; 3],
+        factors: [Matrix; 2],
         beta: f32,
         c: Matrix,
     ) -> Result<()> {
         let kind = sys::cudaDataType::CUDA_R_32F;
+        self.products(form, sizes, factors, beta, c, [kind; 2], self.compute, Lanes::ONE)
+    }
+
+    /// `C = beta C +` the product of factors in f16, `lanes` times.
+    #[allow(clippy::too_many_arguments)] // a product's
+    pub fn half(
+        &self,
+        form: Form,
+        sizes: [usize; 3],
+        factors: [Matrix; 2],
+        beta: f32,
+        c: Matrix,
+        written: Written,
+        lanes: Lanes,
+    ) -> Result<()> {
+        let written = match written {
+            Written::F16 => sys::cudaDataType::CUDA_R_16F,
+            Written::F32 => sys::cudaDataType::CUDA_R_32F,
+        };
+        let kinds = [sys::cudaDataType::CUDA_R_16F, written];
+        let compute = sys::cublasComputeType_t::CUBLAS_COMPUTE_32F;
+        self.products(form, sizes, factors, beta, c, kinds, compute, lanes)
+    }
+
+    /// `kinds` of the factors, and of what is written.
+    #[allow(clippy::too_many_arguments)] // cuBLAS has 24
+    fn products(
+        &self,
+        form: Form,
+        [m, n, k]: [usize; 3],
+        [a, b]: [Matrix; 2],
+        beta: f32,
+        c: Matrix,
+        [factor, written]: [sys::cudaDataType; 2],
+        compute: sys::cublasComputeType_t,
+        lanes: Lanes,
+    ) -> Result<()> {
         let alpha = 1.0f32;
+        let [for_b, for_a] = form.operations();
+        let apart = lanes.apart.map(|values| values as i64);
         // SAFETY: the callers' matrices have the rows and columns they say; a graph takes the scalars by value.
         unsafe {
-            result::gemm_ex(
+            result::gemm_strided_batched_ex(
                 self.handle,
-                op[0],
-                op[1],
+                for_b,
+                for_a,
                 n as i32,
                 m as i32,
                 k as i32,
                 std::ptr::from_ref(&alpha).cast(),
                 b.at as *const c_void,
-                kind,
+                factor,
                 b.stride as i32,
+                apart[1],
                 a.at as *const c_void,
-                kind,
+                factor,
                 a.stride as i32,
+                apart[0],
                 std::ptr::from_ref(&beta).cast(),
                 c.at as *mut c_void,
-                kind,
+                written,
                 c.stride as i32,
-                self.compute,
+                apart[2],
+                lanes.count as i32,
+                compute,
                 sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
             )?;
         }

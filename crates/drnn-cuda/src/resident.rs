@@ -28,7 +28,7 @@ pub(crate) struct Resident {
 pub(crate) fn source(groups: usize) -> Source {
     Source {
         name: "resident",
-        parts: &[include_str!("kernels/common.cuh"), include_str!("kernels/resident.cu")],
+        parts: vec![include_str!("kernels/common.cuh"), include_str!("kernels/resident.cu")],
         defines: vec![format!("GROUPS={groups}")],
     }
 }

@@ -46,13 +46,24 @@ impl Stream {
 
     /// Sets values `from..from + count` to zero.
     pub fn clear<T: Plain>(&self, of: &Buffer<T>, from: usize, count: usize) -> Result<()> {
+        self.fill(of, from, count, 0)
+    }
+
+    /// Sets all bytes of values `from..from + count`.
+    pub fn fill<T: Plain>(
+        &self,
+        of: &Buffer<T>,
+        from: usize,
+        count: usize,
+        byte: u8,
+    ) -> Result<()> {
         assert!(from + count <= of.len(), "values that are there");
         if count == 0 {
             return Ok(());
         }
         let bytes = count * size_of::<T>();
         // SAFETY: within the buffer.
-        Ok(unsafe { result::memset_d8_async(of.at(from), 0, bytes, self.raw) }?)
+        Ok(unsafe { result::memset_d8_async(of.at(from), byte, bytes, self.raw) }?)
     }
 
     /// Copies bytes from one place on the GPU to another.
@@ -128,6 +139,20 @@ impl Event {
         let _quiet = device.quiet()?;
         let raw = event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)?;
         Ok(Event { device: device.clone(), raw })
+    }
+
+    /// One that knows when it was passed.
+    pub fn timed(device: &Device) -> Result<Event> {
+        let _quiet = device.quiet()?;
+        let raw = event::create(sys::CUevent_flags::CU_EVENT_DEFAULT)?;
+        Ok(Event { device: device.clone(), raw })
+    }
+
+    /// Seconds that the stream took from here to `later`, both timed and recorded. Waits for them.
+    pub fn seconds_to(&self, later: &Event) -> Result<f64> {
+        later.wait()?;
+        // SAFETY: both are events of this context, and were recorded.
+        Ok(f64::from(unsafe { event::elapsed(self.raw, later.raw) }?) / 1e3)
     }
 
     /// Stands behind all that is in the stream now.
@@ -233,14 +258,7 @@ impl Kernel {
         shared: usize,
         args: &[Arg],
     ) -> Result<()> {
-        let mut pointers: Vec<*mut c_void> = args
-            .iter()
-            .map(|arg| match arg {
-                Arg::At(value) => std::ptr::from_ref(value).cast_mut().cast(),
-                Arg::U32(value) => std::ptr::from_ref(value).cast_mut().cast(),
-                Arg::F32(value) => std::ptr::from_ref(value).cast_mut().cast(),
-            })
-            .collect();
+        let mut pointers = pointers(args);
         let grid = (grid[0] as u32, grid[1] as u32, 1);
         let threads = (threads as u32, 1, 1);
         // SAFETY: the caller's promise; the driver copies the arguments before it returns.
@@ -248,4 +266,51 @@ impl Kernel {
             result::launch_kernel(self.0, grid, threads, shared as u32, stream.raw, &mut pointers)
         }?)
     }
+
+    /// Blocks of so many threads, with so much shared memory, that a multiprocessor runs at once.
+    pub fn blocks_at_once(&self, threads: usize, shared: usize) -> Result<usize> {
+        // SAFETY: the function is loaded.
+        let blocks = unsafe {
+            result::occupancy::max_active_block_per_multiprocessor(self.0, threads as i32, shared)
+        }?;
+        Ok(blocks.max(0) as usize)
+    }
+
+    /// As [`Kernel::launch_with`], for blocks that wait for each other: all run at once, or the driver refuses.
+    ///
+    /// # Safety
+    /// As [`Kernel::launch_with`].
+    pub unsafe fn launch_together(
+        &self,
+        stream: &Stream,
+        blocks: usize,
+        threads: usize,
+        shared: usize,
+        args: &[Arg],
+    ) -> Result<()> {
+        let mut pointers = pointers(args);
+        let (grid, threads) = ((blocks as u32, 1, 1), (threads as u32, 1, 1));
+        // SAFETY: the caller's promise; the driver copies the arguments before it returns.
+        Ok(unsafe {
+            let shared = shared as u32;
+            result::launch_cooperative_kernel(
+                self.0,
+                grid,
+                threads,
+                shared,
+                stream.raw,
+                &mut pointers,
+            )
+        }?)
+    }
+}
+
+/// Where the arguments are, as the driver wants to be told.
+fn pointers(args: &[Arg]) -> Vec<*mut c_void> {
+    let pointer = |arg: &Arg| match arg {
+        Arg::At(value) => std::ptr::from_ref(value).cast_mut().cast(),
+        Arg::U32(value) => std::ptr::from_ref(value).cast_mut().cast(),
+        Arg::F32(value) => std::ptr::from_ref(value).cast_mut().cast(),
+    };
+    args.iter().map(pointer).collect()
 }

@@ -3,6 +3,7 @@
 use crate::device::Device;
 use crate::error::Result;
 use crate::memory::{Buffer, Pinned};
+use crate::persistent::HalfWork;
 use crate::plan::{Goal, Plan, Shape, Staged};
 use crate::stream::Event;
 use drnn::{Cell, InputSpec};
@@ -58,13 +59,17 @@ pub(crate) struct Work {
     pub d_c: Buffer<f32>,
     /// (chunks, widest): sums over chunks of rows.
     pub partial: Buffer<f32>,
+    /// What stands for most of that where recurrences are persistent.
+    pub half: Option<HalfWork>,
 }
 
 impl Work {
-    pub fn new(device: &Device, plan: &Plan, room: Shape, goal: Goal) -> Result<Work> {
+    /// `half` is whether recurrences are persistent.
+    pub fn new(device: &Device, plan: &Plan, room: Shape, goal: Goal, half: bool) -> Result<Work> {
         let spec = &plan.spec;
         let (slots, rows, m) = (room.slots(), room.rows, spec.answer_width());
         let zeros = |len: usize| Buffer::<f32>::zeros(device, len);
+        let plain = |len: usize| zeros(if half { 0 } else { len });
         let kept = (room.steps + 2) * rows;
         let words = BUNDLE * Staged::new(spec, room, goal).words;
         let staging =
@@ -75,9 +80,9 @@ impl Work {
         };
         let recurrence = |n: usize| {
             Ok(RecurrenceWork {
-                gates: zeros(slots * plan.cell.gates() * n)?,
-                from_h: zeros(if plan.cell == Cell::Gru { slots * n } else { 0 })?,
-                c: zeros(if plan.cell.has_cell_state() { kept * n } else { 0 })?,
+                gates: plain(slots * plan.cell.gates() * n)?,
+                from_h: plain(if plan.cell == Cell::Gru { slots * n } else { 0 })?,
+                c: plain(if plan.cell.has_cell_state() { kept * n } else { 0 })?,
             })
         };
         let layer = |layer: &Vec<crate::plan::Recurrence>| {
@@ -91,16 +96,17 @@ impl Work {
             slots: (0..SLOTS).map(|_| staging()).collect::<Result<_>>()?,
             batch: Buffer::zeros(device, words)?,
             embedded: zeros(embedded)?,
-            h: plan.layers.iter().map(|l| zeros(kept * l[0].width)).collect::<Result<_>>()?,
+            h: plan.layers.iter().map(|l| plain(kept * l[0].width)).collect::<Result<_>>()?,
             recurrences: plan.layers.iter().map(layer).collect::<Result<_>>()?,
             answers: zeros(room.positions() * m)?,
             d_answers: zeros(room.positions() * m)?,
             losses: zeros(room.positions())?,
             hits: Buffer::zeros(device, room.positions())?,
-            d_above: [zeros(slots * plan.widest())?, zeros(slots * plan.widest())?],
+            d_above: [plain(slots * plan.widest())?, plain(slots * plan.widest())?],
             d_h: zeros(rows * most_units)?,
             d_c: zeros(rows * most_units)?,
             partial: zeros(CHUNKS * most_columns)?,
+            half: half.then(|| HalfWork::new(device, plan, room)).transpose()?,
         })
     }
 
@@ -118,6 +124,7 @@ impl Work {
         let h: usize = self.h.iter().map(Buffer::bytes).sum();
         let answers = self.answers.bytes() + self.d_answers.bytes();
         let above: usize = self.d_above.iter().map(Buffer::bytes).sum();
-        recurrences.sum::<usize>() + h + answers + above + self.batch.bytes()
+        let half = self.half.as_ref().map_or(0, HalfWork::bytes);
+        recurrences.sum::<usize>() + h + answers + above + half + self.batch.bytes()
     }
 }

@@ -6,7 +6,10 @@ use crate::Failure;
 use crate::place::Place;
 use drnn::rng::Rng;
 use drnn::{Cell, Cpu, NetSpec, Padding};
-use drnn_train::{Answers, Batches, Engine, Gathered, Inputs, Options, Result, Source};
+use drnn_cuda::CudaLearner;
+use drnn_train::{
+    AdamOptions, Answers, Batches, Engine, Gathered, Inputs, Options, Result, Source,
+};
 use serde::Serialize;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -99,6 +102,9 @@ struct Outcome {
     median_s: f64,
     /// Of all networks together.
     steps_per_second: f64,
+    /// Of one network alone, by the GPU's own clock: the way forward, and a whole step.
+    forward_device_s: Option<f64>,
+    step_device_s: Option<f64>,
 }
 
 /// Measures the cases that are named, or all.
@@ -111,22 +117,28 @@ pub fn run(
 ) -> std::result::Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     if !json {
-        writeln!(out, "{place}\n\n{:18} {:>12} {:>12}  network", "case", "a step", "steps/s")?;
+        let columns = ["a step", "steps/s", "GPU forward", "GPU step"].map(|c| format!("{c:>12}"));
+        writeln!(out, "{place}\n\n{:18} {}  network", "case", columns.join(" "))?;
     }
     let mut outcomes = Vec::new();
     for case in CASES.iter().filter(|c| cases.is_empty() || cases.iter().any(|n| n == c.name)) {
         let outcome = measure(case, place, rounds, least)?;
         if !json {
-            let Outcome { name, net, median_s, steps_per_second } = &outcome;
+            let Outcome { name, net, median_s, steps_per_second, .. } = &outcome;
             let time = super::human_time(*median_s);
-            writeln!(out, "{name:18} {time:>12} {steps_per_second:>12.0}  {net}")?;
+            let [forward, step] = [outcome.forward_device_s, outcome.step_device_s]
+                .map(|s| s.map_or("-".into(), super::human_time));
+            writeln!(
+                out,
+                "{name:18} {time:>12} {steps_per_second:>12.0} {forward:>12} {step:>12}  {net}"
+            )?;
         }
         outcomes.push(outcome);
     }
     if json {
         let version = env!("CARGO_PKG_VERSION");
         let report = serde_json::json!({
-            "version": version, "device": place.to_string(), "cases": outcomes,
+            "version": version, "commit": option_env!("DRNN_COMMIT"), "device": place.to_string(), "cases": outcomes,
         });
         writeln!(out, "{report}")?;
     }
@@ -169,5 +181,31 @@ fn measure(
     let times = (0..rounds).map(|_| round(calls)).collect::<Result<Vec<_>>>()?;
     let median_s = super::median(&times);
     let steps_per_second = case.at_once as f64 / median_s;
-    Ok(Outcome { name: case.name, net: spec.to_string(), median_s, steps_per_second })
+    let [forward_device_s, step_device_s] =
+        [false, true].map(|step| device_median(case, place, &spec, &same, step, 5 * rounds));
+    Ok(Outcome {
+        name: case.name,
+        net: spec.to_string(),
+        median_s,
+        steps_per_second,
+        forward_device_s: forward_device_s?,
+        step_device_s: step_device_s?,
+    })
+}
+
+/// What the GPU's own clock says of one network.
+fn device_median(
+    case: &Case,
+    place: &Place,
+    spec: &NetSpec,
+    same: &Same,
+    step: bool,
+    times: usize,
+) -> std::result::Result<Option<f64>, Failure> {
+    let (Place::Cuda(device, precision), 1) = (place, case.at_once) else { return Ok(None) };
+    let mut learner = CudaLearner::new(device, *precision, spec, AdamOptions::default(), 1)
+        .map_err(drnn_train::Error::from)?;
+    let chosen: Vec<u32> = (0..same.0.rows as u32).collect();
+    learner.device_seconds(same, &chosen, step, 5)?; // so that nothing is done for the first time
+    Ok(Some(super::median(&learner.device_seconds(same, &chosen, step, times)?)))
 }

@@ -30,6 +30,7 @@ pub use kinds::Reported;
 
 use crate::Failure;
 use crate::paths::{check_not_read, same_file};
+use crate::place::Place;
 use crate::reproduce::write_files;
 use clap::Args;
 use drnn::Cpu;
@@ -85,6 +86,9 @@ pub struct Provenance {
     /// Instruction set of the kernels.
     pub isa: String,
     pub cpu: Option<String>,
+    /// The GPU that trained, and what factors were rounded to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<String>,
     /// When, in UTC.
     pub started: String,
     /// How long, from beginning to end.
@@ -93,7 +97,13 @@ pub struct Provenance {
 
 impl Provenance {
     /// Of a run that began at `started` and ends now.
-    pub fn new(command: String, seed: u64, cpu: &Cpu, started: SystemTime) -> Provenance {
+    pub fn new(
+        command: String,
+        seed: u64,
+        cpu: &Cpu,
+        place: &Place,
+        started: SystemTime,
+    ) -> Provenance {
         Provenance {
             command,
             version: env!("CARGO_PKG_VERSION").into(),
@@ -102,6 +112,7 @@ impl Provenance {
             threads: cpu.threads(),
             isa: cpu.isa().into(),
             cpu: cpu_name(),
+            gpu: matches!(place, Place::Cuda(..)).then(|| place.to_string()),
             started: humantime::format_rfc3339_seconds(started).to_string(),
             seconds: started.elapsed().map_or(0.0, |time| time.as_secs_f64()),
         }

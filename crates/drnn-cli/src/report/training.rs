@@ -35,6 +35,11 @@ pub fn training_facts(sequences: [usize; 3], options: &Options) -> Vec<(&'static
 /// Command and machine.
 pub fn provenance_parts(provenance: &Provenance) -> [Part; 3] {
     let unknown = || "not known".to_string();
+    let cpu = provenance.cpu.clone().unwrap_or_else(unknown);
+    let machine = match &provenance.gpu {
+        Some(gpu) => format!("{gpu}; {cpu}"),
+        None => cpu,
+    };
     [
         Part::Heading("Where this comes from"),
         Part::Code(provenance.command.clone()),
@@ -42,7 +47,7 @@ pub fn provenance_parts(provenance: &Provenance) -> [Part; 3] {
             ("Version", format!("drnn {}", provenance.version)),
             ("Commit", provenance.commit.clone().unwrap_or_else(unknown)),
             ("Seed", provenance.seed.to_string()),
-            ("Machine", provenance.cpu.clone().unwrap_or_else(unknown)),
+            ("Machine", machine),
             ("Threads", format!("{}, {}", provenance.threads, provenance.isa)),
             ("Started", provenance.started.clone()),
             ("Took", duration(provenance.seconds)),

@@ -86,7 +86,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let results = MlmResults {
         kind: MlmResults::KIND.into(),
         format: MlmResults::FORMAT,
-        provenance: Provenance::new(command, arguments.seed, &cpu, started),
+        provenance: Provenance::new(command, arguments.seed, &cpu, &place, started),
         text: text.about.clone(),
         window: WINDOW,
         masked: SHARE,

@@ -1,6 +1,7 @@
 //! `drnn reproduce pos`: the paper's tables of part-of-speech tagging.
 
 use crate::Failure;
+use crate::place::Place;
 use crate::report::pos::{PosResults, Run, paper_pairs};
 use crate::report::{Provenance, Reported, publish};
 use crate::tagging::Treebank;
@@ -160,7 +161,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let results = PosResults {
         kind: PosResults::KIND.into(),
         format: PosResults::FORMAT,
-        provenance: Provenance::new(command, arguments.seed, &cpu, started),
+        provenance: Provenance::new(command, arguments.seed, &cpu, &Place::Cpu, started),
         lang: lang.into(),
         what: bank.describe(),
         options,

@@ -95,7 +95,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let results = ReversalResults {
         kind: ReversalResults::KIND.into(),
         format: ReversalResults::FORMAT,
-        provenance: Provenance::new(arguments.command(), seed, &cpu, started),
+        provenance: Provenance::new(arguments.command(), seed, &cpu, &place, started),
         task: Task {
             steps: task.steps,
             symbols: task.symbols,

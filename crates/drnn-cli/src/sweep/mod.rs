@@ -175,7 +175,7 @@ impl Sweep {
         let results = SweepResults {
             kind: SweepResults::KIND.into(),
             format: SweepResults::FORMAT,
-            provenance: Provenance::new(command, self.seed, &cpu, started),
+            provenance: Provenance::new(command, self.seed, &cpu, &place, started),
             task: task.name().into(),
             what: task.describe(),
             sequences: task.sequences(),

@@ -212,7 +212,7 @@ impl Training {
         let results = TrainingResults {
             kind: TrainingResults::KIND.into(),
             format: TrainingResults::FORMAT,
-            provenance: Provenance::new(command, self.seed, cpu, started),
+            provenance: Provenance::new(command, self.seed, cpu, &place, started),
             task: task.into(),
             what,
             net,

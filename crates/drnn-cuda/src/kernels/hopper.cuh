@@ -1,0 +1,150 @@
+// What Hopper's own instructions need: products that a warpgroup (128 threads) starts and waits for, barriers in shared memory,
+// words that another block writes while this one runs. With common.cuh before it, and NB: columns of a product, 16 to 64.
+
+typedef unsigned short u16;
+
+static const u32 SUMS = NB / 2; // values of a (64, NB) product that a thread has
+
+__device__ __forceinline__ u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+
+// ---- numbers
+
+__device__ __forceinline__ u32 pack(float low, float high) {
+    u32 both;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    return both;
+}
+__device__ __forceinline__ u16 half(float x) {
+    u16 h;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
+    return h;
+}
+__device__ __forceinline__ float whole(u16 h) {
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h));
+    return x;
+}
+__device__ __forceinline__ float low(u32 both) { return whole((u16)both); }
+__device__ __forceinline__ float high(u32 both) { return whole((u16)(both >> 16)); }
+__device__ __forceinline__ float fast_tanh(float x) {
+    float y;
+    asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+__device__ __forceinline__ float fast_sigmoid(float x) { return 0.5f * fast_tanh(0.5f * x) + 0.5f; }
+// What f16 can hold. No number stays none: the comparisons let it through.
+__device__ __forceinline__ float bounded(float x) { return x > 65504.0f ? 65504.0f : x < -65504.0f ? -65504.0f : x; }
+
+// ---- words that another block writes
+
+__device__ __forceinline__ uint4 look4(const void* p) {
+    uint4 v;
+    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p)
+                 : "memory");
+    return v;
+}
+__device__ __forceinline__ u32 look1(const void* p) {
+    u32 v;
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
+// What nobody writes: two f16 that are no numbers, and not the one that instructions give.
+static const u32 SENTINEL = 0xffffffffu;
+__device__ __forceinline__ bool any_missing(uint4 v) {
+    return v.x == SENTINEL || v.y == SENTINEL || v.z == SENTINEL || v.w == SENTINEL;
+}
+__device__ __forceinline__ uint2 look2(const void* p) {
+    uint2 v;
+    asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p) : "memory");
+    return v;
+}
+__device__ __forceinline__ void show2(void* p, uint2 v) {
+    asm volatile("st.relaxed.gpu.global.v2.u32 [%0], {%1, %2};" ::"l"(p), "r"(v.x), "r"(v.y) : "memory");
+}
+
+// ---- barriers in shared memory, by address
+
+__device__ __forceinline__ void barrier_init(u32 barrier, u32 arrivals) {
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+__device__ __forceinline__ void barrier_arrive(u32 barrier) {
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+__device__ __forceinline__ void barrier_wait(u32 barrier, u32 parity) {
+    asm volatile(
+        "{\n.reg .pred done;\nAGAIN%=:\nmbarrier.try_wait.parity.shared.b64 done, [%0], %1;\n@done bra DONE%=;\nbra AGAIN%=;\n"
+        "DONE%=:\n}" ::"r"(barrier), "r"(parity) : "memory");
+}
+// Begins to copy, which counts as an arrival when it is done.
+__device__ __forceinline__ void copy_to_shared(u32 to, const void* from, u32 bytes, u32 barrier) {
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to), "l"(from),
+                 "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+// What was stored into shared memory is seen by products. The plain form would wait for all of the device's memory.
+__device__ __forceinline__ void seen_by_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// ---- products of a warpgroup: d (64, NB) += a (64, 16) b (16, NB)
+//
+// Factors in shared memory lie in tiles of 8 rows by 16 bytes (8 of the summed dimension): tile (k / 8, row / 8) of `rows` rows
+// begins at byte (k / 8) rows 16 + (row / 8) 128. A descriptor is the address and both distances, in units of 16 bytes.
+
+__device__ __forceinline__ u64 tiles(u32 address, u32 rows) {
+    return (u64)((address & 0x3ffff) >> 4) | ((u64)rows << 16) | ((u64)(128 >> 4) << 32);
+}
+__device__ __forceinline__ u64 tiles_at(u64 first, u32 further) { return (first & 0xffffffff00000000ull) | ((u32)first + further); }
+
+// Which registers the sums are, and the numbers of the operands behind them.
+#if NB == 16
+#define PLACES "%0, %1, %2, %3, %4, %5, %6, %7"
+#define SUMMED(d) "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
+#define INPUTS(rest) rest("%8", "%9", "%10", "%11", "%12", "%13")
+#elif NB == 24
+#define PLACES "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11"
+#define SUMMED(d) "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11])
+#define INPUTS(rest) rest("%12", "%13", "%14", "%15", "%16", "%17")
+#elif NB == 32
+#define PLACES "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define SUMMED(d) "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
+#define INPUTS(rest) rest("%16", "%17", "%18", "%19", "%20", "%21")
+#elif NB == 48
+#define PLACES "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23"
+#define SUMMED(d) "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23])
+#define INPUTS(rest) rest("%24", "%25", "%26", "%27", "%28", "%29")
+#elif NB == 64
+#define PLACES "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define SUMMED(d) "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
+#define INPUTS(rest) rest("%32", "%33", "%34", "%35", "%36", "%37")
+#else
+#error "rows of a block: 16, 24, 32, 48 or 64"
+#endif
+
+#define FROM_REGISTERS(a0, a1, a2, a3, b, go) \
+    "{\n.reg .pred add;\nsetp.ne.b32 add, " go ", 0;\n" \
+    "wgmma.mma_async.sync.aligned.m64n" WIDTH "k16.f32.f16.f16 {" PLACES "}, {" a0 ", " a1 ", " a2 ", " a3 "}, " b ", add, 1, 1, 0;\n}"
+#define FROM_SHARED(a, b, go, unused0, unused1, unused2) \
+    "{\n.reg .pred add;\nsetp.ne.b32 add, " go ", 0;\n" \
+    "wgmma.mma_async.sync.aligned.m64n" WIDTH "k16.f32.f16.f16 {" PLACES "}, " a ", " b ", add, 1, 1, 0, 0;\n}"
+#define TEXT_OF(x) #x
+#define TEXT(x) TEXT_OF(x)
+#define WIDTH TEXT(NB)
+
+// a from registers; with `add` = 0 what d held is forgotten
+__device__ __forceinline__ void product(float (&d)[SUMS], const u32 (&a)[4], u64 b, int add) {
+    asm volatile(INPUTS(FROM_REGISTERS) : SUMMED(d) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add));
+}
+__device__ __forceinline__ void product(float (&d)[SUMS], u64 a, u64 b, int add) {
+    asm volatile(INPUTS(FROM_SHARED) : SUMMED(d) : "l"(a), "l"(b), "r"(add));
+}
+__device__ __forceinline__ void products_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int later>
+__device__ __forceinline__ void products_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(later) : "memory"); }
+// Keeps the compiler from moving sums across what it does not see.
+__device__ __forceinline__ void pinned(float (&d)[SUMS]) {
+#pragma unroll
+    for (u32 i = 0; i < SUMS; i++) asm volatile("" : "+f"(d[i])::"memory");
+}

@@ -1,0 +1,157 @@
+//! Memory for a pass, in f16 but for what products add up.
+//!
+//! N: a layer's units, padded to 32; W = directions N: width of its H; K: width of what it reads, padded.
+
+use crate::device::Device;
+use crate::error::Result;
+use crate::memory::Buffer;
+use crate::plan::{Plan, Shape};
+use drnn::InputSpec;
+
+/// Symbols up to which `E W_ih^T` is made a table; more of them are embedded.
+const TABLE: usize = 64;
+
+/// Strands of rows that the gradient of a table is added up in.
+pub(super) const STRANDS: usize = 64;
+
+/// What a layer's matrices are padded to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Padded {
+    /// Units of a direction, N.
+    pub n: usize,
+    /// Width of its H, W.
+    pub width: usize,
+    /// Width of what it reads, K. One symbol a column where there is a table.
+    pub inputs: usize,
+    /// Columns that lie together in what it reads, without and with padding: units of a direction of the layer below.
+    pub below: usize,
+    pub padded_below: usize,
+}
+
+impl Padded {
+    pub fn layers(plan: &Plan) -> Vec<Padded> {
+        let padded = |n: usize| n.next_multiple_of(32);
+        let layer = |at: usize| {
+            let (n, directions) = (padded(plan.layers[at][0].n), plan.layers[at].len());
+            let (inputs, below, padded_below) = match at {
+                0 => {
+                    let read = first_width(plan);
+                    (read.next_multiple_of(8), read, read.next_multiple_of(8))
+                }
+                _ => {
+                    let below = plan.layers[at - 1][0].n;
+                    (directions * padded(below), below, padded(below))
+                }
+            };
+            Padded { n, width: directions * n, inputs, below, padded_below }
+        };
+        (0..plan.layers.len()).map(layer).collect()
+    }
+}
+
+/// Whether the first layer's inputs are rows of a table.
+pub(crate) fn has_table(plan: &Plan) -> bool {
+    matches!(plan.spec.input(), InputSpec::Tokens { symbols, .. } if symbols <= TABLE)
+}
+
+/// What the first layer reads: numbers, an embedding, or one of few symbols.
+fn first_width(plan: &Plan) -> usize {
+    match plan.spec.input() {
+        InputSpec::Tokens { symbols, .. } if has_table(plan) => symbols,
+        _ => plan.layers[0][0].inputs,
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct HalfWork {
+    pub layers: Vec<LayerWork>,
+    /// x (S, B, K), or which symbol it is.
+    pub x: Buffer<u16>,
+    /// (directions, symbols, N, 4).
+    pub table: Buffer<u16>,
+    /// (m padded to 8, W).
+    pub w_out: Buffer<u16>,
+    /// (A, B, m padded to 8), before the bias.
+    pub answers: Buffer<f32>,
+    /// (A, B, m padded to 8).
+    pub d_answers: Buffer<u16>,
+    /// What layers are told, and tell the one below: (S, B, W) each.
+    pub d_above: [Buffer<u16>; 2],
+    /// Tokens without a table: (S, B, E).
+    pub d_x: Buffer<f32>,
+    /// Tokens with a table: (strands, symbols, E).
+    pub strands: Buffer<f32>,
+    /// What blocks tell each other on the way forward.
+    pub told: Buffer<u16>,
+    /// What they send each other on the way back.
+    pub parts: Buffer<u16>,
+    /// (directions, groups, N, 4).
+    pub d_bias: Buffer<f32>,
+    /// A weight's gradient, padded.
+    pub d_w: Buffer<f32>,
+}
+
+#[derive(Debug)]
+pub(crate) struct LayerWork {
+    pub padded: Padded,
+    /// (directions, S, B, N, 4): gates, then their gradients.
+    pub gates: Buffer<u16>,
+    /// (directions, S + 2, B, N).
+    pub c: Buffer<u16>,
+    /// (S + 2, B, W).
+    pub h: Buffer<u16>,
+    /// (directions, N, 4, K); none where there is a table.
+    pub w_ih: Buffer<u16>,
+}
+
+impl HalfWork {
+    pub fn new(device: &Device, plan: &Plan, room: Shape) -> Result<HalfWork> {
+        let (slots, kept) = (room.slots(), (room.steps + 2) * room.rows);
+        let (all, table) = (Padded::layers(plan), has_table(plan));
+        let halves = |len: usize| Buffer::<u16>::zeros(device, len);
+        let floats = |len: usize| Buffer::<f32>::zeros(device, len);
+        let most = |of: &dyn Fn(&Padded) -> usize| all.iter().map(of).max().unwrap_or(0);
+        let directions = plan.layers[0].len();
+        let layer = |(at, p): (usize, &Padded)| {
+            let w_ih = if at == 0 && table { 0 } else { directions * 4 * p.n * p.inputs };
+            Ok(LayerWork {
+                padded: *p,
+                gates: halves(directions * slots * 4 * p.n)?,
+                c: halves(directions * kept * p.n)?,
+                h: halves(kept * p.width)?,
+                w_ih: halves(w_ih)?,
+            })
+        };
+        let (symbols, embedding) = match plan.spec.input() {
+            InputSpec::Tokens { symbols, embedding } => (symbols, embedding),
+            InputSpec::Dense(_) => (0, 0),
+        };
+        let m = plan.spec.answer_width().next_multiple_of(8);
+        let last = all.last().map_or(0, |p| p.width);
+        let widest = most(&|p| p.width);
+        // Groups are at least 16 rows, at most 64: a batch's last may be short.
+        let sent = |p: &Padded| 2 * directions * (p.n / 32).pow(2) * 32 * (room.rows + 64);
+        Ok(HalfWork {
+            layers: all.iter().enumerate().map(layer).collect::<Result<_>>()?,
+            x: halves(slots * all[0].inputs)?,
+            table: halves(if table { directions * symbols * 4 * all[0].n } else { 0 })?,
+            w_out: halves(m * last)?,
+            answers: floats(room.positions() * m)?,
+            d_answers: halves(room.positions() * m)?,
+            d_above: [halves(slots * widest)?, halves(slots * widest)?],
+            d_x: floats(if table { 0 } else { slots * embedding })?,
+            strands: floats(if table { STRANDS * symbols * embedding } else { 0 })?,
+            told: halves(room.steps * (room.rows + 64) * widest)?,
+            parts: halves(most(&sent))?,
+            d_bias: floats(directions * room.rows.div_ceil(16) * 4 * most(&|p| p.n))?,
+            d_w: floats(most(&|p| 4 * p.n * p.n.max(p.inputs)).max(m * last))?,
+        })
+    }
+
+    pub fn bytes(&self) -> usize {
+        let layer = |l: &LayerWork| l.gates.bytes() + l.c.bytes() + l.h.bytes() + l.w_ih.bytes();
+        let layers: usize = self.layers.iter().map(layer).sum();
+        let above: usize = self.d_above.iter().map(Buffer::bytes).sum();
+        layers + above + self.parts.bytes() + self.d_w.bytes() + self.x.bytes()
+    }
+}
