@@ -1,6 +1,7 @@
 """Networks of `drnn bench --device cuda` in PyTorch, eager and from a CUDA graph, beside ours in the same run.
 
     python3 bench/peers_gpu.py [--drnn target/release/drnn] [--case NAME ...] [--precision f32|tf32|f16] [--out FILE]
+    python3 bench/peers_gpu.py --show FILE       what such a file holds, as a table in Markdown
 
 Forward is from tokens to answers (ours with the loss); a step is that, backward, clipping at norm 1 and fused Adam. Times are
 milliseconds, medians by device events; where several networks learn at once, by the clock and of all together. PyTorch has TF32
@@ -13,7 +14,10 @@ import shlex
 import subprocess
 import sys
 
-import torch
+try:
+    import torch
+except ImportError:  # to show a file needs none
+    torch = None
 
 # name: layers, units, both ways, delay
 LARGE = {
@@ -28,7 +32,19 @@ LARGE = {
 SMALL = {"lstm-100": 1, "lstm-100-lanes8": 8, "lstm-100-lanes32": 32, "lstm-100-lanes128": 128}
 
 
-class Tokens(torch.nn.Module):
+def show(path):
+    with open(path) as file:
+        found = json.load(file)
+    print(f"{found['device']}, PyTorch {found['torch']}, drnn {found['precision']}, milliseconds:\n")
+    print("| network | forward | PyTorch eager | graph | step | PyTorch eager | graph |")
+    print("|---|--:|--:|--:|--:|--:|--:|")
+    for case in found["cases"]:
+        ours = [1e3 * (case["drnn"][key] or case["drnn"]["median_s"]) for key in ("forward_device_s", "step_device_s")]
+        columns = [ours[0], *case["forward"].values(), ours[1], *case["step"].values()]
+        print(f"| {case['name']} | " + " | ".join(f"{ms:.2f}" for ms in columns) + " |")
+
+
+class Tokens(torch.nn.Module if torch else object):
     """28 symbols -> 10 -> LSTM -> 27 classes."""
 
     def __init__(self, layers, units, both_ways):
@@ -41,7 +57,7 @@ class Tokens(torch.nn.Module):
         return self.output(self.rnn(self.embedding(x))[0])
 
 
-class Numbers(torch.nn.Module):
+class Numbers(torch.nn.Module if torch else object):
     """1 -> LSTM of 100 -> 1."""
 
     def __init__(self):
@@ -118,9 +134,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--drnn", default="target/release/drnn")
     parser.add_argument("--case", action="append", choices=[*LARGE, *SMALL])
-    parser.add_argument("--precision", default="tf32", choices=["f32", "tf32", "f16"])
+    parser.add_argument("--precision", default="f16", choices=["f32", "tf32", "f16"])
     parser.add_argument("--out", help="a JSON file for what was found")
+    parser.add_argument("--show", metavar="FILE", help="print a file that --out has written")
     arguments = parser.parse_args()
+    if arguments.show:
+        return show(arguments.show)
     names = arguments.case or [*LARGE, *SMALL]
     tf32 = arguments.precision != "f32"
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32

@@ -23,9 +23,10 @@ pub struct PlaceArguments {
     /// Where networks are trained: cpu, cuda (an NVIDIA GPU), or auto, which takes a GPU where there is one
     #[arg(long, value_enum, value_name = "WHERE", default_value = "cpu")]
     device: Name,
-    /// On a GPU, what the factors of products are rounded to. tf32 and f16 keep three digits and are faster: f16 takes LSTMs
-    /// through all steps in one go (up to 128 units; up to 1024 on Hopper), and is tf32 for others
-    #[arg(long, value_enum, value_name = "P", default_value = "f32")]
+    /// On a GPU, what the factors of products are rounded to; sums, states and parameters are f32. f16 and tf32 keep three
+    /// digits and are faster: f16 takes LSTMs through all steps in one go (up to 128 units; up to 1024 on Hopper), and is
+    /// tf32 for others
+    #[arg(long, value_enum, value_name = "P", default_value = "f16")]
     precision: Rounding,
 }
 
