@@ -1,0 +1,47 @@
+//! `--device`: a GPU where one is asked for, and what is said where there is none.
+
+mod common;
+
+use common::{done, drnn, refused, text};
+use drnn_cuda::Device;
+use std::path::Path;
+
+/// A training that takes a second.
+const SMALL: &str = "sweep reversal --steps 5 --symbols 2 --units 8 --epochs 4 --sequences 100 \
+                     --batch 20 --delays 0,4 --nets dlstm --threads 1";
+
+/// Everything found but how long it took.
+fn csv(folder: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(folder.join("sweep.csv")).unwrap();
+    text.lines().map(|line| line.rsplit_once(',').unwrap().0.to_string()).collect()
+}
+
+#[test]
+fn without_a_gpu_cuda_is_refused_and_auto_is_the_cpu() {
+    let Err(missing) = Device::find() else {
+        eprintln!("skipped: there is a GPU");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for command in [&format!("{SMALL} --device cuda --out a")[..], "bench --device cuda"] {
+        let said = refused(folder, command);
+        assert!(said.contains(&format!("--device cuda: {missing}")), "{said}");
+    }
+    assert!(!folder.join("a").exists());
+    done(folder, &format!("{SMALL} --device cpu --out cpu"));
+    let output = drnn(folder, &format!("{SMALL} --device auto --out auto"));
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stderr).contains("on the CPU ("), "{}", text(&output.stderr));
+    assert_eq!(csv(&folder.join("auto")), csv(&folder.join("cpu")));
+}
+
+#[test]
+fn what_no_gpu_trains_says_so_and_unknown_devices_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("a"), "the\tDET\nants\tNOUN\n").unwrap();
+    let said = refused(folder.path(), "sweep tagger --train a --dev a --test a --device cuda");
+    assert!(said.contains("taggers are trained on the CPU only"), "{said}");
+    let said = refused(folder.path(), &format!("{SMALL} --device tpu"));
+    assert!(said.contains("tpu") && said.contains("cuda"), "{said}");
+}
