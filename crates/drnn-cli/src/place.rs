@@ -23,10 +23,10 @@ pub struct PlaceArguments {
     /// Where networks are trained: cpu, cuda (an NVIDIA GPU), or auto, which takes a GPU where there is one
     #[arg(long, value_enum, value_name = "WHERE", default_value = "cpu")]
     device: Name,
-    /// On a GPU, what the factors of products are rounded to. tf32 and f16 keep three digits and are faster: f16 takes small
-    /// LSTMs (up to 128 units) through all steps in one go, and is tf32 for others
-    #[arg(long, value_enum, value_name = "P", default_value = "f32")]
-    precision: Rounding,
+    /// On a GPU, what the factors of products are rounded to [default: f32, f16 for reproduce sine]. tf32 and f16 keep three
+    /// digits and are faster: f16 takes small LSTMs (up to 128 units) through all steps in one go, and is tf32 for others
+    #[arg(long, value_enum, value_name = "P")]
+    precision: Option<Rounding>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -46,10 +46,16 @@ enum Name {
 impl PlaceArguments {
     /// Finds it. What is missing is an error where a GPU was asked for, and told where it was not.
     pub fn find(self) -> std::result::Result<Place, Failure> {
+        self.find_or(Precision::F32)
+    }
+
+    /// The same with another precision where none was asked for.
+    pub fn find_or(self, precision: Precision) -> std::result::Result<Place, Failure> {
         let precision = match self.precision {
-            Rounding::F32 => Precision::F32,
-            Rounding::Tf32 => Precision::Tf32,
-            Rounding::F16 => Precision::F16,
+            None => precision,
+            Some(Rounding::F32) => Precision::F32,
+            Some(Rounding::Tf32) => Precision::Tf32,
+            Some(Rounding::F16) => Precision::F16,
         };
         match (self.device, Device::find as fn() -> _) {
             (Name::Cpu, _) => Ok(Place::Cpu),
@@ -90,12 +96,7 @@ pub enum Place {
 
 impl Place {
     /// A network to be trained there.
-    pub fn network(
-        &self,
-        cpu: &Cpu,
-        spec: &NetSpec,
-        options: &Options,
-    ) -> std::result::Result<Network, Failure> {
+    pub fn network(&self, cpu: &Cpu, spec: &NetSpec, options: &Options) -> Result<Network> {
         let (adam, seed) = (options.adam, options.seed);
         let engine: Box<dyn Engine<Data = dyn Source>> = match self {
             Place::Cpu => Box::new(Learner::new(cpu, spec, adam, seed)),
@@ -137,6 +138,11 @@ impl Network {
     /// What kind of network it is.
     pub fn spec(&self) -> &NetSpec {
         &self.spec
+    }
+
+    /// What trains it.
+    pub fn into_engine(self) -> Box<dyn Engine<Data = dyn Source>> {
+        self.engine
     }
 
     /// The model as it is now.
