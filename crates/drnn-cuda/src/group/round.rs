@@ -114,6 +114,7 @@ impl Rounds {
             self.staging = Pinned::zeros(&self.device, 2 * (tasks + words))?;
             self.orders = Buffer::zeros(&self.device, 2 * (tasks + words))?;
         }
+        self.stream.wait()?; // for a round before that an error has ended
         let staging = self.staging.as_mut_slice();
         staging[..tasks].fill(0);
         let mut at = tasks;
@@ -122,7 +123,7 @@ impl Rounds {
             task(&mut staging[lane * TASK..][..TASK], job, self.orders.at(at), batch_of(job));
             at += job.chosen.len();
         }
-        // SAFETY: nobody writes to it before the stream has been waited for, below.
+        // SAFETY: nobody writes to it before the stream has been waited for.
         unsafe { self.stream.copy(&self.staging, tasks + words, &self.orders)? };
         let bytes = tasks * size_of::<u32>();
         self.stream.copy_within(self.orders.at(0), self.kept.tasks.at(0), bytes)?;
