@@ -91,12 +91,7 @@ pub enum Place {
 
 impl Place {
     /// A network to be trained there.
-    pub fn network(
-        &self,
-        cpu: &Cpu,
-        spec: &NetSpec,
-        options: &Options,
-    ) -> std::result::Result<Network, Failure> {
+    pub fn network(&self, cpu: &Cpu, spec: &NetSpec, options: &Options) -> Result<Network> {
         let (adam, seed) = (options.adam, options.seed);
         let engine: Box<dyn Engine<Data = dyn Source>> = match self {
             Place::Cpu => Box::new(Learner::new(cpu, spec, adam, seed)),
@@ -138,6 +133,11 @@ impl Network {
     /// What kind of network it is.
     pub fn spec(&self) -> &NetSpec {
         &self.spec
+    }
+
+    /// What trains it.
+    pub fn into_engine(self) -> Box<dyn Engine<Data = dyn Source>> {
+        self.engine
     }
 
     /// The model as it is now.

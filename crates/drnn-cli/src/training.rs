@@ -33,7 +33,8 @@ pub struct Running {
     pub place: PlaceArguments,
 }
 
-fn minutes(text: &str) -> Result<f64, String> {
+/// A length of time.
+pub fn minutes(text: &str) -> Result<f64, String> {
     let minutes: f64 = text.parse().map_err(|e| format!("{e}"))?;
     match (0.0..=1e6).contains(&minutes) {
         true => Ok(minutes),

@@ -156,4 +156,19 @@ mod tests {
             }
         }
     }
+
+    /// Those of groups use Hopper's products: no other generation has them.
+    #[test]
+    fn kernels_of_groups_compile_for_hopper() {
+        if let Err(missing) = library::nvrtc() {
+            eprintln!("skipped: {missing}");
+            return;
+        }
+        for (plan, why) in crate::group::plans() {
+            for source in crate::group::sources(&plan) {
+                let code = source.compile("sm_90a").unwrap_or_else(|e| panic!("{why}: {e}"));
+                assert!(!code.is_empty());
+            }
+        }
+    }
 }

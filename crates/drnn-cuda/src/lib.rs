@@ -24,6 +24,7 @@
 //! | `persistent/` | large LSTMs on Hopper: likewise, on many multiprocessors |
 //! | `work`, `forward`, `backward`, `state` | memory for a pass; both ways; parameters and optimiser |
 //! | `learner` | [`CudaLearner`]: a [`drnn_train::Engine`] |
+//! | `group` | [`CudaGroup`]: many small LSTMs at once, each a [`drnn_train::Engine`] |
 //!
 //! The same seed gives the same bits on the same card: every sum has a fixed order, nothing is added by whoever comes
 //! first. Against the CPU's numbers it is f32 rounding; [`drnn_train::contract`] is kept at 2e-4.
@@ -35,6 +36,7 @@ mod compile;
 mod device;
 mod error;
 mod forward;
+mod group;
 mod kernels;
 mod learner;
 mod library;
@@ -50,5 +52,6 @@ mod work;
 
 pub use device::Device;
 pub use error::{Error, Result};
+pub use group::{CudaGroup, CudaLane};
 pub use learner::CudaLearner;
 pub use product::Precision;

@@ -59,6 +59,15 @@ impl<T: Plain> Buffer<T> {
         wait()
     }
 
+    /// Copies values to `from` and behind, and waits. Whoever uses them must have finished.
+    pub fn put(&self, from: usize, values: &[T]) -> Result<()> {
+        assert!(from + values.len() <= self.len, "no more than there is");
+        let _quiet = self.device.quiet()?;
+        // SAFETY: the lengths fit.
+        unsafe { result::memcpy_htod_sync(self.at(from), values) }?;
+        wait()
+    }
+
     /// `len` values from `from` on. Whoever writes them must have finished: a copy waits for no stream.
     pub fn get(&self, from: usize, len: usize) -> Result<Vec<T>> {
         assert!(from + len <= self.len, "no more than there is");

@@ -4,27 +4,20 @@
 //! cell (gamma, a, net, set) -> data of (gamma, a, set) -> training -> test MSE
 //! ```
 //!
-//! A cell's result is a function of the campaign's options and of the cell: not of threads, of the order,
-//! of which machine did which shard. Results go to a [`Results`] file as they come. A cell is minutes even
-//! by the paper's protocol, so there are no checkpoints within one: whoever is killed loses the cells in
-//! flight, one per thread.
+//! A cell's result is a function of the campaign's options, of the cell, and of what kind of engine trains it:
+//! not of threads, of the order, of which machine did which shard. Results go to a [`crate::results::Results`] file as
+//! they come; what is in flight has [`Checkpoints`].
 
-use crate::engine::Engine;
-use crate::error::{Error, Result};
-use crate::fit::{Advance, Fit, Options};
-use crate::lanes::Control;
-use crate::machine::machine;
+mod pool;
+
+use crate::fit::Options;
 use crate::paper::PaperNet;
-use crate::results::{Record, Results};
-use crate::sine::{Part, Sine, derived};
-use crate::stop::{Reason, Stopping};
-use drnn::Cpu;
+use crate::sine::derived;
+use crate::stop::Stopping;
+pub use pool::{CellEngine, Checkpoints, Event, MakeEngine, Pool, run, run_pools};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Instant;
 
 /// gamma in tenths, so that cells can be counted and compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -153,111 +146,6 @@ impl Protocol {
     /// The seed of a cell's data: the same for all networks.
     pub fn set_seed(&self, cell: &GridCell) -> u64 {
         derived(self.training.seed, &[cell.gamma.0.into(), cell.ahead as u64, cell.set])
-    }
-
-    /// Trains one cell, on one thread. `observe` is asked after every batch whether to go on; None where it
-    /// said no.
-    pub fn train(
-        &self,
-        cell: &GridCell,
-        cpu: &Cpu,
-        observe: &dyn Fn(&Fit, Advance) -> Control,
-    ) -> Result<Option<Record>> {
-        let begun = Instant::now();
-        let task = Sine::new(cell.gamma.into(), cell.ahead);
-        let set_seed = self.set_seed(cell);
-        let [train, valid, test] = self.sequences;
-        let train = task.examples(train, set_seed, Part::Train)?;
-        let valid = task.examples(valid, set_seed, Part::Valid)?;
-        let seed = derived(set_seed, &[Part::Training as u64]);
-        let (spec, options) = (cell.net.spec(1, 1)?, Options { seed, ..self.training });
-        let mut fit = Fit::new(cpu, &spec, options, "sine", &train, &valid)?;
-        let reason = loop {
-            let done = fit.advance()?;
-            if observe(&fit, done) == Control::Stop {
-                return Ok(None);
-            }
-            if let Advance::Ended(reason) = done {
-                break reason;
-            }
-        };
-        let test_mse = match reason {
-            Reason::NotFinite => None,
-            _ => {
-                let test = task.examples(test, set_seed, Part::Test)?;
-                Some(fit.engine().evaluate(&test, 0, 500, &mut |_, _| {})?.mean())
-            }
-        };
-        let history = &fit.progress().history;
-        Ok(Some(Record {
-            cell: *cell,
-            test_mse: test_mse.filter(|mse| mse.is_finite()),
-            valid_mse: history.last().map(|epoch| epoch.valid_loss).filter(|mse| mse.is_finite()),
-            epochs: history.len(),
-            reason,
-            parameters: spec.parameters(),
-            set_seed,
-            training_seed: seed,
-            seconds: (begun.elapsed().as_secs_f64() * 1e3).round() / 1e3,
-            machine: Some(machine(cpu)),
-        }))
-    }
-}
-
-/// What a campaign tells while it runs.
-pub enum Event<'a> {
-    /// A batch or an epoch of a cell.
-    Step(&'a GridCell, &'a Fit<'a>, Advance),
-    /// A cell's result, which is on disk.
-    Done(&'a Record),
-}
-
-/// Trains the cells that `results` does not have yet, one on each thread of `cpu`, the next as soon as one ends.
-/// `observe` may stop them all; says whether they came to their end.
-pub fn run(
-    cells: &[GridCell],
-    cpu: &Cpu,
-    results: &mut Results,
-    observe: &(dyn Fn(Event) -> Control + Sync),
-) -> Result<bool> {
-    let left: Vec<GridCell> =
-        cells.iter().filter(|cell| !results.records().contains_key(cell)).copied().collect();
-    let protocol = *results.protocol();
-    let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let (results, failed) = (Mutex::new(results), Mutex::new(None::<Error>));
-    let go_on = |event: Event| {
-        if observe(event) == Control::Stop {
-            stop.store(true, Ordering::Relaxed);
-        }
-        if stop.load(Ordering::Relaxed) { Control::Stop } else { Control::Continue }
-    };
-    let one = |cell: &GridCell, cpu: &Cpu| -> Result<()> {
-        let watch = |fit: &Fit, done: Advance| go_on(Event::Step(cell, fit, done));
-        if let Some(record) = protocol.train(cell, cpu, &watch)? {
-            results.lock().unwrap_or_else(|p| p.into_inner()).append(record.clone())?;
-            go_on(Event::Done(&record));
-        }
-        Ok(())
-    };
-    let work = || {
-        let own = cpu.with_threads(1);
-        while !stop.load(Ordering::Relaxed) {
-            let Some(cell) = left.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
-            if let Err(error) = one(cell, &own) {
-                stop.store(true, Ordering::Relaxed);
-                failed.lock().unwrap_or_else(|p| p.into_inner()).get_or_insert(error);
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..cpu.threads().min(left.len()) {
-            scope.spawn(work);
-        }
-        work();
-    });
-    match failed.into_inner().unwrap_or_else(|p| p.into_inner()) {
-        Some(error) => Err(error),
-        None => Ok(!stop.into_inner()),
     }
 }
 

@@ -83,6 +83,12 @@ pub(crate) fn write(
     drnn::write_atomically(path, |file| file.write_all(&bytes)).map_err(fail)
 }
 
+/// Takes a checkpoint away, and the one before: of a training that nobody goes on with.
+pub(crate) fn remove(path: &Path) {
+    let _ = std::fs::remove_file(path);
+    let _ = std::fs::remove_file(previous(path));
+}
+
 /// Reads the newest checkpoint that is whole. Also says what was wrong with a newer one.
 pub fn read(path: &Path, training: &str) -> Result<(Checkpoint, Option<Error>)> {
     match read_one(path, training) {

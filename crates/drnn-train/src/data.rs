@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::loss::IGNORE;
 use crate::source::{Gathered, Source, check_widths};
 use drnn::NetSpec;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Elements of sequences.
 #[derive(Debug, Clone, PartialEq)]
@@ -88,6 +89,25 @@ pub struct Examples {
     starts: Vec<usize>,
     q: usize,
     m: usize,
+    key: Key,
+}
+
+/// One of its own for everything that is made, and its copies: what cannot change can be told by it. Says nothing about
+/// equality.
+#[derive(Debug, Clone, Copy)]
+struct Key(u64);
+
+impl Key {
+    fn new() -> Key {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Key(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, _: &Key) -> bool {
+        true
+    }
 }
 
 impl Examples {
@@ -135,12 +155,32 @@ impl Examples {
             let sequence = starts.partition_point(|start| start * q <= at) - 1;
             return Err(Error::Data(format!("sequence {sequence} holds {}", x[at])));
         }
-        Ok(Examples { inputs, answers, starts, q, m })
+        Ok(Examples { inputs, answers, starts, q, m, key: Key::new() })
     }
 
     /// Elements of sequence `i`.
     fn length(&self, i: usize) -> usize {
         self.starts[i + 1] - self.starts[i]
+    }
+
+    /// Tells these from all others that are not copies of them, for as long as the program runs.
+    pub fn key(&self) -> u64 {
+        self.key.0
+    }
+
+    /// Elements of all sequences, one after another.
+    pub fn inputs(&self) -> &Inputs {
+        &self.inputs
+    }
+
+    /// What should be answered to them.
+    pub fn answers(&self) -> &Answers {
+        &self.answers
+    }
+
+    /// Whether all sequences have the same length.
+    pub fn are_equally_long(&self) -> bool {
+        (1..self.len()).all(|i| self.length(i) == self.length(0))
     }
 
     /// Elements of the longest, T.
@@ -182,6 +222,10 @@ impl Source for Examples {
         check_widths(spec, q, m)
     }
 
+    fn whole(&self) -> Option<&Examples> {
+        Some(self)
+    }
+
     /// The same on every visit.
     fn gather(&self, _visit: usize, chosen: &[u32], to: &mut Gathered) {
         let lengths = chosen.iter().map(|&row| self.length(row as usize));
@@ -220,6 +264,9 @@ mod tests {
         assert_eq!(batch.inputs, Inputs::Dense(vec![8.0, 9.0, 0.0, 1.0, 10.0, 11.0, 2.0, 3.0]));
         assert_eq!(batch.answers, Answers::Classes(vec![4, 0, 5, 1]));
         assert!(batch.lengths.is_empty());
+        let again = Examples::new(inputs.clone(), answers.clone(), [3, 2], [2, 6]).unwrap();
+        assert_eq!(examples, again);
+        assert!(examples.key() != again.key() && examples.key() == examples.clone().key());
         assert!(Examples::new(inputs, answers, [3, 3], [2, 6]).is_err());
     }
 

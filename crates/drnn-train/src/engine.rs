@@ -76,6 +76,11 @@ pub trait Engine: Send {
         look: &mut dyn FnMut(&[f32], Targets),
     ) -> Result<LossSum>;
 
+    /// The same where nobody looks at the answers.
+    fn loss(&mut self, data: &Self::Data, visit: usize, rows: usize) -> Result<LossSum> {
+        self.evaluate(data, visit, rows, &mut |_, _| {})
+    }
+
     /// Parameters and optimiser as they are now.
     fn state(&mut self) -> Result<State>;
 
@@ -117,6 +122,10 @@ impl<T: DerefMut<Target: Engine> + Send> Engine for T {
         look: &mut dyn FnMut(&[f32], Targets),
     ) -> Result<LossSum> {
         (**self).evaluate(data, visit, rows, look)
+    }
+
+    fn loss(&mut self, data: &Self::Data, visit: usize, rows: usize) -> Result<LossSum> {
+        (**self).loss(data, visit, rows)
     }
 
     fn state(&mut self) -> Result<State> {

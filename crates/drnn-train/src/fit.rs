@@ -217,7 +217,7 @@ impl<'a, E: Engine> Fit<'a, E> {
 
     fn end_epoch(&mut self, rate: f32) -> Result<Advance> {
         let (visit, rows) = (self.progress.history.len(), self.options.batch.max(500));
-        let valid = match self.engine.evaluate(self.valid, visit, rows, &mut |_, _| {}) {
+        let valid = match self.engine.loss(self.valid, visit, rows) {
             // The last step has let the parameters run away.
             Err(Error::Drnn(drnn::Error::NotFinite { .. })) => {
                 return Ok(self.end(Reason::NotFinite));

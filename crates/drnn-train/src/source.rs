@@ -1,6 +1,6 @@
 //! Where batches come from.
 
-use crate::data::{Answers, Inputs};
+use crate::data::{Answers, Examples, Inputs};
 use crate::error::{Error, Result};
 use crate::loss::Targets;
 use drnn::rng::Rng;
@@ -22,6 +22,11 @@ pub trait Source: Sync {
     /// Most sequences that should be run at once where nothing is learned from them: fewer where they are long.
     fn rows_at_once(&self) -> usize {
         usize::MAX
+    }
+
+    /// All of them, where they lie in memory and are the same on every visit: a device may keep a copy.
+    fn whole(&self) -> Option<&Examples> {
+        None
     }
 
     /// Puts the sequences `chosen` side by side, step after step. What is drawn anew each time depends on

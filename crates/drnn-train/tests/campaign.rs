@@ -1,12 +1,16 @@
 //! A campaign comes to the same results however it is split, killed and resumed.
 
 use drnn::Cpu;
-use drnn_train::campaign::{Event, Gamma, GridCell, Protocol, Shard, grid, run};
+use drnn_train::campaign::{
+    Checkpoints, Event, Gamma, GridCell, Pool, Protocol, Shard, grid, run, run_pools,
+};
 use drnn_train::lanes::Control;
 use drnn_train::results::{Record, Records, Results, merge, read, write};
 use drnn_train::{Options, PaperNet, Reason};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 fn protocol() -> Protocol {
     let training = Options { epochs: 1, batch: 5, rate: 1e-2, ..Protocol::default().training };
@@ -79,6 +83,58 @@ fn shards_merged_and_interrupted_runs_resumed_are_the_straight_run() {
             assert_eq!(text(&at("text"), &read(&path).unwrap().1), expected);
         }
     }
+}
+
+/// Interrupted again and again within its cells, and once killed: what was not asked to stop has left a checkpoint.
+#[test]
+fn cells_in_flight_go_on_from_their_checkpoints() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let mut longer = protocol();
+    longer.training.epochs = 4;
+    let cells = &cells()[..3];
+    let mut results = Results::open(&at("straight"), &longer).unwrap();
+    assert!(run(cells, &Cpu::new(2), &mut results, &|_| Control::Continue).unwrap());
+    let expected = text(&at("text"), results.records());
+
+    let checkpoints = Checkpoints { folder: at("checkpoints"), every: Duration::ZERO };
+    std::fs::create_dir(&checkpoints.folder).unwrap();
+    let there = || std::fs::read_dir(&checkpoints.folder).unwrap().count();
+    let mut results = Results::open(&at("stopped"), &longer).unwrap();
+    let mut batches = 0;
+    for killed in [false, false, true, false] {
+        let steps = AtomicUsize::new(0);
+        let observe = |event: Event| match event {
+            Event::Step(..) if steps.fetch_add(1, Ordering::Relaxed) == 4 => {
+                if killed {
+                    panic!("killed, after two epochs");
+                }
+                Control::Stop
+            }
+            _ => Control::Continue,
+        };
+        let pools = [Pool::on_cpu(cells, &Cpu::new(1))];
+        let run = || run_pools(&pools, Some(&checkpoints), &mut results, &observe);
+        match catch_unwind(AssertUnwindSafe(run)) {
+            Ok(ended) => assert!(!ended.unwrap()),
+            Err(_) => assert!(killed),
+        }
+        batches += steps.into_inner();
+        assert!(!killed || there() > 0);
+    }
+    // Two pools, on threads of their own.
+    let (one, others) = cells.split_at(2);
+    let pools = [one, others].map(|cells| Pool::on_cpu(cells, &Cpu::new(1)));
+    let count = AtomicUsize::new(batches);
+    let observe = |event: Event| {
+        count.fetch_add(usize::from(matches!(event, Event::Step(..))), Ordering::Relaxed);
+        Control::Continue
+    };
+    assert!(run_pools(&pools, Some(&checkpoints), &mut results, &observe).unwrap());
+    assert_eq!(text(&at("text"), results.records()), expected);
+    assert_eq!(there(), 0);
+    // 8 batches a cell, and its end; the one that was killed has lost an epoch at most.
+    assert!((27..=29).contains(&count.into_inner()), "{batches}");
 }
 
 #[test]

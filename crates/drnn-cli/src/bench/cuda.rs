@@ -1,14 +1,16 @@
 //! `drnn bench --device cuda`: training steps on a GPU. `bench/peers_gpu.py` runs the same ones in PyTorch.
 //!
 //! A step is everything from the gathering of its batch to Adam. Steps are asked for some at a time, as a training does.
+//! Those of a group (`lstm-100-group132`) are taken together, whatever the precision: theirs is f16.
 
 use crate::Failure;
 use crate::place::Place;
 use drnn::rng::Rng;
 use drnn::{Cell, Cpu, NetSpec, Padding};
-use drnn_cuda::CudaLearner;
+use drnn_cuda::{CudaGroup, CudaLearner};
 use drnn_train::{
-    AdamOptions, Answers, Batches, Engine, Gathered, Inputs, Options, Result, Source,
+    AdamOptions, Answers, Batches, Engine, Error, Examples, Gathered, Inputs, Options, Result,
+    Source,
 };
 use serde::Serialize;
 use std::io::Write;
@@ -22,21 +24,27 @@ pub struct Case {
     both_ways: bool,
     delay: usize,
     at_once: usize,
+    /// As lanes of a group.
+    together: bool,
 }
 
 const fn case(name: &'static str, layers: usize, n: usize, delay: usize) -> Case {
-    Case { name, layers, n, both_ways: false, delay, at_once: 1 }
+    Case { name, layers, n, both_ways: false, delay, at_once: 1, together: false }
 }
 
 const fn both_ways(name: &'static str, layers: usize, n: usize) -> Case {
-    Case { name, layers, n, both_ways: true, delay: 0, at_once: 1 }
+    Case { name, layers, n, both_ways: true, delay: 0, at_once: 1, together: false }
 }
 
 const fn small(name: &'static str, at_once: usize) -> Case {
-    Case { name, layers: 1, n: 100, both_ways: false, delay: 0, at_once }
+    Case { name, layers: 1, n: 100, both_ways: false, delay: 0, at_once, together: false }
 }
 
-pub const CASES: [Case; 11] = [
+const fn group(name: &'static str, at_once: usize) -> Case {
+    Case { together: true, ..small(name, at_once) }
+}
+
+pub const CASES: [Case; 13] = [
     case("dlstm-1024", 1, 1024, 8),
     case("dlstm-512", 1, 512, 8),
     case("lstm-2x594", 2, 594, 0),
@@ -48,7 +56,12 @@ pub const CASES: [Case; 11] = [
     small("lstm-100-lanes8", 8),
     small("lstm-100-lanes32", 32),
     small("lstm-100-lanes128", 128),
+    group("lstm-100-group8", 8),
+    group("lstm-100-group132", 132),
 ];
+
+/// That groups are given at once.
+const BATCHES: usize = 128;
 
 /// The same random batch every time.
 struct Same(Gathered);
@@ -70,15 +83,21 @@ impl Source for Same {
 impl Case {
     /// Large ones read 28 symbols embedded in 10 dimensions and tell 27 classes, 128 sequences of 180 answers; small ones
     /// are those of the sine experiment, 100 sequences of 50 numbers.
-    fn ready(&self) -> Result<(NetSpec, Same)> {
+    fn ready(&self) -> Result<(NetSpec, Box<dyn Source>, usize)> {
         let mut rng = Rng::new(1);
         let builder = NetSpec::builder(Cell::Lstm).units(vec![self.n; self.layers]);
         if self.n == 100 {
             let (steps, rows) = (50, 100);
-            let mut numbers = || (0..steps * rows).map(|_| rng.symmetric(1.0)).collect();
+            let count = if self.together { rows * BATCHES } else { rows };
+            let mut numbers = || (0..steps * count).map(|_| rng.symmetric(1.0)).collect();
             let (inputs, answers) = (Inputs::Dense(numbers()), Answers::Values(numbers()));
+            let spec = builder.dense(1).outputs(1).build()?;
+            if self.together {
+                let examples = Examples::new(inputs, answers, [count, steps], [1, 1])?;
+                return Ok((spec, Box::new(examples), rows));
+            }
             let same = Gathered { steps, rows, inputs, answers, ..Gathered::default() };
-            return Ok((builder.dense(1).outputs(1).build()?, Same(same)));
+            return Ok((spec, Box::new(Same(same)), rows));
         }
         let (steps, rows) = (180 + self.delay, 128);
         let mut below = |count: usize, most: usize| -> Vec<u32> {
@@ -89,7 +108,7 @@ impl Case {
         let same = Gathered { steps, rows, inputs, answers, ..Gathered::default() };
         let builder = if self.both_ways { builder.bidirectional() } else { builder };
         let builder = builder.tokens(28, 10).outputs(27).delay(self.delay, Padding::LookAhead);
-        Ok((builder.build()?, Same(same)))
+        Ok((builder.build()?, Box::new(Same(same)), rows))
     }
 }
 
@@ -102,6 +121,9 @@ struct Outcome {
     median_s: f64,
     /// Of all networks together.
     steps_per_second: f64,
+    /// Of a batch that is only answered, all networks of a group at work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    forward_s: Option<f64>,
     /// Of one network alone, by the GPU's own clock: the way forward, and a whole step.
     forward_device_s: Option<f64>,
     step_device_s: Option<f64>,
@@ -126,8 +148,9 @@ pub fn run(
         if !json {
             let Outcome { name, net, median_s, steps_per_second, .. } = &outcome;
             let time = super::human_time(*median_s);
-            let [forward, step] = [outcome.forward_device_s, outcome.step_device_s]
-                .map(|s| s.map_or("-".into(), super::human_time));
+            let [forward, step] =
+                [outcome.forward_device_s.or(outcome.forward_s), outcome.step_device_s]
+                    .map(|s| s.map_or("-".into(), super::human_time));
             writeln!(
                 out,
                 "{name:18} {time:>12} {steps_per_second:>12.0} {forward:>12} {step:>12}  {net}"
@@ -151,43 +174,61 @@ fn measure(
     rounds: usize,
     least: Duration,
 ) -> std::result::Result<Outcome, Failure> {
-    let (spec, same) = case.ready()?;
-    let network =
-        |seed| place.network(&Cpu::new(1), &spec, &Options { seed, ..Options::default() });
-    let networks = (0..case.at_once as u64).map(network);
-    let mut networks: Vec<_> = networks.collect::<std::result::Result<_, _>>()?;
-    let (rows, steps) = (same.0.rows, networks[0].stride());
+    let (spec, data, rows) = case.ready()?;
+    let options = |seed| Options { seed, ..Options::default() };
+    let seeds = 0..case.at_once as u64;
+    let mut networks: Vec<Box<dyn Engine<Data = dyn Source>>> = Vec::new();
+    match place {
+        Place::Cuda(device, _) if case.together => {
+            let group = CudaGroup::new(device, &spec, options(0).adam, case.at_once);
+            let group = group.map_err(Error::from)?;
+            for seed in seeds {
+                networks.push(Box::new(group.lane(seed)?));
+            }
+        }
+        _ => {
+            for seed in seeds {
+                networks.push(place.network(&Cpu::new(1), &spec, &options(seed))?.into_engine());
+            }
+        }
+    }
+    let steps = if case.together { BATCHES } else { networks[0].stride() };
     let chosen: Vec<u32> = (0..(rows * steps) as u32).collect();
     let batches = Batches { visit: 0, chosen: &chosen, batch: rows, rate: 1e-3, clip: Some(1.0) };
     // Each network on a thread of its own, for some calls.
-    let mut round = |calls: usize| -> Result<f64> {
+    let mut round = |calls: usize, learn: bool| -> Result<f64> {
         let start = Instant::now();
+        let call = |network: &mut dyn Engine<Data = dyn Source>| match learn {
+            true => network.train(&*data, &batches).map(drop),
+            false => network.loss(&*data, 0, rows).map(drop),
+        };
         std::thread::scope(|scope| {
             let spawned: Vec<_> = networks
                 .iter_mut()
-                .map(|network| {
-                    scope.spawn(|| {
-                        (0..calls).try_for_each(|_| network.train(&same, &batches).map(drop))
-                    })
-                })
+                .map(|network| scope.spawn(|| (0..calls).try_for_each(|_| call(&mut **network))))
                 .collect();
             spawned.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
         })?;
         Ok(start.elapsed().as_secs_f64() / (calls * steps) as f64)
     };
-    round(1)?; // kernels are compiled, graphs captured
-    let once = round(1)?;
-    let calls = (least.as_secs_f64() / (once * steps as f64)).ceil().clamp(1.0, 1e4) as usize;
-    let times = (0..rounds).map(|_| round(calls)).collect::<Result<Vec<_>>>()?;
-    let median_s = super::median(&times);
+    let mut median = |learn: bool| -> Result<f64> {
+        round(1, learn)?; // kernels are compiled, graphs captured
+        let once = round(1, learn)?;
+        let calls = (least.as_secs_f64() / (once * steps as f64)).ceil().clamp(1.0, 1e4) as usize;
+        let times = (0..rounds).map(|_| round(calls, learn)).collect::<Result<Vec<_>>>()?;
+        Ok(super::median(&times))
+    };
+    let median_s = median(true)?;
+    let forward_s = case.together.then(|| median(false)).transpose()?;
     let steps_per_second = case.at_once as f64 / median_s;
     let [forward_device_s, step_device_s] =
-        [false, true].map(|step| device_median(case, place, &spec, &same, step, 5 * rounds));
+        [false, true].map(|step| device_median(case, place, &spec, &*data, rows, step, 5 * rounds));
     Ok(Outcome {
         name: case.name,
         net: spec.to_string(),
         median_s,
         steps_per_second,
+        forward_s,
         forward_device_s: forward_device_s?,
         step_device_s: step_device_s?,
     })
@@ -198,14 +239,15 @@ fn device_median(
     case: &Case,
     place: &Place,
     spec: &NetSpec,
-    same: &Same,
+    data: &dyn Source,
+    rows: usize,
     step: bool,
     times: usize,
 ) -> std::result::Result<Option<f64>, Failure> {
     let (Place::Cuda(device, precision), 1) = (place, case.at_once) else { return Ok(None) };
     let mut learner = CudaLearner::new(device, *precision, spec, AdamOptions::default(), 1)
         .map_err(drnn_train::Error::from)?;
-    let chosen: Vec<u32> = (0..same.0.rows as u32).collect();
-    learner.device_seconds(same, &chosen, step, 5)?; // so that nothing is done for the first time
-    Ok(Some(super::median(&learner.device_seconds(same, &chosen, step, times)?)))
+    let chosen: Vec<u32> = (0..rows as u32).collect();
+    learner.device_seconds(data, &chosen, step, 5)?; // so that nothing is done for the first time
+    Ok(Some(super::median(&learner.device_seconds(data, &chosen, step, times)?)))
 }

@@ -6,27 +6,35 @@
 use super::write_files;
 use crate::Failure;
 use crate::paths::make_folder;
+use crate::place::{Place, PlaceArguments};
 use crate::report::Reported;
 use crate::report::sine::{MOST_DELAY, NAMES, SineResults, deviations};
 use crate::stop::Stop;
 use crate::training;
 use clap::Args;
-use drnn_train::campaign::{self, Event, Gamma, GridCell, Protocol, Shard};
+use drnn::NetSpec;
+use drnn_cuda::{CudaGroup, Precision};
+use drnn_train::campaign::{
+    self, CellEngine, Checkpoints, Event, Gamma, GridCell, Pool, Protocol, Shard,
+};
 use drnn_train::lanes::Control;
 use drnn_train::results::{self, Record, Results};
 use drnn_train::{Advance, Options, PaperNet, Schedule};
 use indicatif::{ProgressBar, ProgressStyle};
+use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write as _};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Errors over (gamma, a): the sine of a filtered sequence, where the filter looks a steps ahead
 ///
 /// y_t = sin(gamma * sum_j w_{j+c} x_{t+j}), j from -c+1 to a, c = 20 - a. A network that answers d steps late
 /// can know y_t where a <= d: its error steps up behind a = d. Without --full a small grid, easier and shorter
 /// than the paper's, about 15 minutes on 2 cores; what deviates is said. Results go to results.jsonl as they
-/// come, a line per training: whatever ends the program, --resume goes on from there.
+/// come, a line per training, and trainings in flight have checkpoints: whatever ends the program, --resume
+/// goes on from there. On a GPU of NVIDIA's Hopper generation all trainings of a network learn at once.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
@@ -68,7 +76,7 @@ pub struct Arguments {
     /// Of everything that is drawn
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Trainings side by side [default: one per processor]
+    /// Trainings side by side on the CPU [default: one per processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
     /// The I-th of N parts of the work, for N machines
@@ -80,9 +88,14 @@ pub struct Arguments {
     /// Go on with the results that the folder holds
     #[arg(long)]
     resume: bool,
+    /// Write checkpoints of trainings in flight after so many minutes
+    #[arg(long, value_name = "MINUTES", default_value_t = 2.0, value_parser = training::minutes)]
+    checkpoint_every: f64,
+    #[command(flatten)]
+    place: PlaceArguments,
     /// Train nothing: join the results of these files, of one campaign, in the folder
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["full", "gammas", "aheads", "cells", "nets",
-        "sets", "epochs", "rate", "batch", "sequences", "seed", "threads", "shard"])]
+        "sets", "epochs", "rate", "batch", "sequences", "seed", "threads", "shard", "device", "precision"])]
     merge: Vec<PathBuf>,
     /// The contents of sine.json instead of text
     #[arg(long)]
@@ -204,9 +217,14 @@ impl Arguments {
             eprintln!("{}: a last line that was cut short is dropped", path.display());
         }
         let done = cells.iter().filter(|cell| results.records().contains_key(cell)).count();
-        let cpu = training::cpu(self.threads)?;
-        let (count, threads) = (cells.len(), cpu.threads());
-        eprintln!("sine: {count} trainings, {done} of them done already; {threads} at a time");
+        let left: Vec<GridCell> =
+            cells.iter().filter(|cell| !results.records().contains_key(cell)).copied().collect();
+        let place = self.place.find()?;
+        let pools = self.pools(&place, &left, &protocol.training)?;
+        let (count, at_once) = (cells.len(), pools.iter().map(|pool| pool.at_once).sum::<usize>());
+        eprintln!(
+            "sine: {count} trainings, {done} of them done already; {at_once} at a time on {place}"
+        );
         for deviation in deviations(&protocol, &cells) {
             eprintln!("not the paper's: {deviation}");
         }
@@ -215,8 +233,13 @@ impl Arguments {
             watch.see(&event);
             if stop.pressed() { Control::Stop } else { Control::Continue }
         };
-        let ended = campaign::run(&cells, &cpu, &mut results, &observe);
+        let folder = self.out.join("checkpoints");
+        make_folder(&folder)?;
+        let every = Duration::from_secs_f64(60.0 * self.checkpoint_every);
+        let checkpoints = Checkpoints { folder: folder.clone(), every };
+        let ended = campaign::run_pools(&pools, Some(&checkpoints), &mut results, &observe);
         watch.bar.finish_and_clear();
+        let _ = std::fs::remove_dir(&folder); // where nothing is left in it
         if !ended? {
             let done = cells.iter().filter(|cell| results.records().contains_key(cell)).count();
             return Err(Failure::Interrupted(format!(
@@ -226,6 +249,44 @@ impl Arguments {
             )));
         }
         Ok(SineResults::new(&protocol, results.records()))
+    }
+
+    /// Who trains what: on a GPU a group for each network, where there can be one.
+    fn pools<'a>(
+        &self,
+        place: &'a Place,
+        cells: &[GridCell],
+        training: &Options,
+    ) -> Result<Vec<Pool<'a>>, Failure> {
+        let cpu = training::cpu(self.threads)?;
+        let Place::Cuda(device, precision) = place else {
+            return Ok(vec![Pool::on_cpu(cells, &cpu)]);
+        };
+        let nets: BTreeSet<PaperNet> = cells.iter().map(|cell| cell.net).collect();
+        let pool = |net: PaperNet| {
+            let cells: Vec<_> = cells.iter().filter(|cell| cell.net == net).copied().collect();
+            let (spec, machine) = (net.spec(1, 1)?, place.to_string());
+            let refused = match precision {
+                Precision::F16 => CudaGroup::refuses(device, &spec),
+                _ => Some(format!("groups compute in f16; {place}")),
+            };
+            let at_once = cells.len().min(device.multiprocessors());
+            if let Some(why) = refused {
+                eprintln!("{net}: one by one ({why})");
+                let cpu = cpu.clone();
+                let make = move |spec: &NetSpec, options: &Options| {
+                    Ok(place.network(&cpu, spec, options)?.into_engine())
+                };
+                return Ok(Pool { cells, at_once, make: Box::new(make), machine });
+            }
+            let group = CudaGroup::new(device, &spec, training.adam, at_once);
+            let group = group.map_err(drnn_train::Error::from)?;
+            let make = move |_: &NetSpec, options: &Options| {
+                Ok(Box::new(group.lane(options.seed)?) as CellEngine)
+            };
+            Ok(Pool { cells, at_once, make: Box::new(make), machine })
+        };
+        nets.into_iter().map(pool).collect()
     }
 
     fn join(&self) -> Result<SineResults, Failure> {

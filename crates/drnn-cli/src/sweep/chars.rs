@@ -78,6 +78,6 @@ impl Task for Characters {
         shape: &Shape,
         options: &Options,
     ) -> Result<Network, Failure> {
-        place.network(cpu, &self.spec(shape)?, options)
+        Ok(place.network(cpu, &self.spec(shape)?, options)?)
     }
 }

@@ -98,7 +98,7 @@ impl Task for Series {
         options: &Options,
     ) -> Result<Network, Failure> {
         let spec = shape.spec(Padding::Null, |builder| self.ready.task.widths(builder))?;
-        place.network(cpu, &spec, options)
+        Ok(place.network(cpu, &spec, options)?)
     }
 
     /// On whole sequences, in the target's own units.

@@ -163,6 +163,6 @@ impl Task for Dense {
         options: &Options,
     ) -> Result<Network, Failure> {
         let spec = shape.spec(Padding::Null, Dense::data(self))?;
-        place.network(cpu, &spec, options)
+        Ok(place.network(cpu, &spec, options)?)
     }
 }

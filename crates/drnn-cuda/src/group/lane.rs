@@ -1,0 +1,252 @@
+//! Networks of a group, each an engine of its own.
+
+use super::meeting::Meeting;
+use super::plan::Net;
+use super::round::{Found, Job, Rounds, What};
+use crate::device::Device;
+use crate::error::{Error as CudaError, Result as CudaResult};
+use crate::memory::Buffer;
+use crate::plan::Goal;
+use drnn::{Model, NetSpec};
+use drnn_train::{
+    Adam, AdamOptions, Answers, Batches, Engine, Error, Examples, Gathered, IGNORE, Inputs,
+    LossSum, Result, Source, State, Steps, Targets,
+};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Batches that [`Engine::train`] is given at once: an epoch of most, and less than a second.
+const STRIDE: usize = 128;
+/// Data sets that a lane keeps on the GPU: to learn from, to stop by, to test with.
+const KEPT: usize = 3;
+
+/// Equal small LSTMs that learn at once on one GPU, each on its own: its lanes.
+///
+/// Each lane is an [`Engine`], and each belongs to a thread of its own: lanes that are called at the same time are worked on
+/// together. Data must be [`Examples`] of one length; the GPU keeps a copy.
+#[derive(Debug, Clone)]
+pub struct CudaGroup(Arc<Shared>);
+
+struct Shared {
+    device: Device,
+    spec: NetSpec,
+    adam: AdamOptions,
+    rounds: Mutex<Rounds>,
+    meeting: Meeting<Job, Found>,
+    /// By lane, whether it is free.
+    free: Mutex<Vec<bool>>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(f, "a group of {}", self.spec)
+    }
+}
+
+impl CudaGroup {
+    /// Why there can be no group of such networks there: then they learn one by one, as [`crate::CudaLearner`]s.
+    pub fn refuses(device: &Device, spec: &NetSpec) -> Option<String> {
+        if device.arch() != "sm_90a" {
+            return Some(format!("groups need Hopper's products; this is {}", device.arch()));
+        }
+        Net::new(spec).err()
+    }
+
+    /// Room for `lanes` networks.
+    pub fn new(
+        device: &Device,
+        spec: &NetSpec,
+        adam: AdamOptions,
+        lanes: usize,
+    ) -> CudaResult<CudaGroup> {
+        if let Some(why) = CudaGroup::refuses(device, spec) {
+            return Err(CudaError::Unsupported(why));
+        }
+        let net = Net::new(spec).map_err(CudaError::Unsupported)?;
+        device.enter()?;
+        let rounds = Rounds::new(device, net, adam, lanes)?;
+        Ok(CudaGroup(Arc::new(Shared {
+            device: device.clone(),
+            spec: spec.clone(),
+            adam,
+            rounds: Mutex::new(rounds),
+            meeting: Meeting::new(),
+            free: Mutex::new(vec![true; lanes]),
+        })))
+    }
+
+    /// A network more, its parameters as [`Model::init`] draws them. Refused where there is no room left.
+    pub fn lane(&self, seed: u64) -> Result<CudaLane> {
+        let taken = {
+            let mut free = self.0.free.lock().unwrap_or_else(|p| p.into_inner());
+            let lane = free.iter().position(|free| *free);
+            lane.inspect(|lane| free[*lane] = false)
+        };
+        let Some(number) = taken else {
+            return Err(Error::Options("all lanes of the group are taken".into()));
+        };
+        self.0.meeting.join();
+        let mut lane = CudaLane {
+            shared: self.0.clone(),
+            number,
+            held: Vec::new(),
+            gathered: Gathered::default(),
+        };
+        let params = Model::init(&self.0.spec, seed).into_params();
+        let adam = Adam::new(self.0.adam, params.len());
+        lane.set_state(State { params, adam })?;
+        Ok(lane)
+    }
+}
+
+/// A network of a group.
+#[derive(Debug)]
+pub struct CudaLane {
+    shared: Arc<Shared>,
+    number: usize,
+    /// The latest data sets, newest last.
+    held: Vec<Held>,
+    gathered: Gathered,
+}
+
+/// A data set on the GPU.
+#[derive(Debug)]
+struct Held {
+    key: u64,
+    x: Buffer<f32>,
+    y: Buffer<u32>,
+    elements: usize,
+    goal: Goal,
+}
+
+impl Shared {
+    fn rounds(&self) -> MutexGuard<'_, Rounds> {
+        self.rounds.lock().unwrap_or_else(|p| p.into_inner())
+    }
+}
+
+/// What a group can keep of it; the error says why nothing.
+fn whole<'d>(spec: &NetSpec, data: &'d dyn Source) -> Result<&'d Examples> {
+    data.fits(spec)?;
+    let Some(examples) = data.whole() else {
+        return Err(Error::Data("a group learns from sequences that lie in memory".into()));
+    };
+    if !examples.are_equally_long() {
+        return Err(Error::Data("a group learns from sequences of one length".into()));
+    }
+    Ok(examples)
+}
+
+impl CudaLane {
+    /// The data set on the GPU, copied there when it is first seen.
+    fn hold(&mut self, data: &dyn Source) -> Result<&Held> {
+        let examples = whole(&self.shared.spec, data)?;
+        let key = examples.key();
+        if let Some(at) = self.held.iter().position(|held| held.key == key) {
+            return Ok(&self.held[at]);
+        }
+        let Inputs::Dense(x) = examples.inputs() else {
+            return Err(Error::Data(format!("the data does not fit {}", self.shared.spec)));
+        };
+        let (goal, y) = match examples.answers() {
+            Answers::Values(values) => {
+                (Goal::Values, values.iter().map(|v| v.to_bits()).collect::<Vec<u32>>())
+            }
+            Answers::Classes(classes) => {
+                let m = self.shared.spec.answer_width();
+                let wrong = classes.iter().find(|c| **c != IGNORE && **c as usize >= m);
+                if let Some(class) = wrong {
+                    return Err(Error::Data(format!("class {class} of {m}")));
+                }
+                (Goal::Classes, classes.clone())
+            }
+        };
+        if self.held.len() == KEPT {
+            self.held.remove(0);
+        }
+        let device = &self.shared.device;
+        let (x, y) = (Buffer::from(device, x)?, Buffer::from(device, &y)?);
+        self.held.push(Held { key, x, y, elements: examples.steps(), goal });
+        Ok(self.held.last().expect("just put there"))
+    }
+
+    fn meet(&mut self, data: &dyn Source, chosen: Vec<u32>, what: What) -> Result<Found> {
+        let Held { x, y, elements, goal, .. } = self.hold(data)?;
+        let (x, y, elements, goal) = (x.at(0), y.at(0), *elements, *goal);
+        let job = Job { x, y, elements, goal, chosen, what };
+        let shared = &self.shared;
+        shared.meeting.meet(self.number, job, |jobs| shared.rounds().run(jobs))
+    }
+}
+
+impl Engine for CudaLane {
+    type Data = dyn Source;
+
+    fn describe(&self) -> String {
+        self.shared.spec.to_string()
+    }
+
+    fn sequences(&self, data: &dyn Source) -> Result<usize> {
+        if data.is_empty() {
+            return Err(Error::Data("no sequences to train on".into()));
+        }
+        Ok(drnn_train::Source::len(whole(&self.shared.spec, data)?))
+    }
+
+    fn train(&mut self, data: &dyn Source, batches: &Batches) -> Result<Steps> {
+        let Batches { chosen, batch, rate, clip, .. } = *batches;
+        let what = What::Learn { batch, rate, clip };
+        Ok(self.meet(data, chosen.to_vec(), what)?.steps)
+    }
+
+    fn stride(&self) -> usize {
+        STRIDE
+    }
+
+    fn evaluate(
+        &mut self,
+        data: &dyn Source,
+        visit: usize,
+        rows: usize,
+        look: &mut dyn FnMut(&[f32], Targets),
+    ) -> Result<LossSum> {
+        let all: Vec<u32> = (0..data.len() as u32).collect();
+        let found = self.meet(data, all.clone(), What::Look { answers: true })?;
+        let m = self.shared.spec.answer_width();
+        let each = found.answers.len() / all.len().max(1);
+        let answers = each / m;
+        for chosen in all.chunks(rows.max(1)) {
+            data.gather(visit, chosen, &mut self.gathered);
+            let mut shown = Vec::with_capacity(chosen.len() * each);
+            for answer in 0..answers {
+                let of = |row: &u32| &found.answers[*row as usize * each + answer * m..][..m];
+                chosen.iter().for_each(|row| shown.extend_from_slice(of(row)));
+            }
+            look(&shown, self.gathered.targets());
+        }
+        Ok(found.steps.loss)
+    }
+
+    fn loss(&mut self, data: &dyn Source, _visit: usize, _rows: usize) -> Result<LossSum> {
+        let all = (0..data.len() as u32).collect();
+        Ok(self.meet(data, all, What::Look { answers: false })?.steps.loss)
+    }
+
+    fn state(&mut self) -> Result<State> {
+        self.shared.rounds().state(self.number)
+    }
+
+    fn set_state(&mut self, state: State) -> Result<()> {
+        self.shared.rounds().set_state(self.number, &state)
+    }
+
+    fn memory(&self) -> usize {
+        self.shared.rounds().memory()
+    }
+}
+
+impl Drop for CudaLane {
+    fn drop(&mut self) {
+        self.shared.meeting.leave();
+        self.shared.free.lock().unwrap_or_else(|p| p.into_inner())[self.number] = true;
+    }
+}

@@ -1,0 +1,205 @@
+//! Groups of small LSTMs on the GPU at hand, lane by lane. Without one, each test says why it is skipped.
+
+use drnn::{Cell, Cpu, NetSpec, Padding};
+use drnn_cuda::{CudaGroup, CudaLane, CudaLearner, Device, Precision};
+use drnn_train::contract::{self, Plain};
+use drnn_train::reversal::Reversal;
+use drnn_train::sine::{Part, Sine};
+use drnn_train::{
+    AdamOptions, Batches, Engine, Examples, Gathered, Learner, PaperNet, Result, Source, State,
+};
+
+/// Factors of three digits; ten steps of Adam on top.
+const ROUNDED: f64 = 2e-2;
+
+fn device() -> Option<Device> {
+    let device = Device::find().inspect_err(|why| eprintln!("skipped: {why}")).ok()?;
+    let spec = PaperNet::Lstm.spec(1, 1).expect("a network");
+    match CudaGroup::refuses(&device, &spec) {
+        None => Some(device),
+        Some(why) => {
+            eprintln!("skipped: {why}");
+            None
+        }
+    }
+}
+
+fn group(device: &Device, spec: &NetSpec, lanes: usize) -> CudaGroup {
+    CudaGroup::new(device, spec, AdamOptions::default(), lanes).expect("a group")
+}
+
+/// A lane of its own group, or a learner where there is no group of such networks.
+fn make(device: &Device) -> impl Fn(&NetSpec, u64) -> Plain {
+    let device = device.clone();
+    move |spec, seed| match CudaGroup::refuses(&device, spec) {
+        None => Box::new(group(&device, spec, 1).lane(seed).expect("a lane")),
+        Some(_) => {
+            let (f16, adam) = (Precision::F16, AdamOptions::default());
+            Box::new(CudaLearner::new(&device, f16, spec, adam, seed).expect("an engine"))
+        }
+    }
+}
+
+#[test]
+fn a_lane_keeps_what_every_engine_must() {
+    let Some(device) = device() else { return };
+    let make = make(&device);
+    contract::curve(&make, ROUNDED);
+    contract::evaluation(&make, ROUNDED);
+    contract::state(&make, ROUNDED);
+    contract::strides(&make);
+    contract::not_finite(&make);
+}
+
+/// Networks that fill blocks in every way, each with a batch: some share its rows.
+fn shapes() -> Vec<(NetSpec, usize)> {
+    let lstm =
+        |n: usize, q: usize, m: usize| NetSpec::builder(Cell::Lstm).dense(q).units([n]).outputs(m);
+    vec![
+        (lstm(100, 1, 1), 100),
+        (lstm(70, 1, 1).bidirectional(), 100),
+        (lstm(100, 1, 1).delay(5, Padding::Null), 100),
+        (lstm(128, 1, 1), 100),
+        (lstm(16, 1, 1).bidirectional(), 7),
+        (lstm(3, 1, 1).delay(2, Padding::Null), 130),
+        (lstm(100, 4, 4).delay(19, Padding::Null), 50),
+        (lstm(65, 4, 4), 113),
+    ]
+    .into_iter()
+    .map(|(builder, batch)| (builder.build().expect("a network"), batch))
+    .collect()
+}
+
+fn data(spec: &NetSpec, count: usize, seed: u64) -> Examples {
+    let data = match spec.answer_width() {
+        1 => Sine { steps: 23, ..Sine::new(1.5, 3) }.examples(count, seed, Part::Train),
+        symbols => Reversal { steps: 20, symbols }.examples(count, seed),
+    };
+    data.expect("examples")
+}
+
+fn distance(a: &[f32], b: &[f32]) -> f64 {
+    let square = |x: f64| x * x;
+    let apart: f64 = a.iter().zip(b).map(|(a, b)| square(f64::from(a - b))).sum();
+    (apart / b.iter().map(|b| square(f64::from(*b))).sum::<f64>()).sqrt()
+}
+
+/// After the first step Adam's mean is a tenth of the gradient.
+#[test]
+fn gradients_are_the_cpus() {
+    let Some(device) = device() else { return };
+    for (spec, batch) in shapes() {
+        let data = data(&spec, batch, 2);
+        let chosen: Vec<u32> = (0..batch as u32).rev().collect();
+        let batches = Batches { visit: 0, chosen: &chosen, batch, rate: 1e-3, clip: None };
+        let mut ours = group(&device, &spec, 1).lane(9).expect("a lane");
+        let mut theirs = Learner::new(&Cpu::new(1), &spec, AdamOptions::default(), 9);
+        let found = ours.train(&data, &batches).expect("a step");
+        let expected = theirs.train(&data, &batches).expect("a step");
+        assert_eq!(found.loss.count, expected.loss.count);
+        let [ours, theirs] = [ours.state(), theirs.state()].map(|state| state.expect("a state"));
+        let parts = drnn::params::Layout::new(&spec);
+        let mut ranges: Vec<_> =
+            (0..spec.direction().count()).flat_map(|direction| parts.layer(0, direction)).collect();
+        ranges.extend(parts.output().expect("an output layer"));
+        for range in ranges {
+            let far = distance(&ours.adam.mean[range.clone()], &theirs.adam.mean[range.clone()]);
+            assert!(far < 1e-2, "{spec}: gradient of {range:?} {far:.1e} apart");
+        }
+        let far = (found.loss.mean() / expected.loss.mean() - 1.0).abs();
+        assert!(far < 1e-3, "{spec}: loss {found:?}, CPU {expected:?}");
+    }
+}
+
+/// Some epochs, the last batch of each short; then a look.
+fn train(lane: &mut CudaLane, data: &Examples, batch: usize) -> Result<(State, f64)> {
+    let order: Vec<u32> = (0..Source::len(data) as u32).collect();
+    for visit in 0..2 {
+        let clip = Some(0.5);
+        lane.train(data, &Batches { visit, chosen: &order, batch, rate: 1e-2, clip })?;
+    }
+    let loss = lane.loss(data, 0, 500)?.mean();
+    Ok((lane.state()?, loss))
+}
+
+#[test]
+fn a_lane_beside_others_is_the_lane_alone() {
+    let Some(device) = device() else { return };
+    for (spec, batch) in shapes() {
+        let sets: Vec<Examples> = (0..5).map(|seed| data(&spec, 3 * batch - 2, seed)).collect();
+        let together = group(&device, &spec, 5);
+        let beside: Vec<(State, f64)> = std::thread::scope(|scope| {
+            let train = |(seed, data)| {
+                let mut lane = together.lane(seed).expect("a lane");
+                scope.spawn(move || train(&mut lane, data, batch).expect("trained"))
+            };
+            let threads: Vec<_> = (0..).zip(&sets).map(train).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        for (seed, ((state, loss), data)) in (0..).zip(beside.iter().zip(&sets)) {
+            let mut lane = group(&device, &spec, 1).lane(seed).expect("a lane");
+            let (alone, alone_loss) = train(&mut lane, data, batch).expect("trained");
+            let bits = |values: &[f32]| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            assert_eq!(bits(&state.params), bits(&alone.params), "{spec}, lane {seed}");
+            assert_eq!(bits(&state.adam.square), bits(&alone.adam.square), "{spec}");
+            assert_eq!((*loss, state.adam.steps), (alone_loss, alone.adam.steps));
+        }
+    }
+}
+
+#[test]
+fn a_lane_that_runs_away_does_so_alone() {
+    let Some(device) = device() else { return };
+    let spec = PaperNet::DLstm(5).spec(1, 1).expect("a network");
+    let (data, batch) = (data(&spec, 60, 1), 20);
+    let together = group(&device, &spec, 2);
+    let (mut bad, mut good) =
+        (together.lane(1).expect("a lane"), together.lane(2).expect("a lane"));
+    assert!(together.lane(3).unwrap_err().to_string().contains("taken"));
+    let mut away = bad.state().expect("a state");
+    away.params.iter_mut().for_each(|p| *p = 3e38);
+    bad.set_state(away.clone()).expect("fits");
+    let (data, away) = (&data, &away);
+    std::thread::scope(|scope| {
+        let order: Vec<u32> = (0..60).collect();
+        scope.spawn(move || {
+            let batches = Batches { visit: 0, chosen: &order, batch, rate: 1e-2, clip: None };
+            assert!(!bad.train(data, &batches).expect("no error").norms.is_finite());
+            assert_eq!(bad.state().expect("a state").params, away.params);
+        });
+        scope.spawn(move || {
+            let (state, loss) = train(&mut good, data, batch).expect("trained");
+            assert!(loss.is_finite() && state.adam.steps == 6);
+        });
+    });
+    assert!(together.lane(3).is_ok()); // both have left
+}
+
+/// Sequences that are drawn anew each time.
+struct Drawn(Examples);
+
+impl Source for Drawn {
+    fn len(&self) -> usize {
+        Source::len(&self.0)
+    }
+
+    fn fits(&self, spec: &NetSpec) -> Result<()> {
+        self.0.fits(spec)
+    }
+
+    fn gather(&self, visit: usize, chosen: &[u32], to: &mut Gathered) {
+        self.0.gather(visit, chosen, to);
+    }
+}
+
+#[test]
+fn what_a_group_cannot_keep_is_refused() {
+    let Some(device) = device() else { return };
+    let spec = PaperNet::Lstm.spec(1, 1).expect("a network");
+    let lane = group(&device, &spec, 1).lane(1).expect("a lane");
+    let drawn = Drawn(data(&spec, 5, 1));
+    assert!(lane.sequences(&drawn).unwrap_err().to_string().contains("in memory"));
+    let gru =
+        NetSpec::builder(Cell::Gru).dense(1).units([9]).outputs(1).build().expect("a network");
+    assert!(CudaGroup::new(&device, &gru, AdamOptions::default(), 2).is_err());
+}
