@@ -9,6 +9,8 @@ use std::collections::HashMap;
 
 /// Encodings of words that are kept, because words come again.
 const MOST_KEPT: usize = 20_000;
+/// Bytes of the longest that is: longer ones seldom come again, and would fill memory.
+const LONGEST_KEPT: usize = 64;
 
 /// Encodes one word after another.
 #[derive(Debug, Default)]
@@ -50,7 +52,9 @@ impl Encoder {
             if self.encodings.len() >= MOST_KEPT {
                 self.encodings.clear();
             }
-            self.encodings.insert(key, x.clone());
+            if key.len() <= LONGEST_KEPT {
+                self.encodings.insert(key, x.clone());
+            }
         }
         x.extend_from_slice(tagger.vector(word));
         Ok(x)
