@@ -9,6 +9,9 @@ use std::path::Path;
 const TAGGER: &[u8] = include_bytes!("../../../models/tagger-en.safetensors");
 const CHARACTERS: &[u8] = include_bytes!("../../../models/chars-en.safetensors");
 
+/// All of them, by the names of their files.
+pub const ALL: [(&str, &[u8]); 2] = [("chars-en", CHARACTERS), ("tagger-en", TAGGER)];
+
 /// The tagger in a file, or the one that is built in.
 pub fn tagger(path: Option<&Path>) -> Result<Tagger, Failure> {
     Ok(match path {

@@ -130,6 +130,11 @@ impl LiveModel {
         LiveModel { name: self.name, task }
     }
 
+    /// The same under another name.
+    pub fn named(self, name: &str) -> LiveModel {
+        LiveModel { name: name.into(), task: self.task }
+    }
+
     /// What it is called.
     pub fn name(&self) -> &str {
         &self.name
