@@ -15,7 +15,8 @@
 //! | `request`, `run` | whole sequences: the body of a request; its answer |
 //! | `runner` | threads that run them side by side |
 //! | `message`, `socket` | live ones: a message of a client; a connection |
-//! | `stepper` | the thread that steps all streams of a model together |
+//! | `stepper` | a model's live sequences, for those who have one |
+//! | `steps`, `said` | the thread that steps them together; what each has said |
 //! | `seats` | how many streams there are, and whose |
 //! | `metrics` | what is counted |
 //! | `openapi`, `page` | the API for machines; the page for people |
@@ -27,6 +28,8 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod fault;
 mod guard;
 mod listen;
 pub mod message;
@@ -40,9 +43,11 @@ pub mod request;
 mod routes;
 mod run;
 mod runner;
+mod said;
 mod seats;
 mod socket;
 mod stepper;
+mod steps;
 
 pub use guard::Token;
 pub use listen::{Server, Stopping};

@@ -114,7 +114,7 @@ impl Server {
 }
 
 /// Waits until the end is asked for.
-async fn asked(stopping: &mut watch::Receiver<bool>) {
+pub async fn asked(stopping: &mut watch::Receiver<bool>) {
     let _ = stopping.wait_for(|stop| *stop).await; // should nobody be left to ask, it is over too
 }
 

@@ -114,6 +114,9 @@ fn serve(model: &LiveModel, queue: &Queue) {
     while let Some(mut jobs) = queue.next() {
         // Whoever has gone needs no answer.
         jobs.retain(|job| !job.reply.is_closed());
+        if jobs.is_empty() {
+            continue;
+        }
         let together = catch_unwind(AssertUnwindSafe(|| batch(&mut run, &jobs)));
         let answers = together.unwrap_or_else(|_| {
             // Nothing but the answers comes of a run: each anew and alone, and only the culprit fails.
@@ -158,6 +161,8 @@ fn batch(run: &mut LiveRun, jobs: &[Job]) -> Vec<Answers> {
         }
         refused.push(read.err());
     }
+    #[cfg(test)]
+    jobs.iter().flat_map(|job| job.sequences.iter().flatten()).for_each(crate::fault::check);
     let mut rows = match answers(run, &mut wholes) {
         Ok(rows) => rows.into_iter(),
         // Each sequence was found good, so it is the whole that cannot be run.
@@ -185,4 +190,45 @@ fn answers(run: &LiveRun, wholes: &mut [Whole]) -> drnn_train::Result<Vec<String
     })?;
     rows.iter_mut().for_each(|row| row.push(']'));
     Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fault::{FAULT, model};
+    use crate::metrics::Metrics;
+
+    #[test]
+    fn a_request_that_fails_fails_alone() {
+        let model = Arc::new(model());
+        // No thread yet, so that all wait together.
+        let options = Options { threads: 0, ..Options::default() };
+        let runner = Runner::start(&model, &options, Metrics::new().work("m", "run")).unwrap();
+        let tokens = |tokens: &[u32]| vec![tokens.iter().map(|t| Element::Token(*t)).collect()];
+        let jobs = [vec![0, 1, 2], vec![1, FAULT], vec![2, 9], vec![], vec![2]];
+        let waiting: Vec<_> = jobs.iter().map(|job| runner.run(tokens(job)).unwrap()).collect();
+        let (queue, of) = (runner.queue.clone(), model.clone());
+        std::thread::spawn(move || serve(&of, &queue));
+        let found: Vec<Answers> = waiting.into_iter().map(|w| w.blocking_recv().unwrap()).collect();
+        for i in [0, 3, 4] {
+            let alone = model.run(&tokens(&jobs[i])).unwrap().remove(0);
+            let alone: Vec<String> = alone.iter().map(|answer| answer.json()).collect();
+            assert_eq!(found[i], Ok(format!("[[{}]]", alone.join(","))));
+        }
+        assert_eq!(found[1].as_ref().unwrap_err().code(), "internal");
+        let said = found[2].as_ref().unwrap_err().to_string();
+        assert!(said.contains("sequence 0: element 1: token 9 is not below 4"), "{said}");
+        // And it goes on.
+        assert!(runner.run(tokens(&[1])).unwrap().blocking_recv().unwrap().is_ok());
+    }
+
+    #[test]
+    fn more_than_may_wait_is_refused() {
+        let mut options = Options { threads: 0, ..Options::default() };
+        options.limits.waiting = 5;
+        let runner = Runner::start(&Arc::new(model()), &options, Metrics::new().work("m", "run"));
+        let (runner, four) = (runner.unwrap(), vec![vec![Element::Token(0); 4]]);
+        let _waits = runner.run(four.clone()).unwrap();
+        assert_eq!(runner.run(four).unwrap_err().code(), "busy");
+    }
 }

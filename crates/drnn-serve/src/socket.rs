@@ -8,13 +8,13 @@
 //! | what goes wrong | the client is told | the stream |
 //! |---|---|---|
 //! | an element that the model does not read | `{"error": ..}` with the position that is next | goes on; the rest of the message is not read |
-//! | anything else | `{"error": ..}` | is closed, by the codes of [`Ending`] |
+//! | anything else | `{"error": ..}` | is closed with a code; what was said before is answered first |
 //!
 //! What a client has in flight is bounded: beyond that we do not read from it, and one who does not read from us is
 //! closed.
 
 use crate::guard::protocols;
-use crate::listen::Peer;
+use crate::listen::{Peer, asked};
 use crate::message::{self, Message};
 use crate::models::Served;
 use crate::refusal::Refusal;
@@ -44,6 +44,21 @@ const TOGETHER: usize = 64;
 /// How long a client is waited for that was told of the end.
 const FAREWELL: Duration = Duration::from_secs(1);
 
+/// Reasons that a client is told.
+#[cfg(test)]
+pub const ENDINGS: [&str; 10] = [
+    "binary",
+    "idle",
+    "internal",
+    "malformed",
+    "out_of_order",
+    "protocol",
+    "stopping",
+    "too_large",
+    "too_long",
+    "too_slow",
+];
+
 /// Why a stream ends.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ending {
@@ -56,6 +71,8 @@ pub struct Ending {
 
 impl Ending {
     fn new(reason: &'static str, code: u16, message: impl Into<String>) -> Ending {
+        #[cfg(test)]
+        assert!(ENDINGS.contains(&reason), "{reason}");
         Ending { reason, code: Some(code), message: message.into() }
     }
 
@@ -139,6 +156,8 @@ struct Talk<'a> {
     out: UnboundedReceiver<Told>,
     /// Read from the socket, and too much for what is in flight.
     pending: Option<Message>,
+    /// Why nothing more is read; what was said before is answered first.
+    closing: Option<Ending>,
 }
 
 impl<'a> Talk<'a> {
@@ -149,7 +168,7 @@ impl<'a> Talk<'a> {
         socket: &'a mut WebSocket,
     ) -> Talk<'a> {
         let (live, out) = stepper.join(shared.options.limits.in_flight);
-        Talk { shared, served, socket, live, out, pending: None }
+        Talk { shared, served, socket, live, out, pending: None, closing: None }
     }
 
     async fn all(mut self) -> Ending {
@@ -164,13 +183,13 @@ impl<'a> Talk<'a> {
         let limits = &self.shared.options.limits;
         let (begun, mut heard) = (Instant::now(), Instant::now());
         let mut stopping = self.shared.stopping.clone();
-        let (mut stop, mut finishing) = (*stopping.borrow(), false);
+        let mut finishing = false;
         loop {
-            if stop && !finishing && self.pending.is_none() {
+            if self.closing.is_some() && self.pending.is_none() && !finishing {
                 finishing = true;
                 self.live.finish();
             }
-            let room = self.out.len() < limits.in_flight;
+            let (open, room) = (self.closing.is_none(), self.out.len() < limits.in_flight);
             let waiting = self.pending.as_ref().map(|message| message.elements.len());
             let (idle, longest) = (heard + limits.idle, begun + limits.longest);
             tokio::select! {
@@ -178,15 +197,21 @@ impl<'a> Talk<'a> {
                 () = self.live.room(waiting.unwrap_or(0)), if room && waiting.is_some() => {
                     self.pending.take().into_iter().for_each(|message| self.live.say(message));
                 }
-                frame = self.socket.recv(), if room && waiting.is_none() && !stop => {
+                frame = self.socket.recv(), if open && room && waiting.is_none() => {
                     heard = Instant::now();
-                    self.hear(frame)?;
+                    match self.hear(frame) {
+                        Err(ending) if ending.code.is_some() => self.closing = Some(ending),
+                        heard => heard?,
+                    }
                 }
                 () = sleep_until(idle.min(longest).into()) => return Err(match longest <= idle {
                     true => Ending::new("too_long", 1008, "the stream has lived as long as it may"),
                     false => Ending::new("idle", 1008, "the stream has been idle for too long"),
                 }),
-                _ = stopping.changed(), if !stop => stop = true,
+                () = asked(&mut stopping), if open => {
+                    let why = "the server ends; what was read is answered";
+                    self.closing = Some(Ending::new("stopping", 1012, why));
+                }
             }
         }
     }
@@ -227,8 +252,7 @@ impl<'a> Talk<'a> {
             match next {
                 Some(Told::Frame(frame)) => self.feed(frame).await?,
                 Some(Told::Finished) => {
-                    let why = "the server ends; what was read is answered";
-                    break Err(Ending::new("stopping", 1012, why));
+                    break Err(self.closing.take().unwrap_or_else(Ending::internal));
                 }
                 Some(Told::Misplaced(why)) => break Err(Ending::new("out_of_order", 1008, why)),
                 Some(Told::Failed) => break Err(Ending::internal()),
