@@ -39,6 +39,7 @@ const PARTS: &[File] = files![
     SCRIPT "dom.js",
     SCRIPT "elements.js",
     SCRIPT "examples.js",
+    SCRIPT "frame.js",
     SCRIPT "groups.js",
     SCRIPT "hint.js",
     SCRIPT "lane.js",
@@ -53,9 +54,10 @@ const PARTS: &[File] = files![
     SCRIPT "words.js",
 ];
 
-/// Nothing but what the page brings along, and talk with this server.
+/// Nothing but what the page brings along, and talk with this server; and no text that becomes markup.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
-                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
+                      require-trusted-types-for 'script'; trusted-types 'none'";
 
 /// So that the page asks for a sweep only where there is one: a browser takes a 404 for an error of the page.
 const NO_SWEEP: &str = "data-sweep=\"no\"";

@@ -1,11 +1,11 @@
 // A small note at an answer: alternatives, how sure, how late. With the mouse, and with arrow keys from the tape.
 
-import { make } from "./dom.js";
+import { byId, make } from "./dom.js";
 
-const box = make("div", { id: "hint", role: "tooltip", hidden: "" });
+const box = make("div", { id: "hint", "aria-hidden": "true", hidden: "" });
 document.body.append(box);
 
-/** Explains the cells of a tape. */
+/** Explains the cells of a tape. Whoever moves with keys may not see it, so it is said too. */
 export function attach(tape, explain) {
   let at = null;
   const cells = () => [...tape.querySelectorAll(".answered, .waiting")];
@@ -16,7 +16,7 @@ export function attach(tape, explain) {
     node.classList.add("looked");
     fill(explain(node));
     place(node);
-    if (speak) tape.setAttribute("aria-description", box.innerText.replace(/\s+/g, " "));
+    if (speak) byId("said").textContent = box.innerText.replace(/\s+/g, " ");
   };
   tape.addEventListener("pointerover", (event) => {
     const node = event.target.closest?.(".answered");
@@ -37,7 +37,6 @@ export function attach(tape, explain) {
     node.scrollIntoView({ block: "nearest" });
     show(node, true);
   });
-  tape.setAttribute("aria-describedby", "hint");
 }
 
 function fill({ title, lines, note }) {

@@ -5,17 +5,18 @@
 import { answerCell, cell, saidOf } from "./cells.js";
 import { make } from "./dom.js";
 import { KINDS, counted } from "./elements.js";
+import * as frame from "./frame.js";
 import { family } from "./groups.js";
 import * as hint from "./hint.js";
 import { Live } from "./live.js";
 import { Whole } from "./whole.js";
 
-const SHOWN = 1200; // cells; what is before them is counted, not shown
+const SHOWN = 600; // cells; what is before them is counted, not shown
 const LONGEST_RUN = 24; // cells that are kept on one line
 const REMEMBERED = 200; // answers whose lateness counts for the median
 
 export class Lane {
-  #kind; #name; #truth; #source; #frame = 0;
+  #kind; #name; #truth; #source;
   #elements = []; #answers = []; #cells = []; #lates = [];
   #first = 0; #sent = 0; #run = null; #right = 0; #known = 0; #ended = false; #rest = "";
   #doneFor = ""; #drawnUpTo = 0;
@@ -44,12 +45,12 @@ export class Lane {
     this.#rest = rest;
     this.#ended = ended;
     this.#source.set(elements, ended);
-    this.#soon();
+    frame.soon(this);
   }
 
   close() {
     this.#source.close();
-    cancelAnimationFrame(this.#frame);
+    frame.never(this);
     this.node.remove();
   }
 
@@ -75,7 +76,7 @@ export class Lane {
     hint.attach(this.tape, (node) => this.#explain(node));
     return make("article", { class: "lane", "aria-labelledby": id, "data-model": model.name, "data-delay": model.streams ? model.delay : "end" },
       make("header", {},
-        make("h3", { id }, family(model), " ", make("span", { class: "name" }, model.name)),
+        make("h3", { id }, family(model), " ", make("span", { class: "name", title: model.network }, model.name)),
         make("p", { class: "wait" }, wait),
         make("dl", {},
           make("div", {}, make("dt", {}, "waiting"), this.waits),
@@ -93,12 +94,12 @@ export class Lane {
     this.#first = this.#sent = this.#right = this.#known = this.#drawnUpTo = 0;
     this.#run = null;
     this.#doneFor = "";
-    this.#soon();
+    frame.soon(this);
   }
 
   #sentUpTo(count) {
     this.#sent = count;
-    this.#soon();
+    frame.soon(this);
   }
 
   #answer(position, answer, ms) {
@@ -111,7 +112,7 @@ export class Lane {
     this.#answers[position] = { answer, late, truth, ms, drawn: false };
     this.#lates.push(ms);
     if (this.#lates.length > REMEMBERED) this.#lates.shift();
-    this.#soon();
+    frame.soon(this);
   }
 
   #state(state, message) {
@@ -119,15 +120,7 @@ export class Lane {
     this.state.textContent = state === "connecting" ? "connecting" : message;
   }
 
-  /** Once per frame is enough, however fast answers come. */
-  #soon() {
-    this.#frame ||= requestAnimationFrame(() => {
-      this.#frame = 0;
-      this.#draw();
-    });
-  }
-
-  #draw() {
+  draw() {
     this.#trim();
     for (let at = Math.max(this.#first, this.#cells.length); at < this.#sent; at++) this.#add(at);
     // What was refused is not there.
@@ -142,8 +135,12 @@ export class Lane {
     this.rest.textContent = this.#rest;
     this.before.textContent = this.#first ? `${this.#first.toLocaleString("en")} before \u2026 ` : "";
     this.tape.append(this.rest, this.cursor);
-    this.tape.scrollTop = this.tape.scrollHeight;
     this.#count();
+  }
+
+  /** The cursor stays in sight. */
+  settle() {
+    this.tape.scrollTop = this.tape.scrollHeight;
   }
 
   #add(at) {
@@ -177,6 +174,7 @@ export class Lane {
     const waiting = this.#sent - this.#answers.length;
     this.waits.textContent = waiting.toLocaleString("en");
     this.node.dataset.waiting = waiting;
+    this.node.dataset.ended = this.#ended;
     this.node.dataset.answered = this.#answers.length;
     const sorted = [...this.#lates].sort((a, b) => a - b);
     this.latency.textContent = sorted.length ? milliseconds(sorted[sorted.length >> 1]) : "\u2013";

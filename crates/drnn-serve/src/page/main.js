@@ -6,7 +6,7 @@
 // | groups | models that can be shown beside each other |
 // | elements, words | a text as elements |
 // | live, whole | models that stream; models that wait for the end |
-// | lane, cells, hint | what is seen of one: its lane, an element, a note at it |
+// | lane, cells, hint, frame | what is seen of one: its lane, an element, a note at it; drawn once per frame |
 // | player, examples, masks | texts that type themselves, and letters that are hidden |
 // | legend, plot | what the marks mean; which delay is enough |
 
@@ -29,11 +29,13 @@ const HINTS = {
   tokens: "A number per line; it counts when the line ends. Ctrl + Enter ends the text.",
 };
 const MOST_LANES = 4; // that are shown unasked
+const RETRY = 3000; // milliseconds
 
 const text = byId("text");
 const masks = new Masks();
-let group, elements = [], ended = false, examples = 0;
-const lanes = new Map();
+let group, elements = [], ended = false;
+let examples = 0, played = ""; // how many examples were shown; what was played last
+const lanes = new Map(), said = new Map(); // by model
 
 const player = new Player(
   {
@@ -51,6 +53,7 @@ const player = new Player(
 /** The text is another: every lane is told. */
 function changed(isEnd = false) {
   ended = isEnd;
+  if (!ended) said.clear();
   const { whole, rest } = KINDS[group.kind].split(text.value, ended);
   elements = whole;
   for (const lane of lanes.values()) lane.set(whole, rest, ended);
@@ -76,7 +79,6 @@ function script() {
   text.value = "";
   changed();
 }
-let played = "";
 
 function choose(next) {
   player.pause();
@@ -137,8 +139,8 @@ function hide(model) {
 
 /** Those who listen hear of it when a model has answered all, not at every answer. */
 function done(lane) {
-  byId("said").append(make("span", {}, `${lane.model.name}: ${lane.spoken}. `));
-  while (byId("said").childElementCount > lanes.size) byId("said").firstChild.remove();
+  said.set(lane.model.name, `${lane.model.name}: ${lane.spoken}`);
+  byId("said").textContent = [...said.values()].join(". ");
 }
 
 function speed() {
@@ -210,13 +212,9 @@ byId("token").addEventListener("submit", (event) => {
 
 async function begin() {
   const trouble = byId("trouble");
+  let models;
   try {
-    const all = groups(await server.models());
-    byId("token").hidden = trouble.hidden = true;
-    byId("desk").hidden = false;
-    tabs(all);
-    choose(all[0]);
-    plot(byId("plot"), await server.sweep());
+    models = await server.models();
   } catch (e) {
     if (!(e instanceof server.Refused)) throw e;
     if (e.status === 401) {
@@ -225,8 +223,17 @@ async function begin() {
     }
     trouble.hidden = false;
     trouble.textContent = `No models: ${e.message}. Trying again.`;
-    setTimeout(begin, 3000);
+    return void setTimeout(begin, RETRY);
   }
+  byId("token").hidden = trouble.hidden = true;
+  // Another token for the same page: what is typed stays.
+  if (byId("desk").hidden && models.length) {
+    byId("desk").hidden = false;
+    const all = groups(models);
+    tabs(all);
+    choose(all[0]);
+  }
+  plot(byId("plot"), await server.sweep().catch(() => null));
 }
 
 controls();

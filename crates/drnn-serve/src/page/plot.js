@@ -56,8 +56,8 @@ function recommended({ metric, tolerance }, nets) {
 
 function summary({ what, metric, tolerance }, nets, best) {
   if (!best) return `${what}: no delayed network could be trained.`;
-  const within = metric === "accuracy" ? `within ${tolerance}` : `within ${Math.round(100 * tolerance)} %`;
-  return `On ${what}, a delay of ${best.delay} is enough: the shortest whose ${measure(metric)} is ${within} of the best.`;
+  const within = metric === "accuracy" ? tolerance : `${Math.round(100 * tolerance)} %`;
+  return `On ${what}, a delay of ${best.delay} is enough: the shortest that comes within ${within} of the best in ${measure(metric)}.`;
 }
 
 const measure = (metric) => ({ accuracy: "accuracy", "squared-error": "squared error", bits: "bits per element" })[metric] ?? metric;
@@ -67,9 +67,9 @@ function picture(sweep, nets, best, width) {
   const delays = nets.filter((net) => net.delay !== null).map((net) => net.delay);
   const most = Math.max(1, ...delays);
   const values = nets.flatMap((net) => [net.mean - net.sd, net.mean + net.sd]);
-  const [low, high, marks] = axis(Math.min(...values), Math.max(...values));
+  const [low, high, marks, scale] = axis(sweep, nets.map((net) => net.mean), values);
   const x = (delay) => LEFT + (delay / most) * (width - LEFT - RIGHT);
-  const y = (value) => TOP + ((high - value) / (high - low)) * (HEIGHT - TOP - BOTTOM);
+  const y = (value) => TOP + ((scale(high) - scale(value)) / (scale(high) - scale(low))) * (HEIGHT - TOP - BOTTOM);
   const right = x(most);
   const svg = draw("svg", { width, height: HEIGHT, viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": summary(sweep, nets, best) });
   for (const mark of marks) {
@@ -91,15 +91,16 @@ function picture(sweep, nets, best, width) {
     svg.append(draw("line", { class: "baseline", x1: LEFT, x2: right, y1: y(net.mean), y2: y(net.mean) }));
     labels.push([net.net, y(net.mean)]);
   }
-  const families = Map.groupBy ? Map.groupBy(delayedOf(nets), (net) => net.family) : new Map([["", delayedOf(nets)]]);
-  for (const [family, own] of families) {
+  const delayed = nets.filter((net) => !net.compared && net.delay !== null);
+  for (const family of new Set(delayed.map((net) => net.family))) {
+    const own = delayed.filter((net) => net.family === family);
     const plain = own.find((net) => net.delay === 0);
     if (plain) svg.append(draw("line", { class: "baseline", x1: LEFT, x2: right, y1: y(plain.mean), y2: y(plain.mean) }));
     if (plain) labels.push(["no delay", y(plain.mean)]);
     svg.append(draw("polyline", { class: "curve", points: own.map((net) => `${x(net.delay)},${y(net.mean)}`).join(" ") }));
     for (const net of own) {
-      if (net.sd) svg.append(draw("line", { class: "spread", x1: x(net.delay), x2: x(net.delay), y1: y(net.mean - net.sd), y2: y(net.mean + net.sd) }));
-      svg.append(draw("circle", { class: "point", cx: x(net.delay), cy: y(net.mean), r: 4.5 }, draw("title", {}, `${net.net}: ${shown(net.mean)}`)));
+      if (net.sd) svg.append(whisker(x(net.delay), y(net.mean - net.sd), y(net.mean + net.sd)));
+      svg.append(draw("circle", { class: "point", cx: x(net.delay), cy: y(net.mean), r: 4 }, draw("title", {}, `${net.net}: ${shown(net.mean)}`)));
     }
     labels.push([family, y(own.at(-1).mean), "strong"]);
   }
@@ -113,17 +114,24 @@ function picture(sweep, nets, best, width) {
   return svg;
 }
 
-const delayedOf = (nets) => nets.filter((net) => !net.compared && net.delay !== null);
+/** A standard deviation to either side. */
+const whisker = (x, low, high) => draw("path", { class: "spread", d: `M${x} ${low}V${high}M${x - 4} ${low}h8M${x - 4} ${high}h8` });
 
-/** Round marks around these values. */
-function axis(low, high) {
-  const span = high - low || Math.abs(high) || 1;
-  const raw = span / 4;
+/** From where to where, round marks between, and how values lie among them: errors that differ tenfold by their logarithm. */
+function axis({ metric }, means, values) {
+  const least = Math.min(...means), most = Math.max(...means);
+  if (metric !== "accuracy" && least > 0 && most >= 10 * least) {
+    const from = Math.floor(Math.log10(least)), to = Math.ceil(Math.log10(most));
+    const marks = Array.from({ length: to - from + 1 }, (_, i) => 10 ** (from + i));
+    return [marks[0], marks.at(-1), marks, (value) => Math.log10(Math.min(marks.at(-1), Math.max(marks[0], value)))];
+  }
+  const low = Math.min(...values), high = Math.max(...values);
+  const raw = (high - low || Math.abs(high) || 1) / 4;
   const size = 10 ** Math.floor(Math.log10(raw));
   const step = size * [1, 2, 5, 10].find((n) => n * size >= raw);
-  const from = Math.floor(low / step) * step, to = Math.ceil(high / step) * step;
-  const marks = Array.from({ length: Math.round((to - from) / step) + 1 }, (_, i) => Number((from + i * step).toPrecision(12)));
-  return [from, to === from ? from + step : to, marks];
+  const from = Math.floor(low / step), to = Math.max(from + 1, Math.ceil(high / step));
+  const marks = Array.from({ length: to - from + 1 }, (_, i) => Number(((from + i) * step).toPrecision(12)));
+  return [marks[0], marks.at(-1), marks, (value) => value];
 }
 
 /** As many as have room. */

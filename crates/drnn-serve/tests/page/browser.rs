@@ -160,6 +160,15 @@ impl Browser {
         }
     }
 
+    /// A picture of the page down to `height`.
+    pub fn picture(&mut self, height: f64, path: &Path) {
+        let width = self.eval("innerWidth");
+        let clip = json!({"x": 0, "y": 0, "width": width, "height": height, "scale": 1.2});
+        let params = json!({"format": "png", "captureBeyondViewport": true, "clip": clip});
+        let data = text(&self.call("Page.captureScreenshot", params)["data"]);
+        std::fs::write(path, from_base64(&data)).unwrap();
+    }
+
     /// As wide as this, light or dark.
     pub fn look(&mut self, width: u32, scheme: &str) {
         let size = json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false});
@@ -179,6 +188,20 @@ impl Drop for Browser {
 /// A string of JSON.
 pub fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().into()
+}
+
+fn from_base64(text: &str) -> Vec<u8> {
+    let signs = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let (mut bytes, mut bits, mut count) = (Vec::new(), 0u32, 0);
+    for sign in text.chars() {
+        let Some(value) = signs.find(sign) else { break }; // the padding
+        (bits, count) = (bits << 6 | value as u32, count + 6);
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count) as u8);
+        }
+    }
+    bytes
 }
 
 fn find() -> Option<PathBuf> {

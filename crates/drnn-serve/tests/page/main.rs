@@ -5,11 +5,13 @@ mod browser;
 mod models;
 
 use browser::{Browser, text};
-use drnn_serve::{Options, Token};
+use drnn_serve::{Limits, Options, Token};
 use drnn_train::live::{LiveStream, Value as Said};
 use drnn_train::tagger::tokenize;
 use models::{ALPHABET, Served, model};
 use serde_json::json;
+use std::path::PathBuf;
+use std::time::Duration;
 
 const LETTERS: [&str; 3] = ["letters-0", "letters-3", "letters-both"];
 
@@ -134,10 +136,10 @@ fn a_text_that_types_itself_asks_nobody_else() {
     let masks = browser.eval("text.value.split('_').length - 1").as_u64().unwrap();
     assert!(masks > 3, "{masks}");
     // Much text does not become much of a page.
-    browser.eval("text.value = 'ab_ '.repeat(5000); text.dispatchEvent(new Event('input'))");
-    shows(&mut browser, "letters-3", 19_997, 3);
+    browser.eval("text.value = 'ab_ '.repeat(2000); text.dispatchEvent(new Event('input'))");
+    shows(&mut browser, "letters-3", 7_997, 3);
     let cells = browser.eval("document.querySelectorAll('.lane .cell').length").as_u64().unwrap();
-    assert!(cells < 5000, "{cells} cells");
+    assert!(cells < 2600, "{cells} cells");
     chosen(&mut browser, 1);
     browser.until(&format!("{}.dataset.state === 'live'", lane("tags")));
     let own = [served.url(), served.url().replace("http:", "ws:")];
@@ -312,9 +314,9 @@ fn the_keyboard_is_enough() {
     browser.press("Home");
     browser.press("ArrowRight");
     let hint = text(&browser.eval("document.getElementById('hint').innerText"));
-    let described = browser.eval("document.activeElement.getAttribute('aria-description')");
+    let said = browser.eval("document.getElementById('said').textContent");
     assert!(hint.contains('%') && hint.contains("at once"), "{hint:?}");
-    assert!(text(&described).contains('%'), "{described}");
+    assert!(text(&said).contains('%'), "{said}");
 }
 
 #[test]
@@ -367,4 +369,41 @@ fn a_lost_connection_is_shown_and_nothing_is_lost_with_it() {
     shows(&mut browser, "letters-3", 14, 0);
     shows(&mut browser, "letters-both", 14, 0);
     assert_eq!(signs(&mut browser, "letters-3"), filled("letters-3", "ab_de and_more"));
+}
+
+#[test]
+fn a_stream_that_was_idle_wakes() {
+    let limits = Limits { idle: Duration::from_millis(300), ..Limits::default() };
+    let options = Options { limits, ..Options::default() };
+    let Some((mut browser, _served)) = page(&["letters-3"], options) else { return };
+    for (typed, answered) in [("abc_", 1), ("d", 2), (" a", 4)] {
+        browser.until(&format!("{}.dataset.state === 'asleep'", lane("letters-3")));
+        browser.write(typed);
+        shows(&mut browser, "letters-3", answered, 3);
+    }
+}
+
+/// The picture in the README: `cargo test --release -p drnn-serve --test page -- --ignored picture`. Its models are
+/// those that come with the program, or of the folder that `DRNN_MODELS` names.
+#[test]
+#[ignore = "writes docs/page.png"]
+fn picture() {
+    let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let folder = std::env::var_os("DRNN_MODELS").map_or(root.join("models"), PathBuf::from);
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let files = files.filter(|path| path.extension().is_some_and(|end| end == "safetensors"));
+    let models = files.map(|path| drnn_train::live::LiveModel::load(&path).unwrap());
+    let Some(mut browser) = Browser::start() else { return };
+    let served = Served::with(models, Options::default());
+    browser.look(1100, "light");
+    browser.open(&served.url());
+    browser.until("document.querySelector('.lane')");
+    for typed in 1..=55 {
+        browser.eval("document.getElementById('step').click()");
+        browser.until(&format!("document.querySelector('.lane:last-child').dataset.waiting == {typed} || document.querySelector('.lane').dataset.answered > 40"));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    let ends = browser.eval("document.querySelector('.legend ul').getBoundingClientRect().bottom");
+    let height = (ends.as_f64().unwrap() + 10.0).ceil();
+    browser.picture(height, &root.join("docs/page.png"));
 }

@@ -25,9 +25,9 @@ pub fn model(name: &str) -> LiveModel {
         "letters-3" => letters(lstm().delay(3, Padding::LookAhead)),
         "letters-both" => letters(lstm().bidirectional()),
         "rows" => init(lstm().delay(2, Padding::Null).dense(2).outputs(1)),
-        _ => return LiveModel::from_bytes(name, TAGGER).unwrap().on(&Cpu::new(1)),
+        _ => return LiveModel::from_bytes(name, TAGGER).unwrap(),
     };
-    LiveModel::new(name, model).unwrap().on(&Cpu::new(1))
+    LiveModel::new(name, model).unwrap()
 }
 
 pub struct Served {
@@ -37,13 +37,18 @@ pub struct Served {
 }
 
 impl Served {
+    /// Models that are made here, by their names.
+    pub fn start(names: &[&str], options: Options) -> Served {
+        Served::with(names.iter().map(|name| model(name)), options)
+    }
+
     /// On a free port, unless the options say which.
-    pub fn start(names: &[&str], mut options: Options) -> Served {
+    pub fn with(all: impl Iterator<Item = LiveModel>, mut options: Options) -> Served {
         if options.listen == Options::default().listen {
             options.listen = "127.0.0.1:0".parse().unwrap();
         }
         let mut models = Models::new();
-        names.iter().for_each(|name| models.add(model(name)).unwrap());
+        all.for_each(|model| models.add(model.on(&Cpu::new(1))).unwrap());
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         let server = runtime.block_on(Server::bind(options, models)).unwrap();
         let (address, stopping) = (server.address().unwrap(), server.stopping());
