@@ -12,7 +12,7 @@
 //! | `routes` | which path is answered by what |
 //! | `guard` | who may: token, origin, host |
 //! | `refusal` | every error, as JSON |
-//! | `request`, `run` | whole sequences: the body of a request; its answer |
+//! | `request`, `numbers`, `run` | whole sequences: the body of a request, its elements; its answer |
 //! | `runner` | threads that run them side by side |
 //! | `message`, `socket` | live ones: a message of a client; a connection |
 //! | `stepper` | a model's live sequences, for those who have one |
@@ -35,6 +35,7 @@ mod listen;
 pub mod message;
 mod metrics;
 mod models;
+mod numbers;
 mod openapi;
 mod options;
 mod page;

@@ -5,19 +5,22 @@
 //! {"model": "chars-en", "texts": ["Th_ old man", "liv_s"]}
 //! ```
 
+use crate::numbers;
 use crate::refusal::Refusal;
 use drnn_train::live::{Element, LiveModel, Reads};
 use drnn_train::tagger::tokenize;
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
-/// A request as it is written.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+/// A request as it is written. What its elements are is only known by its model.
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Request {
+pub struct Request<'b> {
     /// Which model; may be left out where there is one.
     pub model: Option<String>,
-    sequences: Option<Vec<Vec<Value>>>,
+    #[serde(borrow)]
+    sequences: Option<&'b RawValue>,
     texts: Option<Vec<String>>,
 }
 
@@ -25,46 +28,53 @@ pub struct Request {
 const LONGEST_WORD: usize = 1000;
 
 /// Reads a body.
-pub fn parse(body: &[u8]) -> Result<Request, Refusal> {
-    let request: Request = serde_json::from_slice(body)
-        .map_err(|e| Refusal::malformed(format!("the body is not a request: {e}")))?;
+pub fn parse(body: &[u8]) -> Result<Request<'_>, Refusal> {
+    let request: Request = serde_json::from_slice(body).map_err(|e| malformed(&e))?;
     match (&request.sequences, &request.texts) {
         (Some(_), None) | (None, Some(_)) => Ok(request),
         _ => Err(Refusal::malformed("either sequences or texts, and one of them")),
     }
 }
 
-impl Request {
+fn malformed(error: &serde_json::Error) -> Refusal {
+    Refusal::malformed(format!("the body is not a request: {error}"))
+}
+
+impl Request<'_> {
     /// Its sequences in the terms of `model`, of at most `most` elements in all.
     pub fn elements(self, model: &LiveModel, most: usize) -> Result<Vec<Vec<Element>>, Refusal> {
-        let mut count = 0;
-        let mut within = |more: usize| {
-            count += more;
-            match count > most {
-                true => Err(Refusal::too_large(format!(
-                    "more than {most} elements; send them in several requests, or as a stream"
-                ))),
-                false => Ok(()),
+        let sequences = match (self.sequences, self.texts) {
+            (Some(raw), _) => sequences(model, raw.get())?,
+            (None, texts) => {
+                let read = |(number, text): (usize, String)| {
+                    text_elements(model, &text)
+                        .map_err(|why| Refusal::element(format!("text {number}: {why}")))
+                };
+                texts.into_iter().flatten().enumerate().map(read).collect::<Result<_, _>>()?
             }
         };
-        let mut sequences = Vec::new();
-        for (number, values) in self.sequences.into_iter().flatten().enumerate() {
-            within(values.len().max(1))?;
-            let read = |(at, value): (usize, &Value)| {
-                element(model, value).map_err(|why| {
-                    Refusal::element(format!("sequence {number}: element {at}: {why}"))
-                })
-            };
-            sequences.push(values.iter().enumerate().map(read).collect::<Result<_, _>>()?);
+        // An empty sequence is not for nothing either.
+        match sequences.iter().map(|elements: &Vec<_>| elements.len().max(1)).sum::<usize>() {
+            count if count > most => Err(Refusal::too_large(format!(
+                "{count} elements, more than {most}; send them in several requests, or as a stream"
+            ))),
+            _ => Ok(sequences),
         }
-        for (number, text) in self.texts.iter().flatten().enumerate() {
-            let elements = text_elements(model, text)
-                .map_err(|why| Refusal::element(format!("text {number}: {why}")))?;
-            within(elements.len().max(1))?;
-            sequences.push(elements);
-        }
-        Ok(sequences)
     }
+}
+
+fn sequences(model: &LiveModel, json: &str) -> Result<Vec<Vec<Element>>, Refusal> {
+    // Most are plain numbers, and read at once; whatever is not is read again, to be told apart or refused.
+    if let Some(sequences) = numbers::sequences(model.reads(), json) {
+        return Ok(sequences);
+    }
+    let values: Vec<Vec<Value>> = serde_json::from_str(json).map_err(|e| malformed(&e))?;
+    let read = |(number, values): (usize, &Vec<Value>)| {
+        let refuse = |at, why| Refusal::element(format!("sequence {number}: element {at}: {why}"));
+        let read = |(at, value)| element(model, value).map_err(|why| refuse(at, why));
+        values.iter().enumerate().map(read).collect()
+    };
+    values.iter().enumerate().map(read).collect()
 }
 
 /// An element that is written as JSON.

@@ -98,7 +98,9 @@ async fn what_is_wrong_is_said_and_nothing_else_happens() {
     let mut options = Options::default();
     (options.limits.body, options.limits.elements) = (4096, 100);
     let served = serve(&["tokens", "dense", "chars"], options).await;
-    let deep = format!(r#"{{"model":"dense","sequences":{}}}"#, "[".repeat(2000));
+    let open = format!(r#"{{"model":"dense","sequences":{}}}"#, "[".repeat(2000));
+    let deep =
+        format!(r#"{{"model":"dense","sequences":{}{}}}"#, "[".repeat(1500), "]".repeat(1500));
     let many = format!(r#"{{"model":"tokens","sequences":[[{}0]]}}"#, "0,".repeat(100));
     let empty = format!(r#"{{"model":"tokens","sequences":[{}[]]}}"#, "[],".repeat(100));
     let large = format!(r#"{{"model":"tokens","sequences":[[{}0]]}}"#, "0,".repeat(4000));
@@ -106,7 +108,9 @@ async fn what_is_wrong_is_said_and_nothing_else_happens() {
         ("", 400, "malformed", "EOF while parsing"),
         ("{", 400, "malformed", "the body is not a request"),
         ("[]", 400, "malformed", "the body is not a request"),
+        (&open, 400, "malformed", "the body is not a request"),
         (&deep, 400, "malformed", "recursion limit"),
+        (r#"{"model": "dense", "sequences": 5}"#, 400, "malformed", "expected a sequence"),
         (r#"{"model": "tokens"}"#, 400, "malformed", "either sequences or texts"),
         (r#"{"sequences": [], "texts": []}"#, 400, "malformed", "either sequences or texts"),
         (r#"{"sequences": [], "more": 1}"#, 400, "malformed", "unknown field `more`"),
@@ -152,8 +156,8 @@ async fn what_is_wrong_is_said_and_nothing_else_happens() {
             "element_refused",
             "is not one character",
         ),
-        (&many, 413, "too_large", "more than 100 elements"),
-        (&empty, 413, "too_large", "more than 100 elements"),
+        (&many, 413, "too_large", "101 elements, more than 100"),
+        (&empty, 413, "too_large", "101 elements, more than 100"),
         (&large, 413, "too_large", "more than 4096 bytes"),
     ] {
         let reply = served.run(body).await;

@@ -517,6 +517,20 @@ fn whole_sequences_of_bidirectional_models() {
 }
 
 #[test]
+fn words_side_by_side_are_encoded_as_each_alone() {
+    let model = live_tagger(PaperNet::DLstm(1)).unwrap();
+    let mut rng = Rng::new(4);
+    let mut word = || -> String {
+        let length = [1, 3, 9, 40, 70, 200][rng.below(6)];
+        (0..length).map(|_| ['t', 'h', 'e', 'é', ' ', '~'][rng.below(6)]).collect()
+    };
+    let elements: Vec<Element> = (0..700).map(|_| Element::Word(word())).collect();
+    let found: Vec<_> = model.run(std::slice::from_ref(&elements)).unwrap().remove(0);
+    let found: Vec<String> = found.iter().map(|answer| answer.json()).collect();
+    assert_eq!(found, all(&mut LiveStream::new(&model).unwrap(), &elements, 1));
+}
+
+#[test]
 fn a_whole_sequence_that_is_refused_is_named() {
     let model = LiveModel::new("plain", plain(true)).unwrap();
     let good = Element::Numbers(vec![1.0, 2.0]);

@@ -54,6 +54,7 @@ impl<'m> LiveRun<'m> {
         if elements.is_empty() {
             return Ok(Whole { inputs, sequence });
         }
+        self.reader.prepare(elements)?;
         inputs.reserve(elements.len() + 2 + self.reader.model.latency());
         if let Some(begin) = self.reader.begin()? {
             sequence.begin();
