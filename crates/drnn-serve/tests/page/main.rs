@@ -60,6 +60,11 @@ fn chosen(browser: &mut Browser, task: usize) {
     browser.eval("document.getElementById('text').focus()");
 }
 
+/// The text is another, as after an edit.
+fn set(browser: &mut Browser, typed: &str) {
+    browser.eval(&format!("text.value = {}; text.dispatchEvent(new Event('input'))", json!(typed)));
+}
+
 /// What the program itself says to a text.
 fn filled(name: &str, typed: &str) -> String {
     let model = model(name);
@@ -113,9 +118,14 @@ fn letters_are_answered_d_behind_and_the_rest_at_the_end() {
     browser.write("b");
     shows(&mut browser, "letters-3", n - 2, 3);
     shows(&mut browser, "letters-both", 0, n + 1);
-    browser.eval("text.value = 'ba'; text.dispatchEvent(new Event('input'))");
+    set(&mut browser, "ba");
     shows(&mut browser, "letters-0", 2, 0);
-    assert_eq!(signs(&mut browser, "letters-0"), "ba");
+    shows(&mut browser, "letters-3", 0, 2);
+    browser.press("Enter");
+    shows(&mut browser, "letters-3", 2, 0);
+    assert_eq!(signs(&mut browser, "letters-3"), "ba");
+    let sockets = browser.requests.iter().filter(|url| url.starts_with("ws:")).count();
+    assert_eq!(sockets, 2, "all on one connection each");
     assert_eq!(browser.errors, [""; 0]);
 }
 
@@ -131,12 +141,15 @@ fn a_text_that_types_itself_asks_nobody_else() {
     LETTERS.iter().for_each(|name| shows(&mut browser, name, n, 0));
     let right = all(&mut browser, ".lane dl div:last-child dd");
     assert!(right.iter().all(|right| right.ends_with(" of 8")), "{right:?}");
+    set(&mut browser, &"abcde ".repeat(60));
     browser.eval("mask.click()");
-    LETTERS.iter().for_each(|name| shows(&mut browser, name, n, 0));
+    LETTERS.iter().for_each(|name| shows(&mut browser, name, 360, 0));
     let masks = browser.eval("text.value.split('_').length - 1").as_u64().unwrap();
-    assert!(masks > 3, "{masks}");
+    assert!((30..90).contains(&masks), "{masks} of 300 are masked");
+    let right = all(&mut browser, ".lane dl div:last-child dd");
+    assert!(right.iter().all(|right| right.ends_with(&format!(" of {masks}"))), "{right:?}");
     // Much text does not become much of a page.
-    browser.eval("text.value = 'ab_ '.repeat(2000); text.dispatchEvent(new Event('input'))");
+    set(&mut browser, &"ab_ ".repeat(2000));
     shows(&mut browser, "letters-3", 7_997, 3);
     let cells = browser.eval("document.querySelectorAll('.lane .cell').length").as_u64().unwrap();
     assert!(cells < 2600, "{cells} cells");
