@@ -50,6 +50,8 @@ const PARTS: &[File] = files![
     SCRIPT "player.js",
     SCRIPT "plot.js",
     SCRIPT "server.js",
+    SCRIPT "sweep.js",
+    SCRIPT "tape.js",
     SCRIPT "whole.js",
     SCRIPT "words.js",
 ];

@@ -2,53 +2,52 @@
 
 import { make } from "./dom.js";
 
-/** A cell of this kind of element. */
+/** A cell that waits. */
 export function cell(kind, raw) {
-  const node = kind === "characters" ? make("span", { class: "cell letter" }) : make("span", { class: "cell token" });
-  if (kind === "characters") {
-    node.append(make("span", { class: "sign" }, shown(raw)));
-    if (raw === "_") node.classList.add("masked");
-  } else {
-    node.append(make("span", { class: "sign" }, raw), make("span", { class: "tag" }, "\u00a0"));
+  if (kind !== "characters") {
+    const tag = make("span", { class: "tag" }, "\u00a0");
+    return make("span", { class: "cell token waiting" }, make("span", { class: "sign" }, raw), tag);
   }
-  return node;
+  const masked = raw === "_" ? " masked" : "";
+  return make("span", { class: `cell letter waiting${masked}` }, make("span", { class: "sign" }, shown(raw)));
 }
 
 /** The answer goes into its cell. */
-export function answerCell(node, raw, answer, late, truth) {
-  const said = saidOf(answer);
+export function answerCell(node, { answer, late, truth }) {
   node.classList.remove("waiting");
-  if (node.classList.contains("letter")) {
+  const said = saidOf(answer);
+  const mark = (text) => make("span", { class: "late", "aria-hidden": "true" }, text);
+  if (node.classList.contains("token")) {
+    node.lastChild.replaceChildren(said.text, mark(`+${late}`));
+  } else {
     if (!answer.masked) return;
     node.firstChild.textContent = shown(answer.character);
-    node.append(make("span", { class: "late", "aria-hidden": "true" }, String(late)));
+    node.append(mark(String(late)));
     if (truth !== undefined) node.classList.add(truth === answer.character ? "right" : "wrong");
-  } else {
-    node.lastChild.textContent = said.text;
-    node.lastChild.append(make("span", { class: "late", "aria-hidden": "true" }, `+${late}`));
   }
-  if (said.probability !== undefined) node.style.setProperty("--sure", said.probability.toFixed(3));
   node.classList.add("answered");
+  if (said.probability !== undefined) node.style.setProperty("--sure", said.probability.toFixed(3));
 }
 
 /** What an answer says: in short, how sure, and what else it may be. */
 export function saidOf(answer) {
-  const percent = (p) => ({ probability: p });
-  if (answer.tag !== undefined) return { text: answer.tag, ...percent(answer.probability), others: [] };
-  if (answer.class !== undefined) {
-    const others = Object.entries(answer.probabilities).map(([name, p]) => [name, p]);
-    return { text: answer.class, ...percent(answer.probability), others };
-  }
+  const { probability } = answer;
+  if (answer.tag !== undefined) return { text: answer.tag, probability, others: [] };
+  if (answer.class !== undefined) return { text: answer.class, probability, others: Object.entries(answer.probabilities) };
   if (answer.character !== undefined) {
-    const others = (answer.alternatives ?? []).map((a) => [a.character === " " ? "space" : a.character, a.probability]);
+    const others = answer.alternatives.map((other) => [other.character === " " ? "space" : other.character, other.probability]);
     return { text: answer.character, probability: others[0]?.[1], others };
   }
-  const values = Array.isArray(answer.values) ? answer.values.map((v) => [null, v]) : Object.entries(answer.values ?? {});
-  const text = values.map(([name, v]) => (name ? `${name} ${number(v)}` : number(v))).join(" ");
+  const text = Array.isArray(answer.values)
+    ? answer.values.map(number).join(" ")
+    : Object.entries(answer.values).map(([name, value]) => `${name} ${number(value)}`).join(" ");
   return { text, others: [] };
 }
 
 const number = (value) => String(Number(value.toPrecision(4)));
 
 /** Spaces and line ends take their place too. */
-const shown = (raw) => (raw === "\n" ? "\u21b5" : raw === "_" ? "" : /^\s$/u.test(raw) ? "\u00a0" : raw);
+function shown(raw) {
+  if (raw === "_") return "";
+  return raw === "\n" ? "\u21b5" : /^\s$/u.test(raw) ? "\u00a0" : raw;
+}

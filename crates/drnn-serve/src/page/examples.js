@@ -1,13 +1,22 @@
 // What the page types by itself. Of letters the masked ones are known, so that it can count who is right.
 
 const LETTERS = [
-  ["th_ old man li_ed alone b_ the s_a and _ished in a s_all bo_t until the wi_ter came", "the old man lived alone by the sea and fished in a small boat until the winter came"],
-  ["she _as born in a _mall town near the r_ver and st_died music at the uni_ersity of vie_na", "she was born in a small town near the river and studied music at the university of vienna"],
-  ["the f_rst railway was _uilt to carry co_l from the m_nes to the harb_ur in eight_en twenty five", "the first railway was built to carry coal from the mines to the harbour in eighteen twenty five"],
+  [
+    "th_ old man li_ed alone b_ the s_a and _ished in a s_all bo_t until the wi_ter came",
+    "the old man lived alone by the sea and fished in a small boat until the winter came",
+  ],
+  [
+    "she _as born in a _mall town near the r_ver and st_died music at the uni_ersity of vie_na",
+    "she was born in a small town near the river and studied music at the university of vienna",
+  ],
+  [
+    "the f_rst railway was _uilt to carry co_l from the m_nes to the harb_ur in eight_en twenty five",
+    "the first railway was built to carry coal from the mines to the harbour in eighteen twenty five",
+  ],
 ];
 const WORDS = [
-  "The old man the boat while they watch their watch tick.",
-  "They saw her duck under the table, and she can can fish for a living.",
+  "They record a record while we watch our watch.",
+  "The judge will judge the match, and we will match his record.",
   "Time flies like an arrow; fruit flies like a banana.",
 ];
 

@@ -1,42 +1,40 @@
-// One model's lane: what it was sent and what it has answered, with the band of what waits between the two.
-//
-//   t h e   o l d   m|a n   l|      | answer front, d behind the cursor
+// One model's lane: what it is, its numbers, and its tape.
 
-import { answerCell, cell, saidOf } from "./cells.js";
+import { saidOf } from "./cells.js";
 import { make } from "./dom.js";
 import { KINDS, counted } from "./elements.js";
 import * as frame from "./frame.js";
 import { family } from "./groups.js";
-import * as hint from "./hint.js";
 import { Live } from "./live.js";
+import { Tape } from "./tape.js";
 import { Whole } from "./whole.js";
 
-const SHOWN = 600; // cells; what is before them is counted, not shown
-const LONGEST_RUN = 24; // cells that are kept on one line
-const REMEMBERED = 200; // answers whose lateness counts for the median
+const REMEMBERED = 200; // answers whose latency counts for the median
+const SPOKEN = 60; // answers that are read aloud
+const NONE = "\u2013";
 
 export class Lane {
-  #kind; #name; #truth; #source;
-  #elements = []; #answers = []; #cells = []; #lates = [];
-  #first = 0; #sent = 0; #run = null; #right = 0; #known = 0; #ended = false; #rest = "";
-  #doneFor = ""; #drawnUpTo = 0;
+  #kind; #truth; #on; #source; #tape;
+  #elements = []; #rest = ""; #ended = false; // the text
+  #sent = 0; #answers = []; #right = 0; #known = 0; #told = false; // this sequence
+  #latencies = [];
 
   /** `truth(position)`: the letter that was masked there, where that is known. `on`: `unauthorized()`, `done(lane)`. */
   constructor(model, truth, on) {
     this.model = model;
-    this.#name = model.reads.kind;
-    this.#kind = KINDS[this.#name];
+    this.#kind = KINDS[model.reads.kind];
     this.#truth = truth;
-    this.on = on;
+    this.#on = on;
+    const label = `What ${model.name} answers; arrow keys move between answers`;
+    this.#tape = new Tape(model.reads.kind, label, (position) => this.#explain(position));
     this.node = this.#build();
-    const events = {
+    this.#source = new (model.streams ? Live : Whole)(model, this.#kind.value, {
       begin: () => this.#begin(),
-      sent: (count) => this.#sentUpTo(count),
+      sent: (count) => this.#hasSent(count),
       answer: (position, answer, ms) => this.#answer(position, answer, ms),
       state: (state, message) => this.#state(state, message),
       unauthorized: () => on.unauthorized(),
-    };
-    this.#source = new (model.streams ? Live : Whole)(model, this.#kind.value, events);
+    });
   }
 
   /** The text as its elements, with what is not yet one. */
@@ -50,153 +48,111 @@ export class Lane {
 
   close() {
     this.#source.close();
+    this.#tape.clear();
     frame.never(this);
     this.node.remove();
   }
 
   /** What was answered, as text, for those who listen. */
   get spoken() {
-    return this.#answers.slice(-60).map((a) => saidOf(a.answer).text).join(this.#name === "characters" ? "" : " ");
+    const between = this.model.reads.kind === "characters" ? "" : " ";
+    return this.#answers.slice(-SPOKEN).map(({ answer }) => saidOf(answer).text).join(between);
   }
 
   #build() {
-    const { model } = this;
-    const id = `lane-${model.name}`;
-    const wait = !model.streams ? "waits for the end" : model.delay === 0 ? "answers at once" : `answers ${counted(model.delay, this.#kind)} late`;
-    const last = model.streams ? "the last element that an answer waits for" : "the end of the text";
-    this.waits = make("dd", {}, "0");
-    this.right = make("dd", {}, "\u2013");
-    this.latency = make("dd", {}, "\u2013");
-    this.state = make("p", { class: "state", role: "status" });
-    this.before = make("span", { class: "before" });
-    this.rest = make("span", { class: "rest" });
-    this.cursor = make("span", { class: "cursor", "aria-hidden": "true" });
-    this.tape = make("div", { class: `tape ${this.#name}`, role: "group", "aria-label": `What ${model.name} answers; arrow keys move between answers`, tabindex: "0" },
-      this.before, this.rest, this.cursor);
-    hint.attach(this.tape, (node) => this.#explain(node));
-    return make("article", { class: "lane", "aria-labelledby": id, "data-model": model.name, "data-delay": model.streams ? model.delay : "end" },
-      make("header", {},
-        make("h3", { id }, family(model), " ", make("span", { class: "name", title: model.network }, model.name)),
-        make("p", { class: "wait" }, wait),
-        make("dl", {},
-          make("div", {}, make("dt", {}, "waiting"), this.waits),
-          make("div", { title: `median time from ${last} to the answer` }, make("dt", {}, "latency"), this.latency),
-          ...(this.#name === "characters" ? [make("div", {}, make("dt", {}, "right"), this.right)] : [])),
-        this.state),
-      this.tape);
+    const { name, network, streams, delay, reads } = this.model;
+    const late = delay === 0 ? "answers at once" : `answers ${counted(delay, this.#kind)} late`;
+    const last = streams ? "the last element that an answer waits for" : "the end of the text";
+    const [waiting, latency, right] = ["0", NONE, NONE].map((text) => make("dd", {}, text));
+    this.shown = { waiting, latency, right, state: make("p", { class: "state", role: "status" }) };
+    const facts = [
+      make("div", {}, make("dt", {}, "waiting"), waiting),
+      make("div", { title: `median time from ${last} to the answer` }, make("dt", {}, "latency"), latency),
+      make("div", { hidden: reads.kind === "characters" ? null : "" }, make("dt", {}, "right"), right),
+    ];
+    const id = `lane-${name}`;
+    return make(
+      "article",
+      { class: "lane", "aria-labelledby": id, "data-model": name, "data-delay": streams ? delay : "end" },
+      make(
+        "header",
+        {},
+        make("h3", { id }, family(this.model), " ", make("span", { class: "name", title: network }, name)),
+        make("p", { class: "wait" }, streams ? late : "waits for the end"),
+        make("dl", {}, ...facts),
+        this.shown.state,
+      ),
+      this.#tape.node,
+    );
   }
 
   #begin() {
     this.#answers = [];
-    this.#cells.forEach((node) => node?.remove());
-    this.tape.querySelectorAll(".run").forEach((run) => run.remove());
-    this.#cells = [];
-    this.#first = this.#sent = this.#right = this.#known = this.#drawnUpTo = 0;
-    this.#run = null;
-    this.#doneFor = "";
+    this.#sent = this.#right = this.#known = 0;
+    this.#told = false;
+    this.#tape.clear();
     frame.soon(this);
   }
 
-  #sentUpTo(count) {
+  #hasSent(count) {
     this.#sent = count;
     frame.soon(this);
   }
 
   #answer(position, answer, ms) {
-    const late = this.model.streams ? Math.min(this.model.delay, this.#sent - 1 - position) : this.#sent - 1 - position;
+    const behind = this.#sent - 1 - position; // less than the delay where the text has ended
+    const late = this.model.streams ? Math.min(this.model.delay, behind) : behind;
     const truth = answer.masked ? this.#truth(position) : undefined;
-    if (truth !== undefined) {
-      this.#known += 1;
-      this.#right += truth === answer.character ? 1 : 0;
-    }
-    this.#answers[position] = { answer, late, truth, ms, drawn: false };
-    this.#lates.push(ms);
-    if (this.#lates.length > REMEMBERED) this.#lates.shift();
+    this.#known += truth === undefined ? 0 : 1;
+    this.#right += truth !== undefined && truth === answer.character ? 1 : 0;
+    this.#answers[position] = { answer, late, truth, ms };
+    this.#latencies.push(ms);
+    if (this.#latencies.length > REMEMBERED) this.#latencies.shift();
     frame.soon(this);
   }
 
   #state(state, message) {
     this.node.dataset.state = state;
-    this.state.textContent = state === "connecting" ? "connecting" : message;
+    this.shown.state.textContent = state === "connecting" ? "connecting" : message;
   }
 
   draw() {
-    this.#trim();
-    for (let at = Math.max(this.#first, this.#cells.length); at < this.#sent; at++) this.#add(at);
-    // What was refused is not there.
-    for (; this.#cells.length > Math.max(this.#sent, this.#first); ) this.#cells.pop()?.remove();
-    for (let at = Math.max(this.#first, this.#drawnUpTo); at < this.#answers.length; at++) {
-      const found = this.#answers[at];
-      if (!found || found.drawn || !this.#cells[at]) continue;
-      answerCell(this.#cells[at], this.#elements[at], found.answer, found.late, found.truth);
-      found.drawn = true;
+    this.#tape.draw(this.#elements, this.#sent, this.#answers, this.#rest);
+    const answered = this.#answers.length, waiting = this.#sent - answered;
+    Object.assign(this.node.dataset, { answered, waiting, ended: this.#ended });
+    const sorted = [...this.#latencies].sort((a, b) => a - b);
+    this.shown.waiting.textContent = waiting.toLocaleString("en");
+    this.shown.latency.textContent = sorted.length ? milliseconds(sorted[sorted.length >> 1]) : NONE;
+    this.shown.right.textContent = this.#known ? `${this.#right} of ${this.#known}` : NONE;
+    if (this.#ended && waiting === 0 && answered > 0 && !this.#told) {
+      this.#told = true;
+      this.#on.done(this);
     }
-    this.#drawnUpTo = this.#answers.length;
-    this.rest.textContent = this.#rest;
-    this.before.textContent = this.#first ? `${this.#first.toLocaleString("en")} before \u2026 ` : "";
-    this.tape.append(this.rest, this.cursor);
-    this.#count();
   }
 
-  /** The cursor stays in sight. */
   settle() {
-    this.tape.scrollTop = this.tape.scrollHeight;
+    this.#tape.settle();
   }
 
-  #add(at) {
-    const raw = this.#elements[at] ?? "";
-    const node = cell(this.#name, raw);
-    node.classList.add("waiting");
-    node.dataset.at = at;
-    this.#cells[at] = node;
-    // Letters of a word stay together. By what was typed and not by what is answered: so lanes break at the same place.
-    if (!this.#run || this.#run.childElementCount >= LONGEST_RUN || this.#name !== "characters") {
-      this.#run = make("span", { class: "run" });
-      this.tape.append(this.#run);
+  /** What the hint at an element says. */
+  #explain(position) {
+    const found = this.#answers[position];
+    if (!found) {
+      const what = this.model.streams ? `${counted(this.model.delay, this.#kind)} that follow` : "the end of the text";
+      return { title: "waiting", lines: [], note: `for ${what}` };
     }
-    this.#run.append(node);
-    if (/^\s$/u.test(raw)) this.#run = null;
-  }
-
-  #trim() {
-    const first = this.#sent - SHOWN;
-    if (first < this.#first + SHOWN / 4) return; // seldom, and many at once
-    for (let at = this.#first; at < first; at++) {
-      const node = this.#cells[at];
-      if (node?.parentNode?.childElementCount === 1) node.parentNode.remove();
-      else node?.remove();
-      delete this.#cells[at];
-    }
-    this.#first = first;
-  }
-
-  #count() {
-    const waiting = this.#sent - this.#answers.length;
-    this.waits.textContent = waiting.toLocaleString("en");
-    this.node.dataset.waiting = waiting;
-    this.node.dataset.ended = this.#ended;
-    this.node.dataset.answered = this.#answers.length;
-    const sorted = [...this.#lates].sort((a, b) => a - b);
-    this.latency.textContent = sorted.length ? milliseconds(sorted[sorted.length >> 1]) : "\u2013";
-    this.right.textContent = this.#known ? `${this.#right} of ${this.#known}` : "\u2013";
-    const done = `${this.#ended}${this.#sent}`;
-    if (this.#ended && waiting === 0 && this.#sent > 0 && this.#doneFor !== done) {
-      this.#doneFor = done;
-      this.on.done(this);
-    }
-  }
-
-  /** What the hint at a cell says. */
-  #explain(node) {
-    const at = Number(node.dataset.at);
-    const found = this.#answers[at];
-    if (!found) return { title: "waiting", lines: [], note: this.model.streams ? `for ${counted(this.model.delay, this.#kind)} that follow` : "for the end of the text" };
-    const { text, probability, others } = saidOf(found.answer);
+    const { answer, late, truth, ms } = found;
+    const { text, probability, others } = saidOf(answer);
     const lines = others.length ? others : probability === undefined ? [] : [[text, probability]];
-    const when = found.late === 0 ? "at once" : `${counted(found.late, this.#kind)} late`;
-    const truth = found.truth === undefined ? "" : found.truth === found.answer.character ? "; right" : `; it was ${found.truth === " " ? "a space" : found.truth}`;
-    return { title: text === " " ? "space" : text, lines, note: `${when}, + ${milliseconds(found.ms)}${truth}` };
+    const when = late === 0 ? "at once" : `${counted(late, this.#kind)} late`;
+    const was = truth === undefined ? "" : truth === answer.character ? "; right" : `; it was ${named(truth)}`;
+    return { title: named(text), lines, note: `${when}, + ${milliseconds(ms)}${was}` };
   }
 }
 
-const milliseconds = (ms) => (ms < 10 ? `${ms.toFixed(1)} ms` : ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`);
+const named = (letter) => (letter === " " ? "a space" : letter);
+
+function milliseconds(ms) {
+  if (ms < 10) return `${ms.toFixed(1)} ms`;
+  return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
+}

@@ -6,9 +6,11 @@
 // | groups | models that can be shown beside each other |
 // | elements, words | a text as elements |
 // | live, whole | models that stream; models that wait for the end |
-// | lane, cells, hint, frame | what is seen of one: its lane, an element, a note at it; drawn once per frame |
+// | lane, tape, cells, hint | what is seen of one: its numbers, its elements, each of them, a note at it |
+// | frame | drawn once per frame |
 // | player, examples, masks | texts that type themselves, and letters that are hidden |
-// | legend, plot | what the marks mean; which delay is enough |
+// | legend | what the marks mean |
+// | plot, sweep | which delay is enough: the picture, and what it shows |
 
 import { byId, make } from "./dom.js";
 import { KINDS, counted } from "./elements.js";
@@ -104,7 +106,8 @@ function choose(next) {
 /** `: temperature, pressure`. */
 function columns() {
   const { names, count, kind } = group.reads;
-  return names ? `: ${names.join(", ")}` : kind === "tokens" ? `: a number below ${count}` : ` of ${count} number${count === 1 ? "" : "s"}`;
+  if (names) return `: ${names.join(", ")}`;
+  return kind === "tokens" ? `: a number below ${count}` : ` of ${count} number${count === 1 ? "" : "s"}`;
 }
 
 /** Those that are shown at first: of each sort one, then others. */
