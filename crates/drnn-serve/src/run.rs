@@ -37,8 +37,7 @@ pub async fn run(
     let sequences = request.elements(&served.model, limits.elements)?;
     let answers = served.runner.run(sequences)?;
     let answers = answers.await.map_err(|_| Refusal::stopping("the server ends"))??;
-    let name = served.model.name(); // letters that need no quoting in JSON
-    Ok(json_response(format!("{{\"model\":\"{name}\",\"answers\":{answers}}}")))
+    Ok(json_response(answers))
 }
 
 /// Whether it was the limit that the body could not be read for.

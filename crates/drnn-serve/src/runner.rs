@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::oneshot;
 
-/// Answers to all sequences of a request, as JSON: `[[{..}, ..], ..]`.
+/// Answers to all sequences of a request, as JSON: `{"model": "..", "answers": [[{..}, ..], ..]}`.
 pub type Answers = Result<String, Refusal>;
 
 /// Elements of a batch: more make it no faster, and the first would wait for the last.
@@ -117,14 +117,15 @@ fn serve(model: &LiveModel, queue: &Queue) {
         if jobs.is_empty() {
             continue;
         }
-        let together = catch_unwind(AssertUnwindSafe(|| batch(&mut run, &jobs)));
+        let together = catch_unwind(AssertUnwindSafe(|| batch(model, &mut run, &jobs)));
         let answers = together.unwrap_or_else(|_| {
             // Nothing but the answers comes of a run: each anew and alone, and only the culprit fails.
             tracing::error!(model = model.name(), "a run of several requests failed; each alone");
             run = LiveRun::new(model);
             let mut alone = |job| {
-                let one =
-                    catch_unwind(AssertUnwindSafe(|| batch(&mut run, std::slice::from_ref(job))));
+                let one = catch_unwind(AssertUnwindSafe(|| {
+                    batch(model, &mut run, std::slice::from_ref(job))
+                }));
                 one.ok().and_then(|mut one| one.pop()).unwrap_or_else(|| {
                     run = LiveRun::new(model);
                     Err(Refusal::internal("the model failed on this request"))
@@ -148,7 +149,7 @@ fn serve(model: &LiveModel, queue: &Queue) {
 }
 
 /// Runs all jobs together. One that is refused does not stop the others.
-fn batch(run: &mut LiveRun, jobs: &[Job]) -> Vec<Answers> {
+fn batch(model: &LiveModel, run: &mut LiveRun, jobs: &[Job]) -> Vec<Answers> {
     let (mut wholes, mut refused) = (Vec::new(), Vec::new());
     for job in jobs {
         let first = wholes.len();
@@ -172,10 +173,25 @@ fn batch(run: &mut LiveRun, jobs: &[Job]) -> Vec<Answers> {
         Some(why) => Err(Refusal::element(why)),
         None => {
             let rows: Vec<String> = rows.by_ref().take(job.sequences.len()).collect();
-            Ok(format!("[{}]", rows.join(",")))
+            Ok(reply(model.name(), &rows))
         }
     });
     each.collect()
+}
+
+fn reply(model: &str, rows: &[String]) -> String {
+    let length = rows.iter().map(|row| row.len() + 1).sum::<usize>();
+    let mut reply = String::with_capacity(length + model.len() + 40);
+    // Names of models need no quoting.
+    reply.push_str("{\"model\":\"");
+    reply.push_str(model);
+    reply.push_str("\",\"answers\":[");
+    for (number, row) in rows.iter().enumerate() {
+        reply.push_str(if number == 0 { "" } else { "," });
+        reply.push_str(row);
+    }
+    reply.push_str("]}");
+    reply
 }
 
 /// The answers of each sequence, as JSON.
@@ -213,7 +229,8 @@ mod tests {
         for i in [0, 3, 4] {
             let alone = model.run(&tokens(&jobs[i])).unwrap().remove(0);
             let alone: Vec<String> = alone.iter().map(|answer| answer.json()).collect();
-            assert_eq!(found[i], Ok(format!("[[{}]]", alone.join(","))));
+            let alone = format!(r#"{{"model":"m","answers":[[{}]]}}"#, alone.join(","));
+            assert_eq!(found[i], Ok(alone));
         }
         assert_eq!(found[1].as_ref().unwrap_err().code(), "internal");
         let said = found[2].as_ref().unwrap_err().to_string();

@@ -38,24 +38,25 @@ pub async fn run(options: Options) -> bool {
         let begin = Duration::from_secs_f64((i as f64 / streams as f64) / rate + 1.0);
         tokio::spawn(async move { one(&address, &query, i, count, rate, begin).await })
     });
-    let (mut times, mut failed, mut compared) = (Vec::new(), 0, 0);
+    let (mut all, mut failed) = (Vec::new(), 0);
     for (i, stream) in each.collect::<Vec<_>>().into_iter().enumerate() {
         match stream.await.map_err(|e| e.to_string()).and_then(|found| found) {
-            Ok(found) => {
-                times.extend_from_slice(&found.seconds);
-                if i < COMPARED && count <= MOST_COMPARED {
-                    match equal(&address, &found).await {
-                        true => compared += 1,
-                        false => failed += 1,
-                    }
-                }
-            }
+            Ok(found) => all.push(found),
             Err(why) => {
                 failed += 1;
                 eprintln!("stream {i}: {why}");
             }
         }
     }
+    let held = memory.report();
+    let mut compared = 0;
+    for found in all.iter().take(COMPARED).filter(|_| count <= MOST_COMPARED) {
+        match equal(&address, found).await {
+            true => compared += 1,
+            false => failed += 1,
+        }
+    }
+    let mut times: Vec<f64> = all.iter().flat_map(|found| found.seconds.iter().copied()).collect();
     times.sort_by(f64::total_cmp);
     println!(
         "{streams} streams, {rate} elements/s each, {seconds} s: {failed} failed; {compared} compared with /v1/run"
@@ -67,7 +68,7 @@ pub async fn run(options: Options) -> bool {
         quantile(&times, 0.99),
         quantile(&times, 1.0)
     );
-    println!("memory of the server: {}", memory.report());
+    println!("memory of the server: {held}");
     failed == 0
 }
 

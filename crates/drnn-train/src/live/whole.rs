@@ -18,10 +18,23 @@ pub struct LiveRun<'m> {
     reader: Reader<'m>,
 }
 
-/// A sequence that was found good.
+/// A sequence that was found good: what the network reads, step after step, and who is to be answered.
+#[derive(Default)]
 pub struct Whole {
-    inputs: Vec<Input>,
+    numbers: Vec<f32>,
+    tokens: Vec<u32>,
+    steps: usize,
     sequence: Sequence,
+}
+
+impl Whole {
+    fn push(&mut self, input: &Input) {
+        match input {
+            Input::Numbers(x) => self.numbers.extend_from_slice(x),
+            Input::Token(token) => self.tokens.push(*token),
+        }
+        self.steps += 1;
+    }
 }
 
 /// Steps times rows of a batch: more make it no faster, and take memory.
@@ -50,23 +63,22 @@ impl<'m> LiveRun<'m> {
 
     /// Checks a sequence and makes it what the network reads.
     pub fn read(&mut self, elements: &[Element]) -> Result<Whole> {
-        let (mut inputs, mut sequence) = (Vec::new(), Sequence::default());
+        let mut whole = Whole::default();
         if elements.is_empty() {
-            return Ok(Whole { inputs, sequence });
+            return Ok(whole);
         }
         self.reader.prepare(elements)?;
-        inputs.reserve(elements.len() + 2 + self.reader.model.latency());
         if let Some(begin) = self.reader.begin()? {
-            sequence.begin();
-            inputs.push(begin);
+            whole.sequence.begin();
+            whole.push(&begin);
         }
         for element in elements {
-            let read = self.reader.read(element, &sequence)?;
-            sequence.ask(read.asked, read.numbers);
-            inputs.push(read.input);
+            let read = self.reader.read(element, &whole.sequence)?;
+            whole.push(&read.input);
+            whole.sequence.ask(read.asked, read.numbers);
         }
-        inputs.extend(self.reader.end()?);
-        Ok(Whole { inputs, sequence })
+        self.reader.end()?.iter().for_each(|input| whole.push(input));
+        Ok(whole)
     }
 
     /// Runs them side by side; hands on the answers with the place of their sequence, each one's in order.
@@ -76,10 +88,10 @@ impl<'m> LiveRun<'m> {
         mut answer: impl FnMut(usize, Answer<'m>),
     ) -> Result<()> {
         let mut order: Vec<usize> = (0..wholes.len()).collect();
-        order.sort_by_key(|&i| std::cmp::Reverse(wholes[i].inputs.len()));
+        order.sort_by_key(|&i| std::cmp::Reverse(wholes[i].steps));
         let mut rest = order.as_slice();
         while let Some(&longest) = rest.first() {
-            let steps = wholes[longest].inputs.len();
+            let steps = wholes[longest].steps;
             let rows = (MOST_SLOTS / steps.max(1)).clamp(1, rest.len());
             let (together, others) = rest.split_at(rows);
             self.batch(wholes, together, steps, &mut answer)?;
@@ -97,16 +109,14 @@ impl<'m> LiveRun<'m> {
     ) -> Result<()> {
         let (model, rows) = (self.reader.model, chosen.len());
         let network = model.network();
-        let lengths: Vec<usize> = chosen.iter().map(|&i| wholes[i].inputs.len()).collect();
+        let lengths: Vec<usize> = chosen.iter().map(|&i| wholes[i].steps).collect();
         let (mut x, mut tokens) = (Vec::new(), Vec::new());
         let batch = match network.spec().input() {
             InputSpec::Dense(q) => {
                 x.resize(steps * rows * q, 0.0);
                 for (row, &i) in chosen.iter().enumerate() {
-                    for (step, input) in wholes[i].inputs.iter().enumerate() {
-                        if let Input::Numbers(numbers) = input {
-                            x[(step * rows + row) * q..][..q].copy_from_slice(numbers);
-                        }
+                    for (step, numbers) in wholes[i].numbers.chunks_exact(q).enumerate() {
+                        x[(step * rows + row) * q..][..q].copy_from_slice(numbers);
                     }
                 }
                 Batch::dense(&x, steps, rows)
@@ -114,10 +124,8 @@ impl<'m> LiveRun<'m> {
             InputSpec::Tokens { .. } => {
                 tokens.resize(steps * rows, 0);
                 for (row, &i) in chosen.iter().enumerate() {
-                    for (step, input) in wholes[i].inputs.iter().enumerate() {
-                        if let Input::Token(token) = input {
-                            tokens[step * rows + row] = *token;
-                        }
+                    for (step, token) in wholes[i].tokens.iter().enumerate() {
+                        tokens[step * rows + row] = *token;
                     }
                 }
                 Batch::tokens(&tokens, steps, rows)
