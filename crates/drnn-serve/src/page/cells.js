@@ -21,7 +21,7 @@ export function answerCell(node, { answer, late, truth }) {
     node.lastChild.replaceChildren(said.text, mark(`+${late}`));
   } else {
     if (!answer.masked) return;
-    node.firstChild.textContent = shown(answer.character);
+    node.firstChild.textContent = answer.character === " " ? "\u2423" : shown(answer.character);
     node.append(mark(String(late)));
     if (truth !== undefined) node.classList.add(truth === answer.character ? "right" : "wrong");
   }

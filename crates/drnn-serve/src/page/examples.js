@@ -1,16 +1,17 @@
-// What the page types by itself. Of letters the masked ones are known, so that it can count who is right.
+// What the page types by itself. Of letters the masked ones are known, so that it can count who is right; and they are
+// such that the built-in models are right about as often as in their tests (47, 70 and 68 %): none is flattered.
 
 const LETTERS = [
   [
-    "th_ old man li_ed alone b_ the s_a and _ished in a s_all bo_t until the wi_ter came",
+    "the _ld man lived a_one by the sea an_ fi_hed in a sm_ll b_at u_til _he winter came",
     "the old man lived alone by the sea and fished in a small boat until the winter came",
   ],
   [
-    "she _as born in a _mall town near the r_ver and st_died music at the uni_ersity of vie_na",
+    "she w_s born in a _mall town _ear the ri_er a_d st_die_ music at the university of v_enna",
     "she was born in a small town near the river and studied music at the university of vienna",
   ],
   [
-    "the f_rst railway was _uilt to carry co_l from the m_nes to the harb_ur in eight_en twenty five",
+    "the f_rst rai_way wa_ built to carry co_l from the mines t_ the harb_ur in _ighteen twenty fiv_",
     "the first railway was built to carry coal from the mines to the harbour in eighteen twenty five",
   ],
 ];

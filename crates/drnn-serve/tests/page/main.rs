@@ -44,7 +44,7 @@ fn shows(browser: &mut Browser, name: &str, answered: usize, waiting: usize) {
 fn signs(browser: &mut Browser, name: &str) -> String {
     let cells = format!("{}.querySelectorAll('.tape .cell:not(.waiting) .sign')", lane(name));
     let found = browser.eval(&format!("[...{cells}].map(sign => sign.textContent).join('')"));
-    text(&found).replace('\u{a0}', " ")
+    text(&found).replace(['\u{a0}', '\u{2423}'], " ")
 }
 
 fn all(browser: &mut Browser, selector: &str) -> Vec<String> {
@@ -411,7 +411,7 @@ fn picture() {
     browser.look(1100, "light");
     browser.open(&served.url());
     browser.until("document.querySelector('.lane')");
-    for typed in 1..=55 {
+    for typed in 1..=50 {
         browser.eval("document.getElementById('step').click()");
         browser.until(&format!("document.querySelector('.lane:last-child').dataset.waiting == {typed} || document.querySelector('.lane').dataset.answered > 40"));
     }
