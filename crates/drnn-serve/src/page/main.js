@@ -229,8 +229,8 @@ async function begin() {
     return void setTimeout(begin, RETRY);
   }
   byId("token").hidden = trouble.hidden = true;
-  // Another token for the same page: what is typed stays.
-  if (byId("desk").hidden && models.length) {
+  if (!byId("desk").hidden) return changed(ended); // another token for the same page: what is typed stays
+  if (models.length) {
     byId("desk").hidden = false;
     const all = groups(models);
     tabs(all);

@@ -4,7 +4,8 @@ import { Backoff } from "./backoff.js";
 import { run } from "./server.js";
 
 export class Whole {
-  #model; #value; #on; #backoff = new Backoff(); #asked; #key = "";
+  #model; #value; #on; #backoff = new Backoff(); #asked;
+  #shown = []; #key = ""; // the text; the same once it was asked for
 
   /** `on` as of a live one. */
   constructor(model, value, on) {
@@ -15,10 +16,12 @@ export class Whole {
 
   set(elements, ended) {
     const key = ended ? JSON.stringify(elements) : "";
-    if (ended && key === this.#key) return; // it was asked this
+    if (ended && key === this.#key) return;
+    const goesOn = !this.#key && this.#shown.every((element, at) => element === elements[at]);
     this.#key = key;
+    this.#shown = elements;
     this.close();
-    this.#on.begin();
+    if (!goesOn) this.#on.begin();
     this.#on.sent(elements.length);
     this.#on.state("live", "");
     if (ended && elements.length) this.#ask(elements);
@@ -41,7 +44,10 @@ export class Whole {
       answers.forEach((answer) => this.#on.answer(answer.position, answer, late));
     } catch (e) {
       if (asked.signal.aborted) return;
-      if (e.status === 401) this.#on.unauthorized();
+      if (e.status === 401) {
+        this.#key = ""; // it is asked again with another token
+        this.#on.unauthorized();
+      }
       if (e.status !== 0 && e.status !== 503) return this.#on.state("refused", e.message);
       const wait = this.#backoff.wait(() => this.#ask(elements));
       this.#on.state("lost", `${e.message}; next try in ${Math.max(1, Math.round(wait / 1000))} s. Your text is kept.`);
