@@ -5,6 +5,7 @@ use crate::message::Message;
 use crate::metrics::WorkMetrics;
 use crate::steps::Steps;
 use drnn_train::live::LiveModel;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -59,10 +60,12 @@ impl Stepper {
         let model = model.clone();
         let name = format!("step {}", model.name());
         std::thread::Builder::new().name(name).spawn(move || {
-            let steps = Steps::new(&model, wait, metrics);
-            match steps {
-                Ok(mut steps) => steps.serve(&commands),
-                Err(e) => tracing::error!(model = model.name(), "cannot stream: {e}"),
+            // Faults in a step are dealt with there. After any other all streams end, and new ones can come.
+            while let Ok(mut steps) = Steps::new(&model, wait, metrics.clone()) {
+                match catch_unwind(AssertUnwindSafe(|| steps.serve(&commands))) {
+                    Ok(()) => return,
+                    Err(_) => tracing::error!(model = model.name(), "all streams are closed"),
+                }
             }
         })?;
         Ok(Stepper { to, joined: AtomicU64::new(0) })

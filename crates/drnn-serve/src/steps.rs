@@ -37,6 +37,7 @@ impl<'m> Steps<'m> {
         metrics: WorkMetrics,
     ) -> drnn_train::Result<Steps<'m>> {
         let batch = LiveBatch::new(model)?;
+        metrics.waiting.set(0); // nothing is left of whoever was before
         let (streams, by_live, ready) = Default::default();
         Ok(Steps { model, wait, metrics, batch, streams, by_live, ready })
     }
