@@ -141,6 +141,10 @@ TEXTS = dict(
 )
 
 
+# Elements that models of each kind read: numbers, tokens, characters, columns by name, words.
+ELEMENTS = ["[0.5, 1]", "3", '"a"', '{"a": 1, "b": null}', "null", '"ants"']
+
+
 # "ab " nine times, as `zstd` packs it: not every Python has it.
 ZSTD = bytes.fromhex("28b52ffd241b4d0000186162200100826e0828a10cc1")
 
@@ -181,6 +185,14 @@ def seeds():
             for packing, data in packed(text[front:]):
                 yield target, f"{packing}{i}", text[:front] + data
         yield target, "zstd", b"\x05"[:front] + ZSTD
+    for i, element in enumerate(ELEMENTS):
+        choices = [0, 1, 2, 3, 2, 6]
+        messages = [f'{{"element": {element}}}', f'{{"elements": [{element}, {element}], "position": 1, "flush": true}}']
+        messages += ['{"text": "a_b c."}', '{"flush": true}']
+        yield "message", f"{i}", bytes([choices[i]]) + "\n".join(messages).encode()
+        body = f'{{"model": "m", "sequences": [[{element}, {element}], []]}}'
+        yield "run_body", f"{i}", bytes([choices[i]]) + body.encode()
+        yield "run_body", f"text{i}", bytes([choices[i]]) + b'{"texts": ["a_b", "ants run."]}'
     late = dict(direction="forward", delay=1)
     both = dict(direction="bidirectional", delay=0, padding="null")
     yield "tagger", "late", tagger(late | dict(padding=dict(symbol=3)), late | dict(padding="look-ahead"))

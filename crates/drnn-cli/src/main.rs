@@ -18,6 +18,7 @@
 //! | `train`, `series_data` | `drnn train`: a network on the user's own data; series on the command line |
 //! | `eval` | `drnn eval`: what a model is worth on data, by its task |
 //! | `stream` | `drnn stream`: elements in, answers out, as each is known |
+//! | `serve` | `drnn serve`: models behind HTTP and WebSocket |
 //! | `sweep` | `drnn sweep`: quality against delay, and the delay that is enough |
 //! | `characters` | a text as masked characters, for training and sweeps |
 //! | `tag` | `drnn tag`: words in, tags out |
@@ -52,6 +53,7 @@ mod report;
 mod reproduce;
 mod run;
 mod series_data;
+mod serve;
 mod shape;
 mod states;
 mod stop;
@@ -86,6 +88,7 @@ enum Command {
     Report(report::Arguments),
     Reproduce(reproduce::Arguments),
     Run(run::Arguments),
+    Serve(serve::Arguments),
     Stream(stream::Arguments),
     Sweep(sweep::Arguments),
     Tag(tag::Arguments),
@@ -137,6 +140,7 @@ fn main() -> ExitCode {
         Command::Report(arguments) => report::run(&arguments),
         Command::Reproduce(arguments) => reproduce::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
+        Command::Serve(arguments) => serve::run(&arguments),
         Command::Stream(arguments) => stream::run(&arguments),
         Command::Sweep(arguments) => sweep::run(&arguments),
         Command::Tag(arguments) => tag::run(&arguments),

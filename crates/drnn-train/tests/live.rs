@@ -5,7 +5,7 @@ use drnn::{Batch, Cell, Model, NetSpec, Padding, Precision};
 use drnn_train::PaperNet;
 use drnn_train::chars::CharTask;
 use drnn_train::live::{
-    Element, LiveBatch, LiveId, LiveModel, LiveStream, Reads, Row, Rows, ranked,
+    Element, LiveBatch, LiveId, LiveModel, LiveStream, Reads, Row, Rows, Value, ranked,
 };
 use drnn_train::read::{Alphabet, Missing};
 use drnn_train::series::{Scaling, Scalings, SeriesTask};
@@ -407,18 +407,134 @@ fn rows_by_the_names_of_their_columns() {
 }
 
 #[test]
-fn a_bidirectional_model_is_refused_with_the_reason() {
-    let spec = NetSpec::builder(Cell::Gru).dense(1).units([3]).bidirectional().build().unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("both.safetensors");
-    Model::init(&spec, 1).save(&path).unwrap();
-    for said in [LiveModel::load(&path), live_tagger(PaperNet::BiLstm)] {
-        let said = said.unwrap_err().to_string();
-        assert!(
-            said.contains(".safetensors: cannot stream: the network is bidirectional"),
-            "{said}"
-        );
+fn a_batch_moves_to_new_memory_without_those_who_failed() {
+    for model in models() {
+        let mut rng = Rng::new(5);
+        let mut batch = LiveBatch::new(&model).unwrap();
+        let ids = [batch.join(), batch.join(), batch.join()];
+        let elements: Vec<Element> = (0..12).map(|_| element(&model, &mut rng)).collect();
+        let mut found = Vec::new();
+        for (i, element) in elements.iter().enumerate() {
+            if i == 7 {
+                batch = batch.without(&ids[1..2]).unwrap();
+                assert_eq!((batch.len(), batch.position(ids[2]).unwrap()), (2, 7));
+                assert!(batch.position(ids[1]).is_err());
+            }
+            let step = [(ids[0], element.clone()), (ids[2], element.clone())];
+            batch.step(&step, |id, answer| found.push((id, answer.json()))).unwrap();
+        }
+        batch.flush(&[ids[0], ids[2]], |id, answer| found.push((id, answer.json()))).unwrap();
+        let mut stream = LiveStream::new(&model).unwrap();
+        let expected = all(&mut stream, &elements, model.latency());
+        for id in [ids[0], ids[2]] {
+            let of = found.iter().filter(|(of, _)| *of == id).map(|(_, json)| json.clone());
+            assert_eq!(of.collect::<Vec<_>>(), expected);
+        }
+        assert!(batch.join() > ids[2], "no name is given twice");
     }
-    let said = LiveModel::load(&folder.path().join("none")).unwrap_err().to_string();
+}
+
+#[test]
+fn facts_for_machines() {
+    let facts = |model: &LiveModel| serde_json::to_value(model.facts()).unwrap();
+    let series = facts(&series(Missing::Mean, true));
+    assert_eq!(series["reads"]["names"], serde_json::json!(["a", "b"]));
+    assert_eq!(series["answers"]["names"], serde_json::json!(["rest", "walk", "run"]));
+    assert_eq!((&series["delay"], &series["streams"]), (&3.into(), &true.into()));
+    let chars = facts(&LiveModel::new("c", chars_model().0).unwrap());
+    assert_eq!((&chars["name"], &chars["task"]), (&"c".into(), &"chars".into()));
+    assert_eq!(chars["answers"]["alphabet"], " abc");
+    assert_eq!(facts(&both())["streams"], false);
+}
+
+#[test]
+fn a_bidirectional_model_is_refused_where_it_would_stream() {
+    for model in [both(), live_tagger(PaperNet::BiLstm).unwrap()] {
+        assert!(!model.streams());
+        for said in [LiveStream::new(&model).err(), LiveBatch::new(&model).err()] {
+            let said = said.unwrap().to_string();
+            assert!(said.starts_with("cannot stream: the network is bidirectional"), "{said}");
+        }
+    }
+    let said = LiveModel::load(std::path::Path::new("none")).unwrap_err().to_string();
     assert!(said.contains("none: cannot be read"), "{said}");
+}
+
+fn both() -> LiveModel {
+    let spec = NetSpec::builder(Cell::Gru).dense(2).units([3]).bidirectional().build().unwrap();
+    LiveModel::new("both", Model::init(&spec, 1)).unwrap()
+}
+
+#[test]
+fn whole_sequences_side_by_side_are_those_of_streams() {
+    let mut rng = Rng::new(11);
+    for model in models() {
+        // Of all lengths, in any order; the last are too many for one batch.
+        let lengths = (0..40).chain([1, 700, 0, 300, 5]).chain([20; 900]);
+        let sequences: Vec<Vec<Element>> = lengths
+            .map(|length| (0..length).map(|_| element(&model, &mut rng)).collect())
+            .collect();
+        let found = model.run(&sequences).unwrap();
+        assert_eq!(found.len(), sequences.len());
+        let mut stream = LiveStream::new(&model).unwrap();
+        for (elements, answers) in sequences.iter().zip(&found) {
+            let answers: Vec<String> = answers.iter().map(|answer| answer.json()).collect();
+            assert_eq!(answers, all(&mut stream, elements, model.latency()));
+        }
+    }
+}
+
+#[test]
+fn whole_sequences_of_bidirectional_models() {
+    let model = both();
+    let x = [0.5, -1.0, 0.25, 2.0, 1.0, 1.0];
+    let elements: Vec<Element> = x.chunks(2).map(|x| Element::Numbers(x.to_vec())).collect();
+    let found = model.run(&[elements[..2].to_vec(), elements, Vec::new()]).unwrap();
+    let spec = NetSpec::builder(Cell::Gru).dense(2).units([3]).bidirectional().build().unwrap();
+    let run = Model::init(&spec, 1).run(&Batch::dense(&x, 3, 1), None).unwrap();
+    assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [2, 3, 0]);
+    for (t, answer) in found[1].iter().enumerate() {
+        let expected = format!(r#"{{"position":{t},"values":{}}}"#, json(run.at(t, 0)));
+        assert_eq!(answer.json(), expected);
+    }
+    // A tagger that reads both ways says what `drnn tag` says.
+    let (live, tagger) = (live_tagger(PaperNet::BiLstm).unwrap(), tagger(PaperNet::BiLstm));
+    let words = ["the", "ants", "run", "unheard-of"];
+    let mut data = Sentences::new();
+    data.push(tagger.vocabulary(), words.iter().map(|word| (*word, None)));
+    let mut expected = Vec::new();
+    let look = |_, i: usize, y: &[f32]| {
+        let (tag, p) = tagger.best(y);
+        expected.push((words[i].to_string(), tag.to_string(), p));
+    };
+    tagger.answers(&data, &[0], &mut Room::default(), look).unwrap();
+    let elements = words.map(|word| Element::Word(word.into())).to_vec();
+    let found = live.run(&[elements]).unwrap().remove(0).into_iter().map(|answer| {
+        let Value::Tag { word, tag, probability } = answer.value else { panic!("a tag") };
+        (word, tag.to_string(), probability)
+    });
+    assert_eq!(found.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn words_side_by_side_are_encoded_as_each_alone() {
+    let model = live_tagger(PaperNet::DLstm(1)).unwrap();
+    let mut rng = Rng::new(4);
+    let mut word = || -> String {
+        let length = [1, 3, 9, 40, 70, 200][rng.below(6)];
+        (0..length).map(|_| ['t', 'h', 'e', 'é', ' ', '~'][rng.below(6)]).collect()
+    };
+    let elements: Vec<Element> = (0..700).map(|_| Element::Word(word())).collect();
+    let found: Vec<_> = model.run(std::slice::from_ref(&elements)).unwrap().remove(0);
+    let found: Vec<String> = found.iter().map(|answer| answer.json()).collect();
+    assert_eq!(found, all(&mut LiveStream::new(&model).unwrap(), &elements, 1));
+}
+
+#[test]
+fn a_whole_sequence_that_is_refused_is_named() {
+    let model = LiveModel::new("plain", plain(true)).unwrap();
+    let good = Element::Numbers(vec![1.0, 2.0]);
+    let bad = Element::Numbers(vec![1.0]);
+    let said = model.run(&[vec![good.clone()], vec![good, bad]]).unwrap_err().to_string();
+    assert_eq!(said, "sequence 1: element 1: 1 numbers, expected 2");
 }

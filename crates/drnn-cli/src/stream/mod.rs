@@ -68,9 +68,11 @@ enum Flush {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let Arguments { model, from, to, flush, threads } = arguments;
+    let Arguments { model: path, from, to, flush, threads } = arguments;
     let cpu = drnn::Cpu::from_env()?.with_threads((*threads).into());
-    let model = LiveModel::load(model)?.on(&cpu);
+    let model = LiveModel::load(path)?.on(&cpu);
+    let stream =
+        LiveStream::new(&model).map_err(|e| Failure::Input(format!("{}: {e}", path.display())))?;
     let elements = Elements::new(&model, *from, *flush == Flush::Blank)?;
     let late = match model.latency() {
         0 => "at once".into(),
@@ -80,7 +82,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     eprintln!("{}; answers come {late}", model.description());
     let keeps_lines = model.reads() == Reads::Characters;
     let output = Output::new(std::io::stdout().lock(), *to, keeps_lines);
-    let mut live = Live { stream: LiveStream::new(&model)?, output, flush: *flush };
+    let mut live = Live { stream, output, flush: *flush };
     let outcome = live.all(elements, Arrival::of_stdin(Stop::on_ctrl_c()?));
     // Whatever ends it, what is known is written.
     live.output.flush()?;

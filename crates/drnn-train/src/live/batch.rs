@@ -35,8 +35,9 @@ struct Live {
 }
 
 impl<'m> LiveBatch<'m> {
-    /// None yet.
+    /// None yet. A bidirectional model is refused.
     pub fn new(model: &'m LiveModel) -> Result<LiveBatch<'m>> {
+        model.check_streams()?;
         let streams = StreamBatch::new(model.network())?;
         let (live, by_stream) = Default::default();
         Ok(LiveBatch { reader: Reader::new(model), streams, live, by_stream, joined: 0 })
@@ -145,6 +146,22 @@ impl<'m> LiveBatch<'m> {
             }
         }
         Ok(())
+    }
+
+    /// The same sequences in a batch of its own memory, without those named, whose state is not looked at: for
+    /// whoever has caught a panic in a step, of those who took part in it. The others are as they were.
+    pub fn without(mut self, ids: &[LiveId]) -> Result<LiveBatch<'m>> {
+        let mut new = LiveBatch::new(self.reader.model)?;
+        new.joined = self.joined;
+        for (id, live) in std::mem::take(&mut self.live) {
+            if !ids.contains(&id) {
+                let stream = new.streams.join();
+                new.streams.restore(stream, &self.streams.snapshot(live.stream)?)?;
+                new.by_stream.insert(stream, id);
+                new.live.insert(id, Live { stream, sequence: live.sequence });
+            }
+        }
+        Ok(new)
     }
 
     /// One step of the network.

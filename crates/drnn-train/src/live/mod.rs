@@ -1,4 +1,4 @@
-//! Live sequences of any model that streams: an element in, the answer to the one d before it out.
+//! Live sequences of any model that streams: an element in, the answer to the one d before it out. And whole ones.
 //!
 //! ```text
 //! text -> Element -> [scale, look up, encode] -> network, one step -> [name, unscale] -> Answer
@@ -21,6 +21,7 @@
 //! | file | what |
 //! |---|---|
 //! | `model` | a model file, whatever its task |
+//! | `facts` | what it is, for machines |
 //! | `element` | what goes in; from a line or from JSON |
 //! | `rows` | and from CSV |
 //! | `answer` | what comes out; as JSON |
@@ -28,6 +29,7 @@
 //! | `sequence` | which answer belongs to which element |
 //! | `stream` | one live sequence |
 //! | `batch` | many, stepped together |
+//! | `whole` | whole sequences, side by side |
 //!
 //! Answers are those of the whole sequence at once, to the bit, alone or in a batch. What is refused changes
 //! nothing.
@@ -35,15 +37,19 @@
 mod answer;
 mod batch;
 mod element;
+mod facts;
 mod model;
 mod reader;
 mod rows;
 mod sequence;
 mod stream;
+mod whole;
 
 pub use answer::{Alternative, Answer, Value, ranked};
 pub use batch::{LiveBatch, LiveId};
 pub use element::Element;
+pub use facts::{AnswerFacts, Facts, ReadsFacts};
 pub use model::{LiveModel, Reads};
 pub use rows::{Row, Rows};
 pub use stream::LiveStream;
+pub use whole::{LiveRun, Whole};

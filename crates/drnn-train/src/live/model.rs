@@ -10,7 +10,8 @@ use drnn::{Bundle, Cpu, Direction, Import, InputSpec, Model};
 use std::fmt;
 use std::path::Path;
 
-/// A model that answers while its input is arriving.
+/// A model with its task. Most answer while their input is arriving ([`LiveModel::streams`]), all answer whole
+/// sequences.
 #[derive(Debug)]
 pub struct LiveModel {
     name: String,
@@ -75,7 +76,10 @@ impl LiveModel {
     /// From the bytes of such a file.
     pub fn from_bytes(name: &str, bytes: &[u8]) -> Result<LiveModel> {
         match Bundle::is_bundle(bytes) {
-            Some(true) => LiveModel::of(name, Task::Tagger(Box::new(Tagger::from_bytes(bytes)?))),
+            Some(true) => {
+                let task = Task::Tagger(Box::new(Tagger::from_bytes(bytes)?));
+                Ok(LiveModel { name: name.into(), task })
+            }
             _ => LiveModel::new(name, Model::import_bytes(bytes, &Import::default())?),
         }
     }
@@ -94,20 +98,25 @@ impl LiveModel {
             }
             _ => Task::Plain(Box::new(model)),
         };
-        LiveModel::of(name, task)
+        Ok(LiveModel { name: name.into(), task })
     }
 
-    fn of(name: &str, task: Task) -> Result<LiveModel> {
-        let model = LiveModel { name: name.into(), task };
-        if model.network().spec().direction() == Direction::Bidirectional {
-            return Err(drnn::Error::Stream(
+    /// Whether it answers while its input is arriving. A bidirectional one reads a sequence from its end too.
+    pub fn streams(&self) -> bool {
+        self.network().spec().direction() != Direction::Bidirectional
+    }
+
+    /// The error of one that does not stream, where it should.
+    pub(super) fn check_streams(&self) -> Result<()> {
+        match self.streams() {
+            true => Ok(()),
+            false => Err(drnn::Error::Stream(
                 "the network is bidirectional: it reads a sequence from its end too, so it answers nothing before \
                  the end has come; train a delayed one (dlstm, dgru, drnn), or use it on whole sequences"
                     .into(),
             )
-            .into());
+            .into()),
         }
-        Ok(model)
     }
 
     /// The same on other threads.
@@ -119,6 +128,11 @@ impl LiveModel {
             Task::Tagger(tagger) => Task::Tagger(Box::new(tagger.on(cpu))),
         };
         LiveModel { name: self.name, task }
+    }
+
+    /// The same under another name.
+    pub fn named(self, name: &str) -> LiveModel {
+        LiveModel { name: name.into(), task: self.task }
     }
 
     /// What it is called.

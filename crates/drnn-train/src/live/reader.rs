@@ -54,6 +54,16 @@ impl<'m> Reader<'m> {
         Reader { model, encoder: Encoder::default() }
     }
 
+    /// Elements that will be read: what they have in common is done once.
+    pub fn prepare(&mut self, elements: &[Element]) -> Result<()> {
+        let Task::Tagger(tagger) = &self.model.task else { return Ok(()) };
+        let words = elements.iter().filter_map(|element| match element {
+            Element::Word(word) if (1..=LONGEST_WORD).contains(&word.len()) => Some(word.as_str()),
+            _ => None,
+        });
+        self.encoder.prepare(tagger, words)
+    }
+
     /// The next element of `sequence`.
     pub fn read(&mut self, element: &Element, sequence: &Sequence) -> Result<Read> {
         let read = match (&self.model.task, element) {

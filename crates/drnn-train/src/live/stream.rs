@@ -16,8 +16,9 @@ pub struct LiveStream<'m> {
 }
 
 impl<'m> LiveStream<'m> {
-    /// A sequence that has not begun.
+    /// A sequence that has not begun. A bidirectional model is refused.
     pub fn new(model: &'m LiveModel) -> Result<LiveStream<'m>> {
+        model.check_streams()?;
         let stream = Stream::new(model.network())?;
         Ok(LiveStream { reader: Reader::new(model), stream, sequence: Sequence::default() })
     }

@@ -1,5 +1,6 @@
 //! A word as the word net reads it: `[e_w ; v_w]`, what the char net makes of its spelling, and its vector.
 
+use super::gather::Parts;
 use super::model::Tagger;
 use super::sentences::Spellings;
 use super::vocabulary::{BEGIN, END, PAD};
@@ -9,6 +10,11 @@ use std::collections::HashMap;
 
 /// Encodings of words that are kept, because words come again.
 const MOST_KEPT: usize = 20_000;
+/// Bytes of the longest that is: longer ones seldom come again, and would fill memory.
+const LONGEST_KEPT: usize = 64;
+
+/// Words that are encoded side by side.
+const TOGETHER: usize = 256;
 
 /// Encodes one word after another.
 #[derive(Debug, Default)]
@@ -24,6 +30,46 @@ pub(crate) enum Form<'a> {
 }
 
 impl Encoder {
+    /// Encodes words that will be asked for, side by side, as each alone to the bit.
+    pub fn prepare<'a>(
+        &mut self,
+        tagger: &Tagger,
+        words: impl Iterator<Item = &'a str>,
+    ) -> Result<()> {
+        let new = |key: &String| key.len() <= LONGEST_KEPT && !self.encodings.contains_key(key);
+        let mut keys: Vec<String> = words.map(key).filter(new).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys.truncate(MOST_KEPT);
+        if self.encodings.len() + keys.len() > MOST_KEPT {
+            self.encodings.clear();
+        }
+        for keys in keys.chunks(TOGETHER) {
+            let mut spellings = Spellings::default();
+            let numbers: Vec<u32> =
+                keys.iter().map(|key| spellings.number(tagger.vocabulary(), &key[1..])).collect();
+            let lengths: Vec<usize> = numbers.iter().map(|n| spellings.get(*n).len()).collect();
+            let (steps, rows) = (lengths.iter().copied().max().unwrap_or(0), keys.len());
+            let mut symbols = vec![PAD; steps * rows];
+            for (row, number) in numbers.iter().enumerate() {
+                for (step, symbol) in spellings.get(*number).iter().enumerate() {
+                    symbols[step * rows + row] = *symbol;
+                }
+            }
+            let batch = Batch::tokens(&symbols, steps, rows).lengths(&lengths).asking(&[]);
+            let last = tagger.chars.run(&batch, None)?.last;
+            let parts = Parts::of(tagger.net(), rows);
+            for (row, key) in keys.iter().enumerate() {
+                let mut x = vec![0.0; tagger.net().encoding()];
+                for (at, from, n) in parts.of_row(row) {
+                    x[at..at + n].copy_from_slice(&last.h[from..from + n]);
+                }
+                self.encodings.insert(key.clone(), x);
+            }
+        }
+        Ok(())
+    }
+
     pub fn encode(&mut self, tagger: &Tagger, form: Form) -> Result<Vec<f32>> {
         let encoding = tagger.net().encoding();
         let mut x = Vec::with_capacity(encoding + tagger.net().vector());
@@ -31,7 +77,7 @@ impl Encoder {
             Form::Special(BEGIN) => ("\u{1}".into(), BEGIN),
             Form::Special(END) => ("\u{2}".into(), END),
             Form::Special(_) => ("\u{3}".into(), PAD),
-            Form::Word(form) => (format!(" {form}"), tagger.vocabulary().word(form)),
+            Form::Word(form) => (key(form), tagger.vocabulary().word(form)),
         };
         if let Some(known) = self.encodings.get(&key) {
             x.extend_from_slice(known);
@@ -50,9 +96,16 @@ impl Encoder {
             if self.encodings.len() >= MOST_KEPT {
                 self.encodings.clear();
             }
-            self.encodings.insert(key, x.clone());
+            if key.len() <= LONGEST_KEPT {
+                self.encodings.insert(key, x.clone());
+            }
         }
         x.extend_from_slice(tagger.vector(word));
         Ok(x)
     }
+}
+
+/// Under which a word is kept: no other than a word begins with a space.
+fn key(form: &str) -> String {
+    format!(" {form}")
 }

@@ -195,7 +195,7 @@ fn add(to: &mut [f32], from: &[f32]) {
 }
 
 /// Where an encoding lies among the last states: those of the last layer, direction after direction.
-struct Parts {
+pub(super) struct Parts {
     first: usize,
     units: usize,
     directions: usize,
@@ -203,7 +203,7 @@ struct Parts {
 }
 
 impl Parts {
-    fn of(net: &TaggerNet, rows: usize) -> Parts {
+    pub fn of(net: &TaggerNet, rows: usize) -> Parts {
         let (units, directions) = (net.chars.units(), net.chars.direction().count());
         let (last, below) = (units[units.len() - 1], &units[..units.len() - 1]);
         let first = below.iter().sum::<usize>() * directions * rows;
@@ -211,7 +211,7 @@ impl Parts {
     }
 
     /// Place in the encoding, place among the states, length.
-    fn of_row(&self, row: usize) -> impl Iterator<Item = (usize, usize, usize)> + use<> {
+    pub fn of_row(&self, row: usize) -> impl Iterator<Item = (usize, usize, usize)> + use<> {
         let &Parts { first, units, directions, rows } = self;
         (0..directions).map(move |i| (i * units, first + (i * rows + row) * units, units))
     }

@@ -1,0 +1,37 @@
+//! What is written to stderr while it serves: that things happen, never what is in them.
+
+use clap::ValueEnum;
+use tracing_subscriber::filter::LevelFilter;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Level {
+    /// Nothing
+    Off,
+    Error,
+    Warn,
+    /// The beginning and end of the server and of every stream
+    Info,
+    /// Every request
+    Debug,
+}
+
+/// From now on.
+pub fn begin(level: Level, json: bool) {
+    let level = match level {
+        Level::Off => LevelFilter::OFF,
+        Level::Error => LevelFilter::ERROR,
+        Level::Warn => LevelFilter::WARN,
+        Level::Info => LevelFilter::INFO,
+        Level::Debug => LevelFilter::DEBUG,
+    };
+    let logs = tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level);
+    match json {
+        true => logs.json().init(),
+        false => logs.with_target(false).with_ansi(false).init(),
+    }
+    // What a panic says may have been made from what a client sent.
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        tracing::error!(place, "a fault of the program; what it happened in is closed");
+    }));
+}

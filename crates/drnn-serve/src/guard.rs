@@ -1,0 +1,120 @@
+//! Who may ask.
+//!
+//! | what | where | refused with |
+//! |---|---|---|
+//! | token | `/v1/..` and `/metrics`, where one is set | 401 |
+//! | origin: a page of another site | `/v1/..` | 403 |
+//! | host: another name than localhost, an address or an allowed origin | everywhere, where no token is set | 403 |
+//!
+//! The last keeps a page from reaching a server on its visitor's own machine under a name that it controls.
+
+use crate::options::Options;
+use crate::refusal::Refusal;
+use axum::http::{HeaderMap, HeaderValue, header};
+use std::fmt;
+use std::net::IpAddr;
+use subtle::ConstantTimeEq;
+
+/// What clients must show.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(String);
+
+/// Fewer characters could be guessed.
+const SHORTEST: usize = 16;
+const LONGEST: usize = 256;
+/// What may stand in a header, and in the name of a WebSocket protocol.
+const SIGNS: &str = "!#$%&'*+-.^_`|~";
+/// A browser cannot send a header with a WebSocket, but it can name protocols.
+const IN_PROTOCOL: &str = "drnn.bearer.";
+
+/// It is nobody's business, not even that of logs.
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "Token(..)")
+    }
+}
+
+impl Token {
+    /// The contents of a file; a line end behind them does not count.
+    pub fn new(text: &str) -> Result<Token, String> {
+        let token = text.trim_end_matches(['\r', '\n']);
+        let good = |c: char| c.is_ascii_alphanumeric() || SIGNS.contains(c);
+        let length = token.len();
+        if !(SHORTEST..=LONGEST).contains(&length) {
+            return Err(format!(
+                "the token has {length} characters, expected {SHORTEST} to {LONGEST}; `openssl rand -hex 32` makes one"
+            ));
+        }
+        match token.chars().all(good) {
+            true => Ok(Token(token.into())),
+            false => Err(format!("the token may have letters, digits and {SIGNS} only")),
+        }
+    }
+
+    /// Takes as long whatever is right of it.
+    fn is(&self, shown: &str) -> bool {
+        self.0.as_bytes().ct_eq(shown.as_bytes()).into()
+    }
+}
+
+/// Checks a request to `path`.
+pub fn check(options: &Options, path: &str, headers: &HeaderMap) -> Result<(), Refusal> {
+    let host = text(headers.get(header::HOST)).unwrap_or_default();
+    if options.token.is_none() && !options.any_host && !own_host(&options.origins, host) {
+        return Err(Refusal::forbidden(
+            "this server goes by localhost or its address; --origin allows another name, a token any",
+        ));
+    }
+    if path.starts_with("/v1/")
+        && let Some(origin) = headers.get(header::ORIGIN)
+        && !allowed_origin(&options.origins, text(Some(origin)).unwrap_or_default(), host)
+    {
+        return Err(Refusal::forbidden("pages of this origin may not ask; --origin allows one"));
+    }
+    let secret = path.starts_with("/v1/") || path == "/metrics";
+    match &options.token {
+        Some(token) if secret && !shown(headers).any(|shown| token.is(shown)) => {
+            Err(Refusal::unauthorized("a token is needed: Authorization: Bearer TOKEN"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Tokens in the headers.
+fn shown(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let bearer = text(headers.get(header::AUTHORIZATION))
+        .and_then(|value| value.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+        .map(|(_, token)| token.trim());
+    bearer.into_iter().chain(protocols(headers).filter_map(|name| name.strip_prefix(IN_PROTOCOL)))
+}
+
+/// WebSocket protocols that the client names.
+pub fn protocols(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let all = headers.get_all(header::SEC_WEBSOCKET_PROTOCOL).into_iter();
+    all.filter_map(|value| text(Some(value))).flat_map(|names| names.split(',')).map(str::trim)
+}
+
+fn text(value: Option<&HeaderValue>) -> Option<&str> {
+    value?.to_str().ok()
+}
+
+/// Behind `https://`.
+fn host_of(origin: &str) -> &str {
+    origin.split_once("://").map_or("", |(_, host)| host)
+}
+
+fn allowed_origin(origins: &[String], origin: &str, host: &str) -> bool {
+    let own = !host.is_empty() && host_of(origin).eq_ignore_ascii_case(host);
+    own || origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin))
+}
+
+fn own_host(origins: &[String], host: &str) -> bool {
+    let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((v6, _)) => v6,
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<IpAddr>().is_ok()
+        || origins.iter().any(|origin| host_of(origin).eq_ignore_ascii_case(host))
+}

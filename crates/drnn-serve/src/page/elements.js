@@ -1,0 +1,49 @@
+// A text as the elements of a sequence: what is sent, one by one.
+//
+// | reads | an element | is whole when |
+// |---|---|---|
+// | characters | a character, `_` masked | it is there |
+// | words | a word or sign | a space follows, or the text ends |
+// | numbers, tokens | a row | the line ends, or the text does |
+
+import { tokenize } from "./words.js";
+
+/** What a kind of element is called, one and many, and how it is found in a text. */
+export const KINDS = {
+  characters: { one: "letter", many: "letters", split: characters, value: (raw) => (raw === "_" ? null : raw) },
+  words: { one: "word", many: "words", split: words, value: (raw) => raw },
+  numbers: { one: "row", many: "rows", split: rows, value: numbers },
+  tokens: { one: "row", many: "rows", split: rows, value: Number },
+};
+
+/** `5 letters`. */
+export function counted(count, kind) {
+  return `${count.toLocaleString("en")} ${count === 1 ? kind.one : kind.many}`;
+}
+
+function characters(text) {
+  // Half a surrogate pair is no text.
+  return { whole: [...text.replace(/[\ud800-\udfff]/gu, "\ufffd")], rest: "" };
+}
+
+function words(text, ended) {
+  const at = ended ? text.length : text.search(/\P{White_Space}*$/u);
+  return { whole: tokenize(text.slice(0, at)), rest: text.slice(at) };
+}
+
+function rows(text, ended) {
+  const lines = text.split(/\r?\n/);
+  const rest = ended ? "" : lines.pop();
+  return { whole: lines.map((line) => line.trim()).filter(Boolean), rest: rest.trim() };
+}
+
+/** A row's numbers; one that is missing is null, one that is none is left for the server to refuse. */
+function numbers(row) {
+  const fields = row.split(row.includes(",") ? "," : /\s+/);
+  return fields.map((field) => {
+    const text = field.trim();
+    if (text === "" || /^(na|nan|null)$/i.test(text)) return null;
+    const value = Number(text);
+    return Number.isFinite(value) ? value : text;
+  });
+}

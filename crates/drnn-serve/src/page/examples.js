@@ -1,0 +1,41 @@
+// What the page types by itself. Of letters the masked ones are known, so that it can count who is right; and they are
+// such that the built-in models are right about as often as in their tests (47, 70 and 68 %): none is flattered.
+
+const LETTERS = [
+  [
+    "the _ld man lived a_one by the sea an_ fi_hed in a sm_ll b_at u_til _he winter came",
+    "the old man lived alone by the sea and fished in a small boat until the winter came",
+  ],
+  [
+    "she w_s born in a _mall town _ear the ri_er a_d st_die_ music at the university of v_enna",
+    "she was born in a small town near the river and studied music at the university of vienna",
+  ],
+  [
+    "the f_rst rai_way wa_ built to carry co_l from the mines t_ the harb_ur in _ighteen twenty fiv_",
+    "the first railway was built to carry coal from the mines to the harbour in eighteen twenty five",
+  ],
+];
+const WORDS = [
+  "They record a record while we watch our watch.",
+  "The judge will judge the match, and we will match his record.",
+  "Time flies like an arrow; fruit flies like a banana.",
+];
+
+/** The example of this number for a group of models: the text, and with masks the letters behind them. */
+export function example(group, number) {
+  if (group.kind === "characters") {
+    const [text, original] = LETTERS[number % LETTERS.length];
+    return { text, original };
+  }
+  if (group.kind === "words") return { text: WORDS[number % WORDS.length] };
+  return { text: waves(group.reads, number) };
+}
+
+/** Rows for whoever has none at hand. */
+function waves({ kind, count }, number) {
+  const row = (t) =>
+    kind === "tokens"
+      ? String((t * t + number) % count)
+      : Array.from({ length: count }, (_, i) => Math.sin(t / (2 + i) + number).toFixed(2)).join(", ");
+  return Array.from({ length: 24 }, (_, t) => `${row(t)}\n`).join("");
+}

@@ -1,0 +1,77 @@
+// A small note at an answer: alternatives, how sure, how late. With the mouse or a finger, and with arrow keys.
+
+import { byId, make } from "./dom.js";
+
+const MOST = 5; // alternatives
+const box = make("div", { id: "hint", "aria-hidden": "true", hidden: "" });
+document.body.append(box);
+
+let at = null; // the cell that it is at
+
+/** Explains the cells of a tape. */
+export function attach(tape, explain) {
+  tape.addEventListener("pointerover", (event) => {
+    const node = event.target.closest(".answered");
+    if (node) show(node, explain);
+    else if (event.pointerType === "touch") hide();
+  });
+  // A finger that is lifted leaves too, but then one wants to read.
+  tape.addEventListener("pointerleave", (event) => event.pointerType !== "touch" && hide());
+  tape.addEventListener("blur", hide);
+  tape.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity }[event.key];
+    if (event.key === "Escape") hide();
+    const all = step ? [...tape.querySelectorAll(".answered, .waiting")] : [];
+    if (!all.length) return;
+    event.preventDefault();
+    const from = all.indexOf(at);
+    const to = from < 0 ? (step > 0 ? 0 : all.length - 1) : from + step;
+    const node = all[Math.min(all.length - 1, Math.max(0, to))];
+    node.scrollIntoView({ block: "nearest" });
+    show(node, explain);
+    byId("said").textContent = box.innerText.replace(/\s+/g, " "); // for whoever does not see it
+  });
+}
+
+/** Where it is at a cell of this tape, it goes. */
+export function leave(tape) {
+  if (tape.contains(at)) hide();
+}
+
+document.addEventListener("pointerdown", (event) => event.target.closest(".tape") || hide());
+
+function show(node, explain) {
+  hide();
+  at = node;
+  node.classList.add("looked");
+  box.hidden = false;
+  fill(explain(node));
+  place(node);
+}
+
+function hide() {
+  at?.classList.remove("looked");
+  at = null;
+  box.hidden = true;
+}
+
+function fill({ title, lines, note }) {
+  const bars = lines.slice(0, MOST).map(([name, p]) => {
+    const bar = make("i");
+    bar.style.setProperty("--sure", p.toFixed(3));
+    const percent = `${(100 * p).toFixed(p < 0.1 ? 1 : 0)} %`;
+    return make("div", { class: "bar-line" }, make("b", {}, name), bar, make("span", {}, percent));
+  });
+  box.replaceChildren(...(bars.length ? bars : [make("b", {}, title)]), make("p", {}, note));
+}
+
+/** Above the cell, or below where there is no room; never beyond the page's edges. */
+function place(node) {
+  const cell = node.getBoundingClientRect();
+  const { width, height } = box.getBoundingClientRect();
+  const rightmost = document.documentElement.clientWidth - width - 8;
+  const left = Math.max(8, Math.min(rightmost, cell.left + cell.width / 2 - width / 2));
+  const above = cell.top - height - 8;
+  box.style.left = `${left + scrollX}px`;
+  box.style.top = `${(above > 4 ? above : cell.bottom + 8) + scrollY}px`;
+}

@@ -1,0 +1,158 @@
+// One model's lane: what it is, its numbers, and its tape.
+
+import { saidOf } from "./cells.js";
+import { make } from "./dom.js";
+import { KINDS, counted } from "./elements.js";
+import * as frame from "./frame.js";
+import { family } from "./groups.js";
+import { Live } from "./live.js";
+import { Tape } from "./tape.js";
+import { Whole } from "./whole.js";
+
+const REMEMBERED = 200; // answers whose latency counts for the median
+const SPOKEN = 60; // answers that are read aloud
+const NONE = "\u2013";
+
+export class Lane {
+  #kind; #truth; #on; #source; #tape;
+  #elements = []; #rest = ""; #ended = false; // the text
+  #sent = 0; #answers = []; #right = 0; #known = 0; #told = false; // this sequence
+  #latencies = [];
+
+  /** `truth(position)`: the letter that was masked there, where that is known. `on`: `unauthorized()`, `done(lane)`. */
+  constructor(model, truth, on) {
+    this.model = model;
+    this.#kind = KINDS[model.reads.kind];
+    this.#truth = truth;
+    this.#on = on;
+    const label = `What ${model.name} answers; arrow keys move between answers`;
+    this.#tape = new Tape(model.reads.kind, label, (position) => this.#explain(position));
+    this.node = this.#build();
+    this.#source = new (model.streams ? Live : Whole)(model, this.#kind.value, {
+      begin: () => this.#begin(),
+      sent: (count) => this.#hasSent(count),
+      answer: (position, answer, ms) => this.#answer(position, answer, ms),
+      state: (state, message) => this.#state(state, message),
+      unauthorized: () => on.unauthorized(),
+    });
+  }
+
+  /** The text as its elements, with what is not yet one. */
+  set(elements, rest, ended) {
+    this.#elements = elements;
+    this.#rest = rest;
+    this.#ended = ended;
+    this.#source.set(elements, ended);
+    frame.soon(this);
+  }
+
+  close() {
+    this.#source.close();
+    this.#tape.clear();
+    frame.never(this);
+    this.node.remove();
+  }
+
+  /** What was answered, as text, for those who listen. */
+  get spoken() {
+    const between = this.model.reads.kind === "characters" ? "" : " ";
+    return this.#answers.slice(-SPOKEN).map(({ answer }) => saidOf(answer).text).join(between);
+  }
+
+  #build() {
+    const { name, network, streams, delay, reads } = this.model;
+    const late = delay === 0 ? "answers at once" : `answers ${counted(delay, this.#kind)} late`;
+    const last = streams ? "the last element that an answer waits for" : "the end of the text";
+    const [waiting, latency, right] = ["0", NONE, NONE].map((text) => make("dd", {}, text));
+    this.shown = { waiting, latency, right, state: make("p", { class: "state", role: "status" }) };
+    const facts = [
+      make("div", {}, make("dt", {}, "waiting"), waiting),
+      make("div", { title: `median time from ${last} to the answer` }, make("dt", {}, "latency"), latency),
+      make("div", { hidden: reads.kind === "characters" ? null : "" }, make("dt", {}, "right"), right),
+    ];
+    const id = `lane-${name}`;
+    return make(
+      "article",
+      { class: "lane", "aria-labelledby": id, "data-model": name, "data-delay": streams ? delay : "end" },
+      make(
+        "header",
+        {},
+        make("h3", { id }, family(this.model), " ", make("span", { class: "name", title: network }, name)),
+        make("p", { class: "wait" }, streams ? late : "waits for the end"),
+        make("dl", {}, ...facts),
+        this.shown.state,
+      ),
+      this.#tape.node,
+    );
+  }
+
+  #begin() {
+    this.#answers = [];
+    this.#sent = this.#right = this.#known = 0;
+    this.#told = false;
+    this.#tape.clear();
+    frame.soon(this);
+  }
+
+  #hasSent(count) {
+    this.#sent = count;
+    frame.soon(this);
+  }
+
+  #answer(position, answer, ms) {
+    const behind = this.#sent - 1 - position; // less than the delay where the text has ended
+    const late = this.model.streams ? Math.min(this.model.delay, behind) : behind;
+    const truth = answer.masked ? this.#truth(position) : undefined;
+    this.#known += truth === undefined ? 0 : 1;
+    this.#right += truth !== undefined && truth === answer.character ? 1 : 0;
+    this.#answers[position] = { answer, late, truth, ms };
+    this.#latencies.push(ms);
+    if (this.#latencies.length > REMEMBERED) this.#latencies.shift();
+    frame.soon(this);
+  }
+
+  #state(state, message) {
+    this.node.dataset.state = state;
+    this.shown.state.textContent = state === "connecting" ? "connecting" : message;
+  }
+
+  draw() {
+    this.#tape.draw(this.#elements, this.#sent, this.#answers, this.#rest);
+    const answered = this.#answers.length, waiting = this.#sent - answered;
+    Object.assign(this.node.dataset, { answered, waiting, ended: this.#ended });
+    const sorted = [...this.#latencies].sort((a, b) => a - b);
+    this.shown.waiting.textContent = waiting.toLocaleString("en");
+    this.shown.latency.textContent = sorted.length ? milliseconds(sorted[sorted.length >> 1]) : NONE;
+    this.shown.right.textContent = this.#known ? `${this.#right} of ${this.#known}` : NONE;
+    if (this.#ended && waiting === 0 && answered > 0 && !this.#told) {
+      this.#told = true;
+      this.#on.done(this);
+    }
+  }
+
+  settle() {
+    this.#tape.settle();
+  }
+
+  /** What the hint at an element says. */
+  #explain(position) {
+    const found = this.#answers[position];
+    if (!found) {
+      const what = this.model.streams ? `${counted(this.model.delay, this.#kind)} that follow` : "the end of the text";
+      return { title: "waiting", lines: [], note: `for ${what}` };
+    }
+    const { answer, late, truth, ms } = found;
+    const { text, probability, others } = saidOf(answer);
+    const lines = others.length ? others : probability === undefined ? [] : [[text, probability]];
+    const when = late === 0 ? "at once" : `${counted(late, this.#kind)} late`;
+    const was = truth === undefined ? "" : truth === answer.character ? "; right" : `; it was ${named(truth)}`;
+    return { title: named(text), lines, note: `${when}, + ${milliseconds(ms)}${was}` };
+  }
+}
+
+const named = (letter) => (letter === " " ? "a space" : letter);
+
+function milliseconds(ms) {
+  if (ms < 10) return `${ms.toFixed(1)} ms`;
+  return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(1)} s`;
+}

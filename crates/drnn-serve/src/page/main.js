@@ -1,0 +1,243 @@
+// The page: a text, and what models make of it while it is being typed.
+//
+// | file | what |
+// |---|---|
+// | server, backoff | what is asked of the server; again, where it does not answer |
+// | groups | models that can be shown beside each other |
+// | elements, words | a text as elements |
+// | live, whole | models that stream; models that wait for the end |
+// | lane, tape, cells, hint | what is seen of one: its numbers, its elements, each of them, a note at it |
+// | frame | drawn once per frame |
+// | player, examples, masks | texts that type themselves, and letters that are hidden |
+// | legend | what the marks mean |
+// | plot, sweep | which delay is enough: the picture, and what it shows |
+
+import { byId, make } from "./dom.js";
+import { KINDS, counted } from "./elements.js";
+import { example } from "./examples.js";
+import { groups } from "./groups.js";
+import { Lane } from "./lane.js";
+import { legend, legendWords } from "./legend.js";
+import { Masks } from "./masks.js";
+import { Player, pieces } from "./player.js";
+import { plot } from "./plot.js";
+import * as server from "./server.js";
+
+const SPEEDS = { characters: [1, 60, 14], words: [1, 20, 3], numbers: [1, 60, 6], tokens: [1, 60, 6] };
+const HINTS = {
+  characters: "Type or paste; _ is a masked letter. Enter ends the text.",
+  words: "Type or paste; a word counts when a space follows. Enter ends the text.",
+  numbers: "A row per line; it counts when the line ends. Ctrl + Enter ends the text.",
+  tokens: "A number per line; it counts when the line ends. Ctrl + Enter ends the text.",
+};
+const MOST_LANES = 4; // that are shown unasked
+const RETRY = 3000; // milliseconds
+
+const text = byId("text");
+const masks = new Masks();
+let group, elements = [], ended = false;
+let examples = 0, played = ""; // how many examples were shown; what was played last
+const lanes = new Map(), said = new Map(); // by model
+
+const player = new Player(
+  {
+    type: (typed) => {
+      text.value = typed;
+      text.scrollTop = text.scrollHeight;
+      changed();
+    },
+    end: () => end(),
+    change: () => (byId("play").textContent = player.playing ? "Pause" : "Play"),
+  },
+  () => Number(byId("speed").value),
+);
+
+/** The text is another: every lane is told. */
+function changed(isEnd = false) {
+  ended = isEnd;
+  if (!ended) said.clear();
+  const { whole, rest } = KINDS[group.kind].split(text.value, ended);
+  elements = whole;
+  for (const lane of lanes.values()) lane.set(whole, rest, ended);
+  byId("end").disabled = ended || !text.value;
+}
+
+function end() {
+  player.pause();
+  if (text.value) changed(true);
+}
+
+/** What is to be played: what is in the box, or an example where there is nothing new in it. */
+function script() {
+  if (player.follows(text.value)) return;
+  let typed = text.value;
+  if (!typed.trim() || played === typed) {
+    const { text: next, original } = example(group, examples++);
+    if (original) masks.remember(next, original);
+    typed = next;
+  }
+  played = typed;
+  player.load(pieces(typed, group.kind));
+  text.value = "";
+  changed();
+}
+
+function choose(next) {
+  player.pause();
+  group = next;
+  for (const lane of lanes.values()) lane.close();
+  lanes.clear();
+  text.value = "";
+  const letters = group.kind === "characters";
+  byId("text-label").textContent = letters || group.kind === "words" ? "Text" : `Rows${columns()}`;
+  byId("text-hint").textContent = HINTS[group.kind];
+  text.rows = letters || group.kind === "words" ? 2 : 5;
+  byId("mask").hidden = !letters;
+  const [min, max, value] = SPEEDS[group.kind];
+  Object.assign(byId("speed"), { min, max, value });
+  speed();
+  byId("legend").replaceChildren(...legend(group));
+  byId("legend-words").textContent = legendWords(group);
+  byId("models").replaceChildren(...(group.models.length > 1 ? group.models.map(chip) : []));
+  unasked(group.models).forEach(show);
+  changed();
+}
+
+/** `: temperature, pressure`. */
+function columns() {
+  const { names, count, kind } = group.reads;
+  if (names) return `: ${names.join(", ")}`;
+  return kind === "tokens" ? `: a number below ${count}` : ` of ${count} number${count === 1 ? "" : "s"}`;
+}
+
+/** Those that are shown at first: of each sort one, then others. */
+function unasked(models) {
+  if (models.length <= MOST_LANES) return models;
+  const sorts = [(m) => m.streams && m.delay === 0, (m) => m.streams && m.delay > 0, (m) => !m.streams];
+  const firsts = sorts.map((sort) => models.find(sort)).filter(Boolean);
+  const others = models.filter((model) => !firsts.includes(model));
+  return models.filter((m) => firsts.includes(m) || others.slice(0, MOST_LANES - firsts.length).includes(m));
+}
+
+function chip(model) {
+  const box = make("input", { type: "checkbox", value: model.name });
+  box.checked = unasked(group.models).includes(model);
+  box.addEventListener("change", () => (box.checked ? show(model) : hide(model)));
+  return make("label", {}, box, make("span", {}, model.name));
+}
+
+function show(model) {
+  const lane = new Lane(model, (at) => masks.truth(elements, at), { unauthorized: askToken, done });
+  lanes.set(model.name, lane);
+  // In the order of the group.
+  const after = group.models.slice(group.models.indexOf(model) + 1).find((other) => lanes.has(other.name));
+  byId("lanes").insertBefore(lane.node, after ? lanes.get(after.name).node : null);
+  if (text.value) lane.set(...Object.values(KINDS[group.kind].split(text.value, ended)), ended);
+}
+
+function hide(model) {
+  lanes.get(model.name)?.close();
+  lanes.delete(model.name);
+}
+
+/** Those who listen hear of it when a model has answered all, not at every answer. */
+function done(lane) {
+  said.set(lane.model.name, `${lane.model.name}: ${lane.spoken}`);
+  byId("said").textContent = [...said.values()].join(". ");
+}
+
+function speed() {
+  byId("speed-shown").textContent = `${counted(Number(byId("speed").value), KINDS[group.kind])}/s`;
+}
+
+function controls() {
+  text.addEventListener("input", () => {
+    player.pause();
+    changed();
+  });
+  text.addEventListener("keydown", (event) => {
+    const ends = event.ctrlKey || event.metaKey || (!event.shiftKey && ["characters", "words"].includes(group.kind));
+    if (event.key !== "Enter" || !ends || event.isComposing) return;
+    event.preventDefault();
+    end();
+  });
+  byId("play").addEventListener("click", () => {
+    if (player.playing) return player.pause();
+    script();
+    player.play();
+  });
+  byId("step").addEventListener("click", () => {
+    player.pause();
+    script();
+    player.step();
+  });
+  byId("end").addEventListener("click", end);
+  byId("mask").addEventListener("click", () => {
+    player.pause();
+    const source = text.value.trim() ? text.value : example(group, examples++).original;
+    text.value = masks.mask(source);
+    changed(true);
+  });
+  byId("reset").addEventListener("click", () => {
+    player.pause();
+    player.load([]);
+    text.value = "";
+    changed();
+    text.focus();
+  });
+  byId("speed").addEventListener("input", speed);
+}
+
+function tabs(all) {
+  byId("tasks").replaceChildren(...all.map((each, i) => {
+    const radio = make("input", { type: "radio", name: "task", value: String(i) });
+    radio.checked = i === 0;
+    radio.addEventListener("change", () => choose(each));
+    return make("label", {}, radio, make("span", {}, each.title));
+  }));
+  byId("tasks").hidden = all.length < 2;
+}
+
+function askToken() {
+  byId("token").hidden = false;
+  byId("token-text").focus();
+}
+
+byId("token").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const given = byId("token-text").value.trim();
+  // What cannot stand in a header is no token.
+  if (!/^[\x21-\x7e]+$/.test(given)) return void (byId("token-wrong").textContent = "That is no token.");
+  server.useToken(given);
+  byId("token-text").value = "";
+  begin();
+});
+
+async function begin() {
+  const trouble = byId("trouble");
+  let models;
+  try {
+    models = await server.models();
+  } catch (e) {
+    if (!(e instanceof server.Refused)) throw e;
+    if (e.status === 401) {
+      byId("token-wrong").textContent = byId("token").hidden ? "" : "The server does not know that token.";
+      return askToken();
+    }
+    trouble.hidden = false;
+    trouble.textContent = `No models: ${e.message}. Trying again.`;
+    return void setTimeout(begin, RETRY);
+  }
+  byId("token").hidden = trouble.hidden = true;
+  if (!byId("desk").hidden) return changed(ended); // another token for the same page: what is typed stays
+  if (models.length) {
+    byId("desk").hidden = false;
+    const all = groups(models);
+    tabs(all);
+    choose(all[0]);
+  }
+  plot(byId("plot"), await server.sweep().catch(() => null));
+}
+
+controls();
+begin();

@@ -1,0 +1,109 @@
+//! The body of `POST /v1/run`.
+//!
+//! ```json
+//! {"model": "sensor", "sequences": [[[0.5, 1], [0.25, 0]], [[1, 1]]]}
+//! {"model": "chars-en", "texts": ["Th_ old man", "liv_s"]}
+//! ```
+
+use crate::numbers;
+use crate::refusal::Refusal;
+use drnn_train::live::{Element, LiveModel, Reads};
+use drnn_train::tagger::tokenize;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// A request as it is written. What its elements are is only known by its model.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request<'b> {
+    /// Which model; may be left out where there is one.
+    pub model: Option<String>,
+    #[serde(borrow)]
+    sequences: Option<&'b RawValue>,
+    texts: Option<Vec<String>>,
+}
+
+/// Bytes of the longest word. Whoever reads a word reads it whole, and others wait for that.
+const LONGEST_WORD: usize = 1000;
+
+/// Reads a body.
+pub fn parse(body: &[u8]) -> Result<Request<'_>, Refusal> {
+    let request: Request = serde_json::from_slice(body).map_err(|e| malformed(&e))?;
+    match (&request.sequences, &request.texts) {
+        (Some(_), None) | (None, Some(_)) => Ok(request),
+        _ => Err(Refusal::malformed("either sequences or texts, and one of them")),
+    }
+}
+
+fn malformed(error: &serde_json::Error) -> Refusal {
+    Refusal::malformed(format!("the body is not a request: {error}"))
+}
+
+impl Request<'_> {
+    /// Its sequences in the terms of `model`, of at most `most` elements in all.
+    pub fn elements(self, model: &LiveModel, most: usize) -> Result<Vec<Vec<Element>>, Refusal> {
+        let sequences = match (self.sequences, self.texts) {
+            (Some(raw), _) => sequences(model, raw.get())?,
+            (None, texts) => {
+                let read = |(number, text): (usize, String)| {
+                    text_elements(model, &text)
+                        .map_err(|why| Refusal::element(format!("text {number}: {why}")))
+                };
+                texts.into_iter().flatten().enumerate().map(read).collect::<Result<_, _>>()?
+            }
+        };
+        // An empty sequence is not for nothing either.
+        match sequences.iter().map(|elements: &Vec<_>| elements.len().max(1)).sum::<usize>() {
+            count if count > most => Err(Refusal::too_large(format!(
+                "{count} elements, more than {most}; send them in several requests, or as a stream"
+            ))),
+            _ => Ok(sequences),
+        }
+    }
+}
+
+fn sequences(model: &LiveModel, json: &str) -> Result<Vec<Vec<Element>>, Refusal> {
+    // Most are plain numbers, and read at once; whatever is not is read again, to be told apart or refused.
+    if let Some(sequences) = numbers::sequences(model.reads(), json) {
+        return Ok(sequences);
+    }
+    let values: Vec<Vec<Value>> = serde_json::from_str(json).map_err(|e| malformed(&e))?;
+    let read = |(number, values): (usize, &Vec<Value>)| {
+        let refuse = |at, why| Refusal::element(format!("sequence {number}: element {at}: {why}"));
+        let read = |(at, value)| element(model, value).map_err(|why| refuse(at, why));
+        values.iter().enumerate().map(read).collect()
+    };
+    values.iter().enumerate().map(read).collect()
+}
+
+/// An element that is written as JSON.
+pub fn element(model: &LiveModel, value: &Value) -> Result<Element, String> {
+    let element = model.element(value).map_err(|e| e.to_string())?;
+    match &element {
+        Element::Word(word) => check_word(word).map(|()| element),
+        _ => Ok(element),
+    }
+}
+
+/// The elements of a text, of models that read one: characters, `_` masked; or words.
+pub fn text_elements(model: &LiveModel, text: &str) -> Result<Vec<Element>, String> {
+    match model.reads() {
+        Reads::Characters => Ok(text
+            .chars()
+            .map(|c| if c == '_' { Element::Mask } else { Element::Char(c) })
+            .collect()),
+        Reads::Words => {
+            let word = |word: &str| check_word(word).map(|()| Element::Word(word.into()));
+            tokenize(text).into_iter().map(word).collect()
+        }
+        reads => Err(format!("the model reads {reads}, no text")),
+    }
+}
+
+fn check_word(word: &str) -> Result<(), String> {
+    match word.len() {
+        ..=LONGEST_WORD => Ok(()),
+        long => Err(format!("a word of {long} bytes, more than {LONGEST_WORD}")),
+    }
+}

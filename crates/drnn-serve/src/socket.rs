@@ -1,0 +1,308 @@
+//! `GET /v1/stream`: a connection with a live sequence, one after another.
+//!
+//! ```text
+//! server   {"ready": {..}}            {"sequence":0,"position":0,..} ..             {"flushed": {..}}
+//! client                   {"elements": [..]} ..              .. {"flush": true}
+//! ```
+//!
+//! | what goes wrong | the client is told | the stream |
+//! |---|---|---|
+//! | an element that the model does not read | `{"error": ..}` with the position that is next | goes on; the rest of the message is not read |
+//! | anything else | `{"error": ..}` | is closed with a code; what was said before is answered first |
+//!
+//! What a client has in flight is bounded: beyond that we do not read from it, and one who does not read from us is
+//! closed.
+
+use crate::guard::protocols;
+use crate::listen::{Peer, asked};
+use crate::message::{self, Message};
+use crate::models::Served;
+use crate::refusal::Refusal;
+use crate::routes::Shared;
+use crate::seats::Seat;
+use crate::stepper::{LiveSeat, Stepper, Told};
+use axum::Extension;
+use axum::extract::State;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::ws::{CloseFrame, Message as Frame, WebSocket, WebSocketUpgrade};
+use axum::http::{HeaderMap, HeaderValue, Uri};
+use axum::response::Response;
+use futures_util::SinkExt;
+use serde_json::json;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::{sleep_until, timeout};
+use tungstenite::error::Error as WsError;
+
+/// The protocol that a client may name, beside the one with its token.
+const PROTOCOL: &str = "drnn.v1";
+/// Bytes that are read at once; each stream has as many.
+const READ_BUFFER: usize = 8 << 10;
+/// Frames that are sent at once.
+const TOGETHER: usize = 64;
+/// How long a client is waited for that was told of the end.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Reasons that a client is told.
+#[cfg(test)]
+pub const ENDINGS: [&str; 10] = [
+    "binary",
+    "idle",
+    "internal",
+    "malformed",
+    "out_of_order",
+    "protocol",
+    "stopping",
+    "too_large",
+    "too_long",
+    "too_slow",
+];
+
+/// Why a stream ends.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ending {
+    /// For machines: in the error, in the close frame, in the metrics.
+    reason: &'static str,
+    /// None where nobody is there to be told.
+    code: Option<u16>,
+    message: String,
+}
+
+impl Ending {
+    fn new(reason: &'static str, code: u16, message: impl Into<String>) -> Ending {
+        #[cfg(test)]
+        assert!(ENDINGS.contains(&reason), "{reason}");
+        Ending { reason, code: Some(code), message: message.into() }
+    }
+
+    fn gone(reason: &'static str) -> Ending {
+        Ending { reason, code: None, message: String::new() }
+    }
+
+    fn of(refusal: &Refusal) -> Ending {
+        let code = if refusal.code() == "too_large" { 1009 } else { 1007 };
+        Ending::new(refusal.code(), code, refusal.message())
+    }
+
+    fn internal() -> Ending {
+        Ending::new("internal", 1011, "the server failed on this stream")
+    }
+}
+
+/// Opens a stream, or says why not.
+pub async fn open(
+    State(shared): State<Shared>,
+    Extension(Peer(peer)): Extension<Peer>,
+    uri: Uri,
+    headers: HeaderMap,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response, Refusal> {
+    let mut upgrade = upgrade.map_err(|e| Refusal::malformed(format!("a WebSocket it is: {e}")))?;
+    // Names of models need no percent signs.
+    let mut query = uri.query().unwrap_or_default().split('&');
+    let served = shared.models.get(query.find_map(|pair| pair.strip_prefix("model=")))?;
+    if served.stepper.is_none() {
+        return Err(Refusal::cannot_stream(
+            "the model is bidirectional: it answers nothing before the end has come; POST /v1/run takes whole sequences",
+        ));
+    }
+    if *shared.stopping.borrow() {
+        return Err(Refusal::stopping("the server ends"));
+    }
+    let seat = shared.seats.take(peer.ip(), &shared.options.limits)?;
+    // A browser expects one of those that it named.
+    let named: Vec<&str> = protocols(&headers).collect();
+    let chosen = named.iter().find(|name| **name == PROTOCOL).or(named.first());
+    if let Some(chosen) = chosen.and_then(|name| HeaderValue::from_str(name).ok()) {
+        upgrade.set_selected_protocol(chosen);
+    }
+    let most = shared.options.limits.message;
+    let upgrade = upgrade.read_buffer_size(READ_BUFFER).max_message_size(most).max_frame_size(most);
+    Ok(upgrade.on_upgrade(move |socket| serve(socket, shared, served, seat)))
+}
+
+async fn serve(mut socket: WebSocket, shared: Shared, served: Arc<Served>, _seat: Seat) {
+    let Some(stepper) = &served.stepper else { return };
+    let (name, begun) = (served.model.name(), Instant::now());
+    let mut counted = Counted { shared: &shared, name, reason: "internal" };
+    shared.metrics.stream_begins(name);
+    tracing::info!(model = name, "stream begins");
+    let ending = Talk::new(&shared, &served, stepper, &mut socket).all().await;
+    counted.reason = ending.reason;
+    let seconds = begun.elapsed().as_secs_f64();
+    tracing::info!(model = name, reason = ending.reason, seconds, "stream ends");
+    farewell(&mut socket, &ending).await;
+}
+
+/// Counts the end, also where it is a panic.
+struct Counted<'a> {
+    shared: &'a Shared,
+    name: &'a str,
+    reason: &'static str,
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.shared.metrics.stream_ends(self.name, self.reason);
+    }
+}
+
+struct Talk<'a> {
+    shared: &'a Shared,
+    served: &'a Served,
+    socket: &'a mut WebSocket,
+    live: LiveSeat,
+    out: UnboundedReceiver<Told>,
+    /// Read from the socket, and too much for what is in flight.
+    pending: Option<Message>,
+    /// Why nothing more is read; what was said before is answered first.
+    closing: Option<Ending>,
+}
+
+impl<'a> Talk<'a> {
+    fn new(
+        shared: &'a Shared,
+        served: &'a Served,
+        stepper: &Stepper,
+        socket: &'a mut WebSocket,
+    ) -> Talk<'a> {
+        let (live, out) = stepper.join(shared.options.limits.in_flight);
+        Talk { shared, served, socket, live, out, pending: None, closing: None }
+    }
+
+    async fn all(mut self) -> Ending {
+        let ready = format!("{{\"ready\":{}}}", self.served.facts);
+        match self.send(ready).await {
+            Ok(()) => self.until_the_end().await.err().unwrap_or_else(Ending::internal),
+            Err(ending) => ending,
+        }
+    }
+
+    async fn until_the_end(&mut self) -> Result<(), Ending> {
+        let limits = &self.shared.options.limits;
+        let (begun, mut heard) = (Instant::now(), Instant::now());
+        let mut stopping = self.shared.stopping.clone();
+        let mut finishing = false;
+        loop {
+            if self.closing.is_some() && self.pending.is_none() && !finishing {
+                finishing = true;
+                self.live.finish();
+            }
+            let (open, room) = (self.closing.is_none(), self.out.len() < limits.in_flight);
+            let waiting = self.pending.as_ref().map(|message| message.elements.len());
+            let (idle, longest) = (heard + limits.idle, begun + limits.longest);
+            tokio::select! {
+                out = self.out.recv() => self.tell(out).await?,
+                () = self.live.room(waiting.unwrap_or(0)), if room && waiting.is_some() => {
+                    self.pending.take().into_iter().for_each(|message| self.live.say(message));
+                }
+                frame = self.socket.recv(), if open && room && waiting.is_none() => {
+                    heard = Instant::now();
+                    match self.hear(frame) {
+                        Err(ending) if ending.code.is_some() => self.closing = Some(ending),
+                        heard => heard?,
+                    }
+                }
+                () = sleep_until(idle.min(longest).into()) => return Err(match longest <= idle {
+                    true => Ending::new("too_long", 1008, "the stream has lived as long as it may"),
+                    false => Ending::new("idle", 1008, "the stream has been idle for too long"),
+                }),
+                () = asked(&mut stopping), if open => {
+                    let why = "the server ends; what was read is answered";
+                    self.closing = Some(Ending::new("stopping", 1012, why));
+                }
+            }
+        }
+    }
+
+    /// Something came from the client.
+    fn hear(&mut self, frame: Option<Result<Frame, axum::Error>>) -> Result<(), Ending> {
+        match frame {
+            Some(Ok(Frame::Text(text))) => {
+                let most = self.shared.options.limits.in_flight;
+                let message = message::parse(&self.served.model, &text, most);
+                self.pending = Some(message.map_err(|refusal| Ending::of(&refusal))?);
+                Ok(())
+            }
+            Some(Ok(Frame::Binary(_))) => {
+                Err(Ending::new("binary", 1003, "messages are text, as JSON"))
+            }
+            Some(Ok(Frame::Ping(_) | Frame::Pong(_))) => Ok(()),
+            Some(Ok(Frame::Close(_))) | None => Err(Ending::gone("client_closed")),
+            Some(Err(e)) => Err(match e.into_inner().downcast_ref() {
+                Some(WsError::Capacity(_)) => {
+                    let most = self.shared.options.limits.message;
+                    Ending::new("too_large", 1009, format!("a message has more than {most} bytes"))
+                }
+                Some(WsError::Utf8(_)) => Ending::new("malformed", 1007, "a message is not UTF-8"),
+                Some(WsError::Protocol(_)) => {
+                    Ending::new("protocol", 1002, "frames are not as WebSocket has them")
+                }
+                _ => Ending::gone("client_gone"),
+            }),
+        }
+    }
+
+    /// Something comes from the stepper: what else is there goes out with it.
+    async fn tell(&mut self, first: Option<Told>) -> Result<(), Ending> {
+        let mut next = Some(first.ok_or_else(Ending::internal)?);
+        let mut fed = 0;
+        let ending = loop {
+            match next {
+                Some(Told::Frame(frame)) => self.feed(frame).await?,
+                Some(Told::Finished) => {
+                    break Err(self.closing.take().unwrap_or_else(Ending::internal));
+                }
+                Some(Told::Misplaced(why)) => break Err(Ending::new("out_of_order", 1008, why)),
+                Some(Told::Failed) => break Err(Ending::internal()),
+                None => break Ok(()),
+            }
+            fed += 1;
+            next = if fed < TOGETHER { self.out.try_recv().ok() } else { None };
+        };
+        self.flush().await.and(ending)
+    }
+
+    async fn send(&mut self, frame: String) -> Result<(), Ending> {
+        self.feed(frame).await?;
+        self.flush().await
+    }
+
+    async fn feed(&mut self, frame: String) -> Result<(), Ending> {
+        let patience = self.shared.options.limits.patience;
+        sent(timeout(patience, self.socket.feed(Frame::text(frame))).await)
+    }
+
+    async fn flush(&mut self) -> Result<(), Ending> {
+        sent(timeout(self.shared.options.limits.patience, self.socket.flush()).await)
+    }
+}
+
+fn sent<E, T>(sent: Result<Result<(), E>, T>) -> Result<(), Ending> {
+    match sent {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) => Err(Ending::gone("client_gone")),
+        Err(_) => Err(Ending::new("too_slow", 1008, "the client does not read its answers")),
+    }
+}
+
+/// Tells the client why, and waits a moment for it to have read that.
+async fn farewell(socket: &mut WebSocket, ending: &Ending) {
+    let Some(code) = ending.code else { return };
+    let Ending { reason, message, .. } = ending;
+    let error = json!({"error": {"code": reason, "message": message}}).to_string();
+    let last = async {
+        socket.feed(Frame::text(error)).await?;
+        socket.send(Frame::Close(Some(CloseFrame { code, reason: (*reason).into() }))).await?;
+        while let Some(frame) = socket.recv().await {
+            if frame.is_err() {
+                // What is still coming cannot be read; a connection that ends with it unread would take the
+                // message along.
+                tokio::time::sleep(FAREWELL).await;
+            }
+        }
+        Ok::<(), axum::Error>(())
+    };
+    let _ = timeout(FAREWELL, last).await;
+}

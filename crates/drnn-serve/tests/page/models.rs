@@ -1,0 +1,77 @@
+//! Small models, made here, and a server of them.
+
+use drnn::{Builder, Cell, Cpu, Model, NetSpec, Padding};
+use drnn_serve::{Models, Options, Server, Stopping};
+use drnn_train::chars::CharTask;
+use drnn_train::live::LiveModel;
+use drnn_train::read::Alphabet;
+use std::net::SocketAddr;
+use std::thread::JoinHandle;
+
+const TAGGER: &[u8] = include_bytes!("../../../../models/tagger-en.safetensors");
+pub const ALPHABET: &str = " abcde";
+
+/// `letters-0`, `letters-3`, `letters-both`, `tags`, `rows`.
+pub fn model(name: &str) -> LiveModel {
+    let lstm = || NetSpec::builder(Cell::Lstm).units([9]);
+    let init = |net: Builder| Model::init(&net.build().unwrap(), 3);
+    let letters = |net: Builder| {
+        let symbols = ALPHABET.chars().count();
+        let task = CharTask::new(Alphabet::new(ALPHABET.chars().collect()).unwrap(), 20, 0.2);
+        task.put_into(init(net.tokens(symbols + 1, 3).outputs(symbols))).unwrap()
+    };
+    let model = match name {
+        "letters-0" => letters(lstm()),
+        "letters-3" => letters(lstm().delay(3, Padding::LookAhead)),
+        "letters-both" => letters(lstm().bidirectional()),
+        "rows" => init(lstm().delay(2, Padding::Null).dense(2).outputs(1)),
+        _ => return LiveModel::from_bytes(name, TAGGER).unwrap(),
+    };
+    LiveModel::new(name, model).unwrap()
+}
+
+pub struct Served {
+    pub address: SocketAddr,
+    stopping: Stopping,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Served {
+    /// Models that are made here, by their names.
+    pub fn start(names: &[&str], options: Options) -> Served {
+        Served::with(names.iter().map(|name| model(name)), options)
+    }
+
+    /// On a free port, unless the options say which.
+    pub fn with(all: impl Iterator<Item = LiveModel>, mut options: Options) -> Served {
+        if options.listen == Options::default().listen {
+            options.listen = "127.0.0.1:0".parse().unwrap();
+        }
+        let mut models = Models::new();
+        all.for_each(|model| models.add(model.on(&Cpu::new(1))).unwrap());
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let server = runtime.block_on(Server::bind(options, models)).unwrap();
+        let (address, stopping) = (server.address().unwrap(), server.stopping());
+        let thread = std::thread::spawn(move || {
+            runtime.block_on(server.serve());
+            runtime.shutdown_background();
+        });
+        Served { address, stopping, thread: Some(thread) }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+
+    /// Until it is no more.
+    pub fn stop(&mut self) {
+        self.stopping.stop();
+        self.thread.take().into_iter().for_each(|thread| thread.join().unwrap());
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.stopping.stop();
+    }
+}

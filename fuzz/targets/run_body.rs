@@ -1,0 +1,40 @@
+//! Bodies of `POST /v1/run`: what is read can be run, by every kind of model, and as a stream would.
+//!
+//! ```text
+//! choice u8    the body
+//! ```
+#![no_main]
+
+mod models;
+
+use drnn_serve::request::parse;
+use drnn_train::live::{LiveRun, LiveStream};
+use libfuzzer_sys::fuzz_target;
+use models::MODELS;
+
+const MOST: usize = 200;
+
+fuzz_target!(|input: &[u8]| {
+    let Some((&choice, body)) = input.split_first() else { return };
+    let model = &MODELS[usize::from(choice) % MODELS.len()];
+    let Ok(request) = parse(body) else { return };
+    let Ok(sequences) = request.elements(model, MOST) else { return };
+    assert!(sequences.iter().map(|elements| elements.len().max(1)).sum::<usize>() <= MOST);
+    let mut run = LiveRun::new(model);
+    for elements in &sequences {
+        // Each alone: one that is refused says so in both ways.
+        let whole = run.read(elements);
+        let mut stream = LiveStream::new(model).unwrap();
+        let mut answers = Vec::new();
+        let pushed = elements.iter().try_for_each(|element| {
+            answers.extend(stream.push(element)?.map(|answer| answer.json()));
+            Ok::<(), drnn_train::Error>(())
+        });
+        assert_eq!(whole.as_ref().err().map(ToString::to_string), pushed.err().map(|e| e.to_string()));
+        let Ok(whole) = whole else { continue };
+        answers.extend(stream.flush().unwrap().iter().map(|answer| answer.json()));
+        let mut found = Vec::new();
+        run.run(&mut [whole], |_, answer| found.push(answer.json())).unwrap();
+        assert_eq!(found, answers);
+    }
+});
