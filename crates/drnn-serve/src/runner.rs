@@ -234,7 +234,7 @@ mod tests {
         }
         assert_eq!(found[1].as_ref().unwrap_err().code(), "internal");
         let said = found[2].as_ref().unwrap_err().to_string();
-        assert!(said.contains("sequence 0: element 1: token 9 is not below 4"), "{said}");
+        assert!(said.contains("sequence 0: element 1: token 9 is not below 5"), "{said}");
         // And it goes on.
         assert!(runner.run(tokens(&[1])).unwrap().blocking_recv().unwrap().is_ok());
     }

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{sleep_until, timeout};
-use tungstenite::error::Error as WsError;
+use tungstenite::error::{Error as WsError, ProtocolError};
 
 /// The protocol that a client may name, beside the one with its token.
 const PROTOCOL: &str = "drnn.v1";
@@ -236,6 +236,9 @@ impl<'a> Talk<'a> {
                     Ending::new("too_large", 1009, format!("a message has more than {most} bytes"))
                 }
                 Some(WsError::Utf8(_)) => Ending::new("malformed", 1007, "a message is not UTF-8"),
+                Some(WsError::Protocol(ProtocolError::ResetWithoutClosingHandshake)) => {
+                    Ending::gone("client_gone")
+                }
                 Some(WsError::Protocol(_)) => {
                     Ending::new("protocol", 1002, "frames are not as WebSocket has them")
                 }

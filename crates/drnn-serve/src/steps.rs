@@ -6,9 +6,9 @@
 //! stream 3   ]                  from its arrival
 //! ```
 //!
-//! What is wrong with an element is its own stream's affair: the others' step goes on. Should a step panic, the
-//! streams that took part in it are closed, because nobody knows what they have read; the others move to new memory
-//! as they were.
+//! What is wrong with an element is its own stream's affair: the others' step goes on, and so they do where reading it
+//! panics. Should the step itself panic, which is the same arithmetic whatever was said, the streams that took part in
+//! it are closed, because nobody knows what they have read; the others move to new memory as they were.
 
 use crate::metrics::WorkMetrics;
 use crate::said::{Next, Stream};
@@ -124,32 +124,44 @@ impl<'m> Steps<'m> {
     }
 
     fn step(&mut self, mut elements: Vec<(LiveId, Element)>) {
-        let ids: Vec<LiveId> = elements.iter().map(|(id, _)| *id).collect();
-        let stepped = self.attempt(&ids, |batch, answer| step(batch, &elements, answer));
-        if stepped == Some(false) {
-            // One or more are refused, and none has moved: the good ones once more, and the bad ones are told why.
-            elements.retain(|(live, element)| match self.batch.check(*live, element) {
-                Ok(()) => true,
-                Err(why) => {
-                    let position = self.batch.position(*live).unwrap_or_default();
-                    if let Some(stream) =
-                        self.by_live.get(live).and_then(|id| self.streams.get_mut(id))
-                    {
-                        stream.refuse(position, why.to_string(), &self.metrics);
-                    }
-                    false
-                }
-            });
-            let ids: Vec<LiveId> = elements.iter().map(|(id, _)| *id).collect();
-            if self.attempt(&ids, |batch, answer| step(batch, &elements, answer)) == Some(false) {
-                self.fail(&ids);
-            }
+        let mut attempt = self.attempt(|batch, answer| step(batch, &elements, answer));
+        if attempt == Attempt::NoneMoved {
+            // One or more cannot be read: the good ones once more.
+            self.sort_out(&mut elements);
+            attempt = self.attempt(|batch, answer| step(batch, &elements, answer));
+        }
+        if attempt != Attempt::Done {
+            self.fail(&ids(&elements));
         }
         self.metrics.elements.inc_by(elements.len() as u64);
     }
 
+    /// Keeps what can be read. Others are told why not; those whose reading panics are closed.
+    fn sort_out(&mut self, elements: &mut Vec<(LiveId, Element)>) {
+        let mut failed = Vec::new();
+        elements.retain(|(live, element)| {
+            let batch = &mut self.batch;
+            let checked = catch_unwind(AssertUnwindSafe(|| check(batch, *live, element)));
+            let Ok(checked) = checked else {
+                failed.push(*live);
+                return false;
+            };
+            if let Err(why) = &checked {
+                let position = self.batch.position(*live).unwrap_or_default();
+                let stream = self.by_live.get(live).and_then(|id| self.streams.get_mut(id));
+                if let Some(stream) = stream {
+                    stream.refuse(position, why.to_string(), &self.metrics);
+                }
+            }
+            checked.is_ok()
+        });
+        if !failed.is_empty() {
+            self.fail(&failed);
+        }
+    }
+
     fn flush(&mut self, ids: &[LiveId]) {
-        if self.attempt(ids, |batch, answer| batch.flush(ids, answer)) == Some(false) {
+        if self.attempt(|batch, answer| batch.flush(ids, answer)) != Attempt::Done {
             self.fail(ids);
         }
         for id in ids {
@@ -161,16 +173,15 @@ impl<'m> Steps<'m> {
         self.streams.get_mut(self.by_live.get(live)?)
     }
 
-    /// Does something with these streams and hands on the answers: whether it was done; None after a panic, with
-    /// which they are gone.
+    /// Does something with streams, and hands on the answers.
     fn attempt(
         &mut self,
-        ids: &[LiveId],
         act: impl FnOnce(
             &mut LiveBatch<'m>,
             &mut dyn FnMut(LiveId, Answer<'m>),
         ) -> drnn_train::Result<()>,
-    ) -> Option<bool> {
+    ) -> Attempt {
+        let before = self.batch.changes();
         let Steps { batch, streams, by_live, metrics, .. } = self;
         let mut answer = |live: LiveId, answer: Answer<'m>| {
             if let Some(stream) = by_live.get(&live).and_then(|id| streams.get_mut(id)) {
@@ -179,11 +190,9 @@ impl<'m> Steps<'m> {
             }
         };
         match catch_unwind(AssertUnwindSafe(|| act(batch, &mut answer))) {
-            Ok(outcome) => Some(outcome.is_ok()),
-            Err(_) => {
-                self.fail(ids);
-                None
-            }
+            Ok(Ok(())) => Attempt::Done,
+            _ if self.batch.changes() == before => Attempt::NoneMoved,
+            _ => Attempt::Broken,
         }
     }
 
@@ -212,12 +221,35 @@ impl<'m> Steps<'m> {
     }
 }
 
-/// A step, with a fault to be tested where there is one.
+/// How something that was done with streams has ended.
+#[derive(Debug, PartialEq, Eq)]
+enum Attempt {
+    Done,
+    /// It was refused, or there was a panic, before any stream had changed.
+    NoneMoved,
+    /// Nobody knows what they have read.
+    Broken,
+}
+
+fn ids(elements: &[(LiveId, Element)]) -> Vec<LiveId> {
+    elements.iter().map(|(id, _)| *id).collect()
+}
+
+/// Whether an element can be read, with a fault to be tested where there is one.
+fn check(batch: &mut LiveBatch, live: LiveId, element: &Element) -> drnn_train::Result<()> {
+    #[cfg(test)]
+    crate::fault::check_reading(element);
+    batch.check(live, element)
+}
+
+/// A step, likewise.
 fn step<'m>(
     batch: &mut LiveBatch<'m>,
     elements: &[(LiveId, Element)],
     answer: &mut dyn FnMut(LiveId, Answer<'m>),
 ) -> drnn_train::Result<()> {
+    #[cfg(test)]
+    elements.iter().for_each(|(_, element)| crate::fault::check_reading(element));
     let outcome = batch.step(elements, answer);
     #[cfg(test)]
     elements.iter().for_each(|(_, element)| crate::fault::check(element));
@@ -227,7 +259,7 @@ fn step<'m>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fault::{FAULT, model};
+    use crate::fault::{FAULT, FAULT_IN_READING, model};
     use crate::message::{Message, parse};
     use crate::metrics::Metrics;
     use crate::stepper::{LiveSeat, Stepper};
@@ -295,6 +327,21 @@ mod tests {
     }
 
     #[test]
+    fn a_panic_over_one_streams_element_closes_that_stream_alone() {
+        let (model, stepper) = start(100);
+        let [mut innocent, mut culprit, mut refused] = std::array::from_fn(|_| stepper.join(100));
+        say(&innocent, &model, r#"{"elements": [1, 2, 0], "flush": true}"#);
+        say(&culprit, &model, &format!(r#"{{"elements": [1, {FAULT_IN_READING}, 2]}}"#));
+        say(&refused, &model, r#"{"elements": [2, 9, 1]}"#);
+        say(&refused, &model, r#"{"elements": [1], "flush": true}"#);
+        assert_eq!(until(&mut innocent, "flushed")[..3], expected(&model, &[1, 2, 0]));
+        assert_eq!(culprit.1.blocking_recv(), Some(Told::Failed));
+        let found = until(&mut refused, "flushed");
+        let answers: Vec<_> = found.iter().filter(|f| f.contains("values")).cloned().collect();
+        assert_eq!(answers, expected(&model, &[2, 1]));
+    }
+
+    #[test]
     fn what_is_refused_is_told_in_its_place_and_the_stream_goes_on() {
         let (model, stepper) = start(0);
         let mut stream = stepper.join(100);
@@ -306,7 +353,7 @@ mod tests {
         let answers: Vec<_> = found.iter().filter(|f| f.contains("values")).cloned().collect();
         assert_eq!(answers, expected(&model, &[1, 2, 0]));
         let errors: Vec<_> = found.iter().filter(|f| f.contains("error")).collect();
-        assert!(errors[0].contains("element 1: token 9 is not below 4"), "{errors:?}");
+        assert!(errors[0].contains("element 1: token 9 is not below 5"), "{errors:?}");
         assert!(errors[0].contains(r#""position":1"#), "{errors:?}");
         assert!(errors[1].contains("element 2: `\\\"x\\\"` is not a token"), "{errors:?}");
         assert_eq!(errors.len(), 2);

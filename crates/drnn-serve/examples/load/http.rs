@@ -1,17 +1,20 @@
 //! Requests as fast as they are answered, over connections that stay.
 
-use crate::{Options, quantile};
+use crate::quantile;
 use std::io::{Error, ErrorKind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
-pub async fn run(options: Options) -> bool {
-    let seconds = Duration::from_secs_f64(options.number("seconds", 10.0));
-    let connections = options.number("connections", 32usize);
-    let (address, path) = (options.address(), options.get("path", "/v1/run"));
-    let body = std::fs::read(options.get("body", "request.json")).expect("--body FILE");
+pub async fn run(
+    address: String,
+    path: String,
+    body: Vec<u8>,
+    connections: usize,
+    seconds: f64,
+) -> bool {
+    let seconds = Duration::from_secs_f64(seconds);
     let request: Arc<[u8]> = request(&address, &path, &body).into();
     let begun = Instant::now();
     let each = (0..connections).map(|_| {

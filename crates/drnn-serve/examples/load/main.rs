@@ -6,64 +6,95 @@
 //! cargo run --release -p drnn-serve --example load -- http --connections 32 --seconds 10 --body request.json
 //! ```
 //!
-//! | option | what | default |
-//! |---|---|---|
-//! | `--address` | of the server | 127.0.0.1:8080 |
-//! | `--model` | its name | that of the only one |
-//! | `--pid` | of the server, to watch its memory | |
-//! | `--streams`, `--rate`, `--seconds` | how many, elements a second of each, how long | 200, 50, 60 |
-//! | `--connections`, `--body`, `--path` | `http`: how many, the file that each sends again and again, where to | 32, , /v1/run |
-//!
 //! Exit code 1 where anything was lost, out of order or unexplained.
 
 mod client;
 mod http;
 mod memory;
+mod server;
 mod soak;
 mod streams;
 
-use std::collections::HashMap;
+use clap::{Args, Parser};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// `--name value` of the command line.
-pub struct Options(HashMap<String, String>);
+/// Puts load on a server, and checks what it says
+#[derive(Debug, Parser)]
+enum Load {
+    /// Live streams, steadily: is everything answered, in order and in time?
+    Streams {
+        #[command(flatten)]
+        to: Streams,
+        /// Elements a second of each
+        #[arg(long, default_value_t = 50.0)]
+        rate: f64,
+    },
+    /// Clients of every kind, good and bad: is everything answered, or closed with a reason?
+    Soak {
+        #[command(flatten)]
+        to: Streams,
+        /// Starts the server itself, and again and again: the program, and behind it what it is told, at --address
+        #[arg(long, value_name = "PROGRAM")]
+        server: Option<String>,
+        /// Seconds after which that server gets a SIGTERM
+        #[arg(long, default_value_t = 60.0, requires = "server")]
+        stop_every: f64,
+    },
+    /// Whole sequences: how many requests a second?
+    Http {
+        /// The server's
+        #[arg(long, default_value = "127.0.0.1:8080")]
+        address: String,
+        #[arg(long, default_value_t = 32)]
+        connections: usize,
+        #[arg(long, default_value_t = 10.0)]
+        seconds: f64,
+        /// The file that each sends again and again
+        #[arg(long)]
+        body: PathBuf,
+        #[arg(long, default_value = "/v1/run")]
+        path: String,
+    },
+}
 
-impl Options {
-    fn get(&self, name: &str, default: &str) -> String {
-        self.0.get(name).cloned().unwrap_or_else(|| default.into())
-    }
+/// Which streams.
+#[derive(Debug, Clone, Args)]
+pub struct Streams {
+    /// The server's
+    #[arg(long, default_value = "127.0.0.1:8080")]
+    address: String,
+    /// Its model, where it has several
+    #[arg(long)]
+    model: Option<String>,
+    /// The server's process, to watch its memory
+    #[arg(long)]
+    pid: Option<u32>,
+    #[arg(long, default_value_t = 200)]
+    streams: usize,
+    #[arg(long, default_value_t = 60.0)]
+    seconds: f64,
+}
 
-    fn number<T: std::str::FromStr>(&self, name: &str, default: T) -> T {
-        match self.0.get(name) {
-            Some(text) => text.parse().unwrap_or_else(|_| panic!("--{name} {text}")),
-            None => default,
-        }
-    }
-
-    fn address(&self) -> String {
-        self.get("address", "127.0.0.1:8080")
-    }
-
+impl Streams {
     /// Behind the path of a stream.
     fn query(&self) -> String {
-        self.0.get("model").map_or(String::new(), |name| format!("?model={name}"))
+        self.model.as_ref().map_or(String::new(), |name| format!("?model={name}"))
     }
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
-    let mode = arguments.next().unwrap_or_default();
-    let mut options = Options(HashMap::new());
-    while let Some(name) = arguments.next() {
-        let value = arguments.next().unwrap_or_else(|| panic!("{name} without a value"));
-        options.0.insert(name.trim_start_matches("--").into(), value);
-    }
-    let good = match mode.as_str() {
-        "streams" => streams::run(options).await,
-        "soak" => soak::run(options).await,
-        "http" => http::run(options).await,
-        _ => panic!("streams, soak or http"),
+    let good = match Load::parse() {
+        Load::Streams { to, rate } => streams::run(to, rate).await,
+        Load::Soak { to, server, stop_every } => soak::run(to, server.as_deref(), stop_every).await,
+        Load::Http { address, connections, seconds, body, path } => match std::fs::read(&body) {
+            Ok(body) => http::run(address, path, body, connections, seconds).await,
+            Err(e) => {
+                eprintln!("{}: {e}", body.display());
+                return ExitCode::from(2);
+            }
+        },
     };
     ExitCode::from(u8::from(!good))
 }

@@ -9,8 +9,9 @@ pub struct Memory(Arc<Mutex<Vec<f64>>>);
 
 impl Memory {
     /// Of the process with this number; of none without.
-    pub fn watch(pid: &str) -> Memory {
+    pub fn watch(pid: Option<u32>) -> Memory {
         let memory = Memory::default();
+        let Some(pid) = pid else { return memory };
         let (seen, path) = (Arc::downgrade(&memory.0), format!("/proc/{pid}/status"));
         tokio::spawn(async move {
             while let Some(seen) = seen.upgrade() {

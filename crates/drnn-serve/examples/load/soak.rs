@@ -1,34 +1,43 @@
 //! Clients of every kind, good and bad, at random: is every element that was accepted answered, or its stream closed
 //! with a reason? And does the server stay?
 
-use crate::Options;
+use crate::Streams;
 use crate::client::{Socket, element, open, say};
 use crate::http::get;
 use crate::memory::Memory;
+use crate::server::come_and_go;
 use drnn::rng::Rng;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
-use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::{Error, Message};
+
+/// A stream was closed because its server ends.
+const STOPPED: &str = "told that the server ends";
+
+fn is_stop(frame: &Option<Result<Message, Error>>) -> bool {
+    matches!(frame, Some(Ok(Message::Close(Some(close)))) if u16::from(close.code) == 1012)
+}
 
 /// Longer than anything should take.
 const LONG: Duration = Duration::from_secs(30);
 
-pub async fn run(options: Options) -> bool {
-    let streams = options.number("streams", 200usize);
-    let until = Instant::now() + Duration::from_secs_f64(options.number("seconds", 60.0));
-    let (address, query) = (options.address(), options.query());
-    let memory = Memory::watch(&options.get("pid", ""));
+pub async fn run(to: Streams, server: Option<&str>, stop_every: f64) -> bool {
+    let (query, stops) = (to.query(), server.is_some());
+    let Streams { address, pid, streams, seconds, .. } = to;
+    let until = Instant::now() + Duration::from_secs_f64(seconds);
+    let memory = Memory::watch(pid);
     let each = (0..streams).map(|i| {
         let (address, query) = (address.clone(), query.clone());
         tokio::spawn(async move {
             let (mut rng, mut found) = (Rng::new(i as u64), BTreeMap::new());
             while Instant::now() < until {
-                let (kind, outcome) = one(&address, &query, &mut rng).await;
+                let (kind, outcome) = one(&address, &query, stops, &mut rng).await;
                 let outcome = match outcome {
                     Ok(outcome) => format!("{kind}: {outcome}"),
+                    Err(why) if stops && why == STOPPED => format!("{kind}: {why}"),
                     Err(why) => format!("{kind}: FAILED: {why}"),
                 };
                 *found.entry(outcome).or_insert(0usize) += 1;
@@ -36,17 +45,37 @@ pub async fn run(options: Options) -> bool {
             found
         })
     });
-    let mut found: BTreeMap<String, usize> = BTreeMap::new();
-    for one in each.collect::<Vec<_>>() {
-        for (outcome, count) in one.await.unwrap_or_else(|e| [(format!("FAILED: {e}"), 1)].into()) {
-            *found.entry(outcome).or_default() += count;
+    let each: Vec<_> = each.collect();
+    let ends = async {
+        match server {
+            Some(program) => {
+                let every = Duration::from_secs_f64(stop_every);
+                come_and_go(program, &address, every, until).await
+            }
+            None => Ok(Vec::new()),
         }
-    }
+    };
+    let clients = async {
+        let mut found: BTreeMap<String, usize> = BTreeMap::new();
+        for one in each {
+            let failed = |e| [(format!("FAILED: {e}"), 1)].into();
+            for (outcome, count) in one.await.unwrap_or_else(failed) {
+                *found.entry(outcome).or_default() += count;
+            }
+        }
+        (found, all_gone(&address).await)
+    };
+    let ((found, gone), ends) = tokio::join!(clients, ends);
     found.iter().for_each(|(outcome, count)| println!("{count:>8} {outcome}"));
-    let gone = all_gone(&address).await;
     println!("still serves, and no stream is left: {gone}");
-    println!("memory of the server: {}", memory.report());
-    gone && !found.keys().any(|outcome| outcome.contains("FAILED"))
+    match &ends {
+        Ok(ends) => ends.iter().for_each(|end| println!("the server ended: {end}")),
+        Err(why) => println!("FAILED: {why}"),
+    }
+    if !stops {
+        println!("memory of the server: {}", memory.report());
+    }
+    gone && ends.is_ok() && !found.keys().any(|outcome| outcome.contains("FAILED"))
 }
 
 /// Whether the server is well, and counts no stream.
@@ -66,9 +95,19 @@ async fn all_gone(address: &str) -> bool {
     false
 }
 
-async fn one(address: &str, query: &str, rng: &mut Rng) -> (&'static str, Result<String, String>) {
+async fn one(
+    address: &str,
+    query: &str,
+    stops: bool,
+    rng: &mut Rng,
+) -> (&'static str, Result<String, String>) {
     let (mut socket, model) = match timeout(LONG, open(address, query)).await {
         Ok(Ok(opened)) => opened,
+        // Nothing was accepted.
+        Ok(Err(_)) if stops => {
+            sleep(Duration::from_millis(50)).await;
+            return ("open", Ok("no server just now".into()));
+        }
         Ok(Err(e)) => return ("open", Err(e.to_string())),
         Err(_) => return ("open", Err("no answer".into())),
     };
@@ -119,15 +158,23 @@ async fn good(socket: &mut Socket, model: &Value, rng: &mut Rng) -> Result<Strin
                 elements.push(json!({"no": "such"}));
                 refused += 1;
             }
-            say(socket, &json!({"elements": elements})).await.map_err(|e| e.to_string())?;
+            // Should it end meanwhile, what comes says so.
+            let _ = say(socket, &json!({"elements": elements})).await;
         }
-        say(socket, &json!({"flush": true})).await.map_err(|e| e.to_string())?;
+        let _ = say(socket, &json!({"flush": true})).await;
         let (mut answers, mut errors) = (0, 0);
         loop {
-            let Some(Ok(Message::Text(text))) = socket.next().await else {
+            let frame = socket.next().await;
+            if is_stop(&frame) {
+                return Err(STOPPED.into());
+            }
+            let Some(Ok(Message::Text(text))) = frame else {
                 return Err("closed without need".into());
             };
             let frame: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
+            if frame["error"]["code"] == json!("stopping") {
+                continue; // the close comes next
+            }
             if frame["flushed"].is_object() {
                 break;
             } else if frame["error"].is_object() {
@@ -151,6 +198,7 @@ async fn closed(socket: &mut Socket, message: Message, code: u16) -> Result<Stri
     let _ = socket.send(message).await;
     loop {
         match socket.next().await {
+            frame if is_stop(&frame) => return Err(STOPPED.into()),
             Some(Ok(Message::Close(Some(close)))) if u16::from(close.code) == code => {
                 return Ok(format!("closed with {code}"));
             }
@@ -179,6 +227,7 @@ async fn late(socket: Socket, model: &Value, rng: &mut Rng) -> Result<String, St
     let mut flushed = 0;
     while flushed < messages {
         match from.next().await {
+            frame if is_stop(&frame) => return Err(STOPPED.into()),
             Some(Ok(Message::Text(text))) => flushed += usize::from(text.contains("\"flushed\"")),
             Some(Ok(Message::Close(Some(close)))) if close.reason.as_str() == "too_slow" => {
                 return Ok("closed for it".into());

@@ -5,7 +5,7 @@
 use crate::client::{element, open};
 use crate::http::post;
 use crate::memory::Memory;
-use crate::{Options, quantile};
+use crate::{Streams, quantile};
 use drnn::rng::Rng;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
@@ -26,11 +26,10 @@ struct Found {
     model: String,
 }
 
-pub async fn run(options: Options) -> bool {
-    let (streams, rate) = (options.number("streams", 200usize), options.number("rate", 50.0));
-    let seconds: f64 = options.number("seconds", 60.0);
-    let (address, query) = (options.address(), options.query());
-    let memory = Memory::watch(&options.get("pid", ""));
+pub async fn run(to: Streams, rate: f64) -> bool {
+    let query = to.query();
+    let Streams { address, pid, streams, seconds, .. } = to;
+    let memory = Memory::watch(pid);
     let count = (rate * seconds) as usize;
     let each = (0..streams).map(|i| {
         let (address, query) = (address.clone(), query.clone());

@@ -27,6 +27,7 @@ pub struct LiveBatch<'m> {
     live: HashMap<LiveId, Live>,
     by_stream: HashMap<StreamId, LiveId>,
     joined: u64,
+    changes: u64,
 }
 
 struct Live {
@@ -40,7 +41,8 @@ impl<'m> LiveBatch<'m> {
         model.check_streams()?;
         let streams = StreamBatch::new(model.network())?;
         let (live, by_stream) = Default::default();
-        Ok(LiveBatch { reader: Reader::new(model), streams, live, by_stream, joined: 0 })
+        let reader = Reader::new(model);
+        Ok(LiveBatch { reader, streams, live, by_stream, joined: 0, changes: 0 })
     }
 
     /// How many are live.
@@ -77,6 +79,11 @@ impl<'m> LiveBatch<'m> {
         Ok(self.get(id)?.sequence.position())
     }
 
+    /// How often sequences began to move. The same after a panic says that none has: whoever caught it may go on.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
     /// Whether one would take this as its next element; so that a bad one need not stop the others.
     pub fn check(&mut self, id: LiveId, element: &Element) -> Result<()> {
         let live = self.live.get(&id).ok_or_else(|| gone(id))?;
@@ -97,6 +104,7 @@ impl<'m> LiveBatch<'m> {
             let read = self.reader.read(element, &live.sequence);
             reads.push((*id, read.map_err(|e| Error::Data(format!("{id}: {e}")))?));
         }
+        self.changes += 1;
         if let Some(begin) = self.reader.begin()? {
             let mut first = Vec::new();
             for (id, _) in elements {
@@ -124,6 +132,7 @@ impl<'m> LiveBatch<'m> {
         mut answer: impl FnMut(LiveId, Answer<'m>),
     ) -> Result<()> {
         self.check_once(ids.iter().copied())?;
+        self.changes += 1;
         let begun: Vec<LiveId> =
             ids.iter().copied().filter(|id| self.position(*id).is_ok_and(|at| at > 0)).collect();
         for input in self.reader.end()? {
