@@ -1,5 +1,6 @@
 // What all files of kernels begin with. Arrays are row-major; the last dimension lies together.
 
+typedef unsigned short u16; // also f16, as it lies in memory
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
@@ -38,6 +39,35 @@ __device__ __forceinline__ float infinity() { return __int_as_float(0x7f800000);
 __device__ __forceinline__ double no_number() { return __longlong_as_double(0x7ff8000000000000ll); }
 
 __device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+
+// f16, alone and two at once; an approximation with its 11 bits.
+__device__ __forceinline__ u16 half(float x) {
+    u16 h;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
+    return h;
+}
+__device__ __forceinline__ float whole(u16 h) {
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h));
+    return x;
+}
+__device__ __forceinline__ u32 pack(float low, float high) {
+    u32 both;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    return both;
+}
+__device__ __forceinline__ float low(u32 both) { return whole((u16)both); }
+__device__ __forceinline__ float high(u32 both) { return whole((u16)(both >> 16)); }
+// What f16 can hold. No number stays none: the comparisons let it through.
+__device__ __forceinline__ float bounded(float x) { return x > 65504.0f ? 65504.0f : x < -65504.0f ? -65504.0f : x; }
+__device__ __forceinline__ float fast_tanh(float x) {
+    float y;
+    asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+__device__ __forceinline__ float fast_sigmoid(float x) { return 0.5f * fast_tanh(0.5f * x) + 0.5f; }
+
+__device__ __forceinline__ u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
 // Sum over the threads of a block, the same in every run. `shared` has one value per thread; the result is thread 0's.
 __device__ __forceinline__ double block_sum(double value, double* shared) {

@@ -20,7 +20,6 @@
 // that nothing vanishes in f16.
 
 typedef unsigned char u8;
-typedef unsigned short u16;
 
 __host__ __device__ constexpr u32 up_to(u32 value, u32 step) { return (value + step - 1) / step * step; }
 
@@ -78,32 +77,7 @@ __device__ __forceinline__ u32 sequence_of(const Task& task, u32 cursor, u32 row
 // Byte of (row, column) in an image.
 __device__ __forceinline__ u32 in_image(u32 row, u32 column) { return column / 8 * GROUP + row * 16 + column % 8 * 2; }
 
-__device__ __forceinline__ u16 half(float x) {
-    u16 h;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
-    return h;
-}
-__device__ __forceinline__ float whole(u16 h) {
-    float x;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h));
-    return x;
-}
-__device__ __forceinline__ u32 pack(float low, float high) {
-    u32 both;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-    return both;
-}
-__device__ __forceinline__ float low(u32 both) { return whole((u16)both); }
-__device__ __forceinline__ float high(u32 both) { return whole((u16)(both >> 16)); }
-
-__device__ __forceinline__ float fast_tanh(float x) {
-    float y;
-    asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
 __device__ __forceinline__ float sigmoid_of_half(float half_x) { return 0.5f * fast_tanh(half_x) + 0.5f; }
-
-__device__ __forceinline__ u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
 // What a product reads: an address in shared memory, and the bytes to the next 8x8 along its depth and along its other side.
 __device__ __forceinline__ u64 descriptor(u32 address, u32 along_depth, u32 along_side) {

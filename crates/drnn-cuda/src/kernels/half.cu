@@ -3,15 +3,6 @@
 // Units are padded to a multiple of 32: column j of a layer's n n .. becomes (j / n) padded + j % n. Rows of W_ih and W_hh, gate by gate in
 // f32, become unit by unit: 4 gates of unit 0, of unit 1, ..
 
-typedef unsigned short u16;
-
-__device__ __forceinline__ u16 half(float x) {
-    u16 h;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
-    return h;
-}
-
-
 // to (padded gates, stride) from (gates n, columns); a thread per value of `to`
 extern "C" __global__ void pack_weights(
     const float* from, u16* to, u32 gates, u32 n, u32 padded, u32 columns, u32 below, u32 padded_below, u32 stride) {
@@ -49,8 +40,7 @@ extern "C" __global__ void halve(const Header* header, const float* from, u16* t
     u32 row = at / stride, column = at % stride;
     float x = column < columns ? from[(u64)row * columns + column] : 0;
     if (header) x /= header->weight;
-    // No number stays none: the comparisons let it through.
-    to[at] = half(x > 65504.0f ? 65504.0f : x < -65504.0f ? -65504.0f : x);
+    to[at] = half(bounded(x));
 }
 
 // Undoes that.

@@ -1,39 +1,7 @@
 // What Hopper's own instructions need: products that a warpgroup (128 threads) starts and waits for, barriers in shared memory,
 // words that another block writes while this one runs. With common.cuh before it, and NB: columns of a product, 16 to 64.
 
-typedef unsigned short u16;
-
 static const u32 SUMS = NB / 2; // values of a (64, NB) product that a thread has
-
-__device__ __forceinline__ u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
-
-// ---- numbers
-
-__device__ __forceinline__ u32 pack(float low, float high) {
-    u32 both;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-    return both;
-}
-__device__ __forceinline__ u16 half(float x) {
-    u16 h;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
-    return h;
-}
-__device__ __forceinline__ float whole(u16 h) {
-    float x;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h));
-    return x;
-}
-__device__ __forceinline__ float low(u32 both) { return whole((u16)both); }
-__device__ __forceinline__ float high(u32 both) { return whole((u16)(both >> 16)); }
-__device__ __forceinline__ float fast_tanh(float x) {
-    float y;
-    asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-__device__ __forceinline__ float fast_sigmoid(float x) { return 0.5f * fast_tanh(0.5f * x) + 0.5f; }
-// What f16 can hold. No number stays none: the comparisons let it through.
-__device__ __forceinline__ float bounded(float x) { return x > 65504.0f ? 65504.0f : x < -65504.0f ? -65504.0f : x; }
 
 // ---- words that another block writes
 

@@ -13,34 +13,12 @@
 // That order is no good for device memory, whose 128 bytes should be read at once. So a step's gates come to shared memory in
 // whole rows, two steps ahead, and go back so when they are done; c and h leave the same way.
 
-typedef unsigned short u16;
-
 static const u32 UNITS = 8 * GROUPS;                    // with those that are not there
 static const u32 DEPTH = (UNITS + 15) / 16;             // products forward: 16 units of h' each
 static const u32 ROWS = 16;
 static const u32 H_STRIDE = 16 * DEPTH + 8;             // 8 more: rows of 16 bytes fall into different banks
 static const u32 BACK_DEPTH = 4 * UNITS / 16;
 static const u32 D_STRIDE = 4 * UNITS + 8;
-
-__device__ __forceinline__ u32 pack(float low, float high) {
-    u32 both;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-    return both;
-}
-
-__device__ __forceinline__ u16 half(float x) {
-    u16 h;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
-    return h;
-}
-
-__device__ __forceinline__ float fast_tanh(float x) {
-    float y;
-    asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-__device__ __forceinline__ float fast_sigmoid(float x) { return 0.5f * fast_tanh(0.5f * x) + 0.5f; }
 
 // d (16, 8) += a (16, 16) b (16, 8)
 __device__ __forceinline__ void multiply(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
@@ -56,8 +34,6 @@ __device__ __forceinline__ void load(u32 (&a)[4], u32 first) {
                  : "r"(first)
                  : "memory");
 }
-
-__device__ __forceinline__ u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
 // Where the values of a thread lie.
 struct Own {
