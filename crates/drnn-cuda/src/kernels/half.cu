@@ -1,7 +1,7 @@
 // Between f32, as parameters and batches lie, and f16, as persistent recurrences and their products read them.
 //
-// Units are padded to a multiple of 32: column j of a layer's n n .. becomes (j / n) padded + j % n. Rows of W_ih and W_hh, gate by gate in
-// f32, become unit by unit: 4 gates of unit 0, of unit 1, ..
+// Units are padded to a multiple of 32: column j of what a layer gives, n and n, becomes (j / n) padded + j % n. Rows of W_ih and
+// W_hh, gate by gate in f32, become unit by unit: 4 gates of unit 0, of unit 1, ..
 
 // to (padded gates, stride) from (gates n, columns); a thread per value of `to`
 extern "C" __global__ void pack_weights(
@@ -80,7 +80,7 @@ extern "C" __global__ void table_to_weights(
     d_w_ih[at] = sum * header->weight;
 }
 
-// And to that of the embeddings, which the directions share: partial (strands, symbols, e), a block per strand of rows and dimension
+// And to that of the embeddings, which the directions share: partial (strands, symbols, e), a block per strand and dimension
 extern "C" __global__ void table_to_strands(
     const float* d_table, const float* w_ih, float* partial, u32 symbols, u32 e, u32 n, u32 stride) {
     u32 k = blockIdx.y;
@@ -104,7 +104,7 @@ extern "C" __global__ void strands_to_embeddings(
     d_embeddings[at] = (add ? d_embeddings[at] : 0) + sum * header->weight;
 }
 
-// answers (positions, m) with bias from (positions, stride) without; zeros behind a sequence's end, where step + delay >= run[row]
+// answers (positions, m) with bias from (positions, stride) without; zeros behind an end, where step + delay >= run[row]
 extern "C" __global__ void answer_padded(
     const float* from, float* answers, const float* bias, const u32* run, u32 delay, u32 rows, u32 positions, u32 m, u32 stride) {
     u32 at = blockIdx.x * blockDim.x + threadIdx.x;

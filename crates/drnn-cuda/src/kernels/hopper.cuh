@@ -58,33 +58,39 @@ __device__ __forceinline__ void seen_by_products() { asm volatile("fence.proxy.a
 // ---- products of a warpgroup: d (64, NB) += a (64, 16) b (16, NB)
 //
 // Factors in shared memory lie in tiles of 8 rows by 16 bytes (8 of the summed dimension): tile (k / 8, row / 8) of `rows` rows
-// begins at byte (k / 8) rows 16 + (row / 8) 128. A descriptor is the address and both distances, in units of 16 bytes.
+// begins at byte (k / 8) rows 16 + (row / 8) 128. A descriptor is the address and both distances, in units of 16 bytes; its lower
+// half can be counted on.
 
 __device__ __forceinline__ u64 tiles(u32 address, u32 rows) {
     return (u64)((address & 0x3ffff) >> 4) | ((u64)rows << 16) | ((u64)(128 >> 4) << 32);
 }
-__device__ __forceinline__ u64 tiles_at(u64 first, u32 further) { return (first & 0xffffffff00000000ull) | ((u32)first + further); }
 
 // Which registers the sums are, and the numbers of the operands behind them.
+#define FOUR(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define EIGHT(d, i) FOUR(d, i), FOUR(d, i + 4)
+#define TO_8 "%0, %1, %2, %3, %4, %5, %6, %7"
+#define TO_16 TO_8 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define TO_24 TO_16 ", %16, %17, %18, %19, %20, %21, %22, %23"
+#define TO_32 TO_24 ", %24, %25, %26, %27, %28, %29, %30, %31"
 #if NB == 16
-#define PLACES "%0, %1, %2, %3, %4, %5, %6, %7"
-#define SUMMED(d) "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7])
+#define PLACES TO_8
+#define SUMMED(d) EIGHT(d, 0)
 #define INPUTS(rest) rest("%8", "%9", "%10", "%11", "%12", "%13")
 #elif NB == 24
-#define PLACES "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11"
-#define SUMMED(d) "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11])
+#define PLACES TO_8 ", %8, %9, %10, %11"
+#define SUMMED(d) EIGHT(d, 0), FOUR(d, 8)
 #define INPUTS(rest) rest("%12", "%13", "%14", "%15", "%16", "%17")
 #elif NB == 32
-#define PLACES "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
-#define SUMMED(d) "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15])
+#define PLACES TO_16
+#define SUMMED(d) EIGHT(d, 0), EIGHT(d, 8)
 #define INPUTS(rest) rest("%16", "%17", "%18", "%19", "%20", "%21")
 #elif NB == 48
-#define PLACES "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23"
-#define SUMMED(d) "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23])
+#define PLACES TO_24
+#define SUMMED(d) EIGHT(d, 0), EIGHT(d, 8), EIGHT(d, 16)
 #define INPUTS(rest) rest("%24", "%25", "%26", "%27", "%28", "%29")
 #elif NB == 64
-#define PLACES "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define SUMMED(d) "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31])
+#define PLACES TO_32
+#define SUMMED(d) EIGHT(d, 0), EIGHT(d, 8), EIGHT(d, 16), EIGHT(d, 24)
 #define INPUTS(rest) rest("%32", "%33", "%34", "%35", "%36", "%37")
 #else
 #error "rows of a block: 16, 24, 32, 48 or 64"
@@ -107,6 +113,7 @@ __device__ __forceinline__ void product(float (&d)[SUMS], const u32 (&a)[4], u64
 __device__ __forceinline__ void product(float (&d)[SUMS], u64 a, u64 b, int add) {
     asm volatile(INPUTS(FROM_SHARED) : SUMMED(d) : "l"(a), "l"(b), "r"(add));
 }
+__device__ __forceinline__ u64 with_lower(u64 descriptor, u32 lower) { return descriptor >> 32 << 32 | lower; }
 __device__ __forceinline__ void products_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ __forceinline__ void products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int later>

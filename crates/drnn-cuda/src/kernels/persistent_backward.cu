@@ -118,7 +118,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) persistent_backward(
         for (u32 e = 0; e < 4; e++) gate[a][e] = make_uint2(0, 0), c_ahead[a][e] = above[a][e] = 0;
     look_at(0);
 
-    const u64 own_parts = (u64)(direction * groups + group) * BLOCKS * BLOCKS * PART, turn = (u64)directions * groups * BLOCKS * BLOCKS * PART;
+    const u64 own_parts = (u64)(direction * groups + group) * BLOCKS * BLOCKS * PART;
+    const u64 turn = (u64)directions * groups * BLOCKS * BLOCKS * PART;
     const u64 weights_at = tiles(shared_address(shared.weights[warpgroup]), 64), d_at = tiles(shared_address(shared.d_gates), NB);
     asm volatile("fence.proxy.async;" ::: "memory");
     __syncthreads();
@@ -166,7 +167,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) persistent_backward(
                 d_h[e] += whole(above[a][e]);
                 float tanh_c = fast_tanh(c_now[a][e]);
                 float dc = d_cell[a][e] + d_h[e] * o * (1 - tanh_c * tanh_c);
-                float d[4] = {dc * g * i * (1 - i), dc * c_before * f * (1 - f), dc * i * (1 - g * g), d_h[e] * tanh_c * o * (1 - o)};
+                float d[4] = {dc * g * i * (1 - i), dc * c_before * f * (1 - f), dc * i * (1 - g * g),
+                              d_h[e] * tanh_c * o * (1 - o)};
                 d_cell[a][e] = alive ? dc * f : 0;
                 c_now[a][e] = c_before; // behind a sequence's end too: the step before may not be
 #pragma unroll
@@ -197,11 +199,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) persistent_backward(
                 products_fence();
 #pragma unroll
                 for (u32 depth = 0; depth < 8; depth++) {
-                    u64 b = d_at & 0xffffffff00000000ull | d_low + depth * 2 * NB;
+                    u64 b = with_lower(d_at, d_low + depth * 2 * NB);
                     if (tile < IN_REGISTERS) product(sum[tile % 2], w[tile][depth], b, depth > 0);
                     else {
                         u32 at = weights_low + (tile - IN_REGISTERS) * 1024 + depth * 128;
-                        product(sum[tile % 2], weights_at & 0xffffffff00000000ull | at, b, depth > 0);
+                        product(sum[tile % 2], with_lower(weights_at, at), b, depth > 0);
                     }
                 }
                 products_commit();
@@ -215,7 +217,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) persistent_backward(
                 if (owner < BLOCKS) {
 #pragma unroll
                     for (u32 j = 0; j < COLUMNS; j++) {
-                        uint2 v = make_uint2(pack(bounded(d[4 * j]), bounded(d[4 * j + 1])), pack(bounded(d[4 * j + 2]), bounded(d[4 * j + 3])));
+                        uint2 v = make_uint2(pack(bounded(d[4 * j]), bounded(d[4 * j + 1])),
+                                             pack(bounded(d[4 * j + 2]), bounded(d[4 * j + 3])));
                         v.x = v.x & ~1u | bit, v.y = v.y & ~1u | bit;
                         show2(to + (u64)owner * BLOCKS * PART + j * 256, v);
                     }

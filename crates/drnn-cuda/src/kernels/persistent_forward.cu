@@ -24,7 +24,7 @@ static const u32 CHUNK = 128;                                      // units of h
 static const u32 CHUNKS = (N + CHUNK - 1) / CHUNK;
 static const u32 COLUMNS = NB / 8;                                 // cells of a thread: one of each 8 rows of the batch
 static const u32 MULTIPLIERS = 256, LOADERS = 128;                 // threads
-static const u32 LOADER_REGISTERS = BULK ? 40 : 72, MULTIPLIER_REGISTERS = (504 - LOADER_REGISTERS) / 2; // 504 for three warpgroups
+static const u32 LOADER_REGISTERS = BULK ? 40 : 72, MULTIPLIER_REGISTERS = (504 - LOADER_REGISTERS) / 2; // 504 for all three
 
 struct Shared {
     u16 weights[2][IN_SHARED + 1][1024]; // by warpgroup: (16, 64) in tiles; one more, since there is no array of none
@@ -103,7 +103,8 @@ __device__ __forceinline__ void bring_by_copies(Shared& shared, const u16* told,
 
 extern "C" __global__ void __launch_bounds__(MULTIPLIERS + LOADERS, 1) persistent_forward(
     const float* w_hh, const float* b_ih, const float* b_hh, u32 params_apart, u16* gates, const u16* table, const u32* tokens,
-    u32 symbols, u16* c, u16* h, u16* told, const u32* run, u32 directions, u32 groups, u32 first_row, u32 steps, u32 rows, u32 n, u32 keep) {
+    u32 symbols, u16* c, u16* h, u16* told, const u32* run, u32 directions, u32 groups, u32 first_row, u32 steps, u32 rows, u32 n,
+    u32 keep) {
     extern __shared__ __align__(1024) unsigned char dynamic[];
     Shared& shared = *(Shared*)dynamic;
     const u32 block = blockIdx.x % BLOCKS, group = blockIdx.x / BLOCKS % groups, direction = blockIdx.x / BLOCKS / groups;
@@ -229,9 +230,9 @@ extern "C" __global__ void __launch_bounds__(MULTIPLIERS + LOADERS, 1) persisten
                     barrier_wait(full + 8 * (depth / (CHUNK / 16)), taken - 1 & 1);
                     products_fence();
                 }
-                u64 b = h_at & 0xffffffff00000000ull | h_low + depth * 2 * NB;
+                u64 b = with_lower(h_at, h_low + depth * 2 * NB);
                 if (depth < IN_REGISTERS) product(sum, w[depth], b, depth > 0);
-                else product(sum, weights_at & 0xffffffff00000000ull | weights_low + (depth - IN_REGISTERS) * 128, b, depth > 0);
+                else product(sum, with_lower(weights_at, weights_low + (depth - IN_REGISTERS) * 128), b, depth > 0);
             }
             products_commit();
             products_wait<0>();
