@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::forward::{Pass, THREADS, matrix};
 use crate::memory::Buffer;
 use crate::plan::Recurrence;
+use crate::product::Form;
 use crate::stream::Arg;
 use crate::work::CHUNKS;
 use drnn::{Cell, InputSpec};
@@ -42,9 +43,15 @@ impl Pass<'_> {
             return self.stream.copy_within(d.at, to.at, positions * m * size_of::<f32>());
         };
         let w = matrix(&self.state.params, weight, width);
-        self.products.times([positions, width, m], d, w, 0.0, to)?;
+        self.products.plain(Form::Times, [positions, width, m], [d, w], 0.0, to)?;
         let dw = matrix(&self.state.gradient, weight, width);
-        self.products.transposed_times([m, width, positions], d, self.answering(), 0.0, dw)?;
+        self.products.plain(
+            Form::TransposedTimes,
+            [m, width, positions],
+            [d, self.answering()],
+            0.0,
+            dw,
+        )?;
         self.sum_columns(d.at, [positions, m], bias, None)
     }
 
@@ -68,7 +75,7 @@ impl Pass<'_> {
             for (first, columns, from, stride) in self.recurrent(layer, r) {
                 let d = matrix(from, s * rows * stride, stride);
                 let w = matrix(&self.state.params, r.w_hh + first * r.n, r.n);
-                self.products.times([rows, r.n, columns], d, w, beta, d_h)?;
+                self.products.plain(Form::Times, [rows, r.n, columns], [d, w], beta, d_h)?;
                 beta = 1.0;
             }
         }
@@ -120,7 +127,13 @@ impl Pass<'_> {
         let gates = matrix(&work.gates, 0, r.gates);
         let dw_ih = matrix(gradient, r.w_ih, r.inputs);
         let sizes = [r.gates, r.inputs, slots];
-        self.products.transposed_times(sizes, gates, self.input(layer), 0.0, dw_ih)?;
+        self.products.plain(
+            Form::TransposedTimes,
+            sizes,
+            [gates, self.input(layer)],
+            0.0,
+            dw_ih,
+        )?;
         // h before every step: one step earlier, or later, in H.
         let (first, _) = r.around(0);
         let at = first * rows * r.width + r.direction * r.n;
@@ -128,7 +141,13 @@ impl Pass<'_> {
         for (first, columns, from, stride) in self.recurrent(layer, r) {
             let dw = matrix(gradient, r.w_hh + first * r.n, r.n);
             let d = matrix(from, 0, stride);
-            self.products.transposed_times([columns, r.n, slots], d, h_before, 0.0, dw)?;
+            self.products.plain(
+                Form::TransposedTimes,
+                [columns, r.n, slots],
+                [d, h_before],
+                0.0,
+                dw,
+            )?;
         }
         self.sum_columns(gates.at, [slots, r.gates], r.b_ih, Some(r.b_hh))?;
         if self.plan.cell == Cell::Gru {
@@ -145,7 +164,13 @@ impl Pass<'_> {
                 (matrix(gates, 0, r.gates), matrix(&self.state.params, r.w_ih, r.inputs));
             let to = matrix(to, 0, r.inputs);
             let beta = if r.direction == 0 { 0.0 } else { 1.0 };
-            self.products.times([self.shape.slots(), r.inputs, r.gates], gates, w, beta, to)?;
+            self.products.plain(
+                Form::Times,
+                [self.shape.slots(), r.inputs, r.gates],
+                [gates, w],
+                beta,
+                to,
+            )?;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::kernels::Kernels;
 use crate::memory::Buffer;
 use crate::plan::{Plan, Recurrence, Shape, Staged};
-use crate::product::{Matrix, Products};
+use crate::product::{Form, Matrix, Products};
 use crate::resident::Resident;
 use crate::state::{DeviceState, LOSSES};
 use crate::stream::{Arg, Stream};
@@ -124,7 +124,7 @@ impl Pass<'_> {
         let w_ih = matrix(params, r.w_ih, r.inputs);
         let gates = matrix(&work.gates, 0, r.gates);
         let sizes = [self.shape.slots(), r.gates, r.inputs];
-        self.products.times_transposed(sizes, self.input(layer), w_ih, 0.0, gates)?;
+        self.products.plain(Form::TimesTransposed, sizes, [self.input(layer), w_ih], 0.0, gates)?;
         if self.plan.cell.has_cell_state() {
             self.stream.clear(&work.c, 0, rows * r.n)?;
             self.stream.clear(&work.c, (steps + 1) * rows * r.n, rows * r.n)?;
@@ -144,7 +144,13 @@ impl Pass<'_> {
                 let w = matrix(params, r.w_hh + first * r.n, r.n);
                 let to = matrix(to, s * rows * stride, stride);
                 let beta = if fresh { 0.0 } else { 1.0 };
-                self.products.times_transposed([rows, columns, r.n], h_before, w, beta, to)?;
+                self.products.plain(
+                    Form::TimesTransposed,
+                    [rows, columns, r.n],
+                    [h_before, w],
+                    beta,
+                    to,
+                )?;
             }
             self.cell(layer, r, s)?;
         }
@@ -211,7 +217,13 @@ impl Pass<'_> {
         let positions = self.shape.positions();
         let w = matrix(&self.state.params, weight, width);
         let to = matrix(&self.work.answers, 0, m);
-        self.products.times_transposed([positions, m, width], self.answering(), w, 0.0, to)?;
+        self.products.plain(
+            Form::TimesTransposed,
+            [positions, m, width],
+            [self.answering(), w],
+            0.0,
+            to,
+        )?;
         let args = [
             Arg::At(to.at),
             Arg::At(self.state.params.at(bias)),

@@ -1,14 +1,12 @@
 //! Products of row-major matrices, by cuBLAS.
 //!
 //! ```text
-//! times_transposed   C = beta C + A B^T        C (M, N), A (M, K), B (N, K)      layers forward
-//! times              C = beta C + A B          C (M, N), A (M, K), B (K, N)      gradients of inputs
-//! transposed_times   C = beta C + A^T B        C (M, N), A (K, M), B (K, N)      gradients of weights
+//! TimesTransposed   C = beta C + A B^T        C (M, N), A (M, K), B (N, K)      layers forward
+//! Times             C = beta C + A B          C (M, N), A (M, K), B (K, N)      gradients of inputs
+//! TransposedTimes   C = beta C + A^T B        C (M, N), A (K, M), B (K, N)      gradients of weights
 //! ```
 //!
 //! cuBLAS counts columns first, so it is asked for the transposed product: C^T = B A^T.
-//!
-//! The same for factors in f16 ([`Products::half`]), many at once where networks lie side by side.
 
 use crate::device::Device;
 use crate::error::Result;
@@ -83,17 +81,6 @@ pub(crate) enum Written {
     F32,
 }
 
-/// Equal products side by side: how many, and how many values lie between one's A, B and C and the next's.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Lanes {
-    pub count: usize,
-    pub apart: [usize; 3],
-}
-
-impl Lanes {
-    pub const ONE: Lanes = Lanes { count: 1, apart: [0; 3] };
-}
-
 impl Products {
     pub fn new(device: &Device, stream: &Stream, precision: Precision) -> Result<Products> {
         let workspace = Buffer::zeros(device, WORKSPACE)?;
@@ -117,43 +104,8 @@ impl Products {
         Ok(products)
     }
 
-    /// `C = beta C + A B^T`
-    pub fn times_transposed(
-        &self,
-        [m, n, k]: [usize; 3],
-        a: Matrix,
-        b: Matrix,
-        beta: f32,
-        c: Matrix,
-    ) -> Result<()> {
-        self.gemm(Form::TimesTransposed, [m, n, k], [a, b], beta, c)
-    }
-
-    /// `C = beta C + A B`
-    pub fn times(
-        &self,
-        [m, n, k]: [usize; 3],
-        a: Matrix,
-        b: Matrix,
-        beta: f32,
-        c: Matrix,
-    ) -> Result<()> {
-        self.gemm(Form::Times, [m, n, k], [a, b], beta, c)
-    }
-
-    /// `C = beta C + A^T B`
-    pub fn transposed_times(
-        &self,
-        [m, n, k]: [usize; 3],
-        a: Matrix,
-        b: Matrix,
-        beta: f32,
-        c: Matrix,
-    ) -> Result<()> {
-        self.gemm(Form::TransposedTimes, [m, n, k], [a, b], beta, c)
-    }
-
-    fn gemm(
+    /// `C = beta C +` the product of factors in f32, rounded as the precision says.
+    pub fn plain(
         &self,
         form: Form,
         sizes: [usize; 3],
@@ -162,11 +114,10 @@ impl Products {
         c: Matrix,
     ) -> Result<()> {
         let kind = sys::cudaDataType::CUDA_R_32F;
-        self.products(form, sizes, factors, beta, c, [kind; 2], self.compute, Lanes::ONE)
+        self.gemm(form, sizes, factors, beta, c, ([kind; 2], self.compute))
     }
 
-    /// `C = beta C +` the product of factors in f16, `lanes` times.
-    #[allow(clippy::too_many_arguments)] // a product's
+    /// The same of factors in f16.
     pub fn half(
         &self,
         form: Form,
@@ -175,7 +126,6 @@ impl Products {
         beta: f32,
         c: Matrix,
         written: Written,
-        lanes: Lanes,
     ) -> Result<()> {
         let written = match written {
             Written::F16 => sys::cudaDataType::CUDA_R_16F,
@@ -183,28 +133,24 @@ impl Products {
         };
         let kinds = [sys::cudaDataType::CUDA_R_16F, written];
         let compute = sys::cublasComputeType_t::CUBLAS_COMPUTE_32F;
-        self.products(form, sizes, factors, beta, c, kinds, compute, lanes)
+        self.gemm(form, sizes, factors, beta, c, (kinds, compute))
     }
 
-    /// `kinds` of the factors, and of what is written.
-    #[allow(clippy::too_many_arguments)] // cuBLAS has 24
-    fn products(
+    /// Kinds: of the factors, and of what is written; and how it is computed.
+    fn gemm(
         &self,
         form: Form,
         [m, n, k]: [usize; 3],
         [a, b]: [Matrix; 2],
         beta: f32,
         c: Matrix,
-        [factor, written]: [sys::cudaDataType; 2],
-        compute: sys::cublasComputeType_t,
-        lanes: Lanes,
+        ([factor, written], compute): ([sys::cudaDataType; 2], sys::cublasComputeType_t),
     ) -> Result<()> {
         let alpha = 1.0f32;
         let [for_b, for_a] = form.operations();
-        let apart = lanes.apart.map(|values| values as i64);
         // SAFETY: the callers' matrices have the rows and columns they say; a graph takes the scalars by value.
         unsafe {
-            result::gemm_strided_batched_ex(
+            result::gemm_ex(
                 self.handle,
                 for_b,
                 for_a,
@@ -215,17 +161,13 @@ impl Products {
                 b.at as *const c_void,
                 factor,
                 b.stride as i32,
-                apart[1],
                 a.at as *const c_void,
                 factor,
                 a.stride as i32,
-                apart[0],
                 std::ptr::from_ref(&beta).cast(),
                 c.at as *mut c_void,
                 written,
                 c.stride as i32,
-                apart[2],
-                lanes.count as i32,
                 compute,
                 sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
             )?;

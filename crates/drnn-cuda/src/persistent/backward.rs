@@ -1,6 +1,5 @@
 //! The way back, put into a stream.
 
-use super::BACKWARD_THREADS;
 use super::forward::{HalfPass, matrix};
 use super::work::{LayerWork, STRANDS};
 use crate::error::Result;
@@ -87,11 +86,8 @@ impl HalfPass<'_> {
                 recurrences[0].n.into(),
             ];
             let blocks = recurrences.len() * groups * tiling.blocks();
-            let shared = tiling.backward().shared;
-            // SAFETY: arguments as the source names them; shared memory was allowed.
-            unsafe {
-                pair.backward.launch_together(stream, blocks, BACKWARD_THREADS, shared, &args)?;
-            }
+            // SAFETY: arguments as the source names them.
+            unsafe { pair.backward.launch(stream, blocks, &args)? }
             first_group += groups;
         }
         for r in recurrences {

@@ -1,12 +1,12 @@
 //! The way forward, put into a stream.
 
+use super::Persistent;
 use super::work::{HalfWork, LayerWork, has_table};
-use super::{FORWARD_THREADS, Persistent};
 use crate::error::Result;
 use crate::forward::{Pass, THREADS};
 use crate::memory::Buffer;
 use crate::plan::Recurrence;
-use crate::product::{Form, Lanes, Matrix, Written};
+use crate::product::{Form, Matrix, Written};
 use crate::stream::{Arg, Kernel};
 use drnn::InputSpec;
 
@@ -50,7 +50,7 @@ impl HalfPass<'_> {
         to: Matrix,
         written: Written,
     ) -> Result<()> {
-        self.pass.products.half(form, sizes, factors, beta, to, written, Lanes::ONE)
+        self.pass.products.half(form, sizes, factors, beta, to, written)
     }
 
     /// x in f16, or the tables that take its place.
@@ -176,9 +176,8 @@ impl HalfPass<'_> {
                 Arg::U32(u32::from(keep)),
             ];
             let blocks = recurrences.len() * groups * tiling.blocks();
-            let shared = tiling.forward().shared;
-            // SAFETY: arguments as the source names them; shared memory was allowed.
-            unsafe { pair.forward.launch_together(stream, blocks, FORWARD_THREADS, shared, &args)? }
+            // SAFETY: arguments as the source names them.
+            unsafe { pair.forward.launch(stream, blocks, &args)? }
         }
         Ok(())
     }

@@ -27,38 +27,59 @@ pub(crate) use work::HalfWork;
 
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::plan::Plan;
+use crate::plan::{Plan, Recurrence};
 use crate::resident;
-use crate::stream::{Kernel, Module};
+use crate::stream::{Arg, Kernel, Module, Stream};
 use drnn::Cell;
 
 /// Threads of a block on the way forward: two warpgroups that multiply, one that loads.
 const FORWARD_THREADS: usize = 384;
 const BACKWARD_THREADS: usize = 256;
 
-/// Both kernels for one tiling.
+/// A kernel whose blocks wait for each other.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Together {
+    kernel: Kernel,
+    threads: usize,
+    /// Bytes of shared memory.
+    shared: usize,
+}
+
+impl Together {
+    /// Compiled, loaded, and found to fit on a multiprocessor.
+    fn new(device: &Device, kind: tiling::Kind, threads: usize) -> Result<Together> {
+        let tiling::Kind { shared, source } = kind;
+        let module = Module::new(device, &source.machine_code(&device.arch())?)?;
+        let kernel = module.kernel(source.name)?;
+        kernel.allow_shared(shared)?;
+        if kernel.blocks_at_once(threads, shared)? == 0 {
+            return Err(Error::Unsupported(format!("{} does not fit on {device}", source.name)));
+        }
+        Ok(Together { kernel, threads, shared })
+    }
+
+    /// Runs it some time later, all blocks at once.
+    ///
+    /// # Safety
+    /// As [`Kernel::launch_together`].
+    unsafe fn launch(&self, stream: &Stream, blocks: usize, args: &[Arg]) -> Result<()> {
+        // SAFETY: the caller's promise; as much shared memory was allowed.
+        unsafe { self.kernel.launch_together(stream, blocks, self.threads, self.shared, args) }
+    }
+}
+
+/// Both ways for one tiling.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pair {
-    forward: Kernel,
-    backward: Kernel,
+    forward: Together,
+    backward: Together,
 }
 
 impl Pair {
-    /// Compiled, loaded, and found to fit on a multiprocessor.
     pub fn new(device: &Device, tiling: &Tiling) -> Result<Pair> {
-        let load = |kind: tiling::Kind, threads: usize| {
-            let name = kind.source.name;
-            let module = Module::new(device, &kind.source.machine_code(&device.arch())?)?;
-            let kernel = module.kernel(name)?;
-            kernel.allow_shared(kind.shared)?;
-            if kernel.blocks_at_once(threads, kind.shared)? == 0 {
-                return Err(Error::Unsupported(format!("{name} does not fit on {device}")));
-            }
-            Ok(kernel)
-        };
         Ok(Pair {
-            forward: load(tiling.forward(), FORWARD_THREADS)?,
-            backward: load(tiling.backward(), BACKWARD_THREADS)?,
+            forward: Together::new(device, tiling.forward(), FORWARD_THREADS)?,
+            backward: Together::new(device, tiling.backward(), BACKWARD_THREADS)?,
         })
     }
 }
@@ -82,7 +103,7 @@ pub(crate) struct Persistent {
 
 impl Persistent {
     pub fn new(device: &Device, plan: &Plan, rows: usize) -> Result<Persistent> {
-        let layer = |layer: &Vec<crate::plan::Recurrence>| {
+        let layer = |layer: &Vec<Recurrence>| {
             let tiling = Tiling::of(layer[0].n, layer.len(), rows.max(1), device.card())
                 .ok_or_else(|| Error::Unsupported(format!("{} units", layer[0].n)))?;
             Ok((tiling, device.persistent(&tiling)?))
