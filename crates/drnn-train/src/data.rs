@@ -205,21 +205,26 @@ impl Examples {
     }
 }
 
+/// [`check_widths`] for sequences that are all there is: nothing lies behind their ends.
+pub(crate) fn check_alone(spec: &NetSpec, q: Option<usize>, m: Option<usize>) -> Result<()> {
+    if spec.look_ahead() > 0 {
+        return Err(Error::Data("these sequences have nothing to look ahead to".into()));
+    }
+    check_widths(spec, q, m)
+}
+
 impl Source for Examples {
     fn len(&self) -> usize {
         self.starts.len() - 1
     }
 
     fn fits(&self, spec: &NetSpec) -> Result<()> {
-        if spec.look_ahead() > 0 {
-            return Err(Error::Data("these sequences have nothing to look ahead to".into()));
-        }
         if self.starts[self.len()] == 0 {
             return Err(Error::Data("no sequences to train on".into()));
         }
         let q = matches!(self.inputs, Inputs::Dense(_)).then_some(self.q);
         let m = matches!(self.answers, Answers::Values(_)).then_some(self.m);
-        check_widths(spec, q, m)
+        check_alone(spec, q, m)
     }
 
     fn whole(&self) -> Option<&Examples> {

@@ -8,6 +8,7 @@
 //! |---|---|---|
 //! | your data | [`read`] | tagged sentences, word vectors, text, tables; plain or packed, errors with file and line |
 //! | sequences to learn from | [`Source`], [`Examples`] | batches in a seeded order; sequences in memory |
+//! | some that a few numbers say how to make | [`Recipe`], [`Made`] | when they are asked for; on a device, by itself |
 //! | what answers are worth | [`loss`] | cross-entropy, squared error; positions that do not count |
 //! | steps | [`Engine`], [`Learner`] | forward, loss, backward, clip, [`Adam`]; on the CPU |
 //! | what a network is worth | [`Metric`], [`recommended`] | and which delay is enough |
@@ -40,6 +41,7 @@ mod machine;
 mod metric;
 pub mod paper;
 pub mod read;
+mod recipe;
 pub mod results;
 pub mod reversal;
 mod schedule;
@@ -59,6 +61,7 @@ pub use loss::{IGNORE, LossSum, Targets, loss, weighted_cross_entropy};
 pub use machine::{cpu_name, machine};
 pub use metric::{Metric, recommended};
 pub use paper::PaperNet;
+pub use recipe::{Made, Recipe};
 pub use schedule::Schedule;
 pub use source::{Gathered, Source, order};
 pub use stop::{Reason, Stopping};

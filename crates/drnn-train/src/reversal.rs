@@ -10,6 +10,7 @@
 use crate::data::{Answers, Examples, Inputs};
 use crate::error::{Error, Result};
 use crate::loss::{IGNORE, Targets};
+use crate::recipe::{Made, Recipe};
 use drnn::rng::Rng;
 
 /// The task.
@@ -31,12 +32,8 @@ impl Default for Reversal {
 impl Reversal {
     /// `count` random sequences, as one-hot vectors.
     pub fn examples(&self, count: usize, seed: u64) -> Result<Examples> {
+        self.check(count)?;
         let Reversal { steps, symbols } = *self;
-        if steps == 0 || symbols == 0 || count == 0 {
-            return Err(Error::Data(format!(
-                "{count} sequences of {steps} elements of {symbols} symbols"
-            )));
-        }
         let mut rng = Rng::new(seed);
         let mut x = vec![0.0; count * steps * symbols];
         let mut classes = vec![0; count * steps];
@@ -49,6 +46,22 @@ impl Reversal {
         }
         let (inputs, answers) = (Inputs::Dense(x), Answers::Classes(classes));
         Examples::new(inputs, answers, [count, steps], [symbols, symbols])
+    }
+
+    /// The same, made when they are first asked for.
+    pub fn made(&self, count: usize, seed: u64) -> Result<Made> {
+        Made::new(Recipe::Reversal { task: *self, count, seed })
+    }
+
+    /// Whether there are `count` such sequences.
+    pub(crate) fn check(&self, count: usize) -> Result<()> {
+        let Reversal { steps, symbols } = *self;
+        if steps == 0 || symbols == 0 || count == 0 {
+            return Err(Error::Data(format!(
+                "{count} sequences of {steps} elements of {symbols} symbols"
+            )));
+        }
+        Ok(())
     }
 
     /// The expected accuracy of the best network that sees `ahead` elements beyond the one it answers.

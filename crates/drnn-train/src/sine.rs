@@ -12,6 +12,7 @@
 
 use crate::data::{Answers, Examples, Inputs};
 use crate::error::{Error, Result};
+use crate::recipe::{Made, Recipe};
 use drnn::rng::Rng;
 
 /// The paper's elements of a sequence, T.
@@ -47,6 +48,13 @@ pub enum Part {
     Training = 4,
 }
 
+impl Part {
+    /// What it is drawn from, of the data set `set_seed`.
+    pub fn seed(self, set_seed: u64) -> u64 {
+        derived(set_seed, &[self as u64])
+    }
+}
+
 /// The seed that follows from `seed` and `numbers`, one after the other: `s <- bits(s) ^ number`.
 pub fn derived(seed: u64, numbers: &[u64]) -> u64 {
     numbers.iter().fold(seed, |seed, number| Rng::new(seed).bits() ^ number)
@@ -60,24 +68,36 @@ impl Sine {
 
     /// The filter of a data set, oldest tap first.
     pub fn filter(&self, set_seed: u64) -> Vec<f32> {
-        let mut rng = Rng::new(derived(set_seed, &[Part::Filter as u64]));
+        let mut rng = Rng::new(Part::Filter.seed(set_seed));
         (0..self.taps).map(|_| rng.uniform()).collect()
     }
 
     /// `count` sequences of the data set `set_seed`: one filter, and the sequences of `part`.
     pub fn examples(&self, count: usize, set_seed: u64, part: Part) -> Result<Examples> {
+        self.check(count)?;
+        let steps = self.steps;
+        let w = self.filter(set_seed);
+        let mut rng = Rng::new(part.seed(set_seed));
+        let x: Vec<f32> = (0..count * steps).map(|_| rng.uniform()).collect();
+        let y = x.chunks_exact(steps).flat_map(|x| (0..steps).map(|t| self.answer(&w, x, t)));
+        let (answers, inputs) = (Answers::Values(y.collect()), Inputs::Dense(x));
+        Examples::new(inputs, answers, [count, steps], [1, 1])
+    }
+
+    /// The same, made when they are first asked for.
+    pub fn made(&self, count: usize, set_seed: u64, part: Part) -> Result<Made> {
+        Made::new(Recipe::Sine { task: *self, count, set_seed, part })
+    }
+
+    /// Whether there are `count` such sequences.
+    pub(crate) fn check(&self, count: usize) -> Result<()> {
         let Sine { gamma, ahead, steps, taps } = *self;
         if ahead > taps || !gamma.is_finite() || steps == 0 || count == 0 {
             return Err(Error::Data(format!(
                 "{count} sequences of {steps} elements, {ahead} of {taps} taps ahead, gamma {gamma}"
             )));
         }
-        let w = self.filter(set_seed);
-        let mut rng = Rng::new(derived(set_seed, &[part as u64]));
-        let x: Vec<f32> = (0..count * steps).map(|_| rng.uniform()).collect();
-        let y = x.chunks_exact(steps).flat_map(|x| (0..steps).map(|t| self.answer(&w, x, t)));
-        let (answers, inputs) = (Answers::Values(y.collect()), Inputs::Dense(x));
-        Examples::new(inputs, answers, [count, steps], [1, 1])
+        Ok(())
     }
 
     /// y_t.

@@ -3,6 +3,7 @@
 use crate::data::{Answers, Examples, Inputs};
 use crate::error::{Error, Result};
 use crate::loss::Targets;
+use crate::recipe::Recipe;
 use drnn::rng::Rng;
 use drnn::{Batch, InputSpec, NetSpec};
 
@@ -26,6 +27,12 @@ pub trait Source: Sync {
 
     /// All of them, where they lie in memory and are the same on every visit: a device may keep a copy.
     fn whole(&self) -> Option<&Examples> {
+        None
+    }
+
+    /// From what they are made, where a few numbers say it and they are the same on every visit: a device may make
+    /// its own.
+    fn recipe(&self) -> Option<&Recipe> {
         None
     }
 

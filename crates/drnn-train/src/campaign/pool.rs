@@ -9,7 +9,7 @@ use crate::lanes::Control;
 use crate::learner::Learner;
 use crate::machine::machine;
 use crate::results::{Record, Results};
-use crate::sine::{Part, Sine, derived};
+use crate::sine::{Part, Sine};
 use crate::source::Source;
 use crate::stop::Reason;
 use drnn::{Cpu, NetSpec};
@@ -85,9 +85,9 @@ impl Protocol {
         let task = Sine::new(cell.gamma.into(), cell.ahead);
         let set_seed = self.set_seed(cell);
         let [train, valid, test] = self.sequences;
-        let train = task.examples(train, set_seed, Part::Train)?;
-        let valid = task.examples(valid, set_seed, Part::Valid)?;
-        let seed = derived(set_seed, &[Part::Training as u64]);
+        let train = task.made(train, set_seed, Part::Train)?;
+        let valid = task.made(valid, set_seed, Part::Valid)?;
+        let seed = Part::Training.seed(set_seed);
         let (spec, options) = (cell.net.spec(1, 1)?, Options { seed, ..self.training });
         let engine = (pool.make)(&spec, &options)?;
         let mut fit = Fit::with_engine(engine, options, "sine", &train as _, &valid as _)?;
@@ -116,7 +116,7 @@ impl Protocol {
         let test_mse = match reason {
             Reason::NotFinite => None,
             _ => {
-                let test = task.examples(test, set_seed, Part::Test)?;
+                let test = task.made(test, set_seed, Part::Test)?;
                 Some(fit.engine().loss(&test, 0, 500)?.mean())
             }
         };

@@ -1,0 +1,175 @@
+//! Sequences that a few numbers say how to make.
+//!
+//! ```text
+//! recipe -> sequences        the same whenever and wherever they are made
+//! ```
+//!
+//! Whoever learns on a device can make them there ([`Source::recipe`]); on this machine they are made when
+//! somebody first asks for them, and not at all where nobody does.
+
+use crate::data::{Examples, check_alone};
+use crate::error::Result;
+use crate::reversal::Reversal;
+use crate::sine::{Part, Sine};
+use crate::source::{Gathered, Source};
+use drnn::NetSpec;
+use std::sync::OnceLock;
+
+/// From what sequences are made.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Recipe {
+    /// As [`Sine::examples`].
+    Sine {
+        /// What is learned.
+        task: Sine,
+        /// Sequences.
+        count: usize,
+        /// Of the data set; [`Part::seed`] is what is drawn from.
+        set_seed: u64,
+        /// Which of its sequences.
+        part: Part,
+    },
+    /// As [`Reversal::examples`].
+    Reversal {
+        /// What is learned.
+        task: Reversal,
+        /// Sequences.
+        count: usize,
+        /// Of the symbols.
+        seed: u64,
+    },
+}
+
+impl Recipe {
+    /// The sequences.
+    pub fn examples(&self) -> Result<Examples> {
+        match *self {
+            Recipe::Sine { task, count, set_seed, part } => task.examples(count, set_seed, part),
+            Recipe::Reversal { task, count, seed } => task.examples(count, seed),
+        }
+    }
+
+    /// Sequences.
+    pub fn count(&self) -> usize {
+        match *self {
+            Recipe::Sine { count, .. } | Recipe::Reversal { count, .. } => count,
+        }
+    }
+
+    /// Elements of each, T.
+    pub fn steps(&self) -> usize {
+        match self {
+            Recipe::Sine { task, .. } => task.steps,
+            Recipe::Reversal { task, .. } => task.steps,
+        }
+    }
+
+    /// Whether there are such sequences.
+    fn check(&self) -> Result<()> {
+        match self {
+            Recipe::Sine { task, count, .. } => task.check(*count),
+            Recipe::Reversal { task, count, .. } => task.check(*count),
+        }
+    }
+}
+
+/// The sequences of a recipe, made on this machine when they are first asked for.
+#[derive(Debug, Clone)]
+pub struct Made {
+    recipe: Recipe,
+    examples: OnceLock<Examples>,
+}
+
+impl Made {
+    /// Refused where there are no such sequences.
+    pub fn new(recipe: Recipe) -> Result<Made> {
+        recipe.check()?;
+        Ok(Made { recipe, examples: OnceLock::new() })
+    }
+
+    fn examples(&self) -> &Examples {
+        let make = || self.recipe.examples().expect("the recipe was checked");
+        self.examples.get_or_init(make)
+    }
+}
+
+impl Source for Made {
+    fn len(&self) -> usize {
+        self.recipe.count()
+    }
+
+    fn fits(&self, spec: &NetSpec) -> Result<()> {
+        match self.recipe {
+            Recipe::Sine { .. } => check_alone(spec, Some(1), Some(1)),
+            Recipe::Reversal { task, .. } => check_alone(spec, Some(task.symbols), None),
+        }
+    }
+
+    fn whole(&self) -> Option<&Examples> {
+        Some(self.examples())
+    }
+
+    fn recipe(&self) -> Option<&Recipe> {
+        Some(&self.recipe)
+    }
+
+    fn gather(&self, visit: usize, chosen: &[u32], to: &mut Gathered) {
+        self.examples().gather(visit, chosen, to);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{Answers, Inputs};
+    use drnn::{Cell, Padding};
+
+    fn bits(examples: &Examples) -> (Vec<u32>, Vec<u32>) {
+        let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<u32>>();
+        let Inputs::Dense(x) = examples.inputs() else { panic!("vectors") };
+        match examples.answers() {
+            Answers::Values(y) => (bits(x), bits(y)),
+            Answers::Classes(y) => (bits(x), y.clone()),
+        }
+    }
+
+    #[test]
+    fn what_is_made_is_what_the_task_makes_and_not_before_it_is_asked_for() {
+        let (sine, reversal) = (Sine::new(0.7, 5), Reversal { steps: 6, symbols: 3 });
+        for (made, expected) in [
+            (sine.made(9, 4, Part::Valid), sine.examples(9, 4, Part::Valid)),
+            (reversal.made(9, 4), reversal.examples(9, 4)),
+        ] {
+            let (made, expected) = (made.unwrap(), expected.unwrap());
+            assert_eq!(made.len(), expected.len());
+            assert_eq!(made.recipe().unwrap().steps(), expected.steps());
+            assert!(made.examples.get().is_none());
+            let [mut ours, mut theirs] = [Gathered::default(), Gathered::default()];
+            made.gather(3, &[8, 2], &mut ours);
+            expected.gather(3, &[8, 2], &mut theirs);
+            assert!(ours.inputs == theirs.inputs && ours.answers == theirs.answers);
+            assert!(made.examples.get().is_some());
+            assert_eq!(bits(made.whole().unwrap()), bits(&expected));
+        }
+        assert!(sine.made(0, 4, Part::Valid).is_err());
+        assert!(Reversal { symbols: 0, ..reversal }.made(9, 4).is_err());
+    }
+
+    /// Without making them.
+    #[test]
+    fn it_fits_the_networks_that_its_sequences_fit() {
+        let made = [Sine::new(0.7, 5).made(2, 1, Part::Train), Reversal::default().made(2, 1)];
+        let widths = [(1, 1), (1, 4), (4, 4), (4, 9)];
+        for made in made.map(Result::unwrap) {
+            let examples = made.recipe.examples().unwrap();
+            for (q, m) in widths {
+                let lstm = NetSpec::builder(Cell::Lstm).dense(q).units([3]).outputs(m);
+                for padding in [Padding::Null, Padding::LookAhead] {
+                    let spec = lstm.clone().delay(2, padding).build().unwrap();
+                    assert_eq!(made.fits(&spec), examples.fits(&spec), "{spec}");
+                }
+            }
+            assert!(made.examples.get().is_none());
+        }
+    }
+}
