@@ -170,5 +170,7 @@ mod tests {
                 assert!(!code.is_empty());
             }
         }
+        let code = crate::group::data_source().compile("sm_90a");
+        assert!(!code.unwrap_or_else(|e| panic!("data: {e}")).is_empty());
     }
 }

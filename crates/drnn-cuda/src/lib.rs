@@ -24,7 +24,7 @@
 //! | `persistent/` | large LSTMs on Hopper: likewise, on many multiprocessors |
 //! | `work`, `forward`, `backward`, `state` | memory for a pass; both ways; parameters and optimiser |
 //! | `learner` | [`CudaLearner`]: a [`drnn_train::Engine`] |
-//! | `group` | [`CudaGroup`]: many small LSTMs at once, each a [`drnn_train::Engine`] |
+//! | `group` | [`CudaGroup`]: many small LSTMs at once, each a [`drnn_train::Engine`]; the paper's data made on the card |
 //!
 //! The same seed gives the same bits on the same card: every sum has a fixed order, nothing is added by whoever comes
 //! first. Against the CPU's numbers it is f32 rounding; [`drnn_train::contract`] is kept at 2e-4.

@@ -6,7 +6,8 @@ use drnn_train::contract::{self, Plain};
 use drnn_train::reversal::Reversal;
 use drnn_train::sine::{Part, Sine};
 use drnn_train::{
-    AdamOptions, Batches, Engine, Examples, Gathered, Learner, PaperNet, Result, Source, State,
+    AdamOptions, Answers, Batches, Engine, Examples, Fit, Gathered, Inputs, Learner, Made, Options,
+    PaperNet, Recipe, Result, Source, State,
 };
 
 /// Factors of three digits; ten steps of Adam on top.
@@ -192,6 +193,140 @@ impl Source for Drawn {
     }
 }
 
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+fn dense(examples: &Examples) -> &[f32] {
+    let Inputs::Dense(x) = examples.inputs() else { panic!("vectors") };
+    x
+}
+
+/// Values of f32 from one to the other; the two zeros are one.
+fn units_apart(a: f32, b: f32) -> u64 {
+    let place = |value: f32| {
+        let size = i64::from(value.to_bits() & 0x7fff_ffff);
+        if value.is_sign_negative() { -size } else { size }
+    };
+    place(a).abs_diff(place(b))
+}
+
+/// Paper-sized; every tap ahead, or none; filters longer than the sequences; sines of large numbers.
+#[test]
+fn sequences_made_on_the_card_are_the_hosts() {
+    let Some(device) = device() else { return };
+    let spec = PaperNet::Lstm.spec(1, 1).expect("a network");
+    let mut lane = group(&device, &spec, 1).lane(1).expect("a lane");
+    let (mut values, mut different) = (0, 0);
+    for (task, count) in [
+        (Sine::new(0.5, 5), 10_000),
+        (Sine::new(5.0, 0), 2000),
+        (Sine::new(1.0, 20), 2000),
+        (Sine { gamma: 1e6, ahead: 3, steps: 7, taps: 9 }, 1001),
+        (Sine { gamma: 0.7, ahead: 0, steps: 1, taps: 1 }, 1),
+    ] {
+        for part in [Part::Train, Part::Valid, Part::Test] {
+            let made = lane.held(&task.made(count, 3, part).expect("sequences")).expect("made");
+            let host = task.examples(count, 3, part).expect("sequences");
+            assert_eq!(made.steps(), host.steps());
+            assert_eq!(bits(dense(&made)), bits(dense(&host)), "{task:?}");
+            let (Answers::Values(made), Answers::Values(host)) = (made.answers(), host.answers())
+            else {
+                panic!("values")
+            };
+            assert_eq!(made.len(), host.len());
+            let apart: Vec<u64> =
+                made.iter().zip(host).map(|(made, host)| units_apart(*made, *host)).collect();
+            assert!(apart.iter().all(|apart| *apart <= 1), "{task:?}: {:?}", apart.iter().max());
+            values += apart.len();
+            different += apart.iter().filter(|apart| **apart > 0).count();
+        }
+    }
+    assert!(different * 10_000 < values, "{different} of {values} sines are others");
+    for (task, count) in [
+        (Reversal::default(), 10_000),
+        (Reversal { steps: 7, symbols: 3 }, 333),
+        (Reversal { steps: 1, symbols: 1 }, 1),
+    ] {
+        let lstm = NetSpec::builder(Cell::Lstm).dense(task.symbols).units([9]);
+        let spec = lstm.outputs(task.symbols).build().expect("a network");
+        let mut lane = group(&device, &spec, 1).lane(1).expect("a lane");
+        let made = lane.held(&task.made(count, 5).expect("sequences")).expect("made");
+        let host = task.examples(count, 5).expect("sequences");
+        assert_eq!(bits(dense(&made)), bits(dense(&host)), "{task:?}");
+        assert_eq!(made.answers(), host.answers(), "{task:?}");
+    }
+}
+
+/// Sequences that nobody on the host may ask for.
+struct Unseen(Made);
+
+impl Source for Unseen {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn fits(&self, spec: &NetSpec) -> Result<()> {
+        self.0.fits(spec)
+    }
+
+    fn recipe(&self) -> Option<&Recipe> {
+        self.0.recipe()
+    }
+
+    fn gather(&self, _: usize, _: &[u32], _: &mut Gathered) {
+        panic!("made on the host");
+    }
+}
+
+/// A training's losses by epoch, of learning and of validation; then the test's.
+fn losses(lane: CudaLane, [train, valid, test]: [&(dyn Source + 'static); 3]) -> Vec<f64> {
+    let options = Options { epochs: 4, batch: 30, rate: 1e-2, ..Options::default() };
+    let mut fit = Fit::with_engine(lane, options, "losses", train, valid).expect("fits");
+    while !matches!(fit.advance().expect("steps"), drnn_train::Advance::Ended(_)) {}
+    let test = fit.engine().loss(test, 0, 500).expect("a loss").mean();
+    let epochs = fit.progress().history.iter();
+    epochs.flat_map(|epoch| [epoch.train_loss, epoch.valid_loss]).chain([test]).collect()
+}
+
+#[test]
+fn a_lane_learns_from_a_recipe_as_from_what_was_copied() {
+    let Some(device) = device() else { return };
+    let sine = |count, part| Sine::new(1.5, 3).made(count, 4, part).expect("sequences");
+    let reversal = |count, seed| Reversal::default().made(count, seed).expect("sequences");
+    for (net, width, sets) in [
+        (
+            PaperNet::DLstm(5),
+            1,
+            [sine(200, Part::Train), sine(50, Part::Valid), sine(70, Part::Test)],
+        ),
+        (PaperNet::BiLstm, 4, [reversal(200, 1), reversal(50, 2), reversal(70, 3)]),
+    ] {
+        let spec = net.spec(width, width).expect("a network");
+        let lane = || group(&device, &spec, 1).lane(6).expect("a lane");
+        let unseen = sets.map(Unseen);
+        let found = losses(lane(), unseen.each_ref().map(|data| data as _));
+        // What the card has made, copied there as any other: the same to the bit.
+        let mut reader = lane();
+        let copies = unseen.each_ref().map(|data| reader.held(data).expect("a copy"));
+        assert_eq!(losses(lane(), copies.each_ref().map(|data| data as _)), found, "{spec}");
+        // And the host's own, whose sines may be others in the last place.
+        let host = unseen.each_ref().map(|data| data.recipe().expect("one").examples());
+        let host = host.map(|examples| examples.expect("sequences"));
+        let expected = losses(lane(), host.each_ref().map(|data| data as _));
+        for (found, expected) in found.iter().zip(&expected) {
+            assert!((found / expected - 1.0).abs() < 1e-4, "{spec}: {found}, copied {expected}");
+        }
+        // Answers are shown with the host's targets.
+        let (made, mut lane) =
+            (Made::new(*unseen[1].recipe().expect("one")).expect("fits"), lane());
+        let mut shown = 0;
+        let looked = lane.evaluate(&made, 0, 20, &mut |y, _| shown += y.len()).expect("answers");
+        assert_eq!(looked, lane.loss(&unseen[1], 0, 20).expect("a loss"));
+        assert_eq!(shown, looked.count * width);
+    }
+}
+
 #[test]
 fn what_a_group_cannot_keep_is_refused() {
     let Some(device) = device() else { return };
@@ -199,6 +334,8 @@ fn what_a_group_cannot_keep_is_refused() {
     let lane = group(&device, &spec, 1).lane(1).expect("a lane");
     let drawn = Drawn(data(&spec, 5, 1));
     assert!(lane.sequences(&drawn).unwrap_err().to_string().contains("in memory"));
+    let four = Reversal::default().made(5, 1).expect("sequences");
+    assert!(lane.sequences(&four).unwrap_err().to_string().contains("does not fit"));
     let gru =
         NetSpec::builder(Cell::Gru).dense(1).units([9]).outputs(1).build().expect("a network");
     assert!(CudaGroup::new(&device, &gru, AdamOptions::default(), 2).is_err());

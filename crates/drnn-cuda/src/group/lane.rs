@@ -1,16 +1,15 @@
 //! Networks of a group, each an engine of its own.
 
+use super::data::{DataSet, Makers, Origin};
 use super::meeting::Meeting;
 use super::plan::Net;
 use super::round::{Found, Job, Rounds, What};
 use crate::device::Device;
 use crate::error::{Error as CudaError, Result as CudaResult};
-use crate::memory::Buffer;
-use crate::plan::Goal;
 use drnn::{Model, NetSpec};
 use drnn_train::{
-    Adam, AdamOptions, Answers, Batches, Engine, Error, Examples, Gathered, IGNORE, Inputs,
-    LossSum, Result, Source, State, Steps, Targets,
+    Adam, AdamOptions, Batches, Engine, Error, Examples, Gathered, LossSum, Result, Source, State,
+    Steps, Targets,
 };
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -22,14 +21,17 @@ const KEPT: usize = 3;
 /// Equal small LSTMs that learn at once on one GPU, each on its own: its lanes.
 ///
 /// Each lane is an [`Engine`], and each belongs to a thread of its own: lanes that are called at the same time are worked on
-/// together. Data must be [`Examples`] of one length; the GPU keeps a copy.
+/// together. Data must be [`Examples`] of one length, of which the GPU keeps a copy, or have a
+/// [`Recipe`](drnn_train::Recipe), from which it makes its own.
 #[derive(Debug, Clone)]
 pub struct CudaGroup(Arc<Shared>);
 
 struct Shared {
     device: Device,
     spec: NetSpec,
+    net: Net,
     adam: AdamOptions,
+    makers: Makers,
     rounds: Mutex<Rounds>,
     meeting: Meeting<Job, Found>,
     /// By lane, whether it is free.
@@ -67,7 +69,9 @@ impl CudaGroup {
         Ok(CudaGroup(Arc::new(Shared {
             device: device.clone(),
             spec: spec.clone(),
+            net,
             adam,
+            makers: Makers::new(device)?,
             rounds: Mutex::new(rounds),
             meeting: Meeting::new(),
             free: Mutex::new(vec![true; lanes]),
@@ -104,18 +108,8 @@ pub struct CudaLane {
     shared: Arc<Shared>,
     number: usize,
     /// The latest data sets, newest last.
-    held: Vec<Held>,
+    held: Vec<DataSet>,
     gathered: Gathered,
-}
-
-/// A data set on the GPU.
-#[derive(Debug)]
-struct Held {
-    key: u64,
-    x: Buffer<f32>,
-    y: Buffer<u32>,
-    elements: usize,
-    goal: Goal,
 }
 
 impl Shared {
@@ -124,53 +118,31 @@ impl Shared {
     }
 }
 
-/// What a group can keep of it; the error says why nothing.
-fn whole<'d>(spec: &NetSpec, data: &'d dyn Source) -> Result<&'d Examples> {
-    data.fits(spec)?;
-    let Some(examples) = data.whole() else {
-        return Err(Error::Data("a group learns from sequences that lie in memory".into()));
-    };
-    if !examples.are_equally_long() {
-        return Err(Error::Data("a group learns from sequences of one length".into()));
-    }
-    Ok(examples)
-}
-
 impl CudaLane {
-    /// The data set on the GPU, copied there when it is first seen.
-    fn hold(&mut self, data: &dyn Source) -> Result<&Held> {
-        let examples = whole(&self.shared.spec, data)?;
-        let key = examples.key();
-        if let Some(at) = self.held.iter().position(|held| held.key == key) {
+    /// The data set on the GPU, brought there when it is first seen.
+    fn hold(&mut self, data: &dyn Source) -> Result<&DataSet> {
+        let Shared { device, makers, spec, .. } = &*self.shared;
+        let origin = Origin::of(spec, data)?;
+        let mark = origin.mark();
+        if let Some(at) = self.held.iter().position(|held| held.mark == mark) {
             return Ok(&self.held[at]);
         }
-        let Inputs::Dense(x) = examples.inputs() else {
-            return Err(Error::Data(format!("the data does not fit {}", self.shared.spec)));
-        };
-        let (goal, y) = match examples.answers() {
-            Answers::Values(values) => {
-                (Goal::Values, values.iter().map(|v| v.to_bits()).collect::<Vec<u32>>())
-            }
-            Answers::Classes(classes) => {
-                let m = self.shared.spec.answer_width();
-                let wrong = classes.iter().find(|c| **c != IGNORE && **c as usize >= m);
-                if let Some(class) = wrong {
-                    return Err(Error::Data(format!("class {class} of {m}")));
-                }
-                (Goal::Classes, classes.clone())
-            }
-        };
+        let new = DataSet::new(device, makers, origin, spec.answer_width())?;
         if self.held.len() == KEPT {
             self.held.remove(0);
         }
-        let device = &self.shared.device;
-        let (x, y) = (Buffer::from(device, x)?, Buffer::from(device, &y)?);
-        self.held.push(Held { key, x, y, elements: examples.steps(), goal });
+        self.held.push(new);
         Ok(self.held.last().expect("just put there"))
     }
 
+    /// A copy of `data` as the GPU has it.
+    pub fn held(&mut self, data: &dyn Source) -> Result<Examples> {
+        let widths = [self.shared.net.q, self.shared.net.outputs];
+        self.hold(data)?.examples(widths)
+    }
+
     fn meet(&mut self, data: &dyn Source, chosen: Vec<u32>, what: What) -> Result<Found> {
-        let Held { x, y, elements, goal, .. } = self.hold(data)?;
+        let DataSet { x, y, elements, goal, .. } = self.hold(data)?;
         let (x, y, elements, goal) = (x.at(0), y.at(0), *elements, *goal);
         let job = Job { x, y, elements, goal, chosen, what };
         let shared = &self.shared;
@@ -189,7 +161,8 @@ impl Engine for CudaLane {
         if data.is_empty() {
             return Err(Error::Data("no sequences to train on".into()));
         }
-        Ok(drnn_train::Source::len(whole(&self.shared.spec, data)?))
+        Origin::of(&self.shared.spec, data)?;
+        Ok(data.len())
     }
 
     fn train(&mut self, data: &dyn Source, batches: &Batches) -> Result<Steps> {

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `plan` | which networks, how large everything is; nothing of the GPU |
 //! | `room` | kernels and memory for batches of some shape; a step as a graph |
+//! | `data` | data sets, made on the GPU or copied there |
 //! | `round` | what lanes are to do, all of it in one go |
 //! | `meeting` | lanes of many threads come together for a round |
 //! | `lane` | [`CudaGroup`] and its [`CudaLane`]s, each a [`drnn_train::Engine`] |
@@ -19,6 +20,7 @@
 //! Kernels are `kernels/group*`. They use Hopper's products (wgmma), so there are groups on compute capability 9 only. No block
 //! waits for another, so they cannot hang whatever fits at once.
 
+mod data;
 mod lane;
 mod meeting;
 mod plan;
@@ -27,4 +29,4 @@ mod round;
 
 pub use lane::{CudaGroup, CudaLane};
 #[cfg(test)]
-pub(crate) use {plan::tests::plans, room::sources};
+pub(crate) use {data::source as data_source, plan::tests::plans, room::sources};

@@ -1,0 +1,222 @@
+//! Data sets on the GPU, whole: made there where a recipe says how, otherwise copied.
+//!
+//! ```text
+//! x (sequences, T, q) f32        y (sequences, T) classes, or (sequences, T, m) f32
+//! ```
+
+use crate::compile::Source as KernelFile;
+use crate::device::Device;
+use crate::error::Result as CudaResult;
+use crate::memory::Buffer;
+use crate::plan::Goal;
+use crate::stream::{Arg, Kernel, Module, Stream};
+use drnn::NetSpec;
+use drnn_train::sine::Part;
+use drnn_train::{Answers, Error, Examples, IGNORE, Inputs, Recipe, Result, Source};
+
+const THREADS: usize = 256;
+/// More than a card runs at once; each thread makes some elements.
+const MOST_BLOCKS: usize = 4096;
+/// Words of `struct Recipe`.
+const WORDS: usize = 12;
+
+/// Where a data set comes from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Origin<'d> {
+    Recipe(&'d Recipe),
+    Memory(&'d Examples),
+}
+
+/// What tells a data set from others.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Mark {
+    Recipe(Recipe),
+    Key(u64),
+}
+
+impl<'d> Origin<'d> {
+    /// What a group can keep of `data`; the error says why nothing.
+    pub fn of(spec: &NetSpec, data: &'d dyn Source) -> Result<Origin<'d>> {
+        data.fits(spec)?;
+        if let Some(recipe) = data.recipe() {
+            return Ok(Origin::Recipe(recipe));
+        }
+        let Some(examples) = data.whole() else {
+            return Err(Error::Data("a group learns from sequences that lie in memory".into()));
+        };
+        if !examples.are_equally_long() {
+            return Err(Error::Data("a group learns from sequences of one length".into()));
+        }
+        Ok(Origin::Memory(examples))
+    }
+
+    pub fn mark(&self) -> Mark {
+        match self {
+            Origin::Recipe(recipe) => Mark::Recipe(**recipe),
+            Origin::Memory(examples) => Mark::Key(examples.key()),
+        }
+    }
+}
+
+/// A data set on the GPU.
+#[derive(Debug)]
+pub(crate) struct DataSet {
+    pub mark: Mark,
+    pub x: Buffer<f32>,
+    pub y: Buffer<u32>,
+    pub elements: usize,
+    pub goal: Goal,
+}
+
+impl DataSet {
+    /// Made or copied, for networks that give answers of `m` values.
+    pub fn new(device: &Device, makers: &Makers, origin: Origin, m: usize) -> Result<DataSet> {
+        match origin {
+            Origin::Recipe(recipe) => makers.make(device, recipe, m),
+            Origin::Memory(examples) => DataSet::copied(device, examples, m),
+        }
+    }
+
+    fn copied(device: &Device, examples: &Examples, m: usize) -> Result<DataSet> {
+        let Inputs::Dense(x) = examples.inputs() else {
+            return Err(Error::Data("a group learns from vectors".into()));
+        };
+        let (goal, y) = match examples.answers() {
+            Answers::Values(values) => {
+                (Goal::Values, values.iter().map(|v| v.to_bits()).collect::<Vec<u32>>())
+            }
+            Answers::Classes(classes) => {
+                let known = classes.iter().filter(|class| **class != IGNORE);
+                check_classes(known.max().map_or(0, |most| *most as usize + 1), m)?;
+                (Goal::Classes, classes.clone())
+            }
+        };
+        let (x, y) = (Buffer::from(device, x)?, Buffer::from(device, &y)?);
+        let mark = Origin::Memory(examples).mark();
+        Ok(DataSet { mark, x, y, elements: examples.steps(), goal })
+    }
+
+    /// Copied back.
+    pub fn examples(&self, [q, m]: [usize; 2]) -> Result<Examples> {
+        let (x, y) = (self.x.get(0, self.x.len())?, self.y.get(0, self.y.len())?);
+        let answers = match self.goal {
+            Goal::Classes => Answers::Classes(y),
+            Goal::Values => Answers::Values(y.into_iter().map(f32::from_bits).collect()),
+        };
+        let count = x.len() / (self.elements * q);
+        Examples::new(Inputs::Dense(x), answers, [count, self.elements], [q, m])
+    }
+}
+
+/// A network has no answer for a class beyond its outputs.
+fn check_classes(classes: usize, m: usize) -> Result<()> {
+    match classes <= m {
+        true => Ok(()),
+        false => Err(Error::Data(format!("class {} of {m}", classes - 1))),
+    }
+}
+
+/// The kernels that make data sets.
+#[derive(Debug)]
+pub(crate) struct Makers {
+    sine: Kernel,
+    reversal: Kernel,
+}
+
+/// Their file.
+pub(crate) fn source() -> KernelFile {
+    let parts =
+        vec![include_str!("../kernels/common.cuh"), include_str!("../kernels/group_data.cu")];
+    KernelFile { name: "group_data", parts, defines: Vec::new() }
+}
+
+impl Makers {
+    pub fn new(device: &Device) -> CudaResult<Makers> {
+        let module = Module::new(device, &source().machine_code(&device.arch())?)?;
+        Ok(Makers { sine: module.kernel("make_sine")?, reversal: module.kernel("make_reversal")? })
+    }
+
+    fn make(&self, device: &Device, recipe: &Recipe, m: usize) -> Result<DataSet> {
+        let elements = recipe.count() * recipe.steps();
+        let (kernel, goal, q) = match recipe {
+            Recipe::Sine { .. } => (&self.sine, Goal::Values, 1),
+            Recipe::Reversal { task, .. } => {
+                check_classes(task.symbols, m)?;
+                (&self.reversal, Goal::Classes, task.symbols)
+            }
+        };
+        let (x, y) = (Buffer::zeros(device, elements * q)?, Buffer::zeros(device, elements)?);
+        let words = Buffer::from(device, &words(recipe)?)?;
+        let args = [Arg::At(words.at(0)), Arg::At(x.at(0)), Arg::At(y.at(0))];
+        let blocks = elements.div_ceil(THREADS).min(MOST_BLOCKS);
+        // One of its own: that of the rounds may be at work for others.
+        let stream = Stream::new(device)?;
+        // SAFETY: arguments as the source names them; as many elements as the recipe says.
+        unsafe { kernel.launch(&stream, [blocks, 1], THREADS, &args)? };
+        stream.wait()?;
+        let mark = Mark::Recipe(*recipe);
+        Ok(DataSet { mark, x, y, elements: recipe.steps(), goal })
+    }
+}
+
+/// `struct Recipe`.
+fn words(recipe: &Recipe) -> Result<[u32; WORDS]> {
+    let (seed, filter, gamma, [ahead, taps, symbols]) = match *recipe {
+        Recipe::Sine { task, set_seed, part, .. } => {
+            let (seed, filter) = (part.seed(set_seed), Part::Filter.seed(set_seed));
+            (seed, filter, task.gamma, [task.ahead, task.taps, 0])
+        }
+        Recipe::Reversal { task, seed, .. } => (seed, 0, 0.0, [0, 0, task.symbols]),
+    };
+    let mut words = [0; WORDS];
+    for (to, value) in words.chunks_exact_mut(2).zip([seed, filter, gamma.to_bits()]) {
+        to.copy_from_slice(&[value as u32, (value >> 32) as u32]);
+    }
+    let sizes = [recipe.count(), recipe.steps(), ahead, taps, symbols];
+    for (to, size) in words[6..].iter_mut().zip(sizes) {
+        *to = u32::try_from(size).map_err(|_| Error::Data(format!("{size} is too many")))?;
+    }
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drnn::Cell;
+    use drnn_train::reversal::Reversal;
+    use drnn_train::sine::Sine;
+
+    #[test]
+    fn recipes_are_as_the_kernels_read_them() {
+        let (task, part) = (Sine { gamma: 0.5, ahead: 3, steps: 50, taps: 20 }, Part::Valid);
+        let sine = Recipe::Sine { task, count: 7, set_seed: 9, part };
+        let found = words(&sine).unwrap();
+        let number = |at: usize| u64::from(found[at]) | u64::from(found[at + 1]) << 32;
+        assert_eq!(number(0), Part::Valid.seed(9));
+        assert_eq!(number(2), Part::Filter.seed(9));
+        assert_eq!(f64::from_bits(number(4)), 0.5);
+        assert_eq!(found[6..], [7, 50, 3, 20, 0, 0]);
+        let task = Reversal { steps: 20, symbols: 4 };
+        let reversal = Recipe::Reversal { task, count: 8, seed: 0x1_0000_0002 };
+        assert_eq!(words(&reversal).unwrap(), [2, 1, 0, 0, 0, 0, 8, 20, 0, 0, 4, 0]);
+        let many = Recipe::Reversal { task, count: 1 << 32, seed: 1 };
+        assert!(words(&many).unwrap_err().to_string().contains("too many"));
+    }
+
+    #[test]
+    fn equal_recipes_are_one_data_set_and_equal_examples_are_two() {
+        let spec = NetSpec::builder(Cell::Lstm).dense(4).units([3]).outputs(4).build().unwrap();
+        let (task, mark) = (Reversal::default(), |data: &dyn Source| {
+            Origin::of(&spec, data).map(|origin| origin.mark()).unwrap()
+        });
+        let made = |seed| task.made(2, seed).unwrap();
+        let [first, again] = [1, 1].map(|seed| task.examples(2, seed).unwrap());
+        assert_eq!(mark(&made(1)), mark(&made(1)));
+        assert_ne!(mark(&made(1)), mark(&made(2)));
+        assert_ne!(mark(&made(1)), mark(&first));
+        assert_ne!(mark(&first), mark(&again));
+        assert_eq!(mark(&first), mark(&first.clone()));
+        assert!(check_classes(4, 4).is_ok() && check_classes(0, 4).is_ok());
+        assert_eq!(check_classes(5, 4).unwrap_err().to_string(), "class 4 of 4");
+    }
+}
