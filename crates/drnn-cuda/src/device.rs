@@ -1,11 +1,12 @@
 //! A GPU, found at run time.
 
+use crate::driver::ctx;
 use crate::error::{Error, Result};
 use crate::kernels::Kernels;
 use crate::library;
 use crate::persistent::{Card, Pair, Tiling};
 use crate::resident::Resident;
-use cudarc::driver::result::{self, ctx, primary_ctx};
+use cudarc::driver::result::{self, primary_ctx};
 use cudarc::driver::sys::{CUcontext, CUdevice_attribute as Attribute};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};

@@ -89,9 +89,10 @@ pub(crate) struct Kernels {
 
 impl Kernels {
     pub fn new(device: &Device) -> Result<Kernels> {
-        let arch = device.arch();
-        let load = |source: &Source| Module::new(device, &source.machine_code(&arch)?);
-        let modules = sources().iter().map(load).collect::<Result<Vec<_>>>()?;
+        let modules = sources()
+            .iter()
+            .map(|source| Module::new(device, source))
+            .collect::<Result<Vec<_>>>()?;
         let modules: [Module; 6] = modules.try_into().expect("one per source");
         let [cells, tokens, loss, sums, adam, half] = &modules;
         Ok(Kernels {

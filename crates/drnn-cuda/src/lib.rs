@@ -34,6 +34,7 @@
 mod backward;
 mod compile;
 mod device;
+mod driver;
 mod error;
 mod forward;
 mod group;

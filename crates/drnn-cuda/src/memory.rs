@@ -1,8 +1,8 @@
 //! Memory of the GPU, and memory of this machine that it can copy from by itself.
 
 use crate::device::Device;
+use crate::driver::{self, stream};
 use crate::error::Result;
-use cudarc::driver::result::{self, stream};
 use std::marker::PhantomData;
 
 /// What a copy may move: plain numbers, any bits of which are values.
@@ -32,14 +32,8 @@ impl<T: Plain> Buffer<T> {
     /// `len` zeros.
     pub fn zeros(device: &Device, len: usize) -> Result<Buffer<T>> {
         let _quiet = device.quiet()?;
-        let bytes = (len * size_of::<T>()).max(16);
-        // SAFETY: freed once, by `drop`; all of it is written before anything reads it.
-        let address = unsafe {
-            let address = result::malloc_sync(bytes)?;
-            result::memset_d8_sync(address, 0, bytes)?;
-            wait()?;
-            address
-        };
+        // SAFETY: freed once, by `drop`.
+        let address = unsafe { driver::zeros::<T>(len) }?;
         Ok(Buffer { device: device.clone(), address, len, kind: PhantomData })
     }
 
@@ -55,7 +49,7 @@ impl<T: Plain> Buffer<T> {
         assert_eq!(values.len(), self.len, "as many values as there is room for");
         let _quiet = self.device.quiet()?;
         // SAFETY: the lengths are equal.
-        unsafe { result::memcpy_htod_sync(self.address, values) }?;
+        unsafe { driver::memcpy_htod_sync(self.address, values) }?;
         wait()
     }
 
@@ -64,7 +58,7 @@ impl<T: Plain> Buffer<T> {
         assert!(from + values.len() <= self.len, "no more than there is");
         let _quiet = self.device.quiet()?;
         // SAFETY: the lengths fit.
-        unsafe { result::memcpy_htod_sync(self.at(from), values) }?;
+        unsafe { driver::memcpy_htod_sync(self.at(from), values) }?;
         wait()
     }
 
@@ -74,7 +68,7 @@ impl<T: Plain> Buffer<T> {
         let _quiet = self.device.quiet()?;
         let mut values = vec![T::default(); len];
         // SAFETY: the lengths fit.
-        unsafe { result::memcpy_dtoh_sync(&mut values, self.at(from)) }?;
+        unsafe { driver::memcpy_dtoh_sync(&mut values, self.at(from)) }?;
         Ok(values)
     }
 
@@ -96,7 +90,7 @@ impl<T: Plain> Buffer<T> {
 impl<T: Plain> Drop for Buffer<T> {
     fn drop(&mut self) {
         // SAFETY: allocated by `zeros`, freed once; the driver waits for what still uses it.
-        let _ = self.device.quiet().map(|_quiet| unsafe { result::free_sync(self.address) });
+        let _ = self.device.quiet().map(|_quiet| unsafe { driver::free_sync(self.address) });
     }
 }
 
@@ -117,7 +111,7 @@ impl Pinned {
         let _quiet = device.quiet()?;
         // SAFETY: freed once, by `drop`; written before it is read; the driver aligns to pages.
         let words = unsafe {
-            let words = result::malloc_host((len * size_of::<u32>()).max(16), 0)?.cast::<u32>();
+            let words = driver::malloc_host((len * size_of::<u32>()).max(16), 0)?.cast::<u32>();
             words.write_bytes(0, len);
             words
         };
@@ -138,6 +132,6 @@ impl Pinned {
 impl Drop for Pinned {
     fn drop(&mut self) {
         // SAFETY: allocated by `zeros`, freed once.
-        let _ = self.device.quiet().map(|_quiet| unsafe { result::free_host(self.words.cast()) });
+        let _ = self.device.quiet().map(|_quiet| unsafe { driver::free_host(self.words.cast()) });
     }
 }

@@ -9,10 +9,11 @@
 //! cuBLAS counts columns first, so it is asked for the transposed product: C^T = B A^T.
 
 use crate::device::Device;
+use crate::driver;
 use crate::error::Result;
 use crate::memory::Buffer;
 use crate::stream::Stream;
-use cudarc::cublas::{result, sys};
+use cudarc::cublas::sys;
 use std::ffi::c_void;
 
 /// How products are computed.
@@ -92,14 +93,13 @@ impl Products {
         };
         let handle = {
             let _quiet = device.quiet()?;
-            result::create_handle()?
+            driver::create_handle()?
         };
         let products = Products { handle, compute, device: device.clone(), _workspace: workspace };
         // SAFETY: handle, stream and workspace are alive as long as `products` is used.
         unsafe {
-            result::set_stream(handle, stream.raw().cast())?;
-            let at = products._workspace.at(0) as *mut c_void;
-            sys::cublasSetWorkspace_v2(handle, at, WORKSPACE).result()?;
+            driver::set_stream(handle, stream.raw().cast())?;
+            driver::set_workspace(handle, products._workspace.at(0), WORKSPACE)?;
         }
         Ok(products)
     }
@@ -150,7 +150,7 @@ impl Products {
         let [for_b, for_a] = form.operations();
         // SAFETY: the callers' matrices have the rows and columns they say; a graph takes the scalars by value.
         unsafe {
-            result::gemm_ex(
+            driver::gemm_ex(
                 self.handle,
                 for_b,
                 for_a,
@@ -179,6 +179,6 @@ impl Products {
 impl Drop for Products {
     fn drop(&mut self) {
         // SAFETY: made by `new`, destroyed once.
-        let _ = self.device.quiet().map(|_quiet| unsafe { result::destroy_handle(self.handle) });
+        let _ = self.device.quiet().map(|_quiet| unsafe { driver::destroy_handle(self.handle) });
     }
 }

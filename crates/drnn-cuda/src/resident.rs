@@ -51,7 +51,7 @@ pub(crate) fn groups(cell: Cell, n: usize) -> Option<usize> {
 
 impl Resident {
     pub fn new(device: &Device, groups: usize) -> Result<Resident> {
-        let module = Module::new(device, &source(groups).machine_code(&device.arch())?)?;
+        let module = Module::new(device, &source(groups))?;
         let (forward, backward) =
             (module.kernel("resident_forward")?, module.kernel("resident_backward")?);
         forward.allow_shared(shared(8 * groups))?;

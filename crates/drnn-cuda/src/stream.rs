@@ -1,11 +1,12 @@
 //! What the GPU does one after another, and whole sequences of it that are started at once (graphs).
 
+use crate::compile::Source;
 use crate::device::Device;
+use crate::driver::{self, event, function, graph, module, occupancy, stream};
 use crate::error::Result;
 use crate::memory::{Buffer, Pinned, Plain};
-use cudarc::driver::result::{self, event, graph, module, stream};
 use cudarc::driver::sys;
-use std::ffi::{CString, c_void};
+use std::ffi::CString;
 
 /// A queue of work for the GPU.
 #[derive(Debug)]
@@ -41,7 +42,7 @@ impl Stream {
     pub unsafe fn copy(&self, from: &Pinned, words: usize, to: &Buffer<u32>) -> Result<()> {
         assert!(words <= to.len(), "room for the words");
         // SAFETY: the lengths fit, and the caller keeps `from`.
-        Ok(unsafe { result::memcpy_htod_async(to.at(0), &from.as_slice()[..words], self.raw) }?)
+        Ok(unsafe { driver::memcpy_htod_async(to.at(0), &from.as_slice()[..words], self.raw) }?)
     }
 
     /// Sets values `from..from + count` to zero.
@@ -63,13 +64,13 @@ impl Stream {
         }
         let bytes = count * size_of::<T>();
         // SAFETY: within the buffer.
-        Ok(unsafe { result::memset_d8_async(of.at(from), byte, bytes, self.raw) }?)
+        Ok(unsafe { driver::memset_d8_async(of.at(from), byte, bytes, self.raw) }?)
     }
 
     /// Copies bytes from one place on the GPU to another.
     pub fn copy_within(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
         // SAFETY: both are addresses within buffers with room for as much.
-        Ok(unsafe { result::memcpy_dtod_async(to, from, bytes, self.raw) }?)
+        Ok(unsafe { driver::memcpy_dtod_async(to, from, bytes, self.raw) }?)
     }
 
     /// What `record` puts into the stream, as a graph: nothing of it is done yet.
@@ -185,10 +186,12 @@ unsafe impl Send for Module {}
 unsafe impl Sync for Module {}
 
 impl Module {
-    pub fn new(device: &Device, code: &[u8]) -> Result<Module> {
+    /// Compiled for the card, unless the cache has it, and loaded.
+    pub fn new(device: &Device, source: &Source) -> Result<Module> {
+        let code = driver::machine_code(source, &device.arch())?;
         let _quiet = device.quiet()?;
-        // SAFETY: `code` is a whole cubin, by the compiler or by the cache's hash.
-        Ok(Module(unsafe { module::load_data(code.as_ptr().cast()) }?))
+        // SAFETY: machine code of this card's.
+        Ok(Module(unsafe { driver::load(&code) }?))
     }
 
     /// The kernel of that name.
@@ -243,7 +246,7 @@ impl Kernel {
     pub fn allow_shared(&self, bytes: usize) -> Result<()> {
         let which = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         // SAFETY: the function is loaded.
-        Ok(unsafe { result::function::set_function_attribute(self.0, which, bytes as i32) }?)
+        Ok(unsafe { function::set_function_attribute(self.0, which, bytes as i32) }?)
     }
 
     /// Runs it some time later, with `shared` bytes of shared memory besides those that its source names.
@@ -258,20 +261,15 @@ impl Kernel {
         shared: usize,
         args: &[Arg],
     ) -> Result<()> {
-        let mut pointers = pointers(args);
-        let grid = (grid[0] as u32, grid[1] as u32, 1);
-        let threads = (threads as u32, 1, 1);
-        // SAFETY: the caller's promise; the driver copies the arguments before it returns.
-        Ok(unsafe {
-            result::launch_kernel(self.0, grid, threads, shared as u32, stream.raw, &mut pointers)
-        }?)
+        // SAFETY: the caller's promise.
+        Ok(unsafe { driver::launch(self.0, grid, threads, shared, stream.raw, args) }?)
     }
 
     /// Blocks of so many threads, with so much shared memory, that a multiprocessor runs at once.
     pub fn blocks_at_once(&self, threads: usize, shared: usize) -> Result<usize> {
         // SAFETY: the function is loaded.
         let blocks = unsafe {
-            result::occupancy::max_active_block_per_multiprocessor(self.0, threads as i32, shared)
+            occupancy::max_active_block_per_multiprocessor(self.0, threads as i32, shared)
         }?;
         Ok(blocks.max(0) as usize)
     }
@@ -288,29 +286,7 @@ impl Kernel {
         shared: usize,
         args: &[Arg],
     ) -> Result<()> {
-        let mut pointers = pointers(args);
-        let (grid, threads) = ((blocks as u32, 1, 1), (threads as u32, 1, 1));
-        // SAFETY: the caller's promise; the driver copies the arguments before it returns.
-        Ok(unsafe {
-            let shared = shared as u32;
-            result::launch_cooperative_kernel(
-                self.0,
-                grid,
-                threads,
-                shared,
-                stream.raw,
-                &mut pointers,
-            )
-        }?)
+        // SAFETY: the caller's promise.
+        Ok(unsafe { driver::launch_together(self.0, blocks, threads, shared, stream.raw, args) }?)
     }
-}
-
-/// Where the arguments are, as the driver wants to be told.
-fn pointers(args: &[Arg]) -> Vec<*mut c_void> {
-    let pointer = |arg: &Arg| match arg {
-        Arg::At(value) => std::ptr::from_ref(value).cast_mut().cast(),
-        Arg::U32(value) => std::ptr::from_ref(value).cast_mut().cast(),
-        Arg::F32(value) => std::ptr::from_ref(value).cast_mut().cast(),
-    };
-    args.iter().map(pointer).collect()
 }

@@ -132,7 +132,7 @@ pub(crate) fn source() -> KernelFile {
 
 impl Makers {
     pub fn new(device: &Device) -> CudaResult<Makers> {
-        let module = Module::new(device, &source().machine_code(&device.arch())?)?;
+        let module = Module::new(device, &source())?;
         Ok(Makers { sine: module.kernel("make_sine")?, reversal: module.kernel("make_reversal")? })
     }
 

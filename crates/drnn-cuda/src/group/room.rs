@@ -55,8 +55,10 @@ struct Kernels {
 
 impl Kernels {
     fn new(device: &Device, plan: &GroupPlan) -> Result<Kernels> {
-        let load = |source: &Source| Module::new(device, &source.machine_code(&device.arch())?);
-        let modules = sources(plan).iter().map(load).collect::<Result<Vec<_>>>()?;
+        let modules = sources(plan)
+            .iter()
+            .map(|source| Module::new(device, source))
+            .collect::<Result<Vec<_>>>()?;
         let [forward, answers, backward, weights, step] = &modules[..] else {
             unreachable!("one per source")
         };

@@ -49,7 +49,7 @@ impl Together {
     /// Compiled, loaded, and found to fit on a multiprocessor.
     fn new(device: &Device, kind: tiling::Kind, threads: usize) -> Result<Together> {
         let tiling::Kind { shared, source } = kind;
-        let module = Module::new(device, &source.machine_code(&device.arch())?)?;
+        let module = Module::new(device, &source)?;
         let kernel = module.kernel(source.name)?;
         kernel.allow_shared(shared)?;
         if kernel.blocks_at_once(threads, shared)? == 0 {
