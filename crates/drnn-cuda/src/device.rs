@@ -177,6 +177,31 @@ impl Device {
     }
 }
 
+#[cfg(test)]
+impl Device {
+    /// A card that is not there: what it is asked for is recorded.
+    pub(crate) fn recorded(capability: (i32, i32), card: Card) -> Device {
+        Device(Arc::new(Inner {
+            context: crate::driver::recorder::context(card),
+            name: "a recorder".into(),
+            capability,
+            multiprocessors: card.multiprocessors,
+            shared: card.shared,
+            memory: 0,
+            kernels: OnceLock::new(),
+            resident: Mutex::default(),
+            persistent: Mutex::default(),
+        }))
+    }
+
+    /// What it was asked for.
+    pub(crate) fn recorder(
+        &self,
+    ) -> std::sync::MutexGuard<'static, crate::driver::recorder::Recorder> {
+        crate::driver::recorder::of(self.0.context)
+    }
+}
+
 impl std::fmt::Display for Device {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         let gib = self.0.memory as f64 / (1u64 << 30) as f64;

@@ -19,12 +19,14 @@
 //! | `library`, `device` | CUDA's libraries, looked for; a card |
 //! | `compile`, `kernels`, `kernels/*.cu` | kernels, compiled for the card at hand and kept on disk |
 //! | `memory`, `stream`, `product` | buffers; queues, graphs, launches; products by cuBLAS |
+//! | `driver` | CUDA's functions, or a recorder's where there is no GPU: for tests |
 //! | `plan`, `stage` | shapes and offsets; batches as the GPU reads them |
 //! | `resident` | small LSTMs: all steps in one launch |
 //! | `persistent/` | large LSTMs on Hopper: likewise, on many multiprocessors |
 //! | `work`, `forward`, `backward`, `state` | memory for a pass; both ways; parameters and optimiser |
 //! | `learner` | [`CudaLearner`]: a [`drnn_train::Engine`] |
 //! | `group` | [`CudaGroup`]: many small LSTMs at once, each a [`drnn_train::Engine`]; the paper's data made on the card |
+//! | `recorded` | tests: what all of them ask of a card, without one |
 //!
 //! The same seed gives the same bits on the same card: every sum has a fixed order, nothing is added by whoever comes
 //! first. Against the CPU's numbers it is f32 rounding; [`drnn_train::contract`] is kept at 2e-4.
@@ -45,6 +47,8 @@ mod memory;
 mod persistent;
 mod plan;
 mod product;
+#[cfg(test)]
+mod recorded;
 mod resident;
 mod stage;
 mod state;

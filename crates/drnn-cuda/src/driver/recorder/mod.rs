@@ -1,0 +1,161 @@
+//! A driver that does nothing but look: what the host asks of a card, seen and checked where there is none.
+//!
+//! ```text
+//! host code ─ Buffer, Stream, Kernel, Products ─ driver ┬ card       CUDA
+//!                                                       └ recorder   made-up addresses; a list of what was asked for
+//! ```
+//!
+//! It refuses what a card would stumble over, or worse would not: arguments that are not those of the kernel's source, addresses
+//! outside of what is allocated, products of the wrong type, blocks that wait for each other and do not fit at once. Nothing is
+//! computed, and what is read back is zeros.
+//!
+//! | file | what |
+//! |---|---|
+//! | `calls` | the driver's functions |
+//! | `memory` | made-up addresses |
+//! | `source` | kernels' parameters, as their sources name them |
+//! | `node` | what a stream is asked to do, and as a line of text |
+//! | `check`, `reach` | what is refused; how far kernels read and write |
+//! | `names` | what buffers are called |
+
+pub(crate) mod calls;
+mod check;
+mod memory;
+mod names;
+mod node;
+mod reach;
+mod source;
+mod tests;
+
+pub(crate) use names::Names;
+
+use crate::persistent::Card;
+use cudarc::driver::sys::CUcontext;
+use memory::Memory;
+use node::Node;
+use source::Signature;
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// What cannot be right.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Refused(String);
+
+impl From<Refused> for crate::Error {
+    fn from(refused: Refused) -> crate::Error {
+        crate::Error::Driver(refused.0)
+    }
+}
+
+/// Refuses, with a reason.
+fn refuse<T>(why: impl Into<String>) -> Result<T, Refused> {
+    Err(Refused(why.into()))
+}
+
+/// A card that is not there.
+pub(crate) struct Recorder {
+    card: Card,
+    memory: Memory,
+    /// Memory of this machine, by address.
+    host: HashMap<usize, Vec<u64>>,
+    modules: HashMap<usize, Vec<Arc<Signature>>>,
+    functions: HashMap<usize, Function>,
+    /// Those that there are; and what those that capture have been asked for.
+    streams: HashMap<usize, Option<Vec<Node>>>,
+    graphs: HashMap<usize, Vec<Node>>,
+    /// cuBLAS: by handle, its stream.
+    products: HashMap<usize, usize>,
+    /// The latest of the numbers that stand for things.
+    latest: usize,
+    /// What was done, in order.
+    done: Vec<Node>,
+}
+
+/// A kernel, and the shared memory that it was allowed.
+#[derive(Debug, Clone)]
+struct Function {
+    signature: Arc<Signature>,
+    allowed: usize,
+}
+
+/// A context is the place of its recorder here, counted from 1. None ever goes, as with cards.
+static ALL: Mutex<Vec<&'static Mutex<Recorder>>> = Mutex::new(Vec::new());
+
+thread_local! {
+    /// Whose calls this thread's are.
+    static CURRENT: Cell<Option<&'static Mutex<Recorder>>> = const { Cell::new(None) };
+}
+
+/// A new one.
+pub(crate) fn context(card: Card) -> CUcontext {
+    let recorder = Recorder {
+        card,
+        memory: Memory::default(),
+        host: HashMap::new(),
+        modules: HashMap::new(),
+        functions: HashMap::new(),
+        streams: HashMap::new(),
+        graphs: HashMap::new(),
+        products: HashMap::new(),
+        latest: 0,
+        done: Vec::new(),
+    };
+    let mut all = ALL.lock().unwrap_or_else(|p| p.into_inner());
+    all.push(Box::leak(Box::new(Mutex::new(recorder))));
+    std::ptr::without_provenance_mut(all.len())
+}
+
+/// That of a context.
+pub(crate) fn of(context: CUcontext) -> MutexGuard<'static, Recorder> {
+    let all = ALL.lock().unwrap_or_else(|p| p.into_inner());
+    let recorder = all[context.addr() - 1];
+    drop(all);
+    recorder.lock().unwrap_or_else(|p| p.into_inner())
+}
+
+impl Recorder {
+    /// A number for something new.
+    fn number(&mut self) -> usize {
+        self.latest += 1;
+        self.latest
+    }
+
+    /// Puts work into a stream, unless it cannot be right.
+    fn put(&mut self, stream: usize, node: Node) -> Result<(), Refused> {
+        self.check(&node)?;
+        match self.streams.get_mut(&stream) {
+            None => refuse("a stream that there is not"),
+            Some(Some(captured)) => {
+                captured.push(node);
+                Ok(())
+            }
+            Some(None) => {
+                if let Node::Receive { at, bytes } = node {
+                    self.memory.receive(at, bytes);
+                }
+                self.done.push(node);
+                Ok(())
+            }
+        }
+    }
+
+    /// Does what was captured: what it uses must be there now.
+    fn launch(&mut self, graph: usize, stream: usize) -> Result<(), Refused> {
+        let Some(nodes) = self.graphs.get(&graph).cloned() else {
+            return refuse("a graph that there is not");
+        };
+        nodes.into_iter().try_for_each(|node| self.put(stream, node))
+    }
+
+    /// What was done since this was last asked, a line each.
+    pub fn take_lines(&mut self, names: &Names) -> Vec<String> {
+        let done = std::mem::take(&mut self.done);
+        done.iter().map(|node| self.line(node, names)).collect()
+    }
+
+    /// Forgets what was done; how much it was.
+    pub fn forget(&mut self) -> usize {
+        std::mem::take(&mut self.done).len()
+    }
+}

@@ -1,0 +1,352 @@
+//! How far kernels read and write, and how many threads they need: `kernels/*.cu` once more, as counts.
+//!
+//! A kernel that is not here is refused. Where what lies in memory decides (symbols, recipes), only what is certain is counted.
+
+use super::node::Launch;
+use super::source::Signature;
+use crate::stream::Arg;
+
+/// A launch beside what the kernel's source says.
+pub(super) struct Call<'a> {
+    pub signature: &'a Signature,
+    pub launch: &'a Launch,
+}
+
+impl Call<'_> {
+    fn arg(&self, name: &str) -> Option<Arg> {
+        let at = self.signature.params.iter().position(|param| param.name == name)?;
+        self.launch.args.get(at).copied()
+    }
+
+    /// A number among its arguments, or one that it is compiled with.
+    fn number(&self, name: &str) -> usize {
+        match self.arg(name) {
+            Some(Arg::U32(value)) => value as usize,
+            _ => match self.signature.defines.get(name) {
+                Some(value) => *value,
+                None => {
+                    panic!("{} has no number `{name}`, which reach.rs needs", self.signature.name)
+                }
+            },
+        }
+    }
+
+    pub fn address(&self, name: &str) -> u64 {
+        match self.arg(name) {
+            Some(Arg::At(at)) => at,
+            _ => panic!("{} has no address `{name}`, which reach.rs names", self.signature.name),
+        }
+    }
+}
+
+/// What a launch needs.
+pub(super) struct Reach {
+    /// Threads, all blocks together; 0 where any number does.
+    pub threads: usize,
+    /// Values from each address on.
+    pub arrays: Vec<(&'static str, usize)>,
+}
+
+fn needs<const COUNT: usize>(threads: usize, arrays: [(&'static str, usize); COUNT]) -> Reach {
+    Reach { threads, arrays: arrays.into() }
+}
+
+/// Values of `rows` rows of `columns`, `stride` apart.
+fn strided(rows: usize, stride: usize, columns: usize) -> usize {
+    if rows == 0 { 0 } else { (rows - 1) * stride + columns }
+}
+
+/// Words of `struct Header`, `struct Recipe` and `struct Coefficients`, f64s of `struct Totals`.
+const HEADER: usize = 8;
+const RECIPE: usize = 12;
+const COEFFICIENTS: usize = 4;
+const TOTALS: usize = 6;
+
+pub(super) fn reach(call: &Call) -> Option<Reach> {
+    let name = call.signature.name.as_str();
+    let cell = || name.starts_with("lstm_") || name.starts_with("gru_") || name.starts_with("rnn_");
+    match name {
+        _ if cell() => Some(cells(call)),
+        _ if name.starts_with("group_") => group(call),
+        _ if name.starts_with("resident_") => Some(resident(call)),
+        "persistent_forward" => Some(persistent_forward(call)),
+        "persistent_backward" => Some(persistent_backward(call)),
+        _ => plain(call).or_else(|| half(call)),
+    }
+}
+
+/// `cells.cu`: a thread per row and unit.
+fn cells(call: &Call) -> Reach {
+    let [rows, n] = ["rows", "n"].map(|name| call.number(name));
+    let (name, values) = (call.signature.name.as_str(), rows * n);
+    let gates = if name.starts_with("lstm") {
+        4
+    } else if name.starts_with("gru") {
+        3
+    } else {
+        1
+    };
+    let arrays = call.signature.params.iter().filter_map(|param| {
+        let (name, count) = match param.name.as_str() {
+            "gates" => ("gates", gates * values),
+            "bias_ih" => ("bias_ih", gates * n),
+            "bias_hh" => ("bias_hh", gates * n),
+            "c_before" => ("c_before", values),
+            "c" => ("c", values),
+            "from_h" => ("from_h", values),
+            "d_h" => ("d_h", values),
+            "d_c" => ("d_c", values),
+            "h" => ("h", strided(rows, call.number("h_stride"), n)),
+            "h_before" => ("h_before", strided(rows, call.number("h_stride"), n)),
+            "d_above" => ("d_above", strided(rows, call.number("d_stride"), n)),
+            "run" => ("run", rows),
+            _ => return None,
+        };
+        Some((name, count))
+    });
+    Reach { threads: values, arrays: arrays.collect() }
+}
+
+/// `tokens.cu`, `loss.cu`, `sums.cu`, `adam.cu`, `group_data.cu`.
+fn plain(call: &Call) -> Option<Reach> {
+    let v = |name: &str| call.number(name);
+    let [x, y] = call.launch.grid;
+    Some(match call.signature.name.as_str() {
+        "embed" => {
+            let (slots, e) = (v("slots"), v("e"));
+            needs(slots * e, [("tokens", slots), ("x", slots * e), ("table", e)])
+        }
+        "embed_backward" => needs(0, [("starts", x + 1), ("d_table", x * v("e"))]),
+        "answer" => {
+            let (positions, m) = (v("positions"), v("m"));
+            needs(positions * m, [("answers", positions * m), ("bias", m), ("run", v("rows"))])
+        }
+        loss @ ("cross_entropy" | "squared_error") => {
+            let (positions, m) = (v("positions"), v("m"));
+            let classes = loss == "cross_entropy";
+            let targets = if classes { ("classes", positions) } else { ("targets", positions * m) };
+            let answers = [("answers", positions * m), ("d_answers", positions * m)];
+            let sums = [("losses", positions), ("hits", positions)];
+            let [[a, d], [l, h]] = [answers, sums];
+            needs(32 * positions, [("header", HEADER), a, d, targets, l, h])
+        }
+        "sum_losses" => {
+            let positions = v("positions");
+            needs(0, [("losses", positions), ("hits", positions), ("partial", 2 * x)])
+        }
+        "sum_squares" => needs(0, [("values", v("count")), ("partial", x)]),
+        "sum_columns" => {
+            let (rows, columns) = (v("rows"), v("columns"));
+            // 32 columns by 8 rows of threads.
+            needs(8 * columns * y, [("values", rows * columns), ("partial", y * columns)])
+        }
+        "sum_chunks" => {
+            let (chunks, columns) = (v("chunks"), v("columns"));
+            let sums = [("sums", columns), ("again", columns)];
+            needs(columns, [("partial", chunks * columns), sums[0], sums[1]])
+        }
+        "finish" => {
+            let threads = call.launch.threads;
+            let sums = [("squares", threads), ("losses", 2 * 64)];
+            let to = [("totals", TOTALS), ("coefficients", COEFFICIENTS)];
+            needs(256, [("header", HEADER), sums[0], sums[1], to[0], to[1]])
+        }
+        "make_sine" | "make_reversal" => needs(0, [("recipe", RECIPE), ("x", 1), ("y", 1)]),
+        "adam" => {
+            let count = v("count");
+            let all = ["gradient", "params", "mean", "square"].map(|name| (name, count));
+            needs(count, [("coefficients", COEFFICIENTS), all[0], all[1], all[2], all[3]])
+        }
+        _ => return None,
+    })
+}
+
+/// `half.cu`: a thread per value of what is written, mostly.
+fn half(call: &Call) -> Option<Reach> {
+    let v = |name: &str| call.number(name);
+    let header = ("header", HEADER);
+    Some(match call.signature.name.as_str() {
+        "pack_weights" => {
+            let to = v("padded") * v("gates") * v("stride");
+            needs(to, [("from", v("gates") * v("n") * v("columns")), ("to", to)])
+        }
+        "unpack_gradient" => {
+            let (rows, columns, below) = (v("gates") * v("n"), v("columns"), v("below"));
+            let last = (columns - 1) / below * v("padded_below") + (columns - 1) % below;
+            let from = strided(rows, v("stride"), last + 1);
+            needs(rows * columns, [header, ("from", from), ("to", rows * columns)])
+        }
+        "unpack_bias" => {
+            let (n, from) = (v("n"), 4 * v("groups") * v("padded"));
+            needs(4 * n, [header, ("from", from), ("b_ih", 4 * n), ("b_hh", 4 * n)])
+        }
+        "halve" => {
+            let (rows, columns, stride) = (v("rows"), v("columns"), v("stride"));
+            needs(rows * stride, [header, ("from", rows * columns), ("to", rows * stride)])
+        }
+        "scale_back" => needs(v("count"), [header, ("values", v("count"))]),
+        "symbol_table" => {
+            let (symbols, e, to) = (v("symbols"), v("e"), 4 * v("symbols") * v("padded"));
+            needs(to, [("embeddings", symbols * e), ("w_ih", 4 * v("n") * e), ("table", to)])
+        }
+        "one_hot" => {
+            let (slots, to) = (v("slots"), v("slots") * v("stride"));
+            needs(to, [("tokens", slots), ("to", to)])
+        }
+        "table_to_weights" => {
+            let (symbols, e, rows) = (v("symbols"), v("e"), 4 * v("n"));
+            let d_table = ("d_table", strided(rows, v("stride"), symbols));
+            let arrays = [header, d_table, ("embeddings", symbols * e), ("d_w_ih", rows * e)];
+            needs(rows * e, arrays)
+        }
+        "table_to_strands" => {
+            let (symbols, e, rows) = (v("symbols"), v("e"), 4 * v("n"));
+            let d_table = ("d_table", strided(rows, v("stride"), symbols));
+            let partial = call.launch.grid[0] * symbols * e;
+            needs(0, [d_table, ("w_ih", rows * e), ("partial", partial)])
+        }
+        "strands_to_embeddings" => {
+            let count = v("count");
+            let partial = ("partial", v("strands") * count);
+            needs(count, [header, partial, ("d_embeddings", count)])
+        }
+        "answer_padded" => {
+            let (positions, m) = (v("positions"), v("m"));
+            let from = ("from", strided(positions, v("stride"), m));
+            let ends = [("bias", m), ("run", v("rows"))];
+            needs(positions * m, [from, ("answers", positions * m), ends[0], ends[1]])
+        }
+        _ => return None,
+    })
+}
+
+/// `resident.cu`: blocks of 16 rows, a warp per 8 units.
+fn resident(call: &Call) -> Reach {
+    let [rows, steps, n] = ["rows", "steps", "n"].map(|name| call.number(name));
+    let threads = rows.div_ceil(16) * 32 * n.div_ceil(8);
+    let both = [
+        ("gates", steps * rows * 4 * n),
+        ("w_hh", 4 * n * n),
+        ("c", (steps + 2) * rows * n),
+        ("run", rows),
+    ];
+    let own = match call.signature.name.as_str() {
+        "resident_forward" => {
+            let h = strided((steps + 2) * rows, call.number("h_stride"), n);
+            vec![("bias_ih", 4 * n), ("bias_hh", 4 * n), ("h", h)]
+        }
+        _ => {
+            let d_above = strided(steps * rows, call.number("d_stride"), n);
+            vec![("header", HEADER), ("d_above", d_above)]
+        }
+    };
+    Reach { threads, arrays: both.into_iter().chain(own).collect() }
+}
+
+/// Units with padding, rows of a block, directions, groups of a launch; then steps, rows and units.
+fn tiles(call: &Call) -> [usize; 7] {
+    ["N", "NB", "directions", "groups", "steps", "rows", "n"].map(|name| call.number(name))
+}
+
+fn persistent_forward(call: &Call) -> Reach {
+    let [padded, block_rows, directions, groups, steps, rows, n] = tiles(call);
+    let last = (directions - 1) * call.number("params_apart");
+    let (symbols, slots) = (call.number("symbols"), steps * rows);
+    let kept = if call.number("keep") == 0 { 0 } else { (steps + 2) * rows };
+    let gates = if symbols > 0 && kept == 0 { 0 } else { slots };
+    let arrays = [
+        ("w_hh", last + 4 * n * n),
+        ("b_ih", last + 4 * n),
+        ("b_hh", last + 4 * n),
+        ("gates", directions * gates * padded * 4),
+        ("table", directions * symbols * padded * 4),
+        ("tokens", if symbols > 0 { slots } else { 0 }),
+        ("c", directions * kept * padded),
+        ("h", (steps + 2) * rows * directions * padded),
+        ("told", steps * directions * groups * padded * block_rows),
+        ("run", rows),
+    ];
+    needs(directions * groups * padded / 32 * call.launch.threads, arrays)
+}
+
+fn persistent_backward(call: &Call) -> Reach {
+    let [padded, block_rows, directions, groups, steps, rows, n] = tiles(call);
+    let (blocks, slots) = (padded / 32, steps * rows);
+    let [all_groups, first_group] = ["all_groups", "first_group"].map(|name| call.number(name));
+    let written = (directions - 1) * all_groups + first_group + groups;
+    let arrays = [
+        ("w_hh", (directions - 1) * call.number("params_apart") + 4 * n * n),
+        ("gates", directions * slots * padded * 4),
+        ("c", directions * (steps + 2) * rows * padded),
+        ("d_above", slots * directions * padded),
+        ("parts", 2 * directions * groups * blocks * blocks * 32 * block_rows),
+        ("d_bias", written * padded * 4),
+        ("run", rows),
+    ];
+    needs(directions * groups * blocks * call.launch.threads, arrays)
+}
+
+/// `group*.cu`, with the sizes of `group.cuh`; images, gates and answers lie in buffers of bytes.
+fn group(call: &Call) -> Option<Reach> {
+    let v = |name: &str| call.number(name);
+    let [n, q, out, directions, rows] = ["N", "Q", "OUT", "DIRECTIONS", "ROWS"].map(v);
+    let saved = v("HALVES") * 56 * n;
+    let column_group = 16 * ((v("HALVES") * 56).next_multiple_of(16) + 1);
+    let h_groups = (n + 3 * q + 2).next_multiple_of(16) / 8;
+    let d_groups = (4 * n + out).next_multiple_of(16) / 8;
+    let (h_image, d_image) = (h_groups * column_group, d_groups * column_group);
+    let products = 8 * d_groups * (8 * h_groups).next_multiple_of(56);
+    let parameters = directions * 4 * n * (q + n + 2) + out * directions * n + out;
+    let (task, progress) = (12, 6);
+    let [x, y] = call.launch.grid;
+    let of = |lanes: usize| [("tasks", task * lanes), ("progress", progress * lanes)];
+    let arrays = match call.signature.name.as_str() {
+        "group_forward" => {
+            let (lanes, places, steps) = (x / directions, x * y, v("steps"));
+            let kept = if v("keep") == 0 { 0 } else { places * steps * saved };
+            let images = places * (steps + 1) * h_image;
+            let own = [("gates", 8 * kept), ("cells", 2 * kept), ("h_images", images)];
+            [of(lanes).to_vec(), own.to_vec(), vec![("params", lanes * parameters)]].concat()
+        }
+        "group_answers" => {
+            let (lanes, chunks) = (y, v("chunks"));
+            let answers = lanes * v("answers") * chunks * rows * out;
+            let images = lanes * directions * chunks * (v("steps") + 1) * h_image;
+            let to = [("d_answers", 2 * answers), ("shown_answers", answers)];
+            let own = [("params", lanes * parameters), ("h_images", images), to[0], to[1]];
+            [of(lanes).to_vec(), own.to_vec(), vec![("losses", lanes * x * 3)]].concat()
+        }
+        "group_backward" => {
+            let (lanes, places, steps) = (x / directions, x * y, v("steps"));
+            let kept = places * steps * saved;
+            let answers = ("d_answers", 2 * lanes * v("answers") * y * rows * out);
+            let own = [("params", lanes * parameters), ("gates", 8 * kept), ("cells", 2 * kept)];
+            let images = ("d_images", places * (steps + 1) * d_image);
+            [of(lanes).to_vec(), own.to_vec(), vec![answers, images]].concat()
+        }
+        "group_weights" => {
+            let owners = x / d_groups.div_ceil(32);
+            let images = owners * v("images") * v("chunks");
+            let read = [("h_images", images * h_image), ("d_images", images * d_image)];
+            let own = vec![("products", owners * products)];
+            [of(owners / directions).to_vec(), read.to_vec(), own].concat()
+        }
+        "group_begin" => vec![("progress", progress * v("lanes"))],
+        "group_squares" => {
+            let own = [("products", y * directions * products), ("partial", x * y)];
+            [of(y), own].concat()
+        }
+        "group_finish" => {
+            let blocks = x * call.launch.threads;
+            let own = [("losses", 3 * blocks), ("squares", blocks)];
+            [of(x).to_vec(), own.to_vec(), vec![("coefficients", COEFFICIENTS * x)]].concat()
+        }
+        "group_adam" => {
+            let all = ["params", "mean", "square"].map(|name| (name, y * parameters));
+            let own = [("coefficients", COEFFICIENTS * y), ("products", y * directions * products)];
+            [own.to_vec(), all.to_vec()].concat()
+        }
+        _ => return None,
+    };
+    Some(Reach { threads: 0, arrays })
+}

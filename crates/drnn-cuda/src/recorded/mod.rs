@@ -1,0 +1,61 @@
+//! What the host asks of a card, without one: networks in training on a recorder, which refuses what cannot be right.
+//!
+//! | file | what |
+//! |---|---|
+//! | `networks` | the paper's and others, at several batches, on two cards |
+//! | `golden` | all that some steps ask for, line by line, against `tests/plans` |
+
+mod golden;
+mod networks;
+
+use crate::device::Device;
+use crate::persistent::Card;
+use drnn::{InputSpec, NetSpec};
+use drnn_train::{Batches, Gathered, Result, Source};
+
+/// An H200: Hopper, with all that its instructions can do.
+fn hopper() -> Device {
+    Device::recorded((9, 0), Card { multiprocessors: 132, shared: 227 << 10 })
+}
+
+/// An A100.
+fn ampere() -> Device {
+    Device::recorded((8, 0), Card { multiprocessors: 108, shared: 163 << 10 })
+}
+
+/// Sequences of zeros, all of one length: what they hold changes nothing of what is asked for.
+struct Zeros {
+    spec: NetSpec,
+    sequences: usize,
+    elements: usize,
+}
+
+impl Source for Zeros {
+    fn len(&self) -> usize {
+        self.sequences
+    }
+
+    fn fits(&self, _: &NetSpec) -> Result<()> {
+        Ok(())
+    }
+
+    fn gather(&self, _visit: usize, chosen: &[u32], to: &mut Gathered) {
+        let Zeros { spec, elements, .. } = self;
+        (to.steps, to.rows) = (*elements, chosen.len());
+        let slots = to.steps * to.rows;
+        match spec.input() {
+            InputSpec::Dense(q) => to.inputs.dense().resize(slots * q, 0.0),
+            InputSpec::Tokens { .. } => to.inputs.tokens().resize(slots, 0),
+        }
+        let positions = spec.answers_to(to.steps) * to.rows;
+        match spec.input() {
+            InputSpec::Dense(_) => to.answers.values().resize(positions * spec.answer_width(), 0.0),
+            InputSpec::Tokens { .. } => to.answers.classes().resize(positions, 0),
+        }
+    }
+}
+
+/// Batches of so many of the first sequences.
+fn batches(chosen: &[u32], batch: usize) -> Batches<'_> {
+    Batches { visit: 0, chosen, batch, rate: 1e-3, clip: Some(1.0) }
+}

@@ -1,0 +1,162 @@
+//! Every network asks only for what the recorder does not refuse: steps, and the way forward alone.
+
+use super::{Zeros, ampere, batches, hopper};
+use crate::device::Device;
+use crate::group::{CudaGroup, CudaLane};
+use crate::learner::CudaLearner;
+use crate::persistent::Card;
+use crate::product::Precision;
+use drnn::{Cell, NetSpec, Padding};
+use drnn_train::reversal::Reversal;
+use drnn_train::sine::{Part, Sine};
+use drnn_train::{AdamOptions, Answers, Engine, Examples, Inputs, Source};
+
+/// Those that tell masked characters: 28 symbols, 27 answers.
+fn characters() -> Vec<NetSpec> {
+    let net = || NetSpec::builder(Cell::Lstm).tokens(28, 10).outputs(27);
+    let nets = [
+        net().units([1024]).delay(8, Padding::Symbol(27)),
+        net().units([512]).delay(8, Padding::LookAhead),
+        net().units([594; 2]),
+        net().units([343; 5]),
+        net().units([722]).bidirectional(),
+        net().units([363; 2]).bidirectional(),
+        net().units([202; 5]).bidirectional(),
+    ];
+    nets.map(|net| net.build().expect("a network")).into()
+}
+
+/// The paper's small one, other cells, odd sizes, many symbols, no output layer.
+fn others() -> Vec<NetSpec> {
+    let small = NetSpec::builder(Cell::Lstm).dense(1).units([100]).outputs(1);
+    let mut nets = vec![
+        small.clone().delay(5, Padding::Null),
+        small.bidirectional(),
+        NetSpec::builder(Cell::Lstm).tokens(70, 3).units([150, 200]).outputs(5),
+        NetSpec::builder(Cell::Lstm).tokens(70, 3).units([135]).bidirectional().outputs(5),
+        NetSpec::builder(Cell::Lstm).dense(4).units([130, 363]).bidirectional().outputs(1),
+        NetSpec::builder(Cell::Lstm).dense(4).units([1]).outputs(9),
+    ];
+    for cell in Cell::ALL {
+        nets.extend([
+            NetSpec::builder(cell).tokens(28, 10).units([30, 20]).bidirectional().outputs(27),
+            NetSpec::builder(cell).tokens(6, 3).units([33]).delay(12, Padding::Null).outputs(5),
+            NetSpec::builder(cell).dense(4).units([7, 5]).bidirectional(),
+            NetSpec::builder(cell).dense(3).units([5]).delay(1, Padding::LookAhead),
+        ]);
+    }
+    nets.into_iter().map(|net| net.build().expect("a network")).collect()
+}
+
+/// Steps on whole batches and a smaller one behind them, then a look at all: with sequences of each of the lengths.
+fn train(device: &Device, precision: Precision, spec: &NetSpec, rows: usize, lengths: &[usize]) {
+    let learner = CudaLearner::new(device, precision, spec, AdamOptions::default(), 1);
+    let mut learner = learner.expect("a learner");
+    for &elements in lengths {
+        let data = Zeros { spec: spec.clone(), sequences: 2 * rows + 1, elements };
+        let all: Vec<u32> = (0..data.sequences as u32).collect();
+        let what = || format!("{spec}, {precision:?}, {rows} x {elements} on {}", device.arch());
+        let trained = learner.train(&data, &batches(&all, rows));
+        trained.unwrap_or_else(|error| panic!("{}: {error}", what()));
+        let looked = learner.evaluate(&data, 0, rows, &mut |_, _| ());
+        looked.unwrap_or_else(|error| panic!("{}: {error}", what()));
+        let timed = learner.device_seconds(&data, &all[..rows], true, 2);
+        timed.unwrap_or_else(|error| panic!("{}: {error}", what()));
+        assert!(device.recorder().forget() > 0 || spec.answers_to(elements) == 0, "{}", what());
+    }
+}
+
+fn every_way(specs: &[NetSpec], lengths: &[usize], batches: &[usize]) {
+    for device in [hopper(), ampere()] {
+        for precision in [Precision::F16, Precision::F32] {
+            for spec in specs {
+                for rows in batches {
+                    train(&device, precision, spec, *rows, lengths);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn networks_of_characters() {
+    every_way(&characters(), &[12, 20, 12], &[1, 7, 128, 300]);
+}
+
+/// As long as the paper's windows.
+#[test]
+fn long_sequences_of_characters() {
+    let specs = characters();
+    for spec in [&specs[0], &specs[3], &specs[6]] {
+        train(&hopper(), Precision::F16, spec, 128, &[180]);
+    }
+}
+
+/// Sizes around those of tiles, batches that take several waves, and cards of all sizes.
+#[test]
+fn large_lstms_on_cards_with_few_multiprocessors() {
+    for multiprocessors in [8, 17, 33, 66, 114] {
+        let device = Device::recorded((9, 0), Card { multiprocessors, shared: 227 << 10 });
+        for units in [129, 160, 257, 500, 528, 1000] {
+            let net = || NetSpec::builder(Cell::Lstm).dense(3).units([units, 140]).outputs(2);
+            for net in [net(), net().bidirectional()] {
+                let spec = net.build().expect("a network");
+                for rows in [1, 65, 200] {
+                    train(&device, Precision::F16, &spec, rows, &[2, 4]);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn other_networks() {
+    every_way(&others(), &[9, 30, 9, 0], &[1, 7, 100]);
+}
+
+/// Steps of a lane, and a look.
+fn train_lane(device: &Device, lane: &mut CudaLane, data: &(dyn Source + 'static), batch: usize) {
+    let all: Vec<u32> = (0..data.len() as u32).collect();
+    let what = format!("{}, batches of {batch}", lane.describe());
+    let trained = lane.train(data, &batches(&all, batch));
+    trained.unwrap_or_else(|error| panic!("{what}: {error}"));
+    let looked = lane.evaluate(data, 0, batch, &mut |_, _| ());
+    looked.unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert!(device.recorder().forget() > 0);
+}
+
+/// Lanes beside each other, one of which does something.
+#[test]
+fn groups() {
+    let device = hopper();
+    let net =
+        |n: usize, q: usize, m: usize| NetSpec::builder(Cell::Lstm).dense(q).units([n]).outputs(m);
+    let nets = [
+        (net(100, 1, 1).delay(5, Padding::Null), 100),
+        (net(70, 4, 4).bidirectional(), 50),
+        (net(128, 8, 16), 100),
+        (net(100, 1, 1), 225),
+        (net(1, 1, 1), 1),
+    ];
+    for (net, batch) in nets {
+        let spec = net.build().expect("a network");
+        let (q, m) = (spec.input().width(), spec.answer_width());
+        let (count, steps) = (2 * batch + 1, 9);
+        let group = CudaGroup::new(&device, &spec, AdamOptions::default(), 3).expect("a group");
+        let mut lane = group.lane(1).expect("a lane");
+        let inputs = || Inputs::Dense(vec![0.0; count * steps * q]);
+        let values = Answers::Values(vec![0.0; count * steps * m]);
+        let classes = Answers::Classes(vec![0; count * steps]);
+        for answers in [values, classes] {
+            let data = Examples::new(inputs(), answers, [count, steps], [q, m]).expect("data");
+            train_lane(&device, &mut lane, &data, batch);
+        }
+        if [q, m] == [1, 1] {
+            let data = Sine { steps, ..Sine::new(1.5, 3) }.made(count, 1, Part::Train);
+            train_lane(&device, &mut lane, &data.expect("data"), batch);
+        } else if q == m {
+            let data = Reversal { steps, symbols: m }.made(count, 1).expect("data");
+            train_lane(&device, &mut lane, &data, batch);
+        }
+    }
+}
