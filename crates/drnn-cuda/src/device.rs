@@ -4,7 +4,7 @@ use crate::driver::ctx;
 use crate::error::{Error, Result};
 use crate::kernels::Kernels;
 use crate::library;
-use crate::persistent::{Card, Pair, Tiling};
+use crate::persistent::{Card, Kind, Together};
 use crate::resident::Resident;
 use cudarc::driver::result::{self, primary_ctx};
 use cudarc::driver::sys::{CUcontext, CUdevice_attribute as Attribute};
@@ -32,8 +32,8 @@ struct Inner {
     memory: usize,
     kernels: OnceLock<Result<Kernels>>,
     resident: Mutex<HashMap<usize, Resident>>,
-    /// By padded units and rows of a block.
-    persistent: Mutex<HashMap<(usize, usize), Pair>>,
+    /// By what they were compiled from.
+    together: Mutex<HashMap<(&'static str, Vec<String>), Together>>,
 }
 
 // SAFETY: a context may be used from any thread that makes it current, which `Device::enter` does.
@@ -89,7 +89,7 @@ impl Device {
             memory,
             kernels: OnceLock::new(),
             resident: Mutex::default(),
-            persistent: Mutex::default(),
+            together: Mutex::default(),
         })))
     }
 
@@ -128,16 +128,16 @@ impl Device {
         Ok(resident)
     }
 
-    /// The kernels for large recurrences, likewise.
-    pub(crate) fn persistent(&self, tiling: &Tiling) -> Result<Pair> {
-        let key = (tiling.padded, tiling.rows);
-        let mut known = self.0.persistent.lock().unwrap_or_else(|p| p.into_inner());
-        if let Some(pair) = known.get(&key) {
-            return Ok(*pair);
+    /// A kernel for large recurrences, likewise.
+    pub(crate) fn together(&self, kind: &Kind, threads: usize) -> Result<Together> {
+        let key = (kind.source.name, kind.source.defines.clone());
+        let mut known = self.0.together.lock().unwrap_or_else(|p| p.into_inner());
+        if let Some(together) = known.get(&key) {
+            return Ok(*together);
         }
-        let pair = Pair::new(self, tiling)?;
-        known.insert(key, pair);
-        Ok(pair)
+        let together = Together::new(self, kind, threads)?;
+        known.insert(key, together);
+        Ok(together)
     }
 
     /// What large recurrences are divided by.
@@ -190,7 +190,7 @@ impl Device {
             memory: 0,
             kernels: OnceLock::new(),
             resident: Mutex::default(),
-            persistent: Mutex::default(),
+            together: Mutex::default(),
         }))
     }
 

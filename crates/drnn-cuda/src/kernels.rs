@@ -19,7 +19,7 @@ macro_rules! source {
 }
 
 /// All files of kernels that any card runs.
-pub(crate) fn sources() -> [Source; 6] {
+pub(crate) fn sources() -> [Source; 7] {
     [
         source!("cells"),
         source!("tokens"),
@@ -27,6 +27,7 @@ pub(crate) fn sources() -> [Source; 6] {
         source!("sums"),
         source!("adam"),
         source!("half"),
+        source!("pack"),
     ]
 }
 
@@ -44,10 +45,12 @@ pub(crate) struct HalfKernels {
     pub table_to_strands: Kernel,
     pub strands_to_embeddings: Kernel,
     pub answer_padded: Kernel,
+    pub pack_forward: Kernel,
+    pub pack_backward: Kernel,
 }
 
 impl HalfKernels {
-    fn new(module: &Module) -> Result<HalfKernels> {
+    fn new(module: &Module, pack: &Module) -> Result<HalfKernels> {
         Ok(HalfKernels {
             pack_weights: module.kernel("pack_weights")?,
             unpack_gradient: module.kernel("unpack_gradient")?,
@@ -60,6 +63,8 @@ impl HalfKernels {
             table_to_strands: module.kernel("table_to_strands")?,
             strands_to_embeddings: module.kernel("strands_to_embeddings")?,
             answer_padded: module.kernel("answer_padded")?,
+            pack_forward: pack.kernel("pack_forward")?,
+            pack_backward: pack.kernel("pack_backward")?,
         })
     }
 }
@@ -93,8 +98,8 @@ impl Kernels {
             .iter()
             .map(|source| Module::new(device, source))
             .collect::<Result<Vec<_>>>()?;
-        let modules: [Module; 6] = modules.try_into().expect("one per source");
-        let [cells, tokens, loss, sums, adam, half] = &modules;
+        let modules: [Module; 7] = modules.try_into().expect("one per source");
+        let [cells, tokens, loss, sums, adam, half, pack] = &modules;
         Ok(Kernels {
             lstm_forward: cells.kernel("lstm_forward")?,
             lstm_backward: cells.kernel("lstm_backward")?,
@@ -113,7 +118,7 @@ impl Kernels {
             sum_chunks: sums.kernel("sum_chunks")?,
             finish: adam.kernel("finish")?,
             adam: adam.kernel("adam")?,
-            half: HalfKernels::new(half)?,
+            half: HalfKernels::new(half, pack)?,
         })
     }
 }
@@ -123,6 +128,7 @@ mod tests {
     use super::*;
     use crate::library;
     use crate::persistent::{Card, Tiling};
+    use drnn::Cell;
 
     /// Needs the compiler, no GPU.
     #[test]
@@ -140,7 +146,7 @@ mod tests {
         }
     }
 
-    /// The paper's sizes, and every number of rows that a block may have. Hopper's instructions.
+    /// The paper's sizes, every number of rows that a block may have, every cell, stacks. Hopper's instructions.
     #[test]
     fn every_large_recurrence_compiles() {
         if let Err(missing) = library::nvrtc() {
@@ -148,12 +154,28 @@ mod tests {
             return;
         }
         let card = Card { multiprocessors: 132, shared: 227 << 10 };
-        let sizes =
-            [(1024, 1), (512, 1), (594, 1), (343, 1), (722, 2), (363, 2), (202, 2), (700, 2)];
-        for (units, directions) in sizes {
-            let tiling = Tiling::of(units, directions, 128, card).expect("fits");
-            for kind in [tiling.forward(), tiling.backward()] {
-                kind.source.compile("sm_90a").unwrap_or_else(|e| panic!("{units}: {e}"));
+        let lstm = |units, lanes, stacked| (Cell::Lstm, units, lanes, stacked);
+        let sizes = [
+            lstm(1024, 1, false),
+            lstm(512, 1, false),
+            lstm(594, 1, false),
+            lstm(722, 2, false),
+            lstm(363, 2, false),
+            lstm(202, 2, false),
+            lstm(700, 2, false),
+            lstm(343, 5, true),
+            lstm(400, 3, true),
+            (Cell::Gru, 512, 1, false),
+            (Cell::Gru, 343, 5, true),
+            (Cell::RnnTanh, 100, 2, false),
+            (Cell::RnnTanh, 1, 1, false),
+        ];
+        for (cell, units, lanes, stacked) in sizes {
+            let tiling = Tiling::of(cell, units, lanes, stacked, 128, card).expect("fits");
+            let forward = [true, false].map(|table| tiling.forward(table, card).expect("fits"));
+            for kind in forward.into_iter().chain([tiling.backward()]) {
+                let why = |e| panic!("{cell:?} {units}: {e}");
+                kind.source.compile("sm_90a").unwrap_or_else(why);
             }
         }
     }

@@ -163,24 +163,37 @@ fn tokens_ragged_lengths_and_paddings_are_the_cpus() {
     more_curves(&make_with(&device, Precision::F16), ROUNDED);
 }
 
-/// LSTMs that are divided among multiprocessors: odd sizes, both ways, layers, tables and embeddings, every padding.
+/// Networks that are divided among multiprocessors: odd sizes, every cell, both ways, layers at once and one by one, tables
+/// and embeddings, every padding.
 fn large() -> Vec<NetSpec> {
-    let builder = || NetSpec::builder(Cell::Lstm);
+    let lstm = || NetSpec::builder(Cell::Lstm);
+    let gru = || NetSpec::builder(Cell::Gru);
     let specs = [
-        builder().tokens(6, 3).units([140]).delay(3, Padding::Symbol(2)),
-        builder().tokens(6, 3).units([512]).delay(12, Padding::Null),
-        builder().tokens(70, 3).units([150, 200]).delay(2, Padding::LookAhead),
-        builder().tokens(6, 3).units([202, 130]).bidirectional(),
-        builder().tokens(70, 3).units([135]).bidirectional(),
-        builder().dense(4).units([343]).delay(1, Padding::LookAhead),
-        builder().dense(4).units([130, 363]).bidirectional(),
-        builder().dense(1).units([1024]),
+        lstm().tokens(6, 3).units([140]).delay(3, Padding::Symbol(2)),
+        lstm().tokens(6, 3).units([512]).delay(12, Padding::Null),
+        lstm().tokens(70, 3).units([150, 200]).delay(2, Padding::LookAhead),
+        lstm().tokens(6, 3).units([202, 130]).bidirectional(),
+        lstm().tokens(70, 3).units([135]).bidirectional(),
+        lstm().dense(4).units([343]).delay(1, Padding::LookAhead),
+        lstm().dense(4).units([130, 363]).bidirectional(),
+        lstm().dense(1).units([1024]),
+        lstm().tokens(6, 3).units([343; 5]).delay(3, Padding::Symbol(2)),
+        lstm().dense(4).units([200, 193, 210]).delay(1, Padding::LookAhead),
+        lstm().tokens(70, 3).units([512, 500]),
+        lstm().tokens(6, 3).units([150, 20]),
+        gru().tokens(6, 3).units([512]).delay(3, Padding::Symbol(2)),
+        gru().tokens(70, 3).units([202, 130]).bidirectional(),
+        gru().dense(4).units([343; 4]).delay(1, Padding::LookAhead),
+        gru().tokens(6, 3).units([40; 2]).delay(2, Padding::Null),
+        NetSpec::builder(Cell::RnnTanh).tokens(6, 3).units([343; 2]).delay(2, Padding::Null),
+        NetSpec::builder(Cell::RnnTanh).dense(4).units([722]).bidirectional(),
+        NetSpec::builder(Cell::RnnTanh).dense(4).units([200; 3]).delay(1, Padding::LookAhead),
     ];
     specs.map(|builder| builder.outputs(5).build().expect("a network")).into()
 }
 
 #[test]
-fn large_lstms_are_the_cpus() {
+fn large_networks_are_the_cpus() {
     let Some(device) = device() else { return };
     // At ten times the rate, steps of hundreds of units jump, and rounding decides where to.
     curves(large(), &make_with(&device, Precision::F16), ROUNDED, 1e-3);
@@ -188,7 +201,7 @@ fn large_lstms_are_the_cpus() {
 
 /// After one step Adam's mean is a tenth of the gradient.
 #[test]
-fn gradients_of_large_lstms_are_the_cpus() {
+fn gradients_of_large_networks_are_the_cpus() {
     let Some(device) = device() else { return };
     for spec in large() {
         let (data, chosen) = (Drawn(spec.clone()), (0..40).collect::<Vec<u32>>());
@@ -213,15 +226,21 @@ fn gradients_of_large_lstms_are_the_cpus() {
 }
 
 #[test]
-fn large_lstms_are_the_same_twice_and_in_waves() {
+fn large_networks_are_the_same_twice_and_in_waves() {
     let Some(device) = device() else { return };
-    let spec = NetSpec::builder(Cell::Lstm).dense(2).units([700]).outputs(5).build().unwrap();
+    // 700 units leave room for 6 groups of at most 64 rows; three layers of 300 for 4 groups.
+    for (cell, units) in [(Cell::Lstm, vec![700]), (Cell::Gru, vec![300; 3])] {
+        let spec = NetSpec::builder(cell).dense(2).units(units).outputs(5).build().unwrap();
+        the_same_twice_and_in_waves(&device, &spec);
+    }
+}
+
+fn the_same_twice_and_in_waves(device: &Device, spec: &NetSpec) {
     let data = Drawn(spec.clone());
-    // 700 units leave room for 6 groups of at most 64 rows.
     let chosen: Vec<u32> = (0..400).map(|i| i % 40).collect();
     let batches = Batches { visit: 0, chosen: &chosen, batch: 400, rate: 1e-2, clip: Some(0.5) };
     let train = |precision| {
-        let mut learner = make_with(&device, precision)(&spec, 1);
+        let mut learner = make_with(device, precision)(spec, 1);
         let steps = [0, 1].map(|_| learner.train(&data, &batches).expect("steps"));
         (steps[1].loss.mean(), learner.state().expect("a state").params)
     };

@@ -31,6 +31,15 @@ __device__ __forceinline__ uint2 look2(const void* p) {
 __device__ __forceinline__ void show2(void* p, uint2 v) {
     asm volatile("st.relaxed.gpu.global.v2.u32 [%0], {%1, %2};" ::"l"(p), "r"(v.x), "r"(v.y) : "memory");
 }
+// A count that says that what came before it has been done, and sees it done.
+__device__ __forceinline__ u32 look1_acquired(const void* p) {
+    u32 v;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
+__device__ __forceinline__ void show1_released(void* p, u32 v) {
+    asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
 
 // ---- barriers in shared memory, by address
 

@@ -1,7 +1,9 @@
 //! The way back, put into a stream.
 
+use super::Launch;
 use super::forward::{HalfPass, matrix};
-use super::work::{LayerWork, STRANDS};
+use super::slots::Slots;
+use super::work::STRANDS;
 use crate::error::Result;
 use crate::forward::Pass;
 use crate::memory::Buffer;
@@ -14,15 +16,18 @@ impl HalfPass<'_> {
     /// From the gradient of the answers to that of all parameters.
     pub fn backward(&self) -> Result<()> {
         self.output_backward()?;
-        for layer in (0..self.work.layers.len()).rev() {
-            // Gradients alternate between two places: what a layer was told, and what it tells the one below.
-            let told = (self.work.layers.len() - 1 - layer) % 2;
-            self.recurrence_backward(layer, &self.work.d_above[told])?;
-            for r in &self.pass.plan.layers[layer] {
-                self.weights(layer, r)?;
-                match layer {
-                    0 => self.input_backward(r)?,
-                    _ => self.hand_down(layer, r, &self.work.d_above[1 - told])?,
+        // Gradients alternate between two places: what a launch was told, and what it tells the one below.
+        for (done, launch) in self.net.launches.iter().rev().enumerate() {
+            let (above, below) = (&self.work.d_above[done % 2], &self.work.d_above[(done + 1) % 2]);
+            self.launch_backward(launch, above)?;
+            for layer in launch.layers.clone().rev() {
+                for r in &self.pass.plan.layers[layer] {
+                    self.weights(layer, r)?;
+                    if layer == 0 {
+                        self.input_backward(r)?;
+                    } else if layer == launch.layers.start {
+                        self.hand_down(layer, r, below)?;
+                    }
                 }
             }
         }
@@ -55,92 +60,143 @@ impl HalfPass<'_> {
             [d, self.answering()],
             sizes,
             weight,
-            [1, m, plan.spec.hidden_width(), n, padded_n],
+            Slots::plain(),
+            [1, 1, m, plan.spec.hidden_width(), n, padded_n],
         )?;
         self.pass.sum_columns(work.d_answers.at(0), [positions, m], bias, None)
     }
 
-    fn recurrence_backward(&self, layer: usize, above: &Buffer<u16>) -> Result<()> {
-        let Pass { plan, shape, kernels, stream, state, .. } = self.pass;
-        let LayerWork { padded, gates, c, .. } = &self.work.layers[layer];
-        let (recurrences, (tiling, pair)) = (&plan.layers[layer], &self.net.layers[layer]);
+    /// A launch's weights, transposed, as its blocks read them.
+    fn pack_backward(&self, launch: &Launch) -> Result<()> {
+        let Pass { plan, state, kernels, .. } = self.pass;
+        let (tiling, cell) = (&launch.tiling, plan.cell);
+        let [_, packed] = tiling.packed();
+        for (lane, (layer, r)) in self.lanes(launch).into_iter().enumerate() {
+            let below = if tiling.stacked && layer > 0 { r.inputs } else { 0 };
+            let args = [
+                Arg::At(state.params.at(r.w_ih)),
+                Arg::At(state.params.at(r.w_hh)),
+                Arg::At(self.work.packed.at(8 * lane * packed)),
+                Arg::U32(Slots::of_w_ih(cell).word()),
+                Arg::U32(Slots::of_w_hh(cell).word()),
+                r.n.into(),
+                below.into(),
+                tiling.padded.into(),
+                tiling.segments().into(),
+                tiling.tiles().into(),
+                launch.backward.in_registers.into(),
+            ];
+            self.each(&kernels.half.pack_backward, packed, &args)?;
+        }
+        Ok(())
+    }
+
+    fn launch_backward(&self, launch: &Launch, above: &Buffer<u16>) -> Result<()> {
+        let Pass { shape, stream, .. } = self.pass;
+        let Launch { layers, tiling, backward, .. } = launch;
+        self.pack_backward(launch)?;
+        let gates = self.two(launch, |layer, direction| self.gates(layer, direction));
+        let c = self.two(launch, |layer, direction| self.c(layer, direction));
         let (all_groups, mut first_group) = (tiling.all_groups(shape.rows), 0);
         for (first_row, groups) in tiling.waves(shape.rows) {
             stream.clear(&self.work.parts, 0, tiling.parts())?;
+            stream.clear(&self.work.counts, 0, tiling.counts())?;
             let args = [
-                Arg::At(state.params.at(recurrences[0].w_hh)),
-                self.params_apart(layer),
-                Arg::At(gates.at(0)),
-                Arg::At(c.at(0)),
+                Arg::At(self.work.packed.at(0)),
+                gates[0],
+                gates[1],
+                c[0],
+                c[1],
                 Arg::At(above.at(0)),
+                self.work.layers[layers.start].padded.width.into(),
                 Arg::At(self.work.parts.at(0)),
+                Arg::At(self.work.counts.at(0)),
                 Arg::At(self.work.d_bias.at(0)),
                 self.pass.run(),
-                recurrences.len().into(),
+                tiling.lanes.into(),
                 groups.into(),
                 first_row.into(),
                 first_group.into(),
                 all_groups.into(),
                 shape.steps.into(),
                 shape.rows.into(),
-                recurrences[0].n.into(),
             ];
-            let blocks = recurrences.len() * groups * tiling.blocks();
+            let blocks = tiling.lanes * groups * tiling.blocks();
             // SAFETY: arguments as the source names them.
-            unsafe { pair.backward.launch(stream, blocks, &args)? }
+            unsafe { backward.launch(stream, blocks, &args)? }
             first_group += groups;
         }
-        for r in recurrences {
-            let from = self.work.d_bias.at(r.direction * all_groups * padded.n * 4);
-            let to = [r.b_ih, r.b_hh].map(|at| Arg::At(state.gradient.at(at)));
-            let sizes = [r.n.into(), padded.n.into(), all_groups.into()];
-            let args = [self.header(), Arg::At(from), to[0], to[1], sizes[0], sizes[1], sizes[2]];
-            self.each(&kernels.half.unpack_bias, 4 * r.n, &args)?;
+        self.biases(launch, all_groups)
+    }
+
+    /// Gradients of biases, added up over groups.
+    fn biases(&self, launch: &Launch, groups: usize) -> Result<()> {
+        let Pass { plan, kernels, state, .. } = self.pass;
+        let (cell, padded) = (plan.cell, launch.tiling.padded);
+        for (lane, (_, r)) in self.lanes(launch).into_iter().enumerate() {
+            let args = [
+                self.header(),
+                Arg::At(self.work.d_bias.at(lane * groups * padded * 4)),
+                Arg::At(state.gradient.at(r.b_ih)),
+                Arg::At(state.gradient.at(r.b_hh)),
+                Arg::U32(Slots::of_w_ih(cell).by_gate()),
+                Arg::U32(Slots::of_w_hh(cell).by_gate()),
+                cell.gates().into(),
+                r.n.into(),
+                padded.into(),
+                groups.into(),
+            ];
+            self.each(&kernels.half.unpack_bias, r.gates, &args)?;
         }
         Ok(())
     }
 
-    /// A weight's gradient, the product of what came back and what went in, to its place among all. `padding`: gates, units,
-    /// columns, columns below, padded columns below.
+    /// A weight's gradient, the product of what came back and what went in, to its place among all. `padding`: rows for each
+    /// unit, gates, units, columns, columns below, padded columns below.
     fn weight(
         &self,
         factors: [Matrix; 2],
         sizes: [usize; 3],
         to: usize,
-        padding: [usize; 5],
+        slots: Slots,
+        padding: [usize; 6],
     ) -> Result<()> {
         let padded = Matrix { at: self.work.d_w.at(0), stride: sizes[1] };
         self.product(Form::TransposedTimes, sizes, factors, 0.0, padded, Written::F32)?;
         let ends = [self.header(), Arg::At(padded.at), Arg::At(self.pass.state.gradient.at(to))];
         let sizes = padding.map(Arg::from).into_iter().chain([padded.stride.into()]);
-        let args: Vec<Arg> = ends.into_iter().chain(sizes).collect();
-        let values = padding[0] * padding[1] * padding[2];
+        let slots = [Arg::U32(slots.by_gate())];
+        let args: Vec<Arg> = ends.into_iter().chain(slots).chain(sizes).collect();
+        let values = padding[1] * padding[2] * padding[3];
         self.each(&self.pass.kernels.half.unpack_gradient, values, &args)
     }
 
     /// Gradients of W_hh, and of W_ih where no table stands for it.
     fn weights(&self, layer: usize, r: &Recurrence) -> Result<()> {
-        let (shape, LayerWork { padded, h, .. }) = (self.pass.shape, &self.work.layers[layer]);
-        let gates = self.gates(layer, r);
+        let (shape, cell) = (self.pass.shape, self.pass.plan.cell);
+        let padded = self.work.layers[layer].padded;
+        let gates = self.gates(layer, r.direction);
         // h before every step: one step earlier, or later, in H.
         let (first, _) = r.around(0);
-        let at = first * shape.rows * padded.width + r.direction * padded.n;
-        let h_before = matrix(h, at, padded.width);
+        let mut h_before = self.h(layer, r.direction);
+        h_before.at += (first * shape.rows * padded.width * size_of::<u16>()) as u64;
         let sizes = [4 * padded.n, padded.n, shape.slots()];
-        self.weight([gates, h_before], sizes, r.w_hh, [4, r.n, r.n, r.n, padded.n])?;
+        let padding = [4, cell.gates(), r.n, r.n, r.n, padded.n];
+        self.weight([gates, h_before], sizes, r.w_hh, Slots::of_w_hh(cell), padding)?;
         if self.looks_up(layer) {
             return Ok(());
         }
         let sizes = [4 * padded.n, padded.inputs, shape.slots()];
-        let padding = [4, r.n, r.inputs, padded.below, padded.padded_below];
-        self.weight([gates, self.read_by(layer)], sizes, r.w_ih, padding)
+        let padding = [4, cell.gates(), r.n, r.inputs, padded.below, padded.padded_below];
+        let factors = [gates, self.read_by(layer)];
+        self.weight(factors, sizes, r.w_ih, Slots::of_w_ih(cell), padding)
     }
 
     /// What a direction of the layer tells the one below; the second adds to the first's.
     fn hand_down(&self, layer: usize, r: &Recurrence, to: &Buffer<u16>) -> Result<()> {
         let padded = self.work.layers[layer].padded;
         let sizes = [self.pass.shape.slots(), padded.inputs, 4 * padded.n];
-        let factors = [self.gates(layer, r), self.w_ih(layer, r)];
+        let factors = [self.gates(layer, r.direction), self.w_ih(layer, r)];
         let to = matrix(to, 0, padded.inputs);
         self.product(Form::Times, sizes, factors, r.direction as f32, to, Written::F16)
     }
@@ -149,7 +205,7 @@ impl HalfPass<'_> {
     fn input_backward(&self, r: &Recurrence) -> Result<()> {
         let Pass { plan, shape, kernels, stream, state, .. } = self.pass;
         let InputSpec::Tokens { symbols, embedding } = plan.spec.input() else { return Ok(()) };
-        let (padded, gates) = (self.work.layers[0].padded, self.gates(0, r));
+        let (padded, gates) = (self.work.layers[0].padded, self.gates(0, r.direction));
         if !self.looks_up(0) {
             let to = Matrix { at: self.work.d_x.at(0), stride: embedding };
             let sizes = [shape.slots(), embedding, 4 * padded.n];
@@ -169,16 +225,18 @@ impl HalfPass<'_> {
         self.product(Form::TransposedTimes, sizes, factors, 0.0, d_table, Written::F32)?;
         let (embeddings, to) = (Arg::At(state.params.at(0)), Arg::At(state.gradient.at(r.w_ih)));
         let ends = [self.header(), Arg::At(d_table.at), embeddings, to];
-        let sizes = [symbols, embedding, r.n, d_table.stride].map(Arg::from);
-        let args: Vec<Arg> = ends.into_iter().chain(sizes).collect();
-        self.each(&kernels.half.table_to_weights, 4 * r.n * embedding, &args)?;
+        let by_gate = [Arg::U32(Slots::of_w_ih(plan.cell).by_gate())];
+        let gates = plan.cell.gates();
+        let sizes = [gates, symbols, embedding, r.n, d_table.stride].map(Arg::from);
+        let args: Vec<Arg> = ends.into_iter().chain(by_gate).chain(sizes).collect();
+        self.each(&kernels.half.table_to_weights, r.gates * embedding, &args)?;
         let partial = Arg::At(self.work.strands.at(0));
         let (table, w_ih) = (Arg::At(d_table.at), Arg::At(state.params.at(r.w_ih)));
-        let sizes = [symbols, embedding, r.n, d_table.stride].map(Arg::from);
-        let args: Vec<Arg> = [table, w_ih, partial].into_iter().chain(sizes).collect();
-        // SAFETY: arguments as the source names them; a block per strand and dimension.
+        let args: Vec<Arg> =
+            [table, w_ih, partial].into_iter().chain(by_gate).chain(sizes).collect();
+        // SAFETY: arguments as the source names them; a block of 8 warps per strand and dimension.
         unsafe {
-            kernels.half.table_to_strands.launch(stream, [STRANDS, embedding], 32, &args)?;
+            kernels.half.table_to_strands.launch(stream, [STRANDS, embedding], 256, &args)?;
         }
         let (count, to) = (symbols * embedding, Arg::At(state.gradient.at(0)));
         let args = [self.header(), partial, to, count.into(), STRANDS.into(), r.direction.into()];

@@ -1,7 +1,8 @@
 //! The way forward, put into a stream.
 
-use super::Persistent;
+use super::slots::Slots;
 use super::work::{HalfWork, LayerWork, has_table};
+use super::{Launch, Persistent};
 use crate::error::Result;
 use crate::forward::{Pass, THREADS};
 use crate::memory::Buffer;
@@ -27,8 +28,8 @@ impl HalfPass<'_> {
     /// Everything up to the losses and the gradient of the answers. What the way back needs is kept only where there is one.
     pub fn forward(&self, keep: bool) -> Result<()> {
         self.input()?;
-        for layer in 0..self.work.layers.len() {
-            self.layer(layer, keep)?;
+        for launch in &self.net.launches {
+            self.launch_forward(launch, keep)?;
         }
         self.answer()?;
         self.pass.loss()
@@ -75,6 +76,7 @@ impl HalfPass<'_> {
                 Arg::At(state.params.at(0)), // embeddings, the first of all parameters
                 Arg::At(state.params.at(r.w_ih)),
                 Arg::At(self.table(r).at),
+                Arg::U32(Slots::of_w_ih(plan.cell).word()),
                 symbols.into(),
                 embedding.into(),
                 r.n.into(),
@@ -102,15 +104,47 @@ impl HalfPass<'_> {
         match layer {
             0 => matrix(&self.work.x, 0, k),
             // Behind the step of zeros.
-            _ => matrix(&self.work.layers[layer - 1].h, self.pass.shape.rows * k, k),
+            _ => {
+                let below = &self.work.layers[layer - 1];
+                matrix(&self.work.h, below.h + self.pass.shape.rows * k, k)
+            }
         }
     }
 
     /// A direction's gates, (S, B, 4 N).
-    pub(super) fn gates(&self, layer: usize, r: &Recurrence) -> Matrix {
+    pub(super) fn gates(&self, layer: usize, direction: usize) -> Matrix {
         let LayerWork { padded, gates, .. } = &self.work.layers[layer];
         let stride = 4 * padded.n;
-        matrix(gates, r.direction * self.pass.shape.slots() * stride, stride)
+        matrix(&self.work.gates, gates + direction * self.pass.shape.slots() * stride, stride)
+    }
+
+    /// Its states, (S + 2, B, N).
+    pub(super) fn c(&self, layer: usize, direction: usize) -> Matrix {
+        let (shape, LayerWork { padded, c, .. }) = (self.pass.shape, &self.work.layers[layer]);
+        let each = (shape.steps + 2) * shape.rows * padded.n;
+        matrix(&self.work.c, c + direction * each, padded.n)
+    }
+
+    /// Its H, (S + 2, B, N) of (S + 2, B, W).
+    pub(super) fn h(&self, layer: usize, direction: usize) -> Matrix {
+        let LayerWork { padded, h, .. } = &self.work.layers[layer];
+        matrix(&self.work.h, h + direction * padded.n, padded.width)
+    }
+
+    /// Recurrences of a launch, one for each lane.
+    pub(super) fn lanes(&self, launch: &Launch) -> Vec<(usize, Recurrence)> {
+        let layer = |layer: usize| self.pass.plan.layers[layer].iter().map(move |r| (layer, *r));
+        launch.layers.clone().flat_map(layer).collect()
+    }
+
+    /// Of the first lane and the second: further ones lie as far apart.
+    pub(super) fn two(&self, launch: &Launch, of: impl Fn(usize, usize) -> Matrix) -> [Arg; 2] {
+        let lanes = self.lanes(launch);
+        let at = |lane: usize| {
+            let (layer, r) = &lanes[lane.min(lanes.len() - 1)];
+            Arg::At(of(*layer, r.direction).at)
+        };
+        [at(0), at(1)]
     }
 
     /// Its W_ih, (4 N, K).
@@ -124,85 +158,115 @@ impl HalfPass<'_> {
         layer == 0 && has_table(self.pass.plan)
     }
 
-    fn layer(&self, layer: usize, keep: bool) -> Result<()> {
-        let Pass { plan, shape, stream, state, .. } = self.pass;
-        let LayerWork { padded, c, h, gates, .. } = &self.work.layers[layer];
-        let recurrences = &plan.layers[layer];
-        for r in recurrences.iter().filter(|_| !self.looks_up(layer)) {
+    /// x W_ih^T of a layer's directions.
+    fn multiply_x(&self, layer: usize) -> Result<()> {
+        let (shape, padded) = (self.pass.shape, self.work.layers[layer].padded);
+        for r in &self.pass.plan.layers[layer] {
             let to = self.w_ih(layer, r);
-            let sizes = [4, r.n, padded.n, r.inputs, padded.below, padded.padded_below];
-            self.pack(r.w_ih, to, sizes, 4 * padded.n)?;
+            let sizes = [r.n, padded.n, r.inputs, padded.below, padded.padded_below];
+            self.pack(r.w_ih, to, Slots::of_w_ih(self.pass.plan.cell), 4, sizes)?;
             let sizes = [shape.slots(), 4 * padded.n, padded.inputs];
-            let factors = [self.read_by(layer), to];
-            let to = self.gates(layer, r);
+            let (factors, to) = ([self.read_by(layer), to], self.gates(layer, r.direction));
             self.product(Form::TimesTransposed, sizes, factors, 0.0, to, Written::F16)?;
-        }
-        // Zeros before the first step and behind the last.
-        let step = shape.rows * padded.width;
-        stream.clear(h, 0, step)?;
-        stream.clear(h, (shape.steps + 1) * step, step)?;
-        let c_step = shape.rows * padded.n;
-        for r in recurrences.iter().filter(|_| keep) {
-            let first = r.direction * (shape.steps + 2) * c_step;
-            stream.clear(c, first, c_step)?;
-            stream.clear(c, first + (shape.steps + 1) * c_step, c_step)?;
-        }
-        let (tiling, pair) = &self.net.layers[layer];
-        let (r, tokens) = (&recurrences[0], self.looks_up(layer));
-        let at = |offset: usize| Arg::At(state.params.at(offset));
-        for (first_row, groups) in tiling.waves(shape.rows) {
-            // Nothing has been told yet.
-            stream.fill(&self.work.told, 0, tiling.told(shape.steps), 0xff)?;
-            let tokens_at = if tokens { self.pass.part(self.pass.staged().input) } else { 0 };
-            let args = [
-                at(r.w_hh),
-                at(r.b_ih),
-                at(r.b_hh),
-                self.params_apart(layer),
-                Arg::At(gates.at(0)),
-                Arg::At(self.work.table.at(0)),
-                Arg::At(tokens_at),
-                (if tokens { padded.below } else { 0 }).into(),
-                Arg::At(c.at(0)),
-                Arg::At(h.at(0)),
-                Arg::At(self.work.told.at(0)),
-                self.pass.run(),
-                recurrences.len().into(),
-                groups.into(),
-                first_row.into(),
-                shape.steps.into(),
-                shape.rows.into(),
-                r.n.into(),
-                Arg::U32(u32::from(keep)),
-            ];
-            let blocks = recurrences.len() * groups * tiling.blocks();
-            // SAFETY: arguments as the source names them.
-            unsafe { pair.forward.launch(stream, blocks, &args)? }
         }
         Ok(())
     }
 
-    /// How far the second direction's parameters lie behind the first's.
-    pub(super) fn params_apart(&self, layer: usize) -> Arg {
-        match &self.pass.plan.layers[layer][..] {
-            [one, other] => (other.w_hh - one.w_hh).into(),
-            _ => Arg::U32(0),
+    /// A launch's weights and biases, as its blocks read them.
+    fn pack_forward(&self, launch: &Launch) -> Result<()> {
+        let Pass { plan, state, kernels, .. } = self.pass;
+        let (tiling, cell) = (&launch.tiling, plan.cell);
+        let [packed, _] = tiling.packed();
+        for (lane, (layer, r)) in self.lanes(launch).into_iter().enumerate() {
+            // The lowest layer of a stack has none below it.
+            let below = if tiling.stacked && layer > 0 { r.inputs } else { 0 };
+            let args = [
+                Arg::At(state.params.at(r.w_ih)),
+                Arg::At(state.params.at(r.w_hh)),
+                Arg::At(state.params.at(r.b_ih)),
+                Arg::At(state.params.at(r.b_hh)),
+                Arg::At(self.work.packed.at(8 * lane * packed)),
+                Arg::At(self.work.bias.at(lane * 4 * tiling.padded)),
+                Arg::U32(Slots::of_w_ih(cell).word()),
+                Arg::U32(Slots::of_w_hh(cell).word()),
+                r.n.into(),
+                below.into(),
+                tiling.padded.into(),
+                tiling.segments().into(),
+                launch.forward.in_registers.into(),
+            ];
+            self.each(&kernels.half.pack_forward, packed.max(4 * tiling.padded), &args)?;
         }
+        Ok(())
     }
 
-    /// A matrix of parameters in f16: gates, units, padded units, columns, columns below, padded columns below.
-    fn pack(&self, from: usize, to: Matrix, sizes: [usize; 6], rows: usize) -> Result<()> {
+    fn launch_forward(&self, launch: &Launch, keep: bool) -> Result<()> {
+        let Pass { shape, stream, .. } = self.pass;
+        let Launch { layers, tiling, forward, .. } = launch;
+        let first = layers.start;
+        let (padded, tokens) = (self.work.layers[first].padded, self.looks_up(first));
+        if !tokens {
+            self.multiply_x(first)?;
+        }
+        self.pack_forward(launch)?;
+        let gates = self.two(launch, |layer, direction| self.gates(layer, direction));
+        let c = self.two(launch, |layer, direction| self.c(layer, direction));
+        let h = self.two(launch, |layer, direction| self.h(layer, direction));
+        for (first_row, groups) in tiling.waves(shape.rows) {
+            // Nothing has been told yet.
+            stream.fill(&self.work.told, 0, tiling.told(shape.steps), 0xff)?;
+            let args = [
+                Arg::At(self.work.packed.at(0)),
+                Arg::At(self.work.bias.at(0)),
+                gates[0],
+                gates[1],
+                Arg::At(self.work.table.at(0)),
+                Arg::At(if tokens { self.pass.part(self.pass.staged().input) } else { 0 }),
+                (if tokens { padded.below } else { 0 }).into(),
+                c[0],
+                c[1],
+                h[0],
+                h[1],
+                padded.width.into(),
+                Arg::At(self.work.told.at(0)),
+                self.pass.run(),
+                tiling.lanes.into(),
+                groups.into(),
+                first_row.into(),
+                shape.steps.into(),
+                shape.rows.into(),
+                Arg::U32(u32::from(keep)),
+            ];
+            let blocks = tiling.lanes * groups * tiling.blocks();
+            // SAFETY: arguments as the source names them.
+            unsafe { forward.launch(stream, blocks, &args)? }
+        }
+        Ok(())
+    }
+
+    /// A matrix of parameters in f16, with so many rows for each unit; sizes are units, padded units, columns, columns below,
+    /// padded columns below.
+    fn pack(
+        &self,
+        from: usize,
+        to: Matrix,
+        slots: Slots,
+        per_unit: usize,
+        sizes: [usize; 5],
+    ) -> Result<()> {
         let ends = [Arg::At(self.pass.state.params.at(from)), Arg::At(to.at)];
-        let args: Vec<Arg> =
-            ends.into_iter().chain(sizes.map(Arg::from)).chain([to.stride.into()]).collect();
-        self.each(&self.pass.kernels.half.pack_weights, rows * to.stride, &args)
+        let slots = [Arg::U32(slots.word()), per_unit.into()];
+        let sizes_and_stride = sizes.map(Arg::from).into_iter().chain([to.stride.into()]);
+        let args: Vec<Arg> = ends.into_iter().chain(slots).chain(sizes_and_stride).collect();
+        let values = per_unit * sizes[1] * to.stride;
+        self.each(&self.pass.kernels.half.pack_weights, values, &args)
     }
 
     /// Of the last layer, the states that answers are made of: (A, B, W).
     pub(super) fn answering(&self) -> Matrix {
         let last = self.work.layers.last().expect("a layer");
         let first = (1 + self.pass.plan.spec.delay()) * self.pass.shape.rows;
-        matrix(&last.h, first * last.padded.width, last.padded.width)
+        matrix(&self.work.h, last.h + first * last.padded.width, last.padded.width)
     }
 
     /// The output layer's weight, (m padded, W).
@@ -217,8 +281,8 @@ impl HalfPass<'_> {
             (plan.spec.answer_width(), self.work.layers.last().expect("a layer").padded);
         let n = plan.layers[plan.layers.len() - 1][0].n;
         let rows = m.next_multiple_of(8);
-        let sizes = [1, m, rows, plan.spec.hidden_width(), n, last.n];
-        self.pack(weight, self.w_out(), sizes, rows)?;
+        let sizes = [m, rows, plan.spec.hidden_width(), n, last.n];
+        self.pack(weight, self.w_out(), Slots::plain(), 1, sizes)?;
         let to = Matrix { at: self.work.answers.at(0), stride: rows };
         let sizes = [shape.positions(), rows, last.width];
         let factors = [self.answering(), self.w_out()];

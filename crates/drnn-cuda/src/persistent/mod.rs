@@ -1,36 +1,39 @@
-//! LSTMs of 129 to 1024 units on Hopper: all steps of a layer in one launch, factors in f16, sums and cell states in f32.
+//! Recurrences of up to 1024 units on Hopper: all steps in one launch, factors in f16, sums and states in f32.
 //!
 //! ```text
-//! gates = x W_ih^T                          one product, or a table's rows where symbols are few
-//! recurrence                                one launch, both directions in it           kernels/persistent_forward.cu
+//! slots = x W_ih^T                          one product, or a table's rows where symbols are few
+//! recurrence                                one launch: both directions of a layer,     kernels/persistent_forward.cu
+//!                                           or all layers of a stack, a wavefront
 //! answers = h W_o^T + b                     one product
-//! dgates from what comes from above         one launch                                  kernels/persistent_backward.cu
-//! dW = dgates^T [h x]                       products
+//! dslots from what comes from above         one launch                                  kernels/persistent_backward.cu
+//! dW = dslots^T [h x]                       products
 //! ```
 //!
 //! Gradients are divided by the loss's weight while they are f16, so that they do not vanish.
 //!
 //! | file | what |
 //! |---|---|
+//! | `slots` | what a unit's four rows of weights are, by cell |
 //! | `tiling` | which multiprocessor has what |
 //! | `work` | memory for a pass |
 //! | `forward`, `backward` | both ways, put into a stream |
 
 mod backward;
 mod forward;
+mod slots;
 mod tiling;
 mod work;
 
 pub(crate) use forward::HalfPass;
-pub(crate) use tiling::{Card, Tiling};
+pub(crate) use tiling::{Card, Kind, Tiling};
 pub(crate) use work::HalfWork;
 
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::plan::{Plan, Recurrence};
+use crate::plan::Plan;
 use crate::resident;
 use crate::stream::{Arg, Kernel, Module, Stream};
-use drnn::Cell;
+use std::ops::Range;
 
 /// Threads of a block on the way forward: two warpgroups that multiply, one that loads.
 const FORWARD_THREADS: usize = 384;
@@ -43,19 +46,21 @@ pub(crate) struct Together {
     threads: usize,
     /// Bytes of shared memory.
     shared: usize,
+    /// As [`Kind`] says.
+    in_registers: usize,
 }
 
 impl Together {
     /// Compiled, loaded, and found to fit on a multiprocessor.
-    fn new(device: &Device, kind: tiling::Kind, threads: usize) -> Result<Together> {
-        let tiling::Kind { shared, source } = kind;
-        let module = Module::new(device, &source)?;
+    pub fn new(device: &Device, kind: &Kind, threads: usize) -> Result<Together> {
+        let Kind { shared, in_registers, ref source } = *kind;
+        let module = Module::new(device, source)?;
         let kernel = module.kernel(source.name)?;
         kernel.allow_shared(shared)?;
         if kernel.blocks_at_once(threads, shared)? == 0 {
             return Err(Error::Unsupported(format!("{} does not fit on {device}", source.name)));
         }
-        Ok(Together { kernel, threads, shared })
+        Ok(Together { kernel, threads, shared, in_registers })
     }
 
     /// Runs it some time later, all blocks at once.
@@ -68,46 +73,87 @@ impl Together {
     }
 }
 
-/// Both ways for one tiling.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Pair {
-    forward: Together,
-    backward: Together,
-}
-
-impl Pair {
-    pub fn new(device: &Device, tiling: &Tiling) -> Result<Pair> {
-        Ok(Pair {
-            forward: Together::new(device, tiling.forward(), FORWARD_THREADS)?,
-            backward: Together::new(device, tiling.backward(), BACKWARD_THREADS)?,
-        })
-    }
-}
-
-/// Whether a network takes this way: large LSTMs with an output layer, on a card that has the instructions.
+/// Whether a network takes this way: one with an output layer, on a card that has the instructions, unless all of it is small
+/// enough for [`resident`].
 pub(crate) fn takes(device: &Device, plan: &Plan) -> bool {
     let card = device.card();
-    let fits = |n: usize, directions| Tiling::of(n, directions, 1, card).is_some();
+    let fits = |n, lanes| Tiling::of(plan.cell, n, lanes, false, 1, card).is_some();
     let large = |n| resident::groups(plan.cell, n).is_none();
-    plan.cell == Cell::Lstm
-        && device.is_hopper()
+    device.is_hopper()
         && plan.output.is_some()
-        && plan.layers.iter().all(|l| large(l[0].n) && fits(l[0].n, l.len()))
+        && plan.layers.iter().any(|l| large(l[0].n))
+        && plan.layers.iter().all(|l| fits(l[0].n, l.len()))
+}
+
+/// Layers whose recurrences run in one launch.
+#[derive(Debug, Clone)]
+pub(crate) struct Launch {
+    layers: Range<usize>,
+    tiling: Tiling,
+    forward: Together,
+    backward: Together,
 }
 
 /// A network's layers, for batches of some number of rows.
 #[derive(Debug, Clone)]
 pub(crate) struct Persistent {
-    layers: Vec<(Tiling, Pair)>,
+    launches: Vec<Launch>,
 }
 
 impl Persistent {
     pub fn new(device: &Device, plan: &Plan, rows: usize) -> Result<Persistent> {
-        let layer = |layer: &Vec<Recurrence>| {
-            let tiling = Tiling::of(layer[0].n, layer.len(), rows.max(1), device.card())
-                .ok_or_else(|| Error::Unsupported(format!("{} units", layer[0].n)))?;
-            Ok((tiling, device.persistent(&tiling)?))
+        let (card, rows) = (device.card(), rows.max(1));
+        let tilings = tilings(plan, rows, card)
+            .ok_or_else(|| Error::Unsupported(format!("{} on {device}", plan.spec)))?;
+        let launch = |(layers, tiling): (Range<usize>, Tiling)| {
+            let table = layers.start == 0 && work::has_table(plan);
+            let forward = tiling.forward(table, card).expect("fits, also with a table");
+            Ok(Launch {
+                layers,
+                tiling,
+                forward: device.together(&forward, FORWARD_THREADS)?,
+                backward: device.together(&tiling.backward(), BACKWARD_THREADS)?,
+            })
         };
-        Ok(Persistent { layers: plan.layers.iter().map(layer).collect::<Result<_>>()? })
+        Ok(Persistent { launches: tilings.into_iter().map(launch).collect::<Result<_>>()? })
+    }
+}
+
+/// All layers of a stack at once where that takes fewer launches, else layer by layer.
+fn tilings(plan: &Plan, rows: usize, card: Card) -> Option<Vec<(Range<usize>, Tiling)>> {
+    let of = |layer: usize, lanes, stacked| {
+        Tiling::of(plan.cell, plan.layers[layer][0].n, lanes, stacked, rows, card)
+    };
+    let count = plan.layers.len();
+    let each = (0..count)
+        .map(|layer| Some((layer..layer + 1, of(layer, plan.layers[layer].len(), false)?)));
+    let each: Vec<_> = each.collect::<Option<_>>()?;
+    let launches: usize = each.iter().map(|(_, tiling)| tiling.waves(rows).count()).sum();
+    let stack = work::is_stack(plan).then(|| of(0, count, true)).flatten();
+    Some(match stack.filter(|stack| stack.waves(rows).count() < launches) {
+        Some(stack) => vec![(0..count, stack)],
+        None => each,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drnn::{Cell, NetSpec};
+
+    #[test]
+    fn stacks_go_at_once_until_batches_are_large() {
+        let card = Card { multiprocessors: 132, shared: 227 << 10 };
+        let launches = |units: &[usize], rows| {
+            let spec = NetSpec::builder(Cell::Lstm).dense(3).units(units.to_vec()).outputs(2);
+            let plan = Plan::new(&spec.build().unwrap()).unwrap();
+            let tilings = tilings(&plan, rows, card).unwrap();
+            tilings.into_iter().map(|(layers, _)| layers.len()).collect::<Vec<_>>()
+        };
+        assert_eq!(launches(&[343; 5], 128), [5]);
+        assert_eq!(launches(&[343, 350, 330], 128), [3]);
+        assert_eq!(launches(&[343, 300], 128), [1, 1]);
+        assert_eq!(launches(&[594, 594], 128), [1, 1]);
+        assert_eq!(launches(&[343, 343], 5000), [1, 1]);
     }
 }

@@ -3,15 +3,20 @@
 //! ```text
 //! blocks of a group = N / 32         N: units, padded to a multiple of 32
 //! groups            = B / rows       rows of the batch that a block has: 16, 24, 32, 48 or 64
-//! blocks in all     = directions groups blocks <= multiprocessors       or the batch goes in several waves
+//! lanes             = directions of a layer, or layers of a stack that run at once
+//! blocks in all     = lanes groups blocks <= multiprocessors       or the batch goes in several waves
 //! ```
 
+use super::work::TABLE;
 use crate::compile::Source;
+use drnn::Cell;
 
 /// The most units whose weights 32 multiprocessors hold.
 const MOST_UNITS: usize = 1024;
-/// Units of h that are waited for at once.
-const CHUNK: usize = 128;
+/// Turns that a layer of a stack may be ahead of the one below it on the way back.
+const RING: usize = 4;
+/// Turns of the parts that a layer's blocks send each other.
+const OWN_TURNS: usize = 2;
 
 /// What the card has.
 #[derive(Debug, Clone, Copy)]
@@ -21,39 +26,57 @@ pub(crate) struct Card {
     pub shared: usize,
 }
 
-/// One layer's recurrences, both directions side by side.
+/// Recurrences that run at once, side by side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Tiling {
+    pub cell: Cell,
     /// Units, padded: N.
     pub padded: usize,
     /// Rows of the batch in a block.
     pub rows: usize,
-    /// Groups that run at once in each direction.
+    /// Groups that run at once in each lane.
     pub groups: usize,
-    pub directions: usize,
+    pub lanes: usize,
+    /// Whether lanes are layers of a stack, not directions of a layer.
+    pub stacked: bool,
 }
 
 impl Tiling {
     /// The division that takes the fewest waves, then the one with the fewest rows in a block. None where nothing fits.
-    pub fn of(units: usize, directions: usize, batch: usize, card: Card) -> Option<Tiling> {
+    pub fn of(
+        cell: Cell,
+        units: usize,
+        lanes: usize,
+        stacked: bool,
+        batch: usize,
+        card: Card,
+    ) -> Option<Tiling> {
         let padded = units.next_multiple_of(32);
-        if units == 0 || padded > MOST_UNITS || batch == 0 {
+        // What the others give is at most 1; that of a rectifier has no bound, and f16 has one.
+        if cell == Cell::RnnRelu || units == 0 || padded > MOST_UNITS || batch == 0 {
             return None;
         }
-        let at_once = card.multiprocessors / (padded / 32 * directions);
-        let fits = |rows: &usize| {
-            let tiling = Tiling { padded, rows: *rows, groups: 1, directions };
-            tiling.forward().shared.max(tiling.backward().shared) <= card.shared && at_once > 0
-        };
+        let at_once = card.multiprocessors / (padded / 32 * lanes);
+        let tiling = |rows: usize| Tiling { cell, padded, rows, groups: 1, lanes, stacked };
+        let fits = |rows: &usize| tiling(*rows).fits(card) && at_once > 0;
         let waves = |rows: &usize| batch.div_ceil(rows * at_once);
         let rows = [16, 24, 32, 48, 64].into_iter().filter(fits).min_by_key(|r| (waves(r), *r))?;
-        let groups = at_once.min(batch.div_ceil(rows));
-        Some(Tiling { padded, rows, groups, directions })
+        Some(Tiling { groups: at_once.min(batch.div_ceil(rows)), ..tiling(rows) })
+    }
+
+    fn fits(&self, card: Card) -> bool {
+        let forward = self.forward(true, card).map(|kind| kind.shared);
+        forward.is_some() && self.backward().shared <= card.shared
     }
 
     /// Blocks of a group.
     pub fn blocks(&self) -> usize {
         self.padded / 32
+    }
+
+    /// What a block multiplies: its own h, and in a stack that of the layer below.
+    pub fn segments(&self) -> usize {
+        if self.stacked { 2 } else { 1 }
     }
 
     /// First row, and groups, of each launch that a batch takes.
@@ -70,52 +93,89 @@ impl Tiling {
 
     /// f16 of what blocks tell each other in `steps` steps on the way forward.
     pub fn told(&self, steps: usize) -> usize {
-        steps * self.directions * self.groups * self.rows * self.padded
+        steps * self.lanes * self.groups * self.rows * self.padded
     }
 
     /// f16 of what blocks send each other on the way back.
     pub fn parts(&self) -> usize {
-        2 * self.directions * self.groups * self.blocks() * self.blocks() * 32 * self.rows
+        let turns = OWN_TURNS + if self.stacked { RING } else { 0 };
+        turns * self.lanes * self.groups * self.blocks() * self.blocks() * 32 * self.rows
     }
 
-    /// The kernel for the way forward.
-    pub fn forward(&self) -> Kind {
+    /// Counts of what layers of a stack have read of that.
+    pub fn counts(&self) -> usize {
+        self.lanes * self.groups * self.blocks()
+    }
+
+    /// Products of 16 units that a lane's block makes at every step of the way forward.
+    fn depth(&self) -> usize {
+        self.segments() * self.padded / 16
+    }
+
+    /// Of a warpgroup, tiles of 64 units that it makes parts of gradients for: of its own layer's.
+    pub fn tiles(&self) -> usize {
+        self.padded.div_ceil(64).div_ceil(2)
+    }
+
+    /// 16 bytes each: a lane's weights on the way forward, and on the way back.
+    pub fn packed(&self) -> [usize; 2] {
+        let back = self.segments() * self.tiles() * 2048;
+        [self.depth() * 256, back].map(|of_block| self.blocks() * of_block)
+    }
+
+    /// The kernel for the way forward, with room for a table or without. None where it does not fit.
+    pub fn forward(&self, table: bool, card: Card) -> Option<Kind> {
         let Tiling { padded, rows, .. } = *self;
-        // Much of h is better copied in bulk than by threads; those then need fewer registers.
-        let bulk = padded * rows > 20_000;
-        // Products whose weights stay in registers: 4 each, and half a row for the sums.
-        let registers = match (rows, bulk) {
-            (..=32, true) => 44,
-            (..=32, false) => 36,
-            (48, true) => 36,
-            (48, false) => 32,
-            (_, true) => 32,
-            (_, false) => 28,
+        // Much of h is better copied in bulk than by threads.
+        let bulk = padded * rows > 14_000;
+        // Products whose weights stay in registers, 4 each beside half a row for the sums; and what is left for loaders. More
+        // weights in registers are better only where there is no room for them elsewhere: the compiler begins to spill.
+        let choices: &[(usize, usize)] = match (rows, bulk) {
+            (..=32, true) => &[(40, 56), (44, 40)],
+            (..=32, false) => &[(36, 72)],
+            (48, true) => &[(34, 56), (36, 40)],
+            (48, false) => &[(32, 72)],
+            (_, true) => &[(28, 56), (32, 40)],
+            (_, false) => &[(28, 72)],
         };
-        let round = if rows > 32 { 1 } else { 2 };
-        let depth = padded / 16;
-        let in_shared = depth - depth.min(registers);
-        let chunks = padded.div_ceil(CHUNK);
-        let words = 2 * (in_shared + 1) * 1024 + padded * rows + 8 * 2 * rows * 4;
-        let shared = 2 * words + 8 * (2 * chunks + 1);
-        let bulk = u8::from(bulk);
-        let defines =
-            [format!("REGISTERS={registers}"), format!("ROUND={round}"), format!("BULK={bulk}")];
-        let text = include_str!("../kernels/persistent_forward.cu");
-        self.kind("persistent_forward", text, shared, &defines)
+        let chunks = padded.div_ceil(if bulk { 128 } else { 64 });
+        let table = if table { TABLE } else { 0 };
+        let segments = self.segments();
+        let kind = |(registers, loaders): (usize, usize)| {
+            let in_registers = self.depth().min(registers);
+            let weights = 2 * (self.depth() - in_registers + 1) * 1024;
+            let lines = 2 * 2 * rows * (32 + 8) + 2 * rows * (128 + 8);
+            let halves = weights + segments * padded * rows + lines + (table + 1) * 128;
+            let shared = 2 * halves + 8 * segments * (2 * chunks + 1);
+            let defines = [
+                format!("REGISTERS={registers}"),
+                format!("LOADER_REGISTERS={loaders}"),
+                format!("BULK={}", u8::from(bulk)),
+                format!("TABLE={table}"),
+            ];
+            let text = include_str!("../kernels/persistent_forward.cu");
+            self.kind("persistent_forward", text, shared, in_registers, &defines)
+        };
+        choices.iter().map(|choice| kind(*choice)).find(|kind| kind.shared <= card.shared)
     }
 
     /// The kernel for the way back.
     pub fn backward(&self) -> Kind {
-        let Tiling { padded, rows, .. } = *self;
-        // Tiles whose weights stay in registers, and words that a thread waits for at once.
-        let (tiles, batch) = if rows <= 32 { (3, self.blocks().min(32)) } else { (2, 8) };
-        let own_tiles = padded.div_ceil(64).div_ceil(2);
-        let in_shared = own_tiles - own_tiles.min(tiles);
-        let words = 2 * (in_shared + 1) * 64 * 128 + 2 * 128 * rows;
-        let defines = [format!("REGISTER_TILES={tiles}"), format!("BATCH={batch}")];
+        let Tiling { rows, .. } = *self;
+        // Tiles whose weights stay in registers, and senders that a thread waits for at once: as many as there are registers for.
+        let (registers, most) = if rows <= 32 { (3, 32) } else { (2, 24) };
+        let rounds = (self.segments() * self.blocks()).div_ceil(most);
+        let batch = self.blocks().div_ceil(rounds);
+        let tiles = self.segments() * self.tiles();
+        let in_registers = tiles.min(registers);
+        let shared = 2 * (2 * (tiles - in_registers + 1) * 64 * 128 + 2 * 128 * rows);
+        let defines = [
+            format!("REGISTER_TILES={registers}"),
+            format!("BATCH={batch}"),
+            format!("RING={RING}"),
+        ];
         let text = include_str!("../kernels/persistent_backward.cu");
-        self.kind("persistent_backward", text, 2 * words, &defines)
+        self.kind("persistent_backward", text, shared, in_registers, &defines)
     }
 
     fn kind(
@@ -123,17 +183,29 @@ impl Tiling {
         name: &'static str,
         text: &'static str,
         shared: usize,
+        in_registers: usize,
         defines: &[String],
     ) -> Kind {
-        let own =
-            [format!("N={}", self.padded), format!("NB={}", self.rows), format!("SHARED={shared}")];
+        let cell = match self.cell {
+            Cell::Lstm => "LSTM",
+            Cell::Gru => "GRU",
+            Cell::RnnTanh | Cell::RnnRelu => "RNN",
+        };
+        let own = [
+            format!("CELL={cell}"),
+            format!("N={}", self.padded),
+            format!("NB={}", self.rows),
+            format!("STACKED={}", u8::from(self.stacked)),
+            format!("SHARED={shared}"),
+        ];
         let defines = own.iter().chain(defines).cloned().collect();
         let parts = vec![
             include_str!("../kernels/common.cuh"),
             include_str!("../kernels/hopper.cuh"),
+            include_str!("../kernels/cell.cuh"),
             text,
         ];
-        Kind { shared, source: Source { name, parts, defines } }
+        Kind { shared, in_registers, source: Source { name, parts, defines } }
     }
 }
 
@@ -142,6 +214,8 @@ impl Tiling {
 pub(crate) struct Kind {
     /// Bytes of shared memory.
     pub shared: usize,
+    /// How many of its products' weights, or tiles, stay in registers.
+    pub in_registers: usize,
     pub source: Source,
 }
 
@@ -151,8 +225,12 @@ mod tests {
 
     const H200: Card = Card { multiprocessors: 132, shared: 227 << 10 };
 
-    fn shape(units: usize, directions: usize, batch: usize) -> (usize, usize, usize) {
-        let tiling = Tiling::of(units, directions, batch, H200).unwrap();
+    fn tiling(units: usize, lanes: usize, batch: usize, card: Card) -> Option<Tiling> {
+        Tiling::of(Cell::Lstm, units, lanes, false, batch, card)
+    }
+
+    fn shape(units: usize, lanes: usize, batch: usize) -> (usize, usize, usize) {
+        let tiling = tiling(units, lanes, batch, H200).unwrap();
         (tiling.padded, tiling.rows, tiling.groups)
     }
 
@@ -168,29 +246,46 @@ mod tests {
     }
 
     #[test]
+    fn stacks_run_at_once_where_both_layers_weights_fit() {
+        let stack = |units, layers| Tiling::of(Cell::Lstm, units, layers, true, 128, H200);
+        let five = stack(343, 5).unwrap();
+        assert_eq!((five.rows, five.groups, five.blocks()), (64, 2, 11));
+        let two = stack(512, 2).unwrap();
+        assert_eq!((two.rows, two.groups, two.blocks()), (32, 4, 16));
+        assert_eq!(stack(594, 2), None);
+        assert_eq!(stack(343, 13), None);
+    }
+
+    #[test]
     fn large_batches_go_in_waves_and_small_cards_refuse() {
-        let tiling = Tiling::of(1024, 1, 300, H200).unwrap();
-        let waves: Vec<_> = tiling.waves(300).collect();
-        assert_eq!((tiling.rows, waves), (32, vec![(0, 4), (128, 4), (256, 2)]));
-        assert_eq!(tiling.all_groups(300), 10);
-        assert!(Tiling::of(1025, 1, 8, H200).is_none());
+        let of_300 = tiling(1024, 1, 300, H200).unwrap();
+        let waves: Vec<_> = of_300.waves(300).collect();
+        assert_eq!((of_300.rows, waves), (32, vec![(0, 4), (128, 4), (256, 2)]));
+        assert_eq!(of_300.all_groups(300), 10);
+        assert!(tiling(1025, 1, 8, H200).is_none());
+        assert!(Tiling::of(Cell::RnnRelu, 100, 1, false, 8, H200).is_none());
         let small = Card { multiprocessors: 20, ..H200 };
-        assert!(Tiling::of(1024, 1, 8, small).is_none());
-        assert!(Tiling::of(512, 2, 8, small).is_none());
+        assert!(tiling(1024, 1, 8, small).is_none());
+        assert!(tiling(512, 2, 8, small).is_none());
         let old = Card { shared: 99 << 10, ..H200 };
-        assert!(Tiling::of(1024, 1, 128, old).is_none());
+        assert!(tiling(1024, 1, 128, old).is_none());
     }
 
     #[test]
     fn never_more_blocks_than_multiprocessors_and_every_row_once() {
-        for units in [1, 33, 200, 343, 512, 700, 1000] {
-            for directions in [1, 2] {
-                for batch in [1, 7, 32, 100, 128, 129, 1000] {
-                    let t = Tiling::of(units, directions, batch, H200).unwrap();
-                    assert!(t.directions * t.groups * t.blocks() <= 132, "{t:?}");
-                    let rows: usize = t.waves(batch).map(|(_, groups)| groups * t.rows).sum();
-                    assert!(rows >= batch && rows < batch + t.rows, "{t:?} {batch}");
-                }
+        for (units, lanes, stacked) in [1, 33, 200, 343, 512, 700, 1000]
+            .iter()
+            .flat_map(|n| [(*n, 1, false), (*n, 2, false), (*n, 2, true), (*n, 5, true)])
+        {
+            for batch in [1, 7, 32, 100, 128, 129, 1000] {
+                let t = Tiling::of(Cell::Gru, units, lanes, stacked, batch, H200);
+                let Some(t) = t else {
+                    assert!(stacked && units >= 512, "{units} {lanes}");
+                    continue;
+                };
+                assert!(t.lanes * t.groups * t.blocks() <= 132, "{t:?}");
+                let rows: usize = t.waves(batch).map(|(_, groups)| groups * t.rows).sum();
+                assert!(rows >= batch && rows < batch + t.rows, "{t:?} {batch}");
             }
         }
     }

@@ -2,14 +2,15 @@
 //!
 //! N: a layer's units, padded to 32; W = directions N: width of its H; K: width of what it reads, padded.
 
+use super::tiling::Tiling;
 use crate::device::Device;
 use crate::error::Result;
 use crate::memory::Buffer;
-use crate::plan::{Plan, Shape};
+use crate::plan::{Plan, Recurrence, Shape};
 use drnn::InputSpec;
 
 /// Symbols up to which `E W_ih^T` is made a table; more of them are embedded.
-const TABLE: usize = 64;
+pub(super) const TABLE: usize = 64;
 
 /// Strands of rows that the gradient of a table is added up in.
 pub(super) const STRANDS: usize = 64;
@@ -62,13 +63,29 @@ fn first_width(plan: &Plan) -> usize {
     }
 }
 
+/// Whether all layers may run at once, each reading what the one below tells: one direction, the same padded width.
+pub(super) fn is_stack(plan: &Plan) -> bool {
+    let padded = |layer: &Vec<Recurrence>| layer[0].n.next_multiple_of(32);
+    plan.layers.len() > 1
+        && plan.layers.iter().all(|l| l.len() == 1 && padded(l) == padded(&plan.layers[0]))
+}
+
 #[derive(Debug)]
 pub(crate) struct HalfWork {
     pub layers: Vec<LayerWork>,
+    /// Layer by layer (directions, S, B, N, 4): gates' slots, then their gradients.
+    pub gates: Buffer<u16>,
+    /// Layer by layer (directions, S + 2, B, N): states.
+    pub c: Buffer<u16>,
+    /// Layer by layer (S + 2, B, W).
+    pub h: Buffer<u16>,
     /// x (S, B, K), or which symbol it is.
     pub x: Buffer<u16>,
     /// (directions, symbols, N, 4).
     pub table: Buffer<u16>,
+    /// Weights and biases as the recurrence at hand reads them.
+    pub packed: Buffer<u16>,
+    pub bias: Buffer<f32>,
     /// (m padded to 8, W).
     pub w_out: Buffer<u16>,
     /// (A, B, m padded to 8), before the bias.
@@ -83,23 +100,22 @@ pub(crate) struct HalfWork {
     pub strands: Buffer<f32>,
     /// What blocks tell each other on the way forward.
     pub told: Buffer<u16>,
-    /// What they send each other on the way back.
+    /// What they send each other on the way back, and count of that.
     pub parts: Buffer<u16>,
-    /// (directions, groups, N, 4).
+    pub counts: Buffer<u32>,
+    /// (lanes, groups, N, 4).
     pub d_bias: Buffer<f32>,
     /// A weight's gradient, padded.
     pub d_w: Buffer<f32>,
 }
 
+/// A layer's: where its parts of the buffers begin.
 #[derive(Debug)]
 pub(crate) struct LayerWork {
     pub padded: Padded,
-    /// (directions, S, B, N, 4): gates, then their gradients.
-    pub gates: Buffer<u16>,
-    /// (directions, S + 2, B, N).
-    pub c: Buffer<u16>,
-    /// (S + 2, B, W).
-    pub h: Buffer<u16>,
+    pub gates: usize,
+    pub c: usize,
+    pub h: usize,
     /// (directions, N, 4, K); none where there is a table.
     pub w_ih: Buffer<u16>,
 }
@@ -112,16 +128,15 @@ impl HalfWork {
         let floats = |len: usize| Buffer::<f32>::zeros(device, len);
         let most = |of: &dyn Fn(&Padded) -> usize| all.iter().map(of).max().unwrap_or(0);
         let directions = plan.layers[0].len();
-        let layer = |(at, p): (usize, &Padded)| {
+        let (mut gates, mut c, mut h) = (0, 0, 0);
+        let mut layers = Vec::new();
+        for (at, p) in all.iter().enumerate() {
             let w_ih = if at == 0 && table { 0 } else { directions * 4 * p.n * p.inputs };
-            Ok(LayerWork {
-                padded: *p,
-                gates: halves(directions * slots * 4 * p.n)?,
-                c: halves(directions * kept * p.n)?,
-                h: halves(kept * p.width)?,
-                w_ih: halves(w_ih)?,
-            })
-        };
+            layers.push(LayerWork { padded: *p, gates, c, h, w_ih: halves(w_ih)? });
+            gates += directions * slots * 4 * p.n;
+            c += directions * kept * p.n;
+            h += kept * p.width;
+        }
         let (symbols, embedding) = match plan.spec.input() {
             InputSpec::Tokens { symbols, embedding } => (symbols, embedding),
             InputSpec::Dense(_) => (0, 0),
@@ -129,29 +144,46 @@ impl HalfWork {
         let m = plan.spec.answer_width().next_multiple_of(8);
         let last = all.last().map_or(0, |p| p.width);
         let widest = most(&|p| p.width);
-        // Groups are at least 16 rows, at most 64: a batch's last may be short.
-        let sent = |p: &Padded| 2 * directions * (p.n / 32).pow(2) * 32 * (room.rows + 64);
+        // For any number of rows up to these: groups have at least 16, and the last may be short of up to 64.
+        let (rows, groups) = (room.rows + 64, room.rows.div_ceil(16));
+        let all_at_once = is_stack(plan);
+        let lanes = if all_at_once { all.len() } else { directions };
+        let of_one = |padded: usize| Tiling {
+            cell: plan.cell,
+            padded,
+            rows: 1,
+            groups: 1,
+            lanes,
+            stacked: all_at_once,
+        };
+        let packed = |p: &Padded| 8 * lanes * of_one(p.n).packed()[0].max(of_one(p.n).packed()[1]);
         Ok(HalfWork {
-            layers: all.iter().enumerate().map(layer).collect::<Result<_>>()?,
+            layers,
+            gates: halves(gates)?,
+            c: halves(c)?,
+            h: halves(h)?,
             x: halves(slots * all[0].inputs)?,
             table: halves(if table { directions * symbols * 4 * all[0].n } else { 0 })?,
+            packed: halves(most(&packed))?,
+            bias: floats(lanes * 4 * most(&|p| p.n))?,
             w_out: halves(m * last)?,
             answers: floats(room.positions() * m)?,
             d_answers: halves(room.positions() * m)?,
             d_above: [halves(slots * widest)?, halves(slots * widest)?],
             d_x: floats(if table { 0 } else { slots * embedding })?,
             strands: floats(if table { STRANDS * symbols * embedding } else { 0 })?,
-            told: halves(room.steps * (room.rows + 64) * widest)?,
-            parts: halves(most(&sent))?,
-            d_bias: floats(directions * room.rows.div_ceil(16) * 4 * most(&|p| p.n))?,
+            told: halves(most(&|p| rows * of_one(p.n).told(room.steps)))?,
+            parts: halves(most(&|p| rows * of_one(p.n).parts()))?,
+            counts: Buffer::zeros(device, most(&|p| groups * of_one(p.n).counts()))?,
+            d_bias: floats(lanes * groups * 4 * most(&|p| p.n))?,
             d_w: floats(most(&|p| 4 * p.n * p.n.max(p.inputs)).max(m * last))?,
         })
     }
 
     pub fn bytes(&self) -> usize {
-        let layer = |l: &LayerWork| l.gates.bytes() + l.c.bytes() + l.h.bytes() + l.w_ih.bytes();
-        let layers: usize = self.layers.iter().map(layer).sum();
+        let w_ih: usize = self.layers.iter().map(|l| l.w_ih.bytes()).sum();
         let above: usize = self.d_above.iter().map(Buffer::bytes).sum();
-        layers + above + self.parts.bytes() + self.d_w.bytes() + self.x.bytes()
+        let kept = [&self.gates, &self.c, &self.h, &self.x, &self.told, &self.parts, &self.packed];
+        kept.map(Buffer::bytes).iter().sum::<usize>() + w_ih + above + self.d_w.bytes()
     }
 }

@@ -66,6 +66,12 @@ fn a_stack_of_two_lstms_in_f16() {
 }
 
 #[test]
+fn a_wavefront_of_three_grus_in_f16() {
+    let net = NetSpec::builder(Cell::Gru).dense(4).units([343; 3]).outputs(2);
+    check("wavefront-gru-f16", net.delay(2, Padding::Null), Precision::F16, 128, 50);
+}
+
+#[test]
 fn a_small_gru_in_f32() {
     let net = NetSpec::builder(Cell::Gru).dense(3).units([16]).bidirectional().outputs(2);
     check("small-gru-f32", net, Precision::F32, 4, 3);

@@ -34,6 +34,7 @@ fn may_be(of: &str, element: &str, constant: bool) -> bool {
         "float" => element == "f32" || element == "u32" && constant,
         "u16" => element == "u16" || element == "u8",
         "u8" | "uint2" => element == "u8",
+        "uint4" => element == "u16",
         "u32" | "Header" | "Task" | "Coefficients" | "Recipe" => element == "u32",
         "double" | "Totals" | "Progress" => element == "f64",
         _ => false,

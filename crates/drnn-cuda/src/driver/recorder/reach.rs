@@ -161,24 +161,48 @@ fn plain(call: &Call) -> Option<Reach> {
     })
 }
 
-/// `half.cu`: a thread per value of what is written, mostly.
+/// Gates that slots name, and the last slot that gates have: see `persistent/slots.rs`.
+fn gates(slots: usize) -> usize {
+    (slots as u32).to_le_bytes().iter().filter(|gate| **gate != 0xff).count()
+}
+fn last_slot(by_gate: usize, gates: usize) -> usize {
+    (by_gate as u32).to_le_bytes()[..gates].iter().copied().max().unwrap_or(0).into()
+}
+
+/// `half.cu` and `pack.cu`: a thread per value of what is written, mostly.
 fn half(call: &Call) -> Option<Reach> {
     let v = |name: &str| call.number(name);
     let header = ("header", HEADER);
     Some(match call.signature.name.as_str() {
         "pack_weights" => {
-            let to = v("padded") * v("gates") * v("stride");
-            needs(to, [("from", v("gates") * v("n") * v("columns")), ("to", to)])
+            let to = v("padded") * v("per_unit") * v("stride");
+            needs(to, [("from", gates(v("slots")) * v("n") * v("columns")), ("to", to)])
         }
         "unpack_gradient" => {
             let (rows, columns, below) = (v("gates") * v("n"), v("columns"), v("below"));
             let last = (columns - 1) / below * v("padded_below") + (columns - 1) % below;
-            let from = strided(rows, v("stride"), last + 1);
+            let last_row = (v("n") - 1) * v("per_unit") + last_slot(v("by_gate"), v("gates"));
+            let from = strided(last_row + 1, v("stride"), last + 1);
             needs(rows * columns, [header, ("from", from), ("to", rows * columns)])
         }
         "unpack_bias" => {
-            let (n, from) = (v("n"), 4 * v("groups") * v("padded"));
-            needs(4 * n, [header, ("from", from), ("b_ih", 4 * n), ("b_hh", 4 * n)])
+            let (values, from) = (v("gates") * v("n"), 4 * v("groups") * v("padded"));
+            needs(values, [header, ("from", from), ("b_ih", values), ("b_hh", values)])
+        }
+        "pack_forward" => {
+            let (n, padded) = (v("n"), v("padded"));
+            let values = padded / 32 * (v("segments") * padded / 16) * 256;
+            let [of_ih, of_hh] = ["slots_ih", "slots_hh"].map(|name| gates(v(name)) * n);
+            let from = [("w_ih", of_ih * v("below")), ("w_hh", of_hh * n)];
+            let biases = [("b_ih", of_ih), ("b_hh", of_hh), ("bias", 4 * padded)];
+            let to = ("to", 8 * values);
+            needs(values.max(4 * padded), [from[0], from[1], biases[0], biases[1], biases[2], to])
+        }
+        "pack_backward" => {
+            let (n, values) = (v("n"), v("padded") / 32 * v("segments") * v("tiles") * 2048);
+            let w_ih = ("w_ih", gates(v("slots_ih")) * n * v("below"));
+            let w_hh = ("w_hh", gates(v("slots_hh")) * n * n);
+            needs(values, [w_ih, w_hh, ("to", 8 * values)])
         }
         "halve" => {
             let (rows, columns, stride) = (v("rows"), v("columns"), v("stride"));
@@ -187,21 +211,30 @@ fn half(call: &Call) -> Option<Reach> {
         "scale_back" => needs(v("count"), [header, ("values", v("count"))]),
         "symbol_table" => {
             let (symbols, e, to) = (v("symbols"), v("e"), 4 * v("symbols") * v("padded"));
-            needs(to, [("embeddings", symbols * e), ("w_ih", 4 * v("n") * e), ("table", to)])
+            needs(
+                to,
+                [
+                    ("embeddings", symbols * e),
+                    ("w_ih", gates(v("slots")) * v("n") * e),
+                    ("table", to),
+                ],
+            )
         }
         "one_hot" => {
             let (slots, to) = (v("slots"), v("slots") * v("stride"));
             needs(to, [("tokens", slots), ("to", to)])
         }
         "table_to_weights" => {
-            let (symbols, e, rows) = (v("symbols"), v("e"), 4 * v("n"));
-            let d_table = ("d_table", strided(rows, v("stride"), symbols));
+            let (symbols, e, rows) = (v("symbols"), v("e"), v("gates") * v("n"));
+            let last_row = (v("n") - 1) * 4 + last_slot(v("by_gate"), v("gates"));
+            let d_table = ("d_table", strided(last_row + 1, v("stride"), symbols));
             let arrays = [header, d_table, ("embeddings", symbols * e), ("d_w_ih", rows * e)];
             needs(rows * e, arrays)
         }
         "table_to_strands" => {
-            let (symbols, e, rows) = (v("symbols"), v("e"), 4 * v("n"));
-            let d_table = ("d_table", strided(rows, v("stride"), symbols));
+            let (symbols, e, rows) = (v("symbols"), v("e"), v("gates") * v("n"));
+            let last_row = (v("n") - 1) * 4 + last_slot(v("by_gate"), v("gates"));
+            let d_table = ("d_table", strided(last_row + 1, v("stride"), symbols));
             let partial = call.launch.grid[0] * symbols * e;
             needs(0, [d_table, ("w_ih", rows * e), ("partial", partial)])
         }
@@ -243,47 +276,64 @@ fn resident(call: &Call) -> Reach {
     Reach { threads, arrays: both.into_iter().chain(own).collect() }
 }
 
-/// Units with padding, rows of a block, directions, groups of a launch; then steps, rows and units.
-fn tiles(call: &Call) -> [usize; 7] {
-    ["N", "NB", "directions", "groups", "steps", "rows", "n"].map(|name| call.number(name))
+/// Units with padding, rows of a block, lanes, groups of a launch; then steps and rows.
+fn tiles(call: &Call) -> [usize; 6] {
+    ["N", "NB", "lanes", "groups", "steps", "rows"].map(|name| call.number(name))
+}
+
+/// f16 from the first lane's to the last one's end, where each has `len`.
+fn lanes_of(call: &Call, [first, second]: [&str; 2], len: usize) -> usize {
+    let apart = (call.address(second) - call.address(first)) as usize / size_of::<u16>();
+    (call.number("lanes") - 1) * apart + len
 }
 
 fn persistent_forward(call: &Call) -> Reach {
-    let [padded, block_rows, directions, groups, steps, rows, n] = tiles(call);
-    let last = (directions - 1) * call.number("params_apart");
+    let [padded, block_rows, lanes, groups, steps, rows] = tiles(call);
     let (symbols, slots) = (call.number("symbols"), steps * rows);
-    let kept = if call.number("keep") == 0 { 0 } else { (steps + 2) * rows };
-    let gates = if symbols > 0 && kept == 0 { 0 } else { slots };
+    let [keeps, stacked] = ["keep", "STACKED"].map(|name| call.number(name) != 0);
+    let segments = if stacked { 2 } else { 1 };
+    let gates = match (keeps, symbols > 0) {
+        (false, true) => 0,
+        (false, false) if stacked => slots * padded * 4,
+        _ => lanes_of(call, ["gates", "gates_2"], slots * padded * 4),
+    };
+    let kept = (steps + 2) * rows;
+    let c = if keeps { lanes_of(call, ["c", "c_2"], kept * padded) } else { 0 };
+    let h = strided(kept, call.number("width"), padded);
     let arrays = [
-        ("w_hh", last + 4 * n * n),
-        ("b_ih", last + 4 * n),
-        ("b_hh", last + 4 * n),
-        ("gates", directions * gates * padded * 4),
-        ("table", directions * symbols * padded * 4),
+        ("packed", lanes * padded / 32 * (segments * padded / 16) * 256 * 8),
+        ("bias", lanes * padded * 4),
+        ("gates", gates),
+        ("table", if stacked { 1 } else { lanes } * symbols * padded * 4),
         ("tokens", if symbols > 0 { slots } else { 0 }),
-        ("c", directions * kept * padded),
-        ("h", (steps + 2) * rows * directions * padded),
-        ("told", steps * directions * groups * padded * block_rows),
+        ("c", c),
+        ("h", lanes_of(call, ["h", "h_2"], h)),
+        ("told", steps * lanes * groups * padded * block_rows),
         ("run", rows),
     ];
-    needs(directions * groups * padded / 32 * call.launch.threads, arrays)
+    needs(lanes * groups * padded / 32 * call.launch.threads, arrays)
 }
 
 fn persistent_backward(call: &Call) -> Reach {
-    let [padded, block_rows, directions, groups, steps, rows, n] = tiles(call);
+    let [padded, block_rows, lanes, groups, steps, rows] = tiles(call);
     let (blocks, slots) = (padded / 32, steps * rows);
     let [all_groups, first_group] = ["all_groups", "first_group"].map(|name| call.number(name));
-    let written = (directions - 1) * all_groups + first_group + groups;
+    let written = (lanes - 1) * all_groups + first_group + groups;
+    let stacked = call.number("STACKED") != 0;
+    let (segments, turns) = if stacked { (2, 2 + call.number("RING")) } else { (1, 2) };
+    let tiles = padded.div_ceil(64).div_ceil(2);
+    let above = if stacked { padded } else { lanes * padded };
     let arrays = [
-        ("w_hh", (directions - 1) * call.number("params_apart") + 4 * n * n),
-        ("gates", directions * slots * padded * 4),
-        ("c", directions * (steps + 2) * rows * padded),
-        ("d_above", slots * directions * padded),
-        ("parts", 2 * directions * groups * blocks * blocks * 32 * block_rows),
+        ("packed", lanes * blocks * segments * tiles * 2048 * 8),
+        ("gates", lanes_of(call, ["gates", "gates_2"], slots * padded * 4)),
+        ("c", lanes_of(call, ["c", "c_2"], (steps + 2) * rows * padded)),
+        ("d_above", strided(slots, call.number("width"), above)),
+        ("parts", turns * lanes * groups * blocks * blocks * 32 * block_rows),
+        ("read", lanes * groups * blocks),
         ("d_bias", written * padded * 4),
         ("run", rows),
     ];
-    needs(directions * groups * blocks * call.launch.threads, arrays)
+    needs(lanes * groups * blocks * call.launch.threads, arrays)
 }
 
 /// `group*.cu`, with the sizes of `group.cuh`; images, gates and answers lie in buffers of bytes.

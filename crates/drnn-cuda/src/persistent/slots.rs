@@ -1,0 +1,76 @@
+//! A unit's four slots: rows of its weights, whatever the cell.
+//!
+//! ```text
+//!        of W_ih, b_ih    of W_hh, b_hh
+//! lstm   i  f  g  o       i  f  g  o
+//! gru    r  z  -  n       r  z  n  -        the reset gate comes between W_hn h + b_hn and the rest, so that is kept apart
+//! rnn    h  -  -  -       h  -  -  -
+//! ```
+
+use drnn::Cell;
+
+/// Which gate each slot has, a byte for each; 0xff none. As kernels read it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Slots(u32);
+
+const NONE: u8 = 0xff;
+
+impl Slots {
+    pub fn of_w_ih(cell: Cell) -> Slots {
+        Slots::of(match cell {
+            Cell::Lstm => [0, 1, 2, 3],
+            Cell::Gru => [0, 1, NONE, 2],
+            Cell::RnnTanh | Cell::RnnRelu => [0, NONE, NONE, NONE],
+        })
+    }
+
+    pub fn of_w_hh(cell: Cell) -> Slots {
+        Slots::of(match cell {
+            Cell::Lstm => [0, 1, 2, 3],
+            Cell::Gru => [0, 1, 2, NONE],
+            Cell::RnnTanh | Cell::RnnRelu => [0, NONE, NONE, NONE],
+        })
+    }
+
+    /// A matrix that has no gates.
+    pub fn plain() -> Slots {
+        Slots::of([0, NONE, NONE, NONE])
+    }
+
+    fn of(gates: [u8; 4]) -> Slots {
+        Slots(u32::from_le_bytes(gates))
+    }
+
+    pub fn word(self) -> u32 {
+        self.0
+    }
+
+    /// The other way round: which slot each gate has.
+    pub fn by_gate(self) -> u32 {
+        let gates = self.0.to_le_bytes();
+        let slot = |gate: u8| gates.iter().position(|g| *g == gate).map_or(NONE, |s| s as u8);
+        u32::from_le_bytes([0, 1, 2, 3].map(slot))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_gate_has_one_slot() {
+        for cell in Cell::ALL {
+            for slots in [Slots::of_w_ih(cell), Slots::of_w_hh(cell)] {
+                let by_gate = slots.by_gate().to_le_bytes();
+                for (gate, slot) in by_gate.iter().enumerate() {
+                    assert_eq!(gate < cell.gates(), *slot != NONE, "{cell:?} {gate}");
+                    if *slot != NONE {
+                        assert_eq!(slots.word().to_le_bytes()[usize::from(*slot)], gate as u8);
+                    }
+                }
+            }
+        }
+        assert_eq!(Slots::of_w_ih(Cell::Gru).word(), 0x02ff_0100);
+        assert_eq!(Slots::of_w_ih(Cell::Gru).by_gate(), 0xff03_0100);
+    }
+}
