@@ -252,6 +252,31 @@ fn the_same_twice_and_in_waves(device: &Device, spec: &NetSpec) {
     assert!(f64::from(far) <= 5.0 * ROUNDED, "parameters {far:.1e} apart");
 }
 
+/// One small step on every way that there is, for tools that watch it: `compute-sanitizer` slows everything down.
+#[test]
+fn a_step_on_every_way() {
+    let Some(device) = device() else { return };
+    let net = |cell| NetSpec::builder(cell).dense(4);
+    let specs = [
+        net(Cell::Lstm).units([40]),
+        net(Cell::Lstm).units([140]).bidirectional(),
+        net(Cell::Lstm).units([140; 3]).delay(1, Padding::Null),
+        net(Cell::Gru).units([33; 2]),
+        NetSpec::builder(Cell::RnnTanh).tokens(6, 3).units([70]),
+        NetSpec::builder(Cell::RnnRelu).tokens(70, 3).units([20]),
+    ];
+    for builder in specs {
+        let spec = builder.outputs(5).build().expect("a network");
+        for precision in [Precision::F32, Precision::F16] {
+            let batches =
+                Batches { visit: 0, chosen: &[0, 1, 2], batch: 3, rate: 1e-3, clip: Some(1.0) };
+            let found =
+                make_with(&device, precision)(&spec, 3).train(&Drawn(spec.clone()), &batches);
+            assert!(found.expect("a step").loss.mean().is_finite(), "{spec}");
+        }
+    }
+}
+
 fn more_curves(make: &dyn Fn(&NetSpec, u64) -> Plain, tolerance: f64) {
     curves(more(), make, tolerance, 1e-2);
 }
