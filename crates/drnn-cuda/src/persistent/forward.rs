@@ -27,7 +27,7 @@ pub(super) fn matrix(of: &Buffer<u16>, at: usize, stride: usize) -> Matrix {
 impl HalfPass<'_> {
     /// Everything up to the losses and the gradient of the answers. What the way back needs is kept only where there is one.
     pub fn forward(&self, keep: bool) -> Result<()> {
-        self.input()?;
+        self.input(keep)?;
         for launch in &self.net.launches {
             self.launch_forward(launch, keep)?;
         }
@@ -54,8 +54,8 @@ impl HalfPass<'_> {
         self.pass.products.half(form, sizes, factors, beta, to, written)
     }
 
-    /// x in f16, or the tables that take its place.
-    fn input(&self) -> Result<()> {
+    /// x in f16, or the tables that take its place. Which symbol it is only the way back asks.
+    fn input(&self, keep: bool) -> Result<()> {
         let Pass { plan, shape, kernels, state, .. } = self.pass;
         let slots = shape.slots();
         let tokens = Arg::At(self.pass.part(self.pass.staged().input));
@@ -69,7 +69,9 @@ impl HalfPass<'_> {
             let embedded = Arg::At(self.pass.work.embedded.at(0));
             return self.halve(embedded, slots, embedding, k);
         }
-        self.each(&kernels.half.one_hot, slots * k, &[tokens, x, slots.into(), k.into()])?;
+        if keep {
+            self.each(&kernels.half.one_hot, slots * k, &[tokens, x, slots.into(), k.into()])?;
+        }
         for r in &plan.layers[0] {
             let padded = self.work.layers[0].padded.n;
             let args = [
