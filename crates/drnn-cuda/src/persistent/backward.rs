@@ -26,9 +26,6 @@ impl HalfPass<'_> {
                     if layer == 0 {
                         self.input_backward(r)?;
                     } else if layer == launch.layers.start {
-                        if launch.tiling.below > 0 {
-                            self.pack_w_ih(layer, r)?;
-                        }
                         self.hand_down(layer, r, below)?;
                     }
                 }
@@ -85,7 +82,7 @@ impl HalfPass<'_> {
                 r.n.into(),
                 below.into(),
                 tiling.padded.into(),
-                tiling.segments_back().into(),
+                tiling.segments().into(),
                 tiling.tiles().into(),
                 launch.backward.in_registers.into(),
             ];
