@@ -22,7 +22,7 @@
 //! | `driver` | CUDA's functions, or a recorder's where there is no GPU: for tests |
 //! | `plan`, `stage` | shapes and offsets; batches as the GPU reads them |
 //! | `resident` | small LSTMs: all steps in one launch |
-//! | `persistent/` | large LSTMs on Hopper: likewise, on many multiprocessors |
+//! | `persistent/` | large networks on Hopper: likewise, on many multiprocessors, layers of a stack at once |
 //! | `work`, `forward`, `backward`, `state` | memory for a pass; both ways; parameters and optimiser |
 //! | `learner` | [`CudaLearner`]: a [`drnn_train::Engine`] |
 //! | `group` | [`CudaGroup`]: many small LSTMs at once, each a [`drnn_train::Engine`]; the paper's data made on the card |

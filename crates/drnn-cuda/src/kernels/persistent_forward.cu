@@ -168,6 +168,7 @@ extern "C" __global__ void __launch_bounds__(MULTIPLIERS + LOADERS, 1) persisten
 
     if (warp >= MULTIPLIERS / 32) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(LOADER_REGISTERS));
+        if (warp - MULTIPLIERS / 32 >= CHUNKS) return; // nothing to bring, so nobody would wait for it: it could miss a turn
         u32 parities = 0; // of copies, by chunk
         auto fetch = [&](u32 segment, const u16* from) {
             if (BULK) bring_by_copies(shared, segment, from, parities);
