@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::kernels::Kernels;
 use crate::library;
 use crate::persistent::{Card, Kind, Together};
-use crate::resident::Resident;
+use crate::plain::Resident;
 use cudarc::driver::result::{self, primary_ctx};
 use cudarc::driver::sys::{CUcontext, CUdevice_attribute as Attribute};
 use std::collections::HashMap;

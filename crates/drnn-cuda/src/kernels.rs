@@ -138,7 +138,7 @@ mod tests {
             return;
         }
         for arch in ["sm_80", "sm_89", "sm_90a"] {
-            let resident = [1, 13, 16].map(crate::resident::source);
+            let resident = [1, 13, 16].map(crate::plain::resident::source);
             for source in sources().into_iter().chain(resident) {
                 let code = source.compile(arch).unwrap_or_else(|e| panic!("{arch}: {e}"));
                 assert!(!code.is_empty());

@@ -10,15 +10,15 @@
 
 use crate::device::Device;
 use crate::error::{Error as CudaError, Result as CudaResult};
-use crate::forward::Pass;
+use crate::pass::Pass;
 use crate::persistent::{self, HalfPass, Persistent};
+use crate::plain::{PlainPass, Resident};
 use crate::plan::{Goal, Plan, Shape, Staged};
 use crate::product::{Precision, Products};
-use crate::resident::Resident;
 use crate::stage::{Step, goal, stage};
 use crate::state::DeviceState;
 use crate::stream::{Event, Graph, Stream};
-use crate::work::{BUNDLE, Work};
+use crate::work::{BUNDLE, Recurrent, Work};
 use drnn::{Model, NetSpec};
 use drnn_train::{
     AdamOptions, Batches, Engine, Error, Gathered, LossSum, Result, Source, State, Steps, Targets,
@@ -201,23 +201,27 @@ impl CudaLearner {
         let kernels = self.device.kernels()?;
         let (plan, products, stream, state) =
             (&self.plan, &self.products, &self.stream, &self.state);
-        let resident = &self.resident;
-        let pass =
-            Pass { plan, resident, shape, first_word, kernels, products, stream, state, work };
+        let pass = Pass { plan, shape, first_word, kernels, products, stream, state, work };
         if shape.slots() == 0 {
             // No sequence has an answer: nothing to run, and no gradient.
             stream.clear(&state.losses, 0, state.losses.len())?;
             stream.clear(&state.gradient, 0, state.gradient.len())?;
-        } else if let Some(work) = &work.half {
-            let pass = HalfPass { pass, net: &self.persistent[&shape.rows], work };
-            pass.forward(train)?;
-            if train {
-                pass.backward()?;
-            }
         } else {
-            pass.forward()?;
-            if train {
-                pass.backward()?;
+            match &work.recurrent {
+                Recurrent::Half(work) => {
+                    let pass = HalfPass { pass, net: &self.persistent[&shape.rows], work };
+                    pass.forward(train)?;
+                    if train {
+                        pass.backward()?;
+                    }
+                }
+                Recurrent::Plain(work) => {
+                    let pass = PlainPass { pass, work, resident: &self.resident };
+                    pass.forward()?;
+                    if train {
+                        pass.backward()?;
+                    }
+                }
             }
         }
         if train { state.step(kernels, stream, pass.part(0)) } else { Ok(()) }
@@ -348,12 +352,13 @@ impl CudaLearner {
         let shape = Shape::new(&self.plan.spec, self.gathered.steps, self.gathered.rows);
         let len = shape.positions() * self.plan.spec.answer_width();
         let Some(work) = self.work.as_ref().filter(|_| len > 0) else { return Ok(Vec::new()) };
-        Ok(match self.plan.output {
-            Some(_) => work.answers.get(0, len)?,
-            None => {
+        Ok(match &work.recurrent {
+            // Without an output layer they are states.
+            Recurrent::Plain(work) if self.plan.output.is_none() => {
                 let step = shape.rows * self.plan.spec.hidden_width();
                 work.h[self.plan.layers.len() - 1].get((1 + self.plan.spec.delay()) * step, len)?
             }
+            _ => work.answers.get(0, len)?,
         })
     }
 }

@@ -21,9 +21,9 @@
 //! | `memory`, `stream`, `product` | buffers; queues, graphs, launches; products by cuBLAS |
 //! | `driver` | CUDA's functions, or a recorder's where there is no GPU: for tests |
 //! | `plan`, `stage` | shapes and offsets; batches as the GPU reads them |
-//! | `resident` | small LSTMs: all steps in one launch |
-//! | `persistent/` | large networks on Hopper: likewise, on many multiprocessors, layers of a stack at once |
-//! | `work`, `forward`, `backward`, `state` | memory for a pass; both ways; parameters and optimiser |
+//! | `work`, `pass`, `state` | memory for a pass; what every pass has; parameters and optimiser |
+//! | `plain/` | recurrences on any card, step by step; small LSTMs: all steps in one launch |
+//! | `persistent/` | recurrences on Hopper: all steps in one launch on many multiprocessors, layers of a stack at once |
 //! | `learner` | [`CudaLearner`]: a [`drnn_train::Engine`] |
 //! | `group` | [`CudaGroup`]: many small LSTMs at once, each a [`drnn_train::Engine`]; the paper's data made on the card |
 //! | `recorded` | tests: what all of them ask of a card, without one |
@@ -33,23 +33,22 @@
 
 #![deny(missing_docs)]
 
-mod backward;
 mod compile;
 mod device;
 mod driver;
 mod error;
-mod forward;
 mod group;
 mod kernels;
 mod learner;
 mod library;
 mod memory;
+mod pass;
 mod persistent;
+mod plain;
 mod plan;
 mod product;
 #[cfg(test)]
 mod recorded;
-mod resident;
 mod stage;
 mod state;
 mod stream;

@@ -4,20 +4,10 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::memory::{Buffer, Pinned};
 use crate::persistent::HalfWork;
+use crate::plain::PlainWork;
 use crate::plan::{Goal, Plan, Shape, Staged};
 use crate::stream::Event;
-use drnn::{Cell, InputSpec};
-
-/// Of a direction of a layer.
-#[derive(Debug)]
-pub(crate) struct RecurrenceWork {
-    /// (S, B, gates n): gates, then their gradients.
-    pub gates: Buffer<f32>,
-    /// GRU: (S, B, n), W_hn h' + b_hn, then its gradient.
-    pub from_h: Buffer<f32>,
-    /// LSTM: (S + 2, B, n).
-    pub c: Buffer<f32>,
-}
+use drnn::InputSpec;
 
 /// Chunks of the sums over rows that biases' gradients are.
 pub(crate) const CHUNKS: usize = 64;
@@ -33,6 +23,13 @@ pub(crate) struct Slot {
     pub read: Event,
 }
 
+/// What recurrences need, by the way that they take.
+#[derive(Debug)]
+pub(crate) enum Recurrent {
+    Plain(PlainWork),
+    Half(Box<HalfWork>),
+}
+
 #[derive(Debug)]
 pub(crate) struct Work {
     /// The largest shape that there is room for.
@@ -43,50 +40,28 @@ pub(crate) struct Work {
     pub batch: Buffer<u32>,
     /// Tokens: x (S, B, E).
     pub embedded: Buffer<f32>,
-    /// Layer by layer: (S + 2, B, directions n).
-    pub h: Vec<Buffer<f32>>,
-    pub recurrences: Vec<Vec<RecurrenceWork>>,
+    pub recurrent: Recurrent,
     /// (A, B, m) each.
     pub answers: Buffer<f32>,
     pub d_answers: Buffer<f32>,
     /// (A, B) each.
     pub losses: Buffer<f32>,
     pub hits: Buffer<u32>,
-    /// Gradients of what layers give and read: (S, B, widest) each.
-    pub d_above: [Buffer<f32>; 2],
-    /// (B, n) each, from step to step.
-    pub d_h: Buffer<f32>,
-    pub d_c: Buffer<f32>,
     /// (chunks, widest): sums over chunks of rows.
     pub partial: Buffer<f32>,
-    /// What stands for most of that where recurrences are persistent.
-    pub half: Option<HalfWork>,
 }
 
 impl Work {
     /// `half` is whether recurrences are persistent.
     pub fn new(device: &Device, plan: &Plan, room: Shape, goal: Goal, half: bool) -> Result<Work> {
-        let spec = &plan.spec;
-        let (slots, rows, m) = (room.slots(), room.rows, spec.answer_width());
+        let (spec, m) = (&plan.spec, plan.spec.answer_width());
         let zeros = |len: usize| Buffer::<f32>::zeros(device, len);
-        let plain = |len: usize| zeros(if half { 0 } else { len });
-        let kept = (room.steps + 2) * rows;
         let words = BUNDLE * Staged::new(spec, room, goal).words;
         let staging =
             || Ok(Slot { words: Pinned::zeros(device, words)?, read: Event::new(device)? });
         let embedded = match spec.input() {
-            InputSpec::Tokens { embedding, .. } => slots * embedding,
+            InputSpec::Tokens { embedding, .. } => room.slots() * embedding,
             InputSpec::Dense(_) => 0,
-        };
-        let recurrence = |n: usize| {
-            Ok(RecurrenceWork {
-                gates: plain(slots * plan.cell.gates() * n)?,
-                from_h: plain(if plan.cell == Cell::Gru { slots * n } else { 0 })?,
-                c: plain(if plan.cell.has_cell_state() { kept * n } else { 0 })?,
-            })
-        };
-        let layer = |layer: &Vec<crate::plan::Recurrence>| {
-            layer.iter().map(|r| recurrence(r.n)).collect::<Result<Vec<_>>>()
         };
         let most_units = spec.units().iter().max().copied().unwrap_or(0);
         let most_columns = (plan.cell.gates() * most_units).max(m);
@@ -96,17 +71,15 @@ impl Work {
             slots: (0..SLOTS).map(|_| staging()).collect::<Result<_>>()?,
             batch: Buffer::zeros(device, words)?,
             embedded: zeros(embedded)?,
-            h: plan.layers.iter().map(|l| plain(kept * l[0].width)).collect::<Result<_>>()?,
-            recurrences: plan.layers.iter().map(layer).collect::<Result<_>>()?,
+            recurrent: match half {
+                true => Recurrent::Half(Box::new(HalfWork::new(device, plan, room)?)),
+                false => Recurrent::Plain(PlainWork::new(device, plan, room)?),
+            },
             answers: zeros(room.positions() * m)?,
             d_answers: zeros(room.positions() * m)?,
             losses: zeros(room.positions())?,
             hits: Buffer::zeros(device, room.positions())?,
-            d_above: [plain(slots * plan.widest())?, plain(slots * plan.widest())?],
-            d_h: zeros(rows * most_units)?,
-            d_c: zeros(rows * most_units)?,
             partial: zeros(CHUNKS * most_columns)?,
-            half: half.then(|| HalfWork::new(device, plan, room)).transpose()?,
         })
     }
 
@@ -119,12 +92,10 @@ impl Work {
     }
 
     pub fn bytes(&self) -> usize {
-        let recurrences = self.recurrences.iter().flatten();
-        let recurrences = recurrences.map(|r| r.gates.bytes() + r.from_h.bytes() + r.c.bytes());
-        let h: usize = self.h.iter().map(Buffer::bytes).sum();
-        let answers = self.answers.bytes() + self.d_answers.bytes();
-        let above: usize = self.d_above.iter().map(Buffer::bytes).sum();
-        let half = self.half.as_ref().map_or(0, HalfWork::bytes);
-        recurrences.sum::<usize>() + h + answers + above + half + self.batch.bytes()
+        let recurrent = match &self.recurrent {
+            Recurrent::Plain(work) => work.bytes(),
+            Recurrent::Half(work) => work.bytes(),
+        };
+        recurrent + self.answers.bytes() + self.d_answers.bytes() + self.batch.bytes()
     }
 }

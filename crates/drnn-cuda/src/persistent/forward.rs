@@ -4,8 +4,8 @@ use super::slots::Slots;
 use super::work::{HalfWork, LayerWork, has_table};
 use super::{Launch, Persistent};
 use crate::error::Result;
-use crate::forward::{Pass, THREADS};
 use crate::memory::Buffer;
+use crate::pass::{Pass, THREADS};
 use crate::plan::Recurrence;
 use crate::product::{Form, Matrix, Written};
 use crate::stream::{Arg, Kernel};
@@ -32,7 +32,7 @@ impl HalfPass<'_> {
             self.launch_forward(launch, keep)?;
         }
         self.answer()?;
-        self.pass.loss()
+        self.pass.loss(self.pass.work.answers.at(0))
     }
 
     /// A thread per value.

@@ -30,8 +30,8 @@ pub(crate) use work::HalfWork;
 
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::plain::resident;
 use crate::plan::Plan;
-use crate::resident;
 use crate::stream::{Arg, Kernel, Module, Stream};
 use std::ops::Range;
 

@@ -2,7 +2,7 @@
 //!
 //! `DRNN_RENEW_PLANS=1 cargo test -p drnn-cuda` writes those files anew, where a change is meant; what has changed then stands in
 //! their difference. A line names buffers by the fields that hold them, and the first of the values that it is about:
-//! `work.h[0]:64`; of a matrix also how far its rows lie apart: `work.h[0]:64/16`.
+//! `work.answers:64`; of a matrix also how far its rows lie apart: `work.answers:64/16`.
 
 use super::{Zeros, batches, hopper};
 use crate::driver::recorder::Names;

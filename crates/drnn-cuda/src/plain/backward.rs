@@ -5,54 +5,54 @@
 //! dW_hh = dgates^T h_{s-1}    dW_ih = dgates^T x    db = sums of dgates    dx = dgates W_ih      for all steps at once
 //! ```
 
+use super::PlainPass;
 use crate::error::Result;
-use crate::forward::{Pass, THREADS, matrix};
 use crate::memory::Buffer;
+use crate::pass::{THREADS, matrix};
 use crate::plan::Recurrence;
 use crate::product::Form;
 use crate::stream::Arg;
-use crate::work::CHUNKS;
 use drnn::{Cell, InputSpec};
 
-impl Pass<'_> {
+impl PlainPass<'_> {
     /// From the gradient of the answers to that of all parameters.
     pub fn backward(&self) -> Result<()> {
         self.output_backward()?;
-        for layer in (0..self.plan.layers.len()).rev() {
+        for layer in (0..self.pass.plan.layers.len()).rev() {
             // Gradients alternate between two places: what a layer was told, and what it tells the one below.
-            let told = (self.plan.layers.len() - 1 - layer) % 2;
-            for recurrence in &self.plan.layers[layer] {
+            let told = (self.pass.plan.layers.len() - 1 - layer) % 2;
+            for recurrence in &self.pass.plan.layers[layer] {
                 self.recurrence_backward(layer, recurrence, &self.work.d_above[told])?;
             }
-            if layer > 0 || matches!(self.plan.spec.input(), InputSpec::Tokens { .. }) {
+            if layer > 0 || matches!(self.pass.plan.spec.input(), InputSpec::Tokens { .. }) {
                 self.hand_down(layer, &self.work.d_above[1 - told])?;
             }
         }
-        let below = &self.work.d_above[self.plan.layers.len() % 2];
-        self.embed_backward(below)
+        let below = &self.work.d_above[self.pass.plan.layers.len() % 2];
+        self.pass.embed_backward(below)
     }
 
     fn output_backward(&self) -> Result<()> {
-        let (spec, shape) = (&self.plan.spec, self.shape);
+        let (spec, shape) = (&self.pass.plan.spec, self.pass.shape);
         let (m, width, positions) = (spec.answer_width(), spec.hidden_width(), shape.positions());
         let dropped = spec.delay() * shape.rows * width;
-        let (to, d) = (&self.work.d_above[0], matrix(&self.work.d_answers, 0, m));
-        self.stream.clear(to, 0, dropped)?;
+        let (to, d) = (&self.work.d_above[0], matrix(&self.pass.work.d_answers, 0, m));
+        self.pass.stream.clear(to, 0, dropped)?;
         let to = matrix(to, dropped, width);
-        let Some([weight, bias]) = self.plan.output else {
-            return self.stream.copy_within(d.at, to.at, positions * m * size_of::<f32>());
+        let Some([weight, bias]) = self.pass.plan.output else {
+            return self.pass.stream.copy_within(d.at, to.at, positions * m * size_of::<f32>());
         };
-        let w = matrix(&self.state.params, weight, width);
-        self.products.plain(Form::Times, [positions, width, m], [d, w], 0.0, to)?;
-        let dw = matrix(&self.state.gradient, weight, width);
-        self.products.plain(
+        let w = matrix(&self.pass.state.params, weight, width);
+        self.pass.products.plain(Form::Times, [positions, width, m], [d, w], 0.0, to)?;
+        let dw = matrix(&self.pass.state.gradient, weight, width);
+        self.pass.products.plain(
             Form::TransposedTimes,
             [m, width, positions],
             [d, self.answering()],
             0.0,
             dw,
         )?;
-        self.sum_columns(d.at, [positions, m], bias, None)
+        self.pass.sum_columns(d.at, [positions, m], bias, None)
     }
 
     fn recurrence_backward(&self, layer: usize, r: &Recurrence, above: &Buffer<f32>) -> Result<()> {
@@ -60,10 +60,10 @@ impl Pass<'_> {
             resident.backward(self, layer, r, above)?;
             return self.weights(layer, r);
         }
-        let rows = self.shape.rows;
-        self.stream.clear(&self.work.d_h, 0, rows * r.n)?;
-        self.stream.clear(&self.work.d_c, 0, rows * r.n)?;
-        let order = r.order(self.shape.steps);
+        let rows = self.pass.shape.rows;
+        self.pass.stream.clear(&self.work.d_h, 0, rows * r.n)?;
+        self.pass.stream.clear(&self.work.d_c, 0, rows * r.n)?;
+        let order = r.order(self.pass.shape.steps);
         for (taken, &s) in order.iter().enumerate().rev() {
             self.cell_backward(layer, r, s, above)?;
             if taken == 0 {
@@ -71,11 +71,11 @@ impl Pass<'_> {
             }
             let d_h = matrix(&self.work.d_h, 0, r.n);
             // Only the GRU's cell has left something there.
-            let mut beta = if self.plan.cell == Cell::Gru { 1.0 } else { 0.0 };
+            let mut beta = if self.pass.plan.cell == Cell::Gru { 1.0 } else { 0.0 };
             for (first, columns, from, stride) in self.recurrent(layer, r) {
                 let d = matrix(from, s * rows * stride, stride);
-                let w = matrix(&self.state.params, r.w_hh + first * r.n, r.n);
-                self.products.plain(Form::Times, [rows, r.n, columns], [d, w], beta, d_h)?;
+                let w = matrix(&self.pass.state.params, r.w_hh + first * r.n, r.n);
+                self.pass.products.plain(Form::Times, [rows, r.n, columns], [d, w], beta, d_h)?;
                 beta = 1.0;
             }
         }
@@ -90,7 +90,7 @@ impl Pass<'_> {
         above: &Buffer<f32>,
     ) -> Result<()> {
         let (work, h) = (&self.work.recurrences[layer][r.direction], &self.work.h[layer]);
-        let (rows, n) = (self.shape.rows, r.n);
+        let (rows, n) = (self.pass.shape.rows, r.n);
         let (before, after) = r.around(s);
         let h_at = |step: usize| Arg::At(h.at(step * rows * r.width + r.direction * n));
         let c_at = |step: usize| Arg::At(work.c.at(step * rows * n));
@@ -98,36 +98,39 @@ impl Pass<'_> {
         let d_above = Arg::At(above.at(s * rows * r.width + r.direction * n));
         let (d_h, d_c) = (Arg::At(self.work.d_h.at(0)), Arg::At(self.work.d_c.at(0)));
         let width = Arg::from(r.width);
-        let (kernel, args) = match self.plan.cell {
+        let (kernel, args) = match self.pass.plan.cell {
             Cell::Lstm => (
-                &self.kernels.lstm_backward,
+                &self.pass.kernels.lstm_backward,
                 vec![gates, d_above, width, d_h, d_c, c_at(before), c_at(after)],
             ),
             Cell::Gru => {
                 let from_h = Arg::At(work.from_h.at(s * rows * n));
                 let args = vec![gates, from_h, d_above, width, d_h, h_at(before), width];
-                (&self.kernels.gru_backward, args)
+                (&self.pass.kernels.gru_backward, args)
             }
             Cell::RnnTanh | Cell::RnnRelu => {
-                let relu = Arg::U32(u32::from(self.plan.cell == Cell::RnnRelu));
+                let relu = Arg::U32(u32::from(self.pass.plan.cell == Cell::RnnRelu));
                 let args = vec![gates, h_at(after), width, d_above, width, d_h, relu];
-                (&self.kernels.rnn_backward, args)
+                (&self.pass.kernels.rnn_backward, args)
             }
         };
-        let end = [self.run(), s.into(), rows.into(), n.into()];
+        let end = [self.pass.run(), s.into(), rows.into(), n.into()];
         let args: Vec<Arg> = args.into_iter().chain(end).collect();
         // SAFETY: arguments as the source names them; a thread per row and unit.
-        unsafe { kernel.launch(self.stream, [(rows * n).div_ceil(THREADS), 1], THREADS, &args) }
+        unsafe {
+            kernel.launch(self.pass.stream, [(rows * n).div_ceil(THREADS), 1], THREADS, &args)
+        }
     }
 
     /// Gradients of a recurrence's parameters.
     fn weights(&self, layer: usize, r: &Recurrence) -> Result<()> {
-        let (gradient, rows, slots) = (&self.state.gradient, self.shape.rows, self.shape.slots());
+        let (gradient, rows, slots) =
+            (&self.pass.state.gradient, self.pass.shape.rows, self.pass.shape.slots());
         let work = &self.work.recurrences[layer][r.direction];
         let gates = matrix(&work.gates, 0, r.gates);
         let dw_ih = matrix(gradient, r.w_ih, r.inputs);
         let sizes = [r.gates, r.inputs, slots];
-        self.products.plain(
+        self.pass.products.plain(
             Form::TransposedTimes,
             sizes,
             [gates, self.input(layer)],
@@ -141,7 +144,7 @@ impl Pass<'_> {
         for (first, columns, from, stride) in self.recurrent(layer, r) {
             let dw = matrix(gradient, r.w_hh + first * r.n, r.n);
             let d = matrix(from, 0, stride);
-            self.products.plain(
+            self.pass.products.plain(
                 Form::TransposedTimes,
                 [columns, r.n, slots],
                 [d, h_before],
@@ -149,73 +152,29 @@ impl Pass<'_> {
                 dw,
             )?;
         }
-        self.sum_columns(gates.at, [slots, r.gates], r.b_ih, Some(r.b_hh))?;
-        if self.plan.cell == Cell::Gru {
-            self.sum_columns(work.from_h.at(0), [slots, r.n], r.b_hh + 2 * r.n, None)?;
+        self.pass.sum_columns(gates.at, [slots, r.gates], r.b_ih, Some(r.b_hh))?;
+        if self.pass.plan.cell == Cell::Gru {
+            self.pass.sum_columns(work.from_h.at(0), [slots, r.n], r.b_hh + 2 * r.n, None)?;
         }
         Ok(())
     }
 
     /// What the layer tells the one below, both directions together.
     fn hand_down(&self, layer: usize, to: &Buffer<f32>) -> Result<()> {
-        for r in &self.plan.layers[layer] {
+        for r in &self.pass.plan.layers[layer] {
             let gates = &self.work.recurrences[layer][r.direction].gates;
             let (gates, w) =
-                (matrix(gates, 0, r.gates), matrix(&self.state.params, r.w_ih, r.inputs));
+                (matrix(gates, 0, r.gates), matrix(&self.pass.state.params, r.w_ih, r.inputs));
             let to = matrix(to, 0, r.inputs);
             let beta = if r.direction == 0 { 0.0 } else { 1.0 };
-            self.products.plain(
+            self.pass.products.plain(
                 Form::Times,
-                [self.shape.slots(), r.inputs, r.gates],
+                [self.pass.shape.slots(), r.inputs, r.gates],
                 [gates, w],
                 beta,
                 to,
             )?;
         }
         Ok(())
-    }
-
-    pub fn embed_backward(&self, d_x: &Buffer<f32>) -> Result<()> {
-        let InputSpec::Tokens { symbols, embedding } = self.plan.spec.input() else {
-            return Ok(());
-        };
-        let staged = self.staged();
-        let args = [
-            Arg::At(self.part(staged.starts)),
-            Arg::At(self.part(staged.by_symbol)),
-            Arg::At(d_x.at(0)),
-            Arg::At(self.state.gradient.at(0)), // the first of all parameters
-            embedding.into(),
-        ];
-        // SAFETY: arguments as the source names them; 128 threads is what its shared memory is for.
-        unsafe { self.kernels.embed_backward.launch(self.stream, [symbols, embedding], 128, &args) }
-    }
-
-    /// Sums over rows into the gradient at `to`, and at `again`.
-    pub fn sum_columns(
-        &self,
-        values: u64,
-        [rows, columns]: [usize; 2],
-        to: usize,
-        again: Option<usize>,
-    ) -> Result<()> {
-        let (partial, gradient) = (self.work.partial.at(0), &self.state.gradient);
-        let chunks = CHUNKS.min(rows.div_ceil(32));
-        let again = again.map_or(0, |at| gradient.at(at));
-        let first = [Arg::At(values), Arg::At(partial), rows.into(), columns.into()];
-        let second = [
-            Arg::At(partial),
-            Arg::At(gradient.at(to)),
-            Arg::At(again),
-            chunks.into(),
-            columns.into(),
-        ];
-        let kernels = self.kernels;
-        // SAFETY: arguments as the sources name them; 256 threads is what the shared memory is for.
-        unsafe {
-            kernels.sum_columns.launch(self.stream, [columns.div_ceil(32), chunks], 256, &first)?;
-            let blocks = columns.div_ceil(THREADS);
-            kernels.sum_chunks.launch(self.stream, [blocks, 1], THREADS, &second)
-        }
     }
 }

@@ -1,11 +1,11 @@
-//! Recurrences that are small enough to stay in registers; `kernels/resident.cu`.
+//! Recurrences that are small enough to stay in registers; `../kernels/resident.cu`.
 //!
 //! One launch for all steps of a direction, instead of a product and a kernel for each.
 
+use super::PlainPass;
 use crate::compile::Source;
 use crate::device::Device;
 use crate::error::Result;
-use crate::forward::Pass;
 use crate::memory::Buffer;
 use crate::plan::{Plan, Recurrence};
 use crate::stream::{Arg, Kernel, Module};
@@ -28,7 +28,7 @@ pub(crate) struct Resident {
 pub(crate) fn source(groups: usize) -> Source {
     Source {
         name: "resident",
-        parts: vec![include_str!("kernels/common.cuh"), include_str!("kernels/resident.cu")],
+        parts: vec![include_str!("../kernels/common.cuh"), include_str!("../kernels/resident.cu")],
         defines: vec![format!("GROUPS={groups}")],
     }
 }
@@ -70,9 +70,9 @@ impl Resident {
     }
 
     /// All steps: gates, c and h from what x has put into gates.
-    pub fn forward(&self, pass: &Pass, layer: usize, r: &Recurrence) -> Result<()> {
+    pub fn forward(&self, pass: &PlainPass, layer: usize, r: &Recurrence) -> Result<()> {
         let work = &pass.work.recurrences[layer][r.direction];
-        let params = &pass.state.params;
+        let params = &pass.pass.state.params;
         let args = [
             Arg::At(work.gates.at(0)),
             Arg::At(params.at(r.w_hh)),
@@ -88,16 +88,16 @@ impl Resident {
     /// All steps back: gates become their gradients.
     pub fn backward(
         &self,
-        pass: &Pass,
+        pass: &PlainPass,
         layer: usize,
         r: &Recurrence,
         above: &Buffer<f32>,
     ) -> Result<()> {
         let work = &pass.work.recurrences[layer][r.direction];
         let args = [
-            Arg::At(pass.part(0)),
+            Arg::At(pass.pass.part(0)),
             Arg::At(work.gates.at(0)),
-            Arg::At(pass.state.params.at(r.w_hh)),
+            Arg::At(pass.pass.state.params.at(r.w_hh)),
             Arg::At(work.c.at(0)),
             Arg::At(above.at(r.direction * r.n)),
             r.width.into(),
@@ -105,16 +105,22 @@ impl Resident {
         self.launch(&self.backward, pass, r, &args)
     }
 
-    fn launch(&self, kernel: &Kernel, pass: &Pass, r: &Recurrence, args: &[Arg]) -> Result<()> {
-        let rows = pass.shape.rows;
+    fn launch(
+        &self,
+        kernel: &Kernel,
+        pass: &PlainPass,
+        r: &Recurrence,
+        args: &[Arg],
+    ) -> Result<()> {
+        let rows = pass.pass.shape.rows;
         let reverse = Arg::from(r.direction);
-        let end = [pass.run(), reverse, pass.shape.steps.into(), rows.into(), r.n.into()];
+        let end = [pass.pass.run(), reverse, pass.pass.shape.steps.into(), rows.into(), r.n.into()];
         let args: Vec<Arg> = args.iter().copied().chain(end).collect();
         let blocks = rows.div_ceil(ROWS);
         // SAFETY: arguments as the source names them; a warp per group, a block per tile of rows.
         unsafe {
             let threads = 32 * self.groups;
-            kernel.launch_with(pass.stream, [blocks, 1], threads, shared(r.n), &args)
+            kernel.launch_with(pass.pass.stream, [blocks, 1], threads, shared(r.n), &args)
         }
     }
 }

@@ -1,0 +1,194 @@
+//! The way forward, put into a stream.
+//!
+//! ```text
+//! gates = x W_ih^T                      one product for all steps
+//! gates_s += h_{s-1} W_hh^T             then the cell's arithmetic, step by step
+//! answers = h_{s+d} W_o^T + b
+//! ```
+
+use super::PlainPass;
+use crate::error::Result;
+use crate::memory::Buffer;
+use crate::pass::{THREADS, matrix};
+use crate::plan::Recurrence;
+use crate::product::{Form, Matrix};
+use crate::stream::Arg;
+use drnn::{Cell, InputSpec};
+
+impl PlainPass<'_> {
+    /// What layer `layer` reads, (S, B, q).
+    pub fn input(&self, layer: usize) -> Matrix {
+        let q = self.pass.plan.layers[layer][0].inputs;
+        match (layer, self.pass.plan.spec.input()) {
+            (0, InputSpec::Dense(_)) => {
+                Matrix { at: self.pass.part(self.pass.staged().input), stride: q }
+            }
+            (0, InputSpec::Tokens { .. }) => matrix(&self.pass.work.embedded, 0, q),
+            // Behind the step of zeros.
+            _ => matrix(&self.work.h[layer - 1], self.pass.shape.rows * q, q),
+        }
+    }
+
+    /// Of the last layer, the states that answers are made of: (A, B, n).
+    pub fn answering(&self) -> Matrix {
+        let h = self.work.h.last().expect("a layer");
+        let width = self.pass.plan.spec.hidden_width();
+        matrix(h, (1 + self.pass.plan.spec.delay()) * self.pass.shape.rows * width, width)
+    }
+
+    /// Everything up to the losses and the gradient of the answers.
+    pub fn forward(&self) -> Result<()> {
+        self.pass.embed()?;
+        for (layer, recurrences) in self.pass.plan.layers.iter().enumerate() {
+            let (h, width) = (&self.work.h[layer], recurrences[0].width);
+            let step = self.pass.shape.rows * width;
+            self.pass.stream.clear(h, 0, step)?;
+            self.pass.stream.clear(h, (self.pass.shape.steps + 1) * step, step)?;
+            for recurrence in recurrences {
+                self.recurrence(layer, recurrence)?;
+            }
+        }
+        self.answer()?;
+        let answers = match self.pass.plan.output {
+            Some(_) => self.pass.work.answers.at(0),
+            None => self.answering().at,
+        };
+        self.pass.loss(answers)
+    }
+
+    /// The products by which h reaches the gates: rows of W_hh, and where they go.
+    pub fn recurrent<'w>(
+        &'w self,
+        layer: usize,
+        r: &Recurrence,
+    ) -> Vec<(usize, usize, &'w Buffer<f32>, usize)> {
+        let work = &self.work.recurrences[layer][r.direction];
+        match self.pass.plan.cell {
+            // The reset gate comes between W_hn h' and the candidate, so that is kept apart.
+            Cell::Gru => {
+                vec![(0, 2 * r.n, &work.gates, r.gates), (2 * r.n, r.n, &work.from_h, r.n)]
+            }
+            _ => vec![(0, r.gates, &work.gates, r.gates)],
+        }
+    }
+
+    fn recurrence(&self, layer: usize, r: &Recurrence) -> Result<()> {
+        let (params, work) = (&self.pass.state.params, &self.work.recurrences[layer][r.direction]);
+        let (rows, steps) = (self.pass.shape.rows, self.pass.shape.steps);
+        let w_ih = matrix(params, r.w_ih, r.inputs);
+        let gates = matrix(&work.gates, 0, r.gates);
+        let sizes = [self.pass.shape.slots(), r.gates, r.inputs];
+        self.pass.products.plain(
+            Form::TimesTransposed,
+            sizes,
+            [self.input(layer), w_ih],
+            0.0,
+            gates,
+        )?;
+        if self.pass.plan.cell.has_cell_state() {
+            self.pass.stream.clear(&work.c, 0, rows * r.n)?;
+            self.pass.stream.clear(&work.c, (steps + 1) * rows * r.n, rows * r.n)?;
+        }
+        if let Some(resident) = &self.resident[layer] {
+            return resident.forward(self, layer, r);
+        }
+        for (taken, s) in r.order(steps).into_iter().enumerate() {
+            let (before, _) = r.around(s);
+            let h = &self.work.h[layer];
+            let h_before = matrix(h, before * rows * r.width + r.direction * r.n, r.width);
+            for (first, columns, to, stride) in self.recurrent(layer, r) {
+                let fresh = !std::ptr::eq(to, &work.gates);
+                if taken == 0 && !fresh {
+                    continue; // h is zero
+                }
+                let w = matrix(params, r.w_hh + first * r.n, r.n);
+                let to = matrix(to, s * rows * stride, stride);
+                let beta = if fresh { 0.0 } else { 1.0 };
+                self.pass.products.plain(
+                    Form::TimesTransposed,
+                    [rows, columns, r.n],
+                    [h_before, w],
+                    beta,
+                    to,
+                )?;
+            }
+            self.cell(layer, r, s)?;
+        }
+        Ok(())
+    }
+
+    fn cell(&self, layer: usize, r: &Recurrence, s: usize) -> Result<()> {
+        let (work, h) = (&self.work.recurrences[layer][r.direction], &self.work.h[layer]);
+        let (rows, n) = (self.pass.shape.rows, r.n);
+        let (before, after) = r.around(s);
+        let h_at = |step: usize| Arg::At(h.at(step * rows * r.width + r.direction * n));
+        let c_at = |step: usize| Arg::At(work.c.at(step * rows * n));
+        let gates = Arg::At(work.gates.at(s * rows * r.gates));
+        let biases = [r.b_ih, r.b_hh].map(|at| Arg::At(self.pass.state.params.at(at)));
+        let end = [self.pass.run(), s.into(), rows.into(), n.into()];
+        let (kernel, args) = match self.pass.plan.cell {
+            Cell::Lstm => (
+                &self.pass.kernels.lstm_forward,
+                vec![
+                    gates,
+                    biases[0],
+                    biases[1],
+                    c_at(before),
+                    c_at(after),
+                    h_at(after),
+                    r.width.into(),
+                ],
+            ),
+            Cell::Gru => {
+                let from_h = Arg::At(work.from_h.at(s * rows * n));
+                let args = vec![
+                    gates,
+                    from_h,
+                    biases[0],
+                    biases[1],
+                    h_at(before),
+                    h_at(after),
+                    r.width.into(),
+                ];
+                (&self.pass.kernels.gru_forward, args)
+            }
+            Cell::RnnTanh | Cell::RnnRelu => {
+                let relu = Arg::U32(u32::from(self.pass.plan.cell == Cell::RnnRelu));
+                let args = vec![gates, biases[0], biases[1], h_at(after), r.width.into(), relu];
+                (&self.pass.kernels.rnn_forward, args)
+            }
+        };
+        let args: Vec<Arg> = args.into_iter().chain(end).collect();
+        // SAFETY: arguments as the source names them; a thread per row and unit.
+        unsafe {
+            kernel.launch(self.pass.stream, [(rows * n).div_ceil(THREADS), 1], THREADS, &args)
+        }
+    }
+
+    fn answer(&self) -> Result<()> {
+        let Some([weight, bias]) = self.pass.plan.output else { return Ok(()) };
+        let (m, width) = (self.pass.plan.spec.answer_width(), self.pass.plan.spec.hidden_width());
+        let positions = self.pass.shape.positions();
+        let w = matrix(&self.pass.state.params, weight, width);
+        let to = matrix(&self.pass.work.answers, 0, m);
+        self.pass.products.plain(
+            Form::TimesTransposed,
+            [positions, m, width],
+            [self.answering(), w],
+            0.0,
+            to,
+        )?;
+        let args = [
+            Arg::At(to.at),
+            Arg::At(self.pass.state.params.at(bias)),
+            self.pass.run(),
+            self.pass.plan.spec.delay().into(),
+            self.pass.shape.rows.into(),
+            positions.into(),
+            m.into(),
+        ];
+        let blocks = (positions * m).div_ceil(THREADS);
+        // SAFETY: arguments as the source names them.
+        unsafe { self.pass.kernels.answer.launch(self.pass.stream, [blocks, 1], THREADS, &args) }
+    }
+}

@@ -1,0 +1,60 @@
+//! Memory for a pass on the plain way; see [`crate::plan`] for the shapes.
+
+use crate::device::Device;
+use crate::error::Result;
+use crate::memory::Buffer;
+use crate::plan::{Plan, Recurrence, Shape};
+use drnn::Cell;
+
+/// Of a direction of a layer.
+#[derive(Debug)]
+pub(crate) struct RecurrenceWork {
+    /// (S, B, gates n): gates, then their gradients.
+    pub gates: Buffer<f32>,
+    /// GRU: (S, B, n), W_hn h' + b_hn, then its gradient.
+    pub from_h: Buffer<f32>,
+    /// LSTM: (S + 2, B, n).
+    pub c: Buffer<f32>,
+}
+
+#[derive(Debug)]
+pub(crate) struct PlainWork {
+    /// Layer by layer: (S + 2, B, directions n).
+    pub h: Vec<Buffer<f32>>,
+    pub recurrences: Vec<Vec<RecurrenceWork>>,
+    /// Gradients of what layers give and read: (S, B, widest) each.
+    pub d_above: [Buffer<f32>; 2],
+    /// (B, n) each, from step to step.
+    pub d_h: Buffer<f32>,
+    pub d_c: Buffer<f32>,
+}
+
+impl PlainWork {
+    pub fn new(device: &Device, plan: &Plan, room: Shape) -> Result<PlainWork> {
+        let (slots, rows, kept) = (room.slots(), room.rows, (room.steps + 2) * room.rows);
+        let zeros = |len: usize| Buffer::<f32>::zeros(device, len);
+        let recurrence = |r: &Recurrence| {
+            Ok(RecurrenceWork {
+                gates: zeros(slots * r.gates)?,
+                from_h: zeros(if plan.cell == Cell::Gru { slots * r.n } else { 0 })?,
+                c: zeros(if plan.cell.has_cell_state() { kept * r.n } else { 0 })?,
+            })
+        };
+        let layer = |l: &Vec<Recurrence>| l.iter().map(recurrence).collect::<Result<Vec<_>>>();
+        let most_units = plan.spec.units().iter().max().copied().unwrap_or(0);
+        Ok(PlainWork {
+            h: plan.layers.iter().map(|l| zeros(kept * l[0].width)).collect::<Result<_>>()?,
+            recurrences: plan.layers.iter().map(layer).collect::<Result<_>>()?,
+            d_above: [zeros(slots * plan.widest())?, zeros(slots * plan.widest())?],
+            d_h: zeros(rows * most_units)?,
+            d_c: zeros(rows * most_units)?,
+        })
+    }
+
+    pub fn bytes(&self) -> usize {
+        let recurrences = self.recurrences.iter().flatten();
+        let recurrences = recurrences.map(|r| r.gates.bytes() + r.from_h.bytes() + r.c.bytes());
+        let floats = self.h.iter().chain(&self.d_above).map(Buffer::bytes);
+        recurrences.chain(floats).sum()
+    }
+}
