@@ -174,6 +174,7 @@ fn large() -> Vec<NetSpec> {
         lstm().tokens(70, 3).units([150, 200]).delay(2, Padding::LookAhead),
         lstm().tokens(6, 3).units([202, 130]).bidirectional(),
         lstm().tokens(70, 3).units([135]).bidirectional(),
+        lstm().tokens(6, 3).units([202, 210]).bidirectional(),
         lstm().dense(4).units([343]).delay(1, Padding::LookAhead),
         lstm().dense(4).units([130, 363]).bidirectional(),
         lstm().dense(1).units([1024]),

@@ -72,7 +72,6 @@ impl HalfPass<'_> {
         let (tiling, cell) = (&launch.tiling, plan.cell);
         let [_, packed] = tiling.packed();
         for (lane, (layer, r)) in self.lanes(launch).into_iter().enumerate() {
-            let below = if tiling.stacked && layer > 0 { r.inputs } else { 0 };
             let args = [
                 Arg::At(state.params.at(r.w_ih)),
                 Arg::At(state.params.at(r.w_hh)),
@@ -80,7 +79,7 @@ impl HalfPass<'_> {
                 Arg::U32(Slots::of_w_ih(cell).word()),
                 Arg::U32(Slots::of_w_hh(cell).word()),
                 r.n.into(),
-                below.into(),
+                launch.units_below(layer, &r).into(),
                 tiling.padded.into(),
                 tiling.segments().into(),
                 tiling.tiles().into(),

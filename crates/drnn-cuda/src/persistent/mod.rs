@@ -31,7 +31,7 @@ pub(crate) use work::HalfWork;
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::plain::resident;
-use crate::plan::Plan;
+use crate::plan::{Plan, Recurrence};
 use crate::stream::{Arg, Kernel, Module, Stream};
 use std::ops::Range;
 
@@ -92,6 +92,13 @@ pub(crate) struct Launch {
     tiling: Tiling,
     forward: Together,
     backward: Together,
+}
+
+impl Launch {
+    /// Units below a layer that are multiplied along with its own: those of a stack, whose lowest layer has none.
+    fn units_below(&self, layer: usize, r: &Recurrence) -> usize {
+        if self.tiling.stacked && layer > 0 { r.inputs } else { 0 }
+    }
 }
 
 /// A network's layers, for batches of some number of rows.
