@@ -61,8 +61,26 @@ __device__ __forceinline__ void copy_to_shared(u32 to, const void* from, u32 byt
                  "r"(bytes), "r"(barrier)
                  : "memory");
 }
-// What was stored into shared memory is seen by products. The plain form would wait for all of the device's memory.
+// What was stored into shared memory is seen by products. The plain form would wait for all of the device's memory: only before all.
 __device__ __forceinline__ void seen_by_products() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ __forceinline__ void all_seen_by_products() { asm volatile("fence.proxy.async;" ::: "memory"); }
+
+// ---- what a block's threads have
+
+__device__ __forceinline__ unsigned char* block_memory() {
+    extern __shared__ __align__(1024) unsigned char dynamic[];
+    return dynamic;
+}
+// A warpgroup leaves registers to others, or takes what they have left.
+template <u32 registers>
+__device__ __forceinline__ void leave_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers)); }
+template <u32 registers>
+__device__ __forceinline__ void take_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers)); }
+// The block's first threads wait for each other.
+template <u32 threads>
+__device__ __forceinline__ void first_threads_meet() { asm volatile("bar.sync 1, %0;" ::"n"(threads) : "memory"); }
+// The compiler computes descriptors beforehand where it can, and has no room for them.
+__device__ __forceinline__ void opaque(u32& a, u32& b) { asm volatile("" : "+r"(a), "+r"(b)); }
 
 // ---- products of a warpgroup: d (64, NB) += a (64, 16) b (16, NB)
 //

@@ -129,8 +129,7 @@ __device__ __forceinline__ void gather(float (&d_h)[4], const Sent (&sent)[SEGME
 extern "C" __global__ void __launch_bounds__(THREADS, 1) persistent_backward(
     const uint4* packed, u16* gates, u16* gates_2, const u16* c, const u16* c_2, const u16* d_above, u32 width, u16* parts, u32* read,
     float* d_bias, const u32* run, u32 lanes, u32 groups, u32 first_row, u32 first_group, u32 all_groups, u32 steps, u32 rows) {
-    extern __shared__ __align__(1024) unsigned char dynamic[];
-    Shared& shared = *(Shared*)dynamic;
+    Shared& shared = *(Shared*)block_memory();
     const u32 block = blockIdx.x % BLOCKS, group = blockIdx.x / BLOCKS % groups, of = blockIdx.x / BLOCKS / groups; // lane `of`
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32, warpgroup = warp / 4;
     const u32 row0 = first_row + group * NB;
@@ -206,7 +205,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) persistent_backward(
     auto parts_from = [&](u32 layer, u32 taken) {
         return parts + (OWN_TURNS + taken % RING) * turn + (u64)(layer * groups + group) * of_group;
     };
-    asm volatile("fence.proxy.async;" ::: "memory");
+    all_seen_by_products();
     __syncthreads();
 
     for (u32 taken = 0; taken < steps; taken++) {
@@ -250,8 +249,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) persistent_backward(
         if (hears_above && threadIdx.x == 0) show1_released(read + (of * groups + group) * BLOCKS + block, taken + 1);
         u16* const to_own = own_parts(taken) + (u64)block * PART + ((warp & 1) * 32 + lane) * 4;
         u16* const to_below = parts_from(of, taken) + (u64)block * PART + ((warp & 1) * 32 + lane) * 4;
-        u32 weights_low = (u32)weights_at, d_low = (u32)d_at + (taken & 1) * (128 * NB * 2 / 16); // opaque, as on the way forward
-        asm volatile("" : "+r"(weights_low), "+r"(d_low));
+        u32 weights_low = (u32)weights_at, d_low = (u32)d_at + (taken & 1) * (128 * NB * 2 / 16);
+        opaque(weights_low, d_low);
         if (sends_below) send<ALL_TILES>(w, with_lower(weights_at, weights_low), with_lower(d_at, d_low), to_own, to_below, taken);
         else send<TILES>(w, with_lower(weights_at, weights_low), with_lower(d_at, d_low), to_own, to_below, taken);
     }

@@ -113,9 +113,8 @@ __device__ __forceinline__ void bring_by_copies(Shared& shared, u32 segment, con
 template <u32 first>
 __device__ __forceinline__ void multiply(
     float (&sum)[SUMS], const u32 (&w)[IN_REGISTERS][4], u64 weights_at, u64 h_at, u32 full, u32 parity) {
-    // Opaque, or the compiler computes all descriptors beforehand and has no room for them.
     u32 weights_low = (u32)weights_at, h_low = (u32)h_at;
-    asm volatile("" : "+r"(weights_low), "+r"(h_low));
+    opaque(weights_low, h_low);
     pinned(sum);
 #pragma unroll
     for (u32 at = 0; at < SEGMENT; at++) {
@@ -137,8 +136,7 @@ extern "C" __global__ void __launch_bounds__(MULTIPLIERS + LOADERS, 1) persisten
     const uint4* packed, const float* bias, u16* gates, u16* gates_2, const u16* table, const u32* tokens, u32 symbols, u16* c,
     u16* c_2, u16* h, u16* h_2, u32 width, u16* told, const u32* run, u32 lanes, u32 groups, u32 first_row, u32 steps, u32 rows,
     u32 keep) {
-    extern __shared__ __align__(1024) unsigned char dynamic[];
-    Shared& shared = *(Shared*)dynamic;
+    Shared& shared = *(Shared*)block_memory();
     const u32 block = blockIdx.x % BLOCKS, group = blockIdx.x / BLOCKS % groups, of = blockIdx.x / BLOCKS / groups; // lane `of`
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const u32 row0 = first_row + group * NB;          // of the batch
@@ -163,11 +161,11 @@ extern "C" __global__ void __launch_bounds__(MULTIPLIERS + LOADERS, 1) persisten
             barrier_init(empty(segment), MULTIPLIERS / 32);
         }
     }
-    asm volatile("fence.proxy.async;" ::: "memory");
+    all_seen_by_products();
     __syncthreads();
 
     if (warp >= MULTIPLIERS / 32) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(LOADER_REGISTERS));
+        leave_registers<LOADER_REGISTERS>();
         if (warp - MULTIPLIERS / 32 >= CHUNKS) return; // nothing to bring, so nobody would wait for it: it could miss a turn
         u32 parities = 0; // of copies, by chunk
         auto fetch = [&](u32 segment, const u16* from) {
@@ -188,7 +186,7 @@ extern "C" __global__ void __launch_bounds__(MULTIPLIERS + LOADERS, 1) persisten
         return;
     }
 
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(MULTIPLIER_REGISTERS));
+    take_registers<MULTIPLIER_REGISTERS>();
     const u32 warpgroup = warp / 4, g = lane / 4, q = lane % 4, odd = g & 1;
     const u32 own = warpgroup * 16 + warp % 4 * 4 + g / 2, unit = block * 32 + own; // its unit, of the block's and of all
     u32 w[IN_REGISTERS][4];
@@ -285,7 +283,7 @@ extern "C" __global__ void __launch_bounds__(MULTIPLIERS + LOADERS, 1) persisten
         }
         look_at_x(taken + 1);
         // All warps' rows are there, and those of the step before have been read.
-        asm volatile("bar.sync 1, %0;" ::"n"(MULTIPLIERS) : "memory");
+        first_threads_meet<MULTIPLIERS>();
 #pragma unroll
         for (u32 i = threadIdx.x; i < 2 * NB * 4; i += MULTIPLIERS) {
             const u32 which = i / (NB * 4), row = i / 4 % NB, piece = i % 4 * 8;
