@@ -19,7 +19,7 @@ use text8::Text8;
 /// Masked characters of text8: LSTM, d-LSTMs and Bi-LSTMs
 ///
 /// The text8 (Wikipedia, letters and spaces: http://mattmahoney.net/dc/text8.zip) must be at hand. The default run
-/// trains small networks on its first 5 million characters, in about 8 minutes on 2 cores; that is too short for
+/// trains small networks on its first 5 million characters, in about 7 minutes on 2 cores; that is too short for
 /// delays above 5, which are learned slowly. Interrupted with Ctrl-C, or killed, it goes on with --resume.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]

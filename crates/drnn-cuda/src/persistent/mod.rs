@@ -17,8 +17,11 @@
 //! | `tiling` | which multiprocessor has what |
 //! | `work` | memory for a pass |
 //! | `forward`, `backward` | both ways, put into a stream |
+//! | `emulated` | tests: the kernels on this machine, beside the equations |
 
 mod backward;
+#[cfg(test)]
+mod emulated;
 mod forward;
 mod slots;
 mod tiling;

@@ -1,0 +1,108 @@
+//! Both kernels on this machine: `tests/emulated` has C++ in the place of Hopper's instructions, and the equations beside.
+//! Needs a C++ compiler that knows f16; with its address sanitizer, where it has one, accesses outside an array are found too.
+
+use super::tiling::{Card, Kind, Tiling};
+use drnn::Cell;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const H200: Card = Card { multiprocessors: 132, shared: 227 << 10 };
+
+fn compiler() -> Command {
+    Command::new(std::env::var_os("CXX").unwrap_or("c++".into()))
+}
+
+/// A program that runs a kernel. The error is what the compiler says.
+fn compile(folder: &Path, kind: &Kind, sanitizer: bool) -> Result<PathBuf, String> {
+    let name = if kind.source.name == "persistent_forward" { "forward" } else { "backward" };
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/emulated/{name}.cpp"));
+    let program = folder.join(name);
+    let mut command = compiler();
+    command.args(["-std=c++20", "-O1", "-g", "-w", "-pthread", "-o"]).arg(&program).arg(source);
+    command.args(kind.source.defines.iter().map(|define| format!("-D{define}")));
+    command.args(sanitizer.then_some("-fsanitize=address"));
+    let output = command.output().map_err(|error| error.to_string())?;
+    match output.status.success() {
+        true => Ok(program),
+        false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+    }
+}
+
+/// Whether there is a compiler that will do, and whether with the sanitizer.
+fn sanitizer() -> Result<bool, String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let source = folder.path().join("f16.cpp");
+    let text = "#include <thread>\nint main() { _Float16 x = 1; return x == 1 ? 0 : 1; }\n";
+    std::fs::write(&source, text).map_err(|error| error.to_string())?;
+    let works = |more: &[&str]| {
+        let program = folder.path().join("f16");
+        let mut command = compiler();
+        command.args(["-std=c++20", "-pthread", "-o"]).arg(&program).arg(&source).args(more);
+        let compiled = command.output().is_ok_and(|output| output.status.success());
+        compiled && Command::new(program).output().is_ok_and(|output| output.status.success())
+    };
+    match (works(&["-fsanitize=address"]), works(&[])) {
+        (true, _) => Ok(true),
+        (_, true) => Ok(false),
+        _ => Err("no C++ compiler that knows f16".into()),
+    }
+}
+
+/// Runs both ways of a tiling on a random network of `units` units, with rows of which the last group lacks some.
+fn check(tiling: Tiling, units: usize, steps: usize, table: bool) {
+    let sanitizer = match sanitizer() {
+        Ok(sanitizer) => sanitizer,
+        Err(missing) => return eprintln!("skipped: {missing}"),
+    };
+    let rows = tiling.rows * tiling.groups - 3;
+    let folder = tempfile::tempdir().expect("a folder");
+    for kind in [tiling.forward(table, H200).expect("fits"), tiling.backward()] {
+        let what = format!("{}, {units} units, {tiling:?}", kind.source.name);
+        let program = compile(folder.path(), &kind, sanitizer);
+        let program = program.unwrap_or_else(|error| panic!("{what}: {error}"));
+        let arguments = [units, tiling.lanes, rows, steps, kind.in_registers];
+        let output = Command::new(program).args(arguments.map(|n| n.to_string())).output();
+        let output = output.expect("a program that was just compiled");
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(output.status.success(), "{what}: {}\n{said}", output.status);
+        eprintln!("{what}: {said}");
+    }
+}
+
+fn layer(cell: Cell, units: usize, rows: usize, groups: usize, directions: usize) -> Tiling {
+    let padded = units.next_multiple_of(32);
+    Tiling { cell, padded, rows, groups, lanes: directions, stacked: false }
+}
+
+fn stack(cell: Cell, units: usize, rows: usize, layers: usize) -> Tiling {
+    Tiling { stacked: true, ..layer(cell, units, rows, 1, layers) }
+}
+
+#[test]
+fn lstms_whose_blocks_tell_each_other() {
+    check(layer(Cell::Lstm, 33, 16, 2, 1), 33, 3, false);
+    check(layer(Cell::Lstm, 70, 24, 1, 1), 70, 4, true);
+}
+
+#[test]
+fn both_directions_of_other_cells() {
+    check(layer(Cell::Gru, 6, 16, 1, 2), 6, 5, true);
+    check(layer(Cell::RnnTanh, 40, 48, 1, 2), 40, 3, false);
+}
+
+/// More steps than there are turns for what is sent down.
+#[test]
+fn layers_of_a_stack_at_once() {
+    check(stack(Cell::Lstm, 40, 16, 3), 40, 7, true);
+    check(stack(Cell::Gru, 33, 32, 2), 33, 6, false);
+}
+
+/// So much of h that it is copied in bulk.
+#[test]
+fn much_at_once() {
+    let tiling = layer(Cell::Lstm, 201, 64, 1, 1);
+    let forward = tiling.forward(false, H200).expect("fits");
+    assert!(forward.source.defines.contains(&"BULK=1".to_string()));
+    check(tiling, 201, 3, false);
+}

@@ -1,0 +1,77 @@
+// persistent_forward.cu beside the equations, step by step: h within what f16 rounds away, zeros at both ends.
+// Arguments: units, lanes, rows, steps, products whose weights stay in registers.
+#include "hopper.hpp"
+
+#include "recurrence.hpp"
+
+#include "../../src/kernels/persistent_forward.cu"
+
+int main(int, char** arguments) {
+    Recurrence r(arguments);
+    const u32 n = r.n, lanes = r.lanes, rows = r.rows, steps = r.steps, each_packed = N / 32 * DEPTH * 256;
+    std::vector<uint4> packed(lanes * each_packed);
+    std::vector<float> bias(lanes * N * 4);
+    for (u32 lane = 0; lane < lanes; lane++) {
+        each(std::max(each_packed, 4u * N), [&] {
+            pack_forward(r.w_ih[lane].data(), r.w_hh[lane].data(), r.b_ih[lane].data(), r.b_hh[lane].data(),
+                         packed.data() + lane * each_packed, bias.data() + lane * N * 4, r.slots_ih, r.slots_hh, n,
+                         r.reads_below(lane) ? n : 0, N, SEGMENTS, r.in_registers);
+        });
+    }
+    const u32 slots = steps * rows * N * 4, kept = (steps + 2) * rows * N, symbols = TABLE ? 6 : 0;
+    std::vector<u16> gates(lanes * slots), c(lanes * kept), h(lanes * kept), told(steps * lanes * r.groups() * N * NB, 0xffff);
+    std::vector<u16> table((STACKED ? 1 : lanes) * symbols * N * 4);
+    std::vector<u32> tokens(symbols ? steps * rows : 0);
+    for (u16& x : gates) x = half(random_number(0.5f));
+    for (u16& x : table) x = half(random_number(0.5f));
+    for (u32& token : tokens) {
+        token = (u32)((random_number(0.5f) + 0.5f) * (symbols + 1));
+        if (token == symbols) token = NONE;
+    }
+    const std::vector<u16> x = gates;
+    auto second = [&](std::vector<u16>& of, u32 apart) { return of.data() + (lanes > 1 ? apart : 0); };
+    launch(r.blocks(), MULTIPLIERS + LOADERS, MULTIPLIERS, SHARED, [&] {
+        persistent_forward(packed.data(), bias.data(), gates.data(), second(gates, slots), table.data(),
+                           symbols ? tokens.data() : nullptr, symbols, c.data(), second(c, kept), h.data(),
+                           second(h, STACKED ? kept : N), r.width(), told.data(), r.run.data(), lanes, r.groups(), 0, steps, rows, 1);
+    });
+
+    auto h_at = [&](u32 lane, u32 step, u32 row, u32 unit) {
+        return whole(STACKED ? h[lane * kept + (step * rows + row) * N + unit] : h[(step * rows + row) * r.width() + lane * N + unit]);
+    };
+    float worst = 0;
+    for (u32 lane = 0; lane < lanes; lane++)
+        for (u32 row = 0; row < rows; row++) {
+            std::vector<float> state(n, 0), before(n, 0), after(n);
+            for (u32 taken = 0; taken < steps; taken++) {
+                const u32 s = r.step(lane, taken);
+                for (u32 unit = 0; unit < n; unit++) {
+                    float slot[4];
+                    for (u32 k = 0; k < 4; k++) {
+                        const u32 ih = r.row_of(r.slots_ih, k, unit), hh = r.row_of(r.slots_hh, k, unit);
+                        float sum = 0;
+                        if (ih != r.NO_ROW) sum += r.b_ih[lane][ih];
+                        if (hh != r.NO_ROW) sum += r.b_hh[lane][hh];
+                        if (!r.reads_below(lane) && !symbols) sum += whole(x[lane * slots + ((s * rows + row) * N + unit) * 4 + k]);
+                        if (!r.reads_below(lane) && symbols && tokens[s * rows + row] != NONE)
+                            sum += whole(table[((lane * symbols + tokens[s * rows + row]) * N + unit) * 4 + k]);
+                        for (u32 j = 0; j < n; j++) {
+                            if (r.reads_below(lane) && ih != r.NO_ROW) sum += rounded(r.w_ih[lane][ih * n + j]) * h_at(lane - 1, s + 1, row, j);
+                            if (hh != r.NO_ROW) sum += rounded(r.w_hh[lane][hh * n + j]) * before[j];
+                        }
+                        slot[k] = sum;
+                    }
+                    after[unit] = state[unit] = s < r.run[row] ? state[unit] : 0;
+                    if (s < r.run[row]) after[unit] = cell_forward(slot, state[unit]);
+                }
+                for (u32 unit = 0; unit < n; unit++) {
+                    before[unit] = h_at(lane, s + 1, row, unit); // with what it has rounded
+                    worst = std::max(worst, std::fabs(before[unit] - after[unit]));
+                }
+            }
+            for (u32 unit = 0; unit < N; unit++) {
+                if (h_at(lane, 0, row, unit) != 0 || h_at(lane, steps + 1, row, unit) != 0) fail("h does not end with zeros");
+            }
+        }
+    return verdict("h", worst, 1);
+}
