@@ -5,6 +5,13 @@ use super::tiling::{Card, Kind, Tiling};
 use drnn::Cell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
+
+/// What a program ends with where this machine does not allow as many threads.
+const NOT_HERE: i32 = 77;
+
+/// Programs run one after another: each has thousands of threads.
+static ALONE: Mutex<()> = Mutex::new(());
 
 const H200: Card = Card { multiprocessors: 132, shared: 227 << 10 };
 
@@ -61,10 +68,15 @@ fn check(tiling: Tiling, units: usize, steps: usize, table: bool) {
         let program = compile(folder.path(), &kind, sanitizer);
         let program = program.unwrap_or_else(|error| panic!("{what}: {error}"));
         let arguments = [units, tiling.lanes, rows, steps, kind.in_registers];
+        let alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let output = Command::new(program).args(arguments.map(|n| n.to_string())).output();
         let output = output.expect("a program that was just compiled");
+        drop(alone);
         let said = [output.stdout, output.stderr].concat();
         let said = String::from_utf8_lossy(&said);
+        if output.status.code() == Some(NOT_HERE) {
+            return eprintln!("skipped: {said}");
+        }
         assert!(output.status.success(), "{what}: {}\n{said}", output.status);
         eprintln!("{what}: {said}");
     }

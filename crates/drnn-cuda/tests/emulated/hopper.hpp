@@ -13,6 +13,7 @@
 #include <mutex>
 #include <pthread.h>
 #include <sched.h>
+#include <system_error>
 #include <thread>
 #include <unistd.h>
 #include <vector>
@@ -108,6 +109,9 @@ inline bool __any_sync(u32, bool value) {
     return say<bool>(value, [](const u32* words, u32) { return std::any_of(words, words + 32, [](u32 w) { return w != 0; }); });
 }
 
+// What a program ends with that cannot run on this machine.
+static const int NOT_HERE = 77;
+
 // Runs a kernel: `first` threads of a block meet alone.
 template <class Kernel>
 void launch(u32 blocks, u32 threads, u32 first, u32 bytes, Kernel kernel) {
@@ -124,13 +128,17 @@ void launch(u32 blocks, u32 threads, u32 first, u32 bytes, Kernel kernel) {
         for (Warp& w : own->warps) w.meeting.threads = 32;
         all.push_back(std::move(own));
     }
-    for (u32 b = 0; b < blocks; b++)
-        for (u32 t = 0; t < threads; t++)
-            running.emplace_back([&, b, t] {
-                threadIdx.x = t, blockIdx.x = b, blockDim.x = threads;
-                block = all[b].get(), warp = &block->warps[t / 32];
-                kernel();
-            });
+    auto begin = [&](u32 b, u32 t) {
+        threadIdx.x = t, blockIdx.x = b, blockDim.x = threads;
+        block = all[b].get(), warp = &block->warps[t / 32];
+        kernel();
+    };
+    try {
+        for (u32 i = 0; i < blocks * threads; i++) running.emplace_back(begin, i / threads, i % threads);
+    } catch (const std::system_error&) {
+        fprintf(stderr, "this machine does not allow %u threads\n", blocks * threads);
+        _exit(NOT_HERE);
+    }
     for (std::thread& t : running) t.join();
     for (auto& b : all) operator delete[](b->room.release(), std::align_val_t(1024));
 }
