@@ -13,7 +13,7 @@ struct Header {
     u32 spare[3];
 };
 
-// What the steps of one call add up to, as `totals.rs` reads it.
+// What the steps of one call add up to, as `state.rs` reads it.
 struct Totals {
     double loss;     // sum of losses
     double norms;    // sum of the gradients' norms

@@ -1,17 +1,20 @@
 //! Both kernels on this machine: `tests/emulated` has C++ in the place of Hopper's instructions, and the equations beside.
 //! Needs a C++ compiler that knows f16; with its address sanitizer, where it has one, accesses outside an array are found too.
 
-use super::tiling::{Card, Kind, Tiling};
+use super::tiling::{Card, Kind, Tiling, padded};
 use drnn::Cell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Mutex;
+use std::sync::{LazyLock, Mutex};
 
 /// What a program ends with where this machine does not allow as many threads.
 const NOT_HERE: i32 = 77;
 
 /// Programs run one after another: each has thousands of threads.
 static ALONE: Mutex<()> = Mutex::new(());
+
+/// Looked for once.
+static SANITIZER: LazyLock<Result<bool, String>> = LazyLock::new(sanitizer);
 
 const H200: Card = Card { multiprocessors: 132, shared: 227 << 10 };
 
@@ -57,8 +60,8 @@ fn sanitizer() -> Result<bool, String> {
 
 /// Runs both ways of a tiling on a random network of `units` units, with rows of which the last group lacks some.
 fn check(tiling: Tiling, units: usize, steps: usize, table: bool) {
-    let sanitizer = match sanitizer() {
-        Ok(sanitizer) => sanitizer,
+    let sanitizer = match &*SANITIZER {
+        Ok(sanitizer) => *sanitizer,
         Err(missing) => return eprintln!("skipped: {missing}"),
     };
     let rows = tiling.rows * tiling.groups - 3;
@@ -83,8 +86,7 @@ fn check(tiling: Tiling, units: usize, steps: usize, table: bool) {
 }
 
 fn layer(cell: Cell, units: usize, rows: usize, groups: usize, directions: usize) -> Tiling {
-    let padded = units.next_multiple_of(32);
-    Tiling { cell, padded, rows, groups, lanes: directions, stacked: false }
+    Tiling { cell, padded: padded(units), rows, groups, lanes: directions, stacked: false }
 }
 
 fn stack(cell: Cell, units: usize, rows: usize, layers: usize) -> Tiling {

@@ -18,6 +18,11 @@ const RING: usize = 4;
 /// Turns of the parts that a layer's blocks send each other.
 const OWN_TURNS: usize = 2;
 
+/// Units of a direction as kernels have them, N.
+pub(super) fn padded(units: usize) -> usize {
+    units.next_multiple_of(32)
+}
+
 /// What the card has.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Card {
@@ -51,7 +56,7 @@ impl Tiling {
         batch: usize,
         card: Card,
     ) -> Option<Tiling> {
-        let padded = units.next_multiple_of(32);
+        let padded = padded(units);
         // What the others give is at most 1; that of a rectifier has no bound, and f16 has one.
         if cell == Cell::RnnRelu || units == 0 || padded > MOST_UNITS || batch == 0 {
             return None;

@@ -2,7 +2,7 @@
 //!
 //! N: a layer's units, padded to 32; W = directions N: width of its H; K: width of what it reads, padded.
 
-use super::tiling::Tiling;
+use super::tiling::{Tiling, padded};
 use crate::device::Device;
 use crate::error::Result;
 use crate::memory::Buffer;
@@ -31,7 +31,6 @@ pub(crate) struct Padded {
 
 impl Padded {
     pub fn layers(plan: &Plan) -> Vec<Padded> {
-        let padded = |n: usize| n.next_multiple_of(32);
         let layer = |at: usize| {
             let (n, directions) = (padded(plan.layers[at][0].n), plan.layers[at].len());
             let (inputs, below, padded_below) = match at {
@@ -65,9 +64,9 @@ fn first_width(plan: &Plan) -> usize {
 
 /// Whether all layers may run at once, each reading what the one below tells: one direction, the same padded width.
 pub(super) fn is_stack(plan: &Plan) -> bool {
-    let padded = |layer: &Vec<Recurrence>| layer[0].n.next_multiple_of(32);
+    let width = |layer: &[Recurrence]| padded(layer[0].n);
     plan.layers.len() > 1
-        && plan.layers.iter().all(|l| l.len() == 1 && padded(l) == padded(&plan.layers[0]))
+        && plan.layers.iter().all(|l| l.len() == 1 && width(l) == width(&plan.layers[0]))
 }
 
 #[derive(Debug)]
