@@ -127,7 +127,7 @@ impl Kernels {
 mod tests {
     use super::*;
     use crate::library;
-    use crate::persistent::{Card, Tiling};
+    use crate::persistent::{Card, Lanes, Tiling};
     use drnn::Cell;
 
     /// Needs the compiler, no GPU.
@@ -154,26 +154,27 @@ mod tests {
             return;
         }
         let card = Card { multiprocessors: 132, shared: 227 << 10 };
-        let lstm = |units, lanes, stacked| (Cell::Lstm, units, lanes, stacked);
+        let layer = |count, below| Lanes::Directions { count, below };
         let sizes = [
-            lstm(1024, 1, false),
-            lstm(512, 1, false),
-            lstm(594, 1, false),
-            lstm(722, 2, false),
-            lstm(363, 2, false),
-            lstm(202, 2, false),
-            lstm(700, 2, false),
-            lstm(343, 5, true),
-            lstm(400, 3, true),
-            (Cell::Gru, 512, 1, false),
-            (Cell::Gru, 343, 5, true),
-            (Cell::RnnTanh, 100, 2, false),
-            (Cell::RnnTanh, 1, 1, false),
+            (Cell::Lstm, 1024, layer(1, 0)),
+            (Cell::Lstm, 512, layer(1, 0)),
+            (Cell::Lstm, 594, layer(1, 0)),
+            (Cell::Lstm, 594, layer(1, 1)),
+            (Cell::Lstm, 722, layer(2, 0)),
+            (Cell::Lstm, 363, layer(2, 2)),
+            (Cell::Lstm, 202, layer(2, 2)),
+            (Cell::Lstm, 700, layer(2, 0)),
+            (Cell::Lstm, 343, Lanes::Layers(5)),
+            (Cell::Lstm, 400, Lanes::Layers(3)),
+            (Cell::Gru, 512, layer(1, 0)),
+            (Cell::Gru, 343, Lanes::Layers(5)),
+            (Cell::RnnTanh, 100, layer(2, 2)),
+            (Cell::RnnTanh, 1, layer(1, 0)),
         ];
-        for (cell, units, lanes, stacked) in sizes {
-            let tiling = Tiling::of(cell, units, lanes, stacked, 128, card).expect("fits");
-            let forward = [true, false].map(|table| tiling.forward(table, card).expect("fits"));
-            for kind in forward.into_iter().chain([tiling.backward()]) {
+        for (cell, units, lanes) in sizes {
+            let tiling = Tiling::of(cell, units, lanes, 128, card).expect("fits");
+            let forward = [true, false].map(|table| tiling.forward(table, card));
+            for kind in forward.into_iter().flatten().chain([tiling.backward()]) {
                 let why = |e| panic!("{cell:?} {units}: {e}");
                 kind.source.compile("sm_90a").unwrap_or_else(why);
             }

@@ -7,7 +7,7 @@ static const u32 NO_GATE = 0xff;
 __device__ __forceinline__ u32 gate_of(u32 slots, u32 slot) { return slots >> 8 * slot & 0xff; }
 
 // For the way forward: to (N / 32 blocks, DEPTH, 2 warpgroups, 128), bias (N, 4). Products with what the layer below gives, where it
-// is multiplied along (segments = 2, `below` units), come before those with h.
+// is multiplied along (`below` units in each of segments - 1 directions), come before those with h.
 extern "C" __global__ void pack_forward(
     const float* w_ih, const float* w_hh, const float* b_ih, const float* b_hh, uint4* to, float* bias, u32 slots_ih, u32 slots_hh,
     u32 n, u32 below, u32 padded, u32 segments, u32 in_registers) {
@@ -21,14 +21,16 @@ extern "C" __global__ void pack_forward(
     }
     if (at >= padded / 32 * depths * 256) return;
     const u32 thread = at % 128, warpgroup = at / 128 % 2, depth = at / 256 % depths, block = at / 256 / depths;
-    const bool own = depth >= depths - depth_of_one;
-    const u32 slots = own ? slots_hh : slots_ih, columns = own ? n : below;
+    const u32 segment = depth / depth_of_one, first = depth % depth_of_one * 16;
+    const bool own = segment + 1 == segments;
+    const u32 slots = own ? slots_hh : slots_ih, most = own ? n : below, stride = own ? n : (segments - 1) * below;
+    const float* w = own ? w_hh : w_ih + segment * below;
     // Line `line` of the 128 of a block, column k. A warp's 16 lines are 4 units: what a thread gets of a product are two slots of
     // one unit, and its neighbour has the other two.
     auto weight = [&](u32 line, u32 k) -> float {
         u32 gate = gate_of(slots, (line & 1) * 2 + (line >> 3 & 1)), unit = block * 32 + (line >> 4) * 4 + (line >> 1 & 3);
-        k += 16 * (depth % depth_of_one);
-        return gate != NO_GATE && unit < n && k < columns ? (own ? w_hh : w_ih)[(u64)(gate * n + unit) * columns + k] : 0;
+        k += first;
+        return gate != NO_GATE && unit < n && k < most ? w[(u64)(gate * n + unit) * stride + k] : 0;
     };
     u32 v[4];
     for (u32 i = 0; i < 4; i++) {

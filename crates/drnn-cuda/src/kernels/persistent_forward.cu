@@ -4,9 +4,10 @@
 //
 // A block owns 32 units (128 rows of weights, which stay in registers and shared memory) of NB rows of the batch; the N / 32
 // blocks of a group have the same rows, and tell each other h through device memory. Lanes are more groups, with weights of their
-// own: the two directions of a layer, or, STACKED, the layers of a stack. A layer of a stack reads what the one below tells, so x
-// is the one below's h, and all layers run at once, each as far ahead of the one above as it gets: a wavefront. All blocks must
-// run at once.
+// own: the two directions of a layer, or, STACKED, the layers of a stack. All blocks must run at once.
+//
+// Where x is what the layer below told, in BELOW directions, it is multiplied here too: that is done while h is on its way. The
+// layers of a stack run at once, each as far ahead of the one above as it gets: a wavefront. Otherwise the layer below has finished.
 //
 // There are no flags: what is told is filled with a pattern that no f16 result has, and whoever needs a word looks until it is
 // another. Two warpgroups multiply and do the cell's arithmetic; the third brings h to shared memory: itself where there is
@@ -14,16 +15,15 @@
 //
 //   packed (lanes, N / 32, DEPTH, 2, 128) 16 bytes each: weights as `pack_forward` leaves them        bias (lanes, N, 4) f32
 //   gates (S, B, N, 4) f16: x W_ih^T in, then what the way back needs        h (S + 2, B, width) f16    c (S + 2, B, N) f16
-//   told (S, lanes groups, N / 8, NB, 8) f16: h once more, as products read it
+//   told (S, lanes groups, N / 8, NB, 8) f16: h once more, as products read it; below (S, BELOW groups, ..): that of the layer below
 //
 // with N = n padded to a multiple of 32. Of gates, h and c the first and the second lane's are given; further ones lie as far
 // apart. With TABLE, x W_ih^T is a row of table (lanes, symbols, N, 4) instead.
 
 static const u32 BLOCKS = N / 32;
-static const u32 SEGMENTS = STACKED ? 2 : 1;                       // own h, and that of the layer below
-static const u32 OWN = 0, BELOW = 1;
+static const u32 SEGMENTS = BELOW + 1;                             // of what is multiplied: own h, then what is below
 static const u32 SEGMENT = N / 16;                                 // products of one, 16 units of h each
-static const u32 DEPTH = SEGMENTS * SEGMENT;                       // those of the layer below come first
+static const u32 DEPTH = SEGMENTS * SEGMENT;                       // those with what is below come first
 static const u32 IN_REGISTERS = DEPTH < REGISTERS ? DEPTH : REGISTERS;
 static const u32 IN_SHARED = DEPTH - IN_REGISTERS;
 static const u32 CHUNK = BULK ? 128 : 64;                           // units of h that are waited for at once
@@ -40,9 +40,10 @@ struct Shared {
     u16 rows[2][2][NB][32 + ROOM];       // by step, h or c: the block's 32 units of each row
     u16 slots[2][NB][32 * 4 + ROOM];     // and what the way back needs of them
     u16 table[TABLE + 1][32][4];
-    u64 full[SEGMENTS][CHUNKS], copied[SEGMENTS][CHUNKS], empty[SEGMENTS];
+    u64 full[SEGMENTS][CHUNKS], copied[SEGMENTS][CHUNKS], empty, empty_below;
 };
 static_assert(sizeof(Shared) == SHARED, "as `persistent/tiling.rs` counts");
+static_assert(STACKED || BELOW * CHUNKS <= 32, "a warp copies what a finished layer has told");
 
 // A chunk is a warp's, which looks at all of it.
 __device__ __forceinline__ void bring(Shared& shared, u32 segment, const u16* told) {
@@ -109,17 +110,26 @@ __device__ __forceinline__ void bring_by_copies(Shared& shared, u32 segment, con
     }
 }
 
-// Adds a segment's products to the sums; `first` of all products is its first.
-template <u32 first>
+// All that a layer that has finished has told for a step, in directions that lie so far apart: the first threads have a chunk each.
+__device__ __forceinline__ void copy_finished(Shared& shared, const u16* told, u64 apart) {
+    const u32 own = threadIdx.x - MULTIPLIERS, segment = 1 + own / CHUNKS, chunk = own % CHUNKS;
+    if (segment > BELOW) return;
+    const u32 first = chunk * CHUNK * NB, bytes = 2 * min(CHUNK, N - chunk * CHUNK) * NB;
+    const u32 full = shared_address(&shared.full[segment][chunk]);
+    copy_to_shared(shared_address(shared.h[segment] + first), told + (segment - 1) * apart + first, bytes, full);
+}
+
+// Adds the products with some segments to the sums; `first` of all products is their first.
+template <u32 first, u32 segments>
 __device__ __forceinline__ void multiply(
     float (&sum)[SUMS], const u32 (&w)[IN_REGISTERS][4], u64 weights_at, u64 h_at, u32 full, u32 parity) {
     u32 weights_low = (u32)weights_at, h_low = (u32)h_at;
     opaque(weights_low, h_low);
     pinned(sum);
 #pragma unroll
-    for (u32 at = 0; at < SEGMENT; at++) {
-        if (at % (CHUNK / 16) == 0) {
-            barrier_wait(full + 8 * (at / (CHUNK / 16)), parity);
+    for (u32 at = 0; at < segments * SEGMENT; at++) {
+        if (at % SEGMENT % (CHUNK / 16) == 0) {
+            barrier_wait(full + 8 * (at / SEGMENT * CHUNKS + at % SEGMENT / (CHUNK / 16)), parity);
             products_fence();
         }
         const u32 depth = first + at;
@@ -134,15 +144,15 @@ __device__ __forceinline__ void multiply(
 
 extern "C" __global__ void __launch_bounds__(MULTIPLIERS + LOADERS, 1) persistent_forward(
     const uint4* packed, const float* bias, u16* gates, u16* gates_2, const u16* table, const u32* tokens, u32 symbols, u16* c,
-    u16* c_2, u16* h, u16* h_2, u32 width, u16* told, const u32* run, u32 lanes, u32 groups, u32 first_row, u32 steps, u32 rows,
-    u32 keep) {
+    u16* c_2, u16* h, u16* h_2, u32 width, u16* told, const u16* below, const u32* run, u32 lanes, u32 groups, u32 first_row,
+    u32 steps, u32 rows, u32 keep) {
     Shared& shared = *(Shared*)block_memory();
     const u32 block = blockIdx.x % BLOCKS, group = blockIdx.x / BLOCKS % groups, of = blockIdx.x / BLOCKS / groups; // lane `of`
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const u32 row0 = first_row + group * NB;          // of the batch
-    const bool reads_below = STACKED && of > 0, reverse = !STACKED && of > 0;
-    auto full = [&](u32 segment) { return shared_address(shared.full[segment]); };
-    auto empty = [&](u32 segment) { return shared_address(&shared.empty[segment]); };
+    const bool reads_below = STACKED ? of > 0 : BELOW > 0, reverse = !STACKED && of > 0;
+    const u32 full = shared_address(shared.full), full_below = shared_address(shared.full[BELOW > 0]);
+    const u32 empty = shared_address(&shared.empty), empty_below = shared_address(&shared.empty_below);
     packed += ((u64)of * BLOCKS + block) * DEPTH * 256;
     told += (u64)(of * groups + group) * N * NB;
     const u64 told_apart = (u64)lanes * groups * N * NB; // from step to step
@@ -153,13 +163,9 @@ extern "C" __global__ void __launch_bounds__(MULTIPLIERS + LOADERS, 1) persisten
         ((uint4*)shared.table)[i] = ((const uint4*)table)[((u64)of * symbols + i / 16) * (N / 2) + block * 16 + i % 16];
     }
     if (threadIdx.x == 0) {
-        for (u32 segment = 0; segment < SEGMENTS; segment++) {
-            for (u32 chunk = 0; chunk < CHUNKS; chunk++) {
-                barrier_init(full(segment) + 8 * chunk, 1);
-                barrier_init(shared_address(&shared.copied[segment][chunk]), 1);
-            }
-            barrier_init(empty(segment), MULTIPLIERS / 32);
-        }
+        for (u32 i = 0; i < 2 * SEGMENTS * CHUNKS; i++) barrier_init(full + 8 * i, 1); // and of copies
+        barrier_init(empty, MULTIPLIERS / 32);
+        barrier_init(empty_below, MULTIPLIERS / 32);
     }
     all_seen_by_products();
     __syncthreads();
@@ -172,15 +178,22 @@ extern "C" __global__ void __launch_bounds__(MULTIPLIERS + LOADERS, 1) persisten
             if (BULK) bring_by_copies(shared, segment, from, parities);
             else bring(shared, segment, from);
         };
-        const u16* below = told - (u64)groups * N * NB;
-        if (reads_below) fetch(BELOW, below);
+        // Of a stack's layers all are told in the same place. What has been told by a layer that has finished is only copied.
+        const u64 of_group = (u64)N * NB, below_apart = STACKED ? told_apart : BELOW * groups * of_group;
+        const u16* from = STACKED ? told - groups * of_group : below + group * of_group;
+        auto fetch_below = [&](u32 taken) {
+            const u16* at_step = from + step(taken) * below_apart;
+            if (STACKED) fetch(1, at_step);
+            else copy_finished(shared, at_step, groups * of_group);
+        };
+        if (reads_below) fetch_below(0);
         for (u32 taken = 0; taken < steps; taken++) {
-            if (taken > 1) barrier_wait(empty(OWN), taken & 1);
-            if (taken > 0) fetch(OWN, told + step(taken - 1) * told_apart);
+            if (taken > 1) barrier_wait(empty, taken & 1);
+            if (taken > 0) fetch(0, told + step(taken - 1) * told_apart);
             // The layer below is ahead: what it tells is there before it is needed.
             if (reads_below && taken + 1 < steps) {
-                barrier_wait(empty(BELOW), taken & 1);
-                fetch(BELOW, below + (taken + 1) * told_apart);
+                barrier_wait(empty_below, taken & 1);
+                fetch_below(taken + 1);
             }
         }
         return;
@@ -251,14 +264,16 @@ extern "C" __global__ void __launch_bounds__(MULTIPLIERS + LOADERS, 1) persisten
                 sum[4 * j + 2 + e] = high(two) + own_bias.y;
             }
         if (reads_below) {
-            multiply<0>(sum, w, weights_at, tiles(shared_address(shared.h[SEGMENTS - 1]), NB), full(BELOW), taken & 1);
+            const u64 below_at = tiles(shared_address(shared.h[BELOW > 0]), NB);
+            multiply<0, BELOW>(sum, w, weights_at, below_at, full_below, taken & 1);
             __syncwarp();
-            if (lane == 0) barrier_arrive(empty(BELOW));
+            if (lane == 0) barrier_arrive(empty_below);
         }
         if (taken > 0) { // before, h is zero
-            multiply<DEPTH - SEGMENT>(sum, w, weights_at, tiles(shared_address(shared.h[OWN]), NB), full(OWN), taken - 1 & 1);
+            const u64 h_at = tiles(shared_address(shared.h[0]), NB);
+            multiply<BELOW * SEGMENT, 1>(sum, w, weights_at, h_at, full, taken - 1 & 1);
             __syncwarp();
-            if (lane == 0) barrier_arrive(empty(OWN));
+            if (lane == 0) barrier_arrive(empty);
         }
         auto &h_rows = shared.rows[taken & 1][0], &c_rows = shared.rows[taken & 1][1];
 #pragma unroll

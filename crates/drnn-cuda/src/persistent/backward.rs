@@ -26,6 +26,9 @@ impl HalfPass<'_> {
                     if layer == 0 {
                         self.input_backward(r)?;
                     } else if layer == launch.layers.start {
+                        if launch.tiling.below > 0 {
+                            self.pack_w_ih(layer, r)?;
+                        }
                         self.hand_down(layer, r, below)?;
                     }
                 }
@@ -81,7 +84,7 @@ impl HalfPass<'_> {
                 r.n.into(),
                 launch.units_below(layer, &r).into(),
                 tiling.padded.into(),
-                tiling.segments().into(),
+                tiling.segments_back().into(),
                 tiling.tiles().into(),
                 launch.backward.in_registers.into(),
             ];

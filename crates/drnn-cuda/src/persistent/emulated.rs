@@ -86,11 +86,16 @@ fn check(tiling: Tiling, units: usize, steps: usize, table: bool) {
 }
 
 fn layer(cell: Cell, units: usize, rows: usize, groups: usize, directions: usize) -> Tiling {
-    Tiling { cell, padded: padded(units), rows, groups, lanes: directions, stacked: false }
+    let padded = padded(units);
+    Tiling { cell, padded, rows, groups, lanes: directions, stacked: false, below: 0 }
 }
 
 fn stack(cell: Cell, units: usize, rows: usize, layers: usize) -> Tiling {
-    Tiling { stacked: true, ..layer(cell, units, rows, 1, layers) }
+    Tiling { stacked: true, below: 1, ..layer(cell, units, rows, 1, layers) }
+}
+
+fn above(lower: Tiling) -> Tiling {
+    Tiling { below: lower.lanes, ..lower }
 }
 
 #[test]
@@ -110,6 +115,14 @@ fn both_directions_of_other_cells() {
 fn layers_of_a_stack_at_once() {
     check(stack(Cell::Lstm, 40, 16, 3), 40, 7, true);
     check(stack(Cell::Gru, 33, 32, 2), 33, 6, false);
+}
+
+#[test]
+fn layers_that_multiply_what_lies_below_along() {
+    check(above(layer(Cell::Lstm, 70, 16, 2, 1)), 70, 4, false);
+    check(above(layer(Cell::Gru, 33, 24, 1, 2)), 33, 5, false);
+    let bulk = above(layer(Cell::Lstm, 150, 32, 1, 2));
+    check(bulk, 150, 3, false);
 }
 
 /// So much of h that it is copied in bulk.

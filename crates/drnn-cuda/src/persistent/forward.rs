@@ -28,8 +28,17 @@ impl HalfPass<'_> {
     /// Everything up to the losses and the gradient of the answers. What the way back needs is kept only where there is one.
     pub fn forward(&self, keep: bool) -> Result<()> {
         self.input(keep)?;
+        // Nothing has been told yet.
+        let steps = self.pass.shape.steps;
+        let told = |launch: &Launch| {
+            launch.tiling.told(steps, launch.tiling.all_groups(self.pass.shape.rows))
+        };
+        let all: usize = self.net.launches.iter().map(told).sum();
+        self.pass.stream.fill(&self.work.told, 0, all, 0xff)?;
+        let (mut below, mut at) = (0, 0);
         for launch in &self.net.launches {
-            self.launch_forward(launch, keep)?;
+            self.launch_forward(launch, keep, [at, below])?;
+            (below, at) = (at, at + told(launch));
         }
         self.answer()?;
         self.pass.loss(self.pass.work.answers.at(0))
@@ -160,13 +169,19 @@ impl HalfPass<'_> {
         layer == 0 && has_table(self.pass.plan)
     }
 
+    /// W_ih of a direction, as products read it.
+    pub(super) fn pack_w_ih(&self, layer: usize, r: &Recurrence) -> Result<Matrix> {
+        let (to, padded) = (self.w_ih(layer, r), self.work.layers[layer].padded);
+        let sizes = [r.n, padded.n, r.inputs, padded.below, padded.padded_below];
+        self.pack(r.w_ih, to, Slots::of_w_ih(self.pass.plan.cell), 4, sizes)?;
+        Ok(to)
+    }
+
     /// x W_ih^T of a layer's directions.
     fn multiply_x(&self, layer: usize) -> Result<()> {
         let (shape, padded) = (self.pass.shape, self.work.layers[layer].padded);
         for r in &self.pass.plan.layers[layer] {
-            let to = self.w_ih(layer, r);
-            let sizes = [r.n, padded.n, r.inputs, padded.below, padded.padded_below];
-            self.pack(r.w_ih, to, Slots::of_w_ih(self.pass.plan.cell), 4, sizes)?;
+            let to = self.pack_w_ih(layer, r)?;
             let sizes = [shape.slots(), 4 * padded.n, padded.inputs];
             let (factors, to) = ([self.read_by(layer), to], self.gates(layer, r.direction));
             self.product(Form::TimesTransposed, sizes, factors, 0.0, to, Written::F16)?;
@@ -200,12 +215,18 @@ impl HalfPass<'_> {
         Ok(())
     }
 
-    fn launch_forward(&self, launch: &Launch, keep: bool) -> Result<()> {
+    /// `told` and `below` are where this launch tells, and where the one before it has told.
+    fn launch_forward(
+        &self,
+        launch: &Launch,
+        keep: bool,
+        [mut told, mut below]: [usize; 2],
+    ) -> Result<()> {
         let Pass { shape, stream, .. } = self.pass;
         let Launch { layers, tiling, forward, .. } = launch;
         let first = layers.start;
         let (padded, tokens) = (self.work.layers[first].padded, self.looks_up(first));
-        if !tokens {
+        if !tokens && (tiling.below == 0 || tiling.stacked) {
             self.multiply_x(first)?;
         }
         self.pack_forward(launch)?;
@@ -213,8 +234,6 @@ impl HalfPass<'_> {
         let c = self.two(launch, |layer, direction| self.c(layer, direction));
         let h = self.two(launch, |layer, direction| self.h(layer, direction));
         for (first_row, groups) in tiling.waves(shape.rows) {
-            // Nothing has been told yet.
-            stream.fill(&self.work.told, 0, tiling.told(shape.steps), 0xff)?;
             let args = [
                 Arg::At(self.work.packed.at(0)),
                 Arg::At(self.work.bias.at(0)),
@@ -228,7 +247,8 @@ impl HalfPass<'_> {
                 h[0],
                 h[1],
                 padded.width.into(),
-                Arg::At(self.work.told.at(0)),
+                Arg::At(self.work.told.at(told)),
+                Arg::At(self.work.told.at(below)),
                 self.pass.run(),
                 tiling.lanes.into(),
                 groups.into(),
@@ -240,6 +260,8 @@ impl HalfPass<'_> {
             let blocks = tiling.lanes * groups * tiling.blocks();
             // SAFETY: arguments as the source names them.
             unsafe { forward.launch(stream, blocks, &args)? }
+            told += tiling.told(shape.steps, groups);
+            below += tiling.told(shape.steps, groups);
         }
         Ok(())
     }

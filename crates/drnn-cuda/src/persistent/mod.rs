@@ -1,7 +1,8 @@
 //! Recurrences of up to 1024 units on Hopper: all steps in one launch, factors in f16, sums and states in f32.
 //!
 //! ```text
-//! slots = x W_ih^T                          one product, or a table's rows where symbols are few
+//! slots = x W_ih^T                          one product, or a table's rows where symbols are few; for layers above others as
+//!                                           wide it is made along with the recurrence
 //! recurrence                                one launch: both directions of a layer,     kernels/persistent_forward.cu
 //!                                           or all layers of a stack, a wavefront
 //! answers = h W_o^T + b                     one product
@@ -28,7 +29,7 @@ mod tiling;
 mod work;
 
 pub(crate) use forward::HalfPass;
-pub(crate) use tiling::{Card, Kind, Tiling};
+pub(crate) use tiling::{Card, Kind, Lanes, Tiling};
 pub(crate) use work::HalfWork;
 
 use crate::device::Device;
@@ -80,7 +81,8 @@ impl Together {
 /// enough for [`resident`].
 pub(crate) fn takes(device: &Device, plan: &Plan) -> bool {
     let card = device.card();
-    let fits = |n, lanes| Tiling::of(plan.cell, n, lanes, false, 1, card).is_some();
+    let alone = |count| Lanes::Directions { count, below: 0 };
+    let fits = |n, count| Tiling::of(plan.cell, n, alone(count), 1, card).is_some();
     let large = |n| resident::groups(plan.cell, n).is_none();
     device.is_hopper()
         && plan.output.is_some()
@@ -98,9 +100,9 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    /// Units below a layer that are multiplied along with its own: those of a stack, whose lowest layer has none.
+    /// Units of each direction below a layer that are multiplied along with its own. The lowest layer has none.
     fn units_below(&self, layer: usize, r: &Recurrence) -> usize {
-        if self.tiling.stacked && layer > 0 { r.inputs } else { 0 }
+        if self.tiling.below > 0 && layer > 0 { r.inputs / self.tiling.below } else { 0 }
     }
 }
 
@@ -117,7 +119,7 @@ impl Persistent {
             .ok_or_else(|| Error::Unsupported(format!("{} on {device}", plan.spec)))?;
         let launch = |(layers, tiling): (Range<usize>, Tiling)| {
             let table = layers.start == 0 && work::has_table(plan);
-            let forward = tiling.forward(table, card).expect("fits, also with a table");
+            let forward = tiling.forward(table, card).expect("fits, also where it looks up");
             Ok(Launch {
                 layers,
                 tiling,
@@ -131,15 +133,20 @@ impl Persistent {
 
 /// All layers of a stack at once where that takes fewer launches, else layer by layer.
 fn tilings(plan: &Plan, rows: usize, card: Card) -> Option<Vec<(Range<usize>, Tiling)>> {
-    let of = |layer: usize, lanes, stacked| {
-        Tiling::of(plan.cell, plan.layers[layer][0].n, lanes, stacked, rows, card)
-    };
-    let count = plan.layers.len();
-    let each = (0..count)
-        .map(|layer| Some((layer..layer + 1, of(layer, plan.layers[layer].len(), false)?)));
-    let each: Vec<_> = each.collect::<Option<_>>()?;
+    let of =
+        |layer: usize, lanes| Tiling::of(plan.cell, plan.layers[layer][0].n, lanes, rows, card);
+    let (count, directions) = (plan.layers.len(), plan.layers[0].len());
+    let mut each: Vec<(Range<usize>, Tiling)> = Vec::new();
+    for layer in 0..count {
+        let alone = of(layer, Lanes::Directions { count: directions, below: 0 })?;
+        let along = each.last().and_then(|(_, lower)| {
+            let lanes = Lanes::Directions { count: directions, below: directions };
+            of(layer, lanes).filter(|tiling| tiling.continues(lower))
+        });
+        each.push((layer..layer + 1, along.unwrap_or(alone)));
+    }
     let launches: usize = each.iter().map(|(_, tiling)| tiling.waves(rows).count()).sum();
-    let stack = work::is_stack(plan).then(|| of(0, count, true)).flatten();
+    let stack = work::is_stack(plan).then(|| of(0, Lanes::Layers(count))).flatten();
     Some(match stack.filter(|stack| stack.waves(rows).count() < launches) {
         Some(stack) => vec![(0..count, stack)],
         None => each,

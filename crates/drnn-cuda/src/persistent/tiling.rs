@@ -44,25 +44,33 @@ pub(crate) struct Tiling {
     pub lanes: usize,
     /// Whether lanes are layers of a stack, not directions of a layer.
     pub stacked: bool,
+    /// Directions of the layer below whose h is multiplied along on the way forward.
+    pub below: usize,
+}
+
+/// What lanes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lanes {
+    /// Directions of a layer, and those of the one below that are multiplied along.
+    Directions { count: usize, below: usize },
+    /// Layers of a stack.
+    Layers(usize),
 }
 
 impl Tiling {
     /// The division that takes the fewest waves, then the one with the fewest rows in a block. None where nothing fits.
-    pub fn of(
-        cell: Cell,
-        units: usize,
-        lanes: usize,
-        stacked: bool,
-        batch: usize,
-        card: Card,
-    ) -> Option<Tiling> {
+    pub fn of(cell: Cell, units: usize, lanes: Lanes, batch: usize, card: Card) -> Option<Tiling> {
+        let (lanes, stacked, below) = match lanes {
+            Lanes::Directions { count, below } => (count, false, below),
+            Lanes::Layers(count) => (count, true, 1),
+        };
         let padded = padded(units);
         // What the others give is at most 1; that of a rectifier has no bound, and f16 has one.
         if cell == Cell::RnnRelu || units == 0 || padded > MOST_UNITS || batch == 0 {
             return None;
         }
         let at_once = card.multiprocessors / (padded / 32 * lanes);
-        let tiling = |rows: usize| Tiling { cell, padded, rows, groups: 1, lanes, stacked };
+        let tiling = |rows| Tiling { cell, padded, rows, groups: 1, lanes, stacked, below };
         let fits = |rows: &usize| tiling(*rows).fits(card) && at_once > 0;
         let waves = |rows: &usize| batch.div_ceil(rows * at_once);
         let rows = [16, 24, 32, 48, 64].into_iter().filter(fits).min_by_key(|r| (waves(r), *r))?;
@@ -70,8 +78,9 @@ impl Tiling {
     }
 
     fn fits(&self, card: Card) -> bool {
-        let forward = self.forward(true, card).map(|kind| kind.shared);
-        forward.is_some() && self.backward().shared <= card.shared
+        // A layer that multiplies what is below along looks up nothing, unless it is the lowest of a stack.
+        let may_look_up = self.stacked || self.below == 0;
+        self.forward(may_look_up, card).is_some() && self.backward().shared <= card.shared
     }
 
     /// Blocks of a group.
@@ -79,9 +88,20 @@ impl Tiling {
         self.padded / 32
     }
 
-    /// What a block multiplies: its own h, and in a stack that of the layer below.
+    /// What a block multiplies on the way forward: its own h, and that of the layer below.
     pub fn segments(&self) -> usize {
+        1 + self.below
+    }
+
+    /// What it multiplies its gradients by: for its own layer, and in a stack for the one below.
+    pub fn segments_back(&self) -> usize {
         if self.stacked { 2 } else { 1 }
+    }
+
+    /// Whether what `lower` has told can be multiplied along: the same blocks have told it.
+    pub fn continues(&self, lower: &Tiling) -> bool {
+        let of = |t: &Tiling| (t.padded, t.rows, t.groups, t.lanes);
+        of(self) == of(lower) && self.below == lower.lanes
     }
 
     /// First row, and groups, of each launch that a batch takes.
@@ -96,9 +116,9 @@ impl Tiling {
         batch.div_ceil(self.rows)
     }
 
-    /// f16 of what blocks tell each other in `steps` steps on the way forward.
-    pub fn told(&self, steps: usize) -> usize {
-        steps * self.lanes * self.groups * self.rows * self.padded
+    /// f16 of what the blocks of so many groups tell each other in `steps` steps on the way forward.
+    pub fn told(&self, steps: usize, groups: usize) -> usize {
+        steps * self.lanes * groups * self.rows * self.padded
     }
 
     /// f16 of what blocks send each other on the way back.
@@ -124,7 +144,7 @@ impl Tiling {
 
     /// 16 bytes each: a lane's weights on the way forward, and on the way back.
     pub fn packed(&self) -> [usize; 2] {
-        let back = self.segments() * self.tiles() * 2048;
+        let back = self.segments_back() * self.tiles() * 2048;
         [self.depth() * 256, back].map(|of_block| self.blocks() * of_block)
     }
 
@@ -132,11 +152,11 @@ impl Tiling {
     pub fn forward(&self, table: bool, card: Card) -> Option<Kind> {
         let Tiling { padded, rows, .. } = *self;
         // Much of h is better copied in bulk than by threads.
-        let bulk = padded * rows > 14_000;
+        let bulk = self.segments() * padded * rows > 14_000;
         // Products whose weights stay in registers, 4 each beside half a row for the sums; and what is left for loaders. More
         // weights in registers are better only where there is no room for them elsewhere: the compiler begins to spill.
         let choices: &[(usize, usize)] = match (rows, bulk) {
-            (..=32, true) => &[(40, 56), (44, 40)],
+            (..=32, true) => &[(40, 56), (42, 56), (44, 40)],
             (..=32, false) => &[(36, 72)],
             (48, true) => &[(34, 56), (36, 40)],
             (48, false) => &[(32, 72)],
@@ -151,8 +171,9 @@ impl Tiling {
             let weights = 2 * (self.depth() - in_registers + 1) * 1024;
             let lines = 2 * 2 * rows * (32 + 8) + 2 * rows * (128 + 8);
             let halves = weights + segments * padded * rows + lines + (table + 1) * 128;
-            let shared = 2 * halves + 8 * segments * (2 * chunks + 1);
+            let shared = 2 * halves + 8 * (2 * segments * chunks + 2);
             let defines = [
+                format!("BELOW={}", self.below),
                 format!("REGISTERS={registers}"),
                 format!("LOADER_REGISTERS={loaders}"),
                 format!("BULK={}", u8::from(bulk)),
@@ -169,9 +190,9 @@ impl Tiling {
         let Tiling { rows, .. } = *self;
         // Tiles whose weights stay in registers, and senders that a thread waits for at once: as many as there are registers for.
         let (registers, most) = if rows <= 32 { (3, 32) } else { (2, 24) };
-        let rounds = (self.segments() * self.blocks()).div_ceil(most);
+        let rounds = (self.segments_back() * self.blocks()).div_ceil(most);
         let batch = self.blocks().div_ceil(rounds);
-        let tiles = self.segments() * self.tiles();
+        let tiles = self.segments_back() * self.tiles();
         let in_registers = tiles.min(registers);
         let shared = 2 * (2 * (tiles - in_registers + 1) * 64 * 128 + 2 * 128 * rows);
         let defines = [
@@ -231,7 +252,7 @@ mod tests {
     const H200: Card = Card { multiprocessors: 132, shared: 227 << 10 };
 
     fn tiling(units: usize, lanes: usize, batch: usize, card: Card) -> Option<Tiling> {
-        Tiling::of(Cell::Lstm, units, lanes, false, batch, card)
+        Tiling::of(Cell::Lstm, units, Lanes::Directions { count: lanes, below: 0 }, batch, card)
     }
 
     fn shape(units: usize, lanes: usize, batch: usize) -> (usize, usize, usize) {
@@ -252,7 +273,7 @@ mod tests {
 
     #[test]
     fn stacks_run_at_once_where_both_layers_weights_fit() {
-        let stack = |units, layers| Tiling::of(Cell::Lstm, units, layers, true, 128, H200);
+        let stack = |units, layers| Tiling::of(Cell::Lstm, units, Lanes::Layers(layers), 128, H200);
         let five = stack(343, 5).unwrap();
         assert_eq!((five.rows, five.groups, five.blocks()), (64, 2, 11));
         let two = stack(512, 2).unwrap();
@@ -262,13 +283,26 @@ mod tests {
     }
 
     #[test]
+    fn the_papers_layers_multiply_what_is_below_along() {
+        let of = |units, count, below| {
+            Tiling::of(Cell::Lstm, units, Lanes::Directions { count, below }, 128, H200).unwrap()
+        };
+        for (units, count) in [(594, 1), (363, 2), (202, 2)] {
+            assert!(of(units, count, count).continues(&of(units, count, 0)), "{units}");
+            assert!(of(units, count, count).continues(&of(units, count, count)), "{units}");
+        }
+        assert!(!of(363, 2, 2).continues(&of(202, 2, 0)));
+    }
+
+    #[test]
     fn large_batches_go_in_waves_and_small_cards_refuse() {
         let of_300 = tiling(1024, 1, 300, H200).unwrap();
         let waves: Vec<_> = of_300.waves(300).collect();
         assert_eq!((of_300.rows, waves), (32, vec![(0, 4), (128, 4), (256, 2)]));
         assert_eq!(of_300.all_groups(300), 10);
         assert!(tiling(1025, 1, 8, H200).is_none());
-        assert!(Tiling::of(Cell::RnnRelu, 100, 1, false, 8, H200).is_none());
+        let lanes = Lanes::Directions { count: 1, below: 0 };
+        assert!(Tiling::of(Cell::RnnRelu, 100, lanes, 8, H200).is_none());
         let small = Card { multiprocessors: 20, ..H200 };
         assert!(tiling(1024, 1, 8, small).is_none());
         assert!(tiling(512, 2, 8, small).is_none());
@@ -278,14 +312,14 @@ mod tests {
 
     #[test]
     fn never_more_blocks_than_multiprocessors_and_every_row_once() {
-        for (units, lanes, stacked) in [1, 33, 200, 343, 512, 700, 1000]
-            .iter()
-            .flat_map(|n| [(*n, 1, false), (*n, 2, false), (*n, 2, true), (*n, 5, true)])
-        {
+        let directions = |count, below| Lanes::Directions { count, below };
+        let lanes = [directions(1, 0), directions(2, 0), directions(1, 1), directions(2, 2)];
+        let lanes = lanes.into_iter().chain([2, 5].map(Lanes::Layers));
+        let sizes = [1, 33, 200, 343, 512, 700, 1000];
+        for (lanes, units) in lanes.flat_map(|lanes| sizes.map(|units| (lanes, units))) {
             for batch in [1, 7, 32, 100, 128, 129, 1000] {
-                let t = Tiling::of(Cell::Gru, units, lanes, stacked, batch, H200);
-                let Some(t) = t else {
-                    assert!(stacked && units >= 512, "{units} {lanes}");
+                let Some(t) = Tiling::of(Cell::Gru, units, lanes, batch, H200) else {
+                    assert!(units >= 512 && lanes != directions(1, 0), "{units} {lanes:?}");
                     continue;
                 };
                 assert!(t.lanes * t.groups * t.blocks() <= 132, "{t:?}");

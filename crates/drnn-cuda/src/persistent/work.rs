@@ -97,7 +97,7 @@ pub(crate) struct HalfWork {
     pub d_x: Buffer<f32>,
     /// Tokens with a table: (strands, symbols, E).
     pub strands: Buffer<f32>,
-    /// What blocks tell each other on the way forward.
+    /// What blocks tell each other on the way forward, launch after launch.
     pub told: Buffer<u16>,
     /// What they send each other on the way back, and count of that.
     pub parts: Buffer<u16>,
@@ -154,6 +154,7 @@ impl HalfWork {
             groups: 1,
             lanes,
             stacked: all_at_once,
+            below: directions,
         };
         let packed = |p: &Padded| 8 * lanes * of_one(p.n).packed()[0].max(of_one(p.n).packed()[1]);
         Ok(HalfWork {
@@ -171,7 +172,7 @@ impl HalfWork {
             d_above: [halves(slots * widest)?, halves(slots * widest)?],
             d_x: floats(if table { 0 } else { slots * embedding })?,
             strands: floats(if table { STRANDS * symbols * embedding } else { 0 })?,
-            told: halves(most(&|p| rows * of_one(p.n).told(room.steps)))?,
+            told: halves(all.iter().map(|p| rows * p.width * room.steps).sum())?,
             parts: halves(most(&|p| rows * of_one(p.n).parts()))?,
             counts: Buffer::zeros(device, most(&|p| groups * of_one(p.n).counts()))?,
             d_bias: floats(lanes * groups * 4 * most(&|p| p.n))?,

@@ -8,7 +8,7 @@
 
 int main(int, char** arguments) {
     check_cell();
-    Recurrence r(arguments);
+    Recurrence r(arguments, STACKED);
     const u32 n = r.n, lanes = r.lanes, rows = r.rows, steps = r.steps, each_packed = N / 32 * ALL_TILES * 2048;
     std::vector<uint4> packed(lanes * each_packed);
     for (u32 lane = 0; lane < lanes; lane++) {

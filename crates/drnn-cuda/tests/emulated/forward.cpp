@@ -7,7 +7,7 @@
 #include "../../src/kernels/persistent_forward.cu"
 
 int main(int, char** arguments) {
-    Recurrence r(arguments);
+    Recurrence r(arguments, BELOW);
     const u32 n = r.n, lanes = r.lanes, rows = r.rows, steps = r.steps, each_packed = N / 32 * DEPTH * 256;
     std::vector<uint4> packed(lanes * each_packed);
     std::vector<float> bias(lanes * N * 4);
@@ -29,11 +29,22 @@ int main(int, char** arguments) {
         if (token == symbols) token = NONE;
     }
     const std::vector<u16> x = gates;
+    // What a layer that has finished told: (S, BELOW groups, N / 8, NB, 8), of padded units nothing.
+    const u32 finished = STACKED ? 0 : BELOW;
+    std::vector<u16> below(steps * finished * r.groups() * N * NB);
+    auto below_at = [&](u32 step, u32 direction, u32 row, u32 unit) -> u16& {
+        const u32 group = (step * finished + direction) * r.groups() + row / NB;
+        return below[((group * N + unit / 8 * 8) * NB) + row % NB * 8 + unit % 8];
+    };
+    for (u32 step = 0; step < steps; step++)
+        for (u32 row = 0; row < rows; row++)
+            for (u32 j = 0; j < finished * n; j++) below_at(step, j / n, row, j % n) = half(random_number(1));
     auto second = [&](std::vector<u16>& of, u32 apart) { return of.data() + (lanes > 1 ? apart : 0); };
     launch(r.blocks(), MULTIPLIERS + LOADERS, MULTIPLIERS, SHARED, [&] {
         persistent_forward(packed.data(), bias.data(), gates.data(), second(gates, slots), table.data(),
                            symbols ? tokens.data() : nullptr, symbols, c.data(), second(c, kept), h.data(),
-                           second(h, STACKED ? kept : N), r.width(), told.data(), r.run.data(), lanes, r.groups(), 0, steps, rows, 1);
+                           second(h, STACKED ? kept : N), r.width(), told.data(), below.data(), r.run.data(), lanes, r.groups(), 0,
+                           steps, rows, 1);
     });
 
     auto h_at = [&](u32 lane, u32 step, u32 row, u32 unit) {
@@ -55,8 +66,11 @@ int main(int, char** arguments) {
                         if (!r.reads_below(lane) && !symbols) sum += whole(x[lane * slots + ((s * rows + row) * N + unit) * 4 + k]);
                         if (!r.reads_below(lane) && symbols && tokens[s * rows + row] != NONE)
                             sum += whole(table[((lane * symbols + tokens[s * rows + row]) * N + unit) * 4 + k]);
+                        for (u32 j = 0; r.reads_below(lane) && ih != r.NO_ROW && j < r.inputs(); j++) {
+                            const float value = STACKED ? h_at(lane - 1, s + 1, row, j) : whole(below_at(s, j / n, row, j % n));
+                            sum += rounded(r.w_ih[lane][ih * r.inputs() + j]) * value;
+                        }
                         for (u32 j = 0; j < n; j++) {
-                            if (r.reads_below(lane) && ih != r.NO_ROW) sum += rounded(r.w_ih[lane][ih * n + j]) * h_at(lane - 1, s + 1, row, j);
                             if (hh != r.NO_ROW) sum += rounded(r.w_hh[lane][hh * n + j]) * before[j];
                         }
                         slot[k] = sum;

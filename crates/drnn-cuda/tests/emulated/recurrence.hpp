@@ -15,12 +15,14 @@ inline float rounded(float x) { return whole(half(x)); }
 
 struct Recurrence {
     u32 n, lanes, rows, steps, in_registers;
+    // Directions below whose h is multiplied along.
+    u32 below;
     // As persistent/slots.rs has them, and how many gates that are.
     u32 slots_ih, slots_hh, gates;
     std::vector<std::vector<float>> w_ih, w_hh, b_ih, b_hh;
     std::vector<u32> run;
 
-    explicit Recurrence(char** arguments) {
+    Recurrence(char** arguments, u32 below) : below(below) {
         u32* const to[] = {&n, &lanes, &rows, &steps, &in_registers};
         for (u32 i = 0; i < 5; i++) *to[i] = atoi(arguments[1 + i]);
         gates = CELL == LSTM ? 4 : CELL == GRU ? 3 : 1;
@@ -32,7 +34,7 @@ struct Recurrence {
             return v;
         };
         for (u32 lane = 0; lane < lanes; lane++) {
-            w_ih.push_back(numbers(gates * n * n, 1 / std::sqrt((float)n)));
+            w_ih.push_back(numbers(gates * n * inputs(), 1 / std::sqrt((float)inputs())));
             w_hh.push_back(numbers(gates * n * n, 1 / std::sqrt((float)n)));
             b_ih.push_back(numbers(gates * n, 0.3f));
             b_hh.push_back(numbers(gates * n, 0.3f));
@@ -47,7 +49,9 @@ struct Recurrence {
     // Of H: directions side by side, or a layer of a stack.
     u32 width() const { return STACKED ? N : lanes * N; }
     bool reverse(u32 lane) const { return !STACKED && lane > 0; }
-    bool reads_below(u32 lane) const { return STACKED && lane > 0; }
+    bool reads_below(u32 lane) const { return STACKED ? lane > 0 : below > 0; }
+    // What it reads there, of all directions.
+    u32 inputs() const { return std::max(below, 1u) * n; }
     // The step that is taken, of all in order.
     u32 step(u32 lane, u32 taken) const { return reverse(lane) ? steps - 1 - taken : taken; }
     // Row of W that slot `slot` of a unit is, or none.

@@ -193,7 +193,7 @@ fn half(call: &Call) -> Option<Reach> {
             let (n, padded) = (v("n"), v("padded"));
             let values = padded / 32 * (v("segments") * padded / 16) * 256;
             let [of_ih, of_hh] = ["slots_ih", "slots_hh"].map(|name| gates(v(name)) * n);
-            let from = [("w_ih", of_ih * v("below")), ("w_hh", of_hh * n)];
+            let from = [("w_ih", of_ih * v("below") * (v("segments") - 1)), ("w_hh", of_hh * n)];
             let biases = [("b_ih", of_ih), ("b_hh", of_hh), ("bias", 4 * padded)];
             let to = ("to", 8 * values);
             needs(values.max(4 * padded), [from[0], from[1], biases[0], biases[1], biases[2], to])
@@ -291,17 +291,18 @@ fn persistent_forward(call: &Call) -> Reach {
     let [padded, block_rows, lanes, groups, steps, rows] = tiles(call);
     let (symbols, slots) = (call.number("symbols"), steps * rows);
     let [keeps, stacked] = ["keep", "STACKED"].map(|name| call.number(name) != 0);
-    let segments = if stacked { 2 } else { 1 };
+    let below = call.number("BELOW");
     let gates = match (keeps, symbols > 0) {
         (false, true) => 0,
         (false, false) if stacked => slots * padded * 4,
+        (false, false) if below > 0 => 0,
         _ => lanes_of(call, ["gates", "gates_2"], slots * padded * 4),
     };
     let kept = (steps + 2) * rows;
     let c = if keeps { lanes_of(call, ["c", "c_2"], kept * padded) } else { 0 };
     let h = strided(kept, call.number("width"), padded);
     let arrays = [
-        ("packed", lanes * padded / 32 * (segments * padded / 16) * 256 * 8),
+        ("packed", lanes * padded / 32 * ((1 + below) * padded / 16) * 256 * 8),
         ("bias", lanes * padded * 4),
         ("gates", gates),
         ("table", if stacked { 1 } else { lanes } * symbols * padded * 4),
@@ -309,6 +310,7 @@ fn persistent_forward(call: &Call) -> Reach {
         ("c", c),
         ("h", lanes_of(call, ["h", "h_2"], h)),
         ("told", steps * lanes * groups * padded * block_rows),
+        ("below", steps * below * groups * padded * block_rows),
         ("run", rows),
     ];
     needs(lanes * groups * padded / 32 * call.launch.threads, arrays)
