@@ -129,13 +129,13 @@ impl Device {
     }
 
     /// A kernel for large recurrences, likewise.
-    pub(crate) fn together(&self, kind: &Kind, threads: usize) -> Result<Together> {
+    pub(crate) fn together(&self, kind: &Kind) -> Result<Together> {
         let key = (kind.source.name, kind.source.defines.clone());
         let mut known = self.0.together.lock().unwrap_or_else(|p| p.into_inner());
         if let Some(together) = known.get(&key) {
             return Ok(*together);
         }
-        let together = Together::new(self, kind, threads)?;
+        let together = Together::new(self, kind)?;
         known.insert(key, together);
         Ok(together)
     }

@@ -10,7 +10,7 @@
 // layers of a stack run at once, each as far ahead of the one above as it gets: a wavefront. Otherwise the layer below has finished.
 //
 // There are no flags: what is told is filled with a pattern that no f16 result has, and whoever needs a word looks until it is
-// another. Two warpgroups multiply and do the cell's arithmetic; the third brings h to shared memory: itself where there is
+// another. Two warpgroups multiply and do the cell's arithmetic; the others bring h to shared memory: themselves where there is
 // little of it, by bulk copies where there is much (BULK), which leave the multipliers in peace.
 //
 //   packed (lanes, N / 32, DEPTH, 2, 128) 16 bytes each: weights as `pack_forward` leaves them        bias (lanes, N, 4) f32
@@ -26,13 +26,15 @@ static const u32 SEGMENT = N / 16;                                 // products o
 static const u32 DEPTH = SEGMENTS * SEGMENT;                       // those with what is below come first
 static const u32 IN_REGISTERS = DEPTH < REGISTERS ? DEPTH : REGISTERS;
 static const u32 IN_SHARED = DEPTH - IN_REGISTERS;
-static const u32 CHUNK = BULK ? 128 : 64;                           // units of h that are waited for at once
-static const u32 CHUNKS = (N + CHUNK - 1) / CHUNK;
+static const u32 CHUNKS = (N + CHUNK - 1) / CHUNK;                 // CHUNK: units of h that are waited for at once
 static const u32 EACH = CHUNK * NB / 256;                          // 16 bytes of a chunk that a loader has
 static const u32 COLUMNS = NB / 8;                                 // cells of a thread: one of each 8 rows of the batch
 static const u32 ROOM = 8;                                         // behind a row's units, so that rows begin at other banks
-static const u32 MULTIPLIERS = 256, LOADERS = 128;                 // threads
-static const u32 MULTIPLIER_REGISTERS = (504 - LOADER_REGISTERS) / 2; // 504 for all three
+static const u32 MULTIPLIERS = 256;                                // threads; as many LOADERS, or half
+static const u32 OF_ALL = LOADERS == 128 ? 3 * 168 : 4 * 128;      // registers, of a thread of each warpgroup
+static const u32 MULTIPLIER_REGISTERS = (OF_ALL - LOADERS / 128 * LOADER_REGISTERS) / 2;
+// Where a warp brings all of its h at once, looking before this block has told only keeps the others' words from coming.
+static const bool AFTER_TELLING = !BULK && CHUNKS <= LOADERS / 32;
 
 struct Shared {
     u16 weights[IN_SHARED + 1][2][1024]; // by warpgroup: (16, 64) in tiles; one more, since there is no array of none
@@ -40,7 +42,7 @@ struct Shared {
     u16 rows[2][2][NB][32 + ROOM];       // by step, h or c: the block's 32 units of each row
     u16 slots[2][NB][32 * 4 + ROOM];     // and what the way back needs of them
     u16 table[TABLE + 1][32][4];
-    u64 full[SEGMENTS][CHUNKS], copied[SEGMENTS][CHUNKS], empty, empty_below;
+    u64 full[SEGMENTS][CHUNKS], copied[SEGMENTS][CHUNKS], empty, empty_below, has_told;
 };
 static_assert(sizeof(Shared) == SHARED, "as `persistent/tiling.rs` counts");
 static_assert(STACKED || BELOW * CHUNKS <= 32, "a warp copies what a finished layer has told");
@@ -153,6 +155,7 @@ extern "C" __global__ void __launch_bounds__(MULTIPLIERS + LOADERS, 1) persisten
     const bool reads_below = STACKED ? of > 0 : BELOW > 0, reverse = !STACKED && of > 0;
     const u32 full = shared_address(shared.full), full_below = shared_address(shared.full[BELOW > 0]);
     const u32 empty = shared_address(&shared.empty), empty_below = shared_address(&shared.empty_below);
+    const u32 has_told = shared_address(&shared.has_told);
     packed += ((u64)of * BLOCKS + block) * DEPTH * 256;
     told += (u64)(of * groups + group) * N * NB;
     const u64 told_apart = (u64)lanes * groups * N * NB; // from step to step
@@ -166,6 +169,7 @@ extern "C" __global__ void __launch_bounds__(MULTIPLIERS + LOADERS, 1) persisten
         for (u32 i = 0; i < 2 * SEGMENTS * CHUNKS; i++) barrier_init(full + 8 * i, 1); // and of copies
         barrier_init(empty, MULTIPLIERS / 32);
         barrier_init(empty_below, MULTIPLIERS / 32);
+        barrier_init(has_told, MULTIPLIERS / 32);
     }
     all_seen_by_products();
     __syncthreads();
@@ -189,6 +193,7 @@ extern "C" __global__ void __launch_bounds__(MULTIPLIERS + LOADERS, 1) persisten
         if (reads_below) fetch_below(0);
         for (u32 taken = 0; taken < steps; taken++) {
             if (taken > 1) barrier_wait(empty, taken & 1);
+            if (AFTER_TELLING && taken > 0) barrier_wait(has_told, taken - 1 & 1);
             if (taken > 0) fetch(0, told + step(taken - 1) * told_apart);
             // The layer below is ahead: what it tells is there before it is needed.
             if (reads_below && taken + 1 < steps) {
@@ -295,6 +300,10 @@ extern "C" __global__ void __launch_bounds__(MULTIPLIERS + LOADERS, 1) persisten
 #pragma unroll
         for (u32 row = lane; row < NB; row += 32) {
             show2(told + s * told_apart + row * 8, *(const uint2*)&h_rows[row][own / 4 * 4]);
+        }
+        if (AFTER_TELLING) {
+            __syncwarp();
+            if (lane == 0) barrier_arrive(has_told);
         }
         look_at_x(taken + 1);
         // All warps' rows are there, and those of the step before have been read.

@@ -39,10 +39,6 @@ use crate::plan::{Plan, Recurrence};
 use crate::stream::{Arg, Kernel, Module, Stream};
 use std::ops::Range;
 
-/// Threads of a block on the way forward: two warpgroups that multiply, one that loads.
-const FORWARD_THREADS: usize = 384;
-const BACKWARD_THREADS: usize = 256;
-
 /// A kernel whose blocks wait for each other.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Together {
@@ -56,8 +52,8 @@ pub(crate) struct Together {
 
 impl Together {
     /// Compiled, loaded, and found to fit on a multiprocessor.
-    pub fn new(device: &Device, kind: &Kind, threads: usize) -> Result<Together> {
-        let Kind { shared, in_registers, ref source } = *kind;
+    pub fn new(device: &Device, kind: &Kind) -> Result<Together> {
+        let Kind { threads, shared, in_registers, ref source } = *kind;
         let module = Module::new(device, source)?;
         let kernel = module.kernel(source.name)?;
         kernel.allow_shared(shared)?;
@@ -123,8 +119,8 @@ impl Persistent {
             Ok(Launch {
                 layers,
                 tiling,
-                forward: device.together(&forward, FORWARD_THREADS)?,
-                backward: device.together(&tiling.backward(), BACKWARD_THREADS)?,
+                forward: device.together(&forward)?,
+                backward: device.together(&tiling.backward())?,
             })
         };
         Ok(Persistent { launches: tilings.into_iter().map(launch).collect::<Result<_>>()? })

@@ -13,6 +13,8 @@ use drnn::Cell;
 
 /// The most units whose weights 32 multiprocessors hold.
 const MOST_UNITS: usize = 1024;
+/// Threads of a block that multiply.
+const MULTIPLIERS: usize = 256;
 /// Turns that a layer of a stack may be ahead of the one below it on the way back.
 const RING: usize = 4;
 /// Turns of the parts that a layer's blocks send each other.
@@ -46,6 +48,20 @@ pub(crate) struct Tiling {
     pub stacked: bool,
     /// Directions of the layer below whose h is multiplied along on the way forward.
     pub below: usize,
+}
+
+/// How a block brings h to its shared memory.
+#[derive(Debug, Clone, Copy)]
+struct Bringing {
+    /// By copies that run beside its threads.
+    bulk: bool,
+    /// Units that are waited for at once.
+    chunk: usize,
+    /// Threads that do so.
+    loaders: usize,
+    /// Products whose weights stay in registers, 4 each beside half a row for the sums; and what is left for loaders.
+    registers: usize,
+    loader_registers: usize,
 }
 
 /// What lanes are.
@@ -150,39 +166,75 @@ impl Tiling {
 
     /// The kernel for the way forward, with room for a table or without. None where it does not fit.
     pub fn forward(&self, table: bool, card: Card) -> Option<Kind> {
-        let Tiling { padded, rows, .. } = *self;
-        // Much of h is better copied in bulk than by threads.
-        let bulk = self.segments() * padded * rows > 14_000;
-        // Products whose weights stay in registers, 4 each beside half a row for the sums; and what is left for loaders. More
-        // weights in registers are better only where there is no room for them elsewhere: the compiler begins to spill.
-        let choices: &[(usize, usize)] = match (rows, bulk) {
-            (..=32, true) => &[(40, 56), (42, 56), (44, 40)],
-            (..=32, false) => &[(36, 72)],
-            (48, true) => &[(34, 56), (36, 40)],
-            (48, false) => &[(32, 72)],
-            (_, true) => &[(28, 56), (32, 40)],
-            (_, false) => &[(28, 72)],
-        };
-        let chunks = padded.div_ceil(if bulk { 128 } else { 64 });
         let table = if table { TABLE } else { 0 };
-        let segments = self.segments();
-        let kind = |(registers, loaders): (usize, usize)| {
-            let in_registers = self.depth().min(registers);
-            let weights = 2 * (self.depth() - in_registers + 1) * 1024;
-            let lines = 2 * 2 * rows * (32 + 8) + 2 * rows * (128 + 8);
-            let halves = weights + segments * padded * rows + lines + (table + 1) * 128;
-            let shared = 2 * halves + 8 * (2 * segments * chunks + 2);
-            let defines = [
-                format!("BELOW={}", self.below),
-                format!("REGISTERS={registers}"),
-                format!("LOADER_REGISTERS={loaders}"),
-                format!("BULK={}", u8::from(bulk)),
-                format!("TABLE={table}"),
-            ];
-            let text = include_str!("../kernels/persistent_forward.cu");
-            self.kind("persistent_forward", text, shared, in_registers, &defines)
+        let mut kinds = self.bringing().into_iter().map(|way| self.forward_by(way, table));
+        kinds.find(|kind| kind.shared <= card.shared)
+    }
+
+    /// Ways to bring h to shared memory, the best first. Weights in registers are better only where there is no room for them
+    /// elsewhere: the compiler begins to spill.
+    fn bringing(&self) -> Vec<Bringing> {
+        let Tiling { padded, rows, .. } = *self;
+        let bulk = [(0, 56), (2, 56), (4, 40)].map(|(more, loader_registers)| Bringing {
+            bulk: true,
+            chunk: 128,
+            loaders: 128,
+            registers: match rows {
+                ..=32 => 40,
+                48 => 34,
+                _ => 28,
+            } + more,
+            loader_registers,
+        });
+        // About 4 times 16 bytes for each thread.
+        let chunk = match rows {
+            16 => 64,
+            24 | 32 => 32,
+            _ => 16,
         };
-        choices.iter().map(|choice| kind(*choice)).find(|kind| kind.shared <= card.shared)
+        let loaders = if padded.div_ceil(chunk) <= 4 { 128 } else { 256 };
+        let registers = match rows {
+            ..=32 => 36,
+            48 => 32,
+            _ => 28,
+        };
+        let looking = |more: usize, loader_registers| Bringing {
+            bulk: false,
+            chunk,
+            loaders,
+            registers: registers + more,
+            loader_registers,
+        };
+        // Much is better copied in bulk than by threads; of a stack, what lies below is as much again.
+        let much = padded * rows * if self.stacked { 2 } else { 1 } > 24_000;
+        let looking = match loaders {
+            128 => vec![looking(0, 72)],
+            _ => vec![looking(0, 40), looking(4, 32)],
+        };
+        looking.into_iter().filter(|_| !much).chain(bulk).collect()
+    }
+
+    fn forward_by(&self, bringing: Bringing, table: usize) -> Kind {
+        let Tiling { padded, rows, .. } = *self;
+        let Bringing { bulk, chunk, loaders, registers, loader_registers } = bringing;
+        let (chunks, segments) = (padded.div_ceil(chunk), self.segments());
+        let in_registers = self.depth().min(registers);
+        let weights = 2 * (self.depth() - in_registers + 1) * 1024;
+        let lines = 2 * 2 * rows * (32 + 8) + 2 * rows * (128 + 8);
+        let halves = weights + segments * padded * rows + lines + (table + 1) * 128;
+        let shared = 2 * halves + 8 * (2 * segments * chunks + 3);
+        let defines = [
+            format!("BELOW={}", self.below),
+            format!("BULK={}", u8::from(bulk)),
+            format!("CHUNK={chunk}"),
+            format!("LOADERS={loaders}"),
+            format!("REGISTERS={registers}"),
+            format!("LOADER_REGISTERS={loader_registers}"),
+            format!("TABLE={table}"),
+        ];
+        let text = include_str!("../kernels/persistent_forward.cu");
+        let kind = self.kind("persistent_forward", text, shared, in_registers, &defines);
+        Kind { threads: MULTIPLIERS + loaders, ..kind }
     }
 
     /// The kernel for the way back.
@@ -231,13 +283,16 @@ impl Tiling {
             include_str!("../kernels/cell.cuh"),
             text,
         ];
-        Kind { shared, in_registers, source: Source { name, parts, defines } }
+        let source = Source { name, parts, defines };
+        Kind { threads: MULTIPLIERS, shared, in_registers, source }
     }
 }
 
 /// A kernel before it is compiled.
 #[derive(Debug, Clone)]
 pub(crate) struct Kind {
+    /// Of a block.
+    pub threads: usize,
     /// Bytes of shared memory.
     pub shared: usize,
     /// How many of its products' weights, or tiles, stay in registers.
