@@ -45,6 +45,8 @@ pub struct CudaLearner {
     state: DeviceState,
     work: Option<Work>,
     stream: Stream,
+    /// For what may run beside it.
+    beside: Stream,
     device: Device,
     gathered: Gathered,
     waiting: Option<Waiting>,
@@ -89,6 +91,7 @@ impl CudaLearner {
             graphs: HashMap::new(),
             work: None,
             stream,
+            beside: Stream::new(device)?,
             device: device.clone(),
             gathered: Gathered { ahead: spec.look_ahead(), ..Gathered::default() },
             waiting: None,
@@ -199,9 +202,8 @@ impl CudaLearner {
     fn record(&self, train: bool, shape: Shape, first_word: usize) -> CudaResult<()> {
         let work = self.work.as_ref().expect("reserved before");
         let kernels = self.device.kernels()?;
-        let (plan, products, stream, state) =
-            (&self.plan, &self.products, &self.stream, &self.state);
-        let pass = Pass { plan, shape, first_word, kernels, products, stream, state, work };
+        let CudaLearner { plan, products, stream, beside, state, .. } = self;
+        let pass = Pass { plan, shape, first_word, kernels, products, stream, beside, state, work };
         if shape.slots() == 0 {
             // No sequence has an answer: nothing to run, and no gradient.
             stream.clear(&state.losses, 0, state.losses.len())?;
@@ -214,6 +216,7 @@ impl CudaLearner {
                     if train {
                         pass.backward()?;
                     }
+                    beside.before(stream)?;
                 }
                 Recurrent::Plain(work) => {
                     let pass = PlainPass { pass, work, resident: &self.resident };

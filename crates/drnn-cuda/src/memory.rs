@@ -31,9 +31,14 @@ pub(crate) struct Buffer<T: Plain> {
 impl<T: Plain> Buffer<T> {
     /// `len` zeros.
     pub fn zeros(device: &Device, len: usize) -> Result<Buffer<T>> {
+        Buffer::filled(device, len, 0)
+    }
+
+    /// `len` values, all bytes of which are the same.
+    pub fn filled(device: &Device, len: usize, byte: u8) -> Result<Buffer<T>> {
         let _quiet = device.quiet()?;
         // SAFETY: freed once, by `drop`.
-        let address = unsafe { driver::zeros::<T>(len) }?;
+        let address = unsafe { driver::filled::<T>(len, byte) }?;
         Ok(Buffer { device: device.clone(), address, len, kind: PhantomData })
     }
 

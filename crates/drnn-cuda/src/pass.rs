@@ -21,6 +21,8 @@ pub(crate) struct Pass<'a> {
     pub kernels: &'a Kernels,
     pub products: &'a Products,
     pub stream: &'a Stream,
+    /// One that runs beside it.
+    pub beside: &'a Stream,
     pub state: &'a DeviceState,
     pub work: &'a Work,
 }

@@ -13,6 +13,8 @@ use std::ffi::CString;
 pub(crate) struct Stream {
     device: Device,
     raw: sys::CUstream,
+    /// How far another one has to wait for this.
+    reached: Event,
 }
 
 // SAFETY: a stream may be used from any thread that has made its context current.
@@ -20,9 +22,10 @@ unsafe impl Send for Stream {}
 
 impl Stream {
     pub fn new(device: &Device) -> Result<Stream> {
+        let reached = Event::new(device)?;
         let _quiet = device.quiet()?;
         let raw = stream::create(stream::StreamKind::NonBlocking)?;
-        Ok(Stream { device: device.clone(), raw })
+        Ok(Stream { device: device.clone(), raw, reached })
     }
 
     pub fn raw(&self) -> sys::CUstream {
@@ -33,6 +36,15 @@ impl Stream {
     pub fn wait(&self) -> Result<()> {
         // SAFETY: a stream of this context.
         Ok(unsafe { stream::synchronize(self.raw) }?)
+    }
+
+    /// What is put into `other` from now on waits for what is in this one now. Where this one captures, the other does so too,
+    /// until this one waits for it.
+    pub fn before(&self, other: &Stream) -> Result<()> {
+        self.reached.record(self)?;
+        let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+        // SAFETY: the stream and the event are of this context, and alive.
+        Ok(unsafe { stream::wait_event(other.raw, self.reached.raw, flags) }?)
     }
 
     /// Copies the first `words` of `from`, some time later.

@@ -15,16 +15,19 @@ use cudarc::cublas::sys as blas;
 use cudarc::driver::{DriverError, result, sys};
 use std::ffi::c_void;
 
-/// `len` zeros on the GPU, and no less than 16 bytes.
+/// `len` values on the GPU, all bytes of which are the same; and no less than 16 bytes.
 ///
 /// # Safety
 /// Freed once, by [`free_sync`].
-pub(crate) unsafe fn zeros<T: Plain>(len: usize) -> std::result::Result<u64, DriverError> {
+pub(crate) unsafe fn filled<T: Plain>(
+    len: usize,
+    byte: u8,
+) -> std::result::Result<u64, DriverError> {
     let bytes = (len * size_of::<T>()).max(16);
     // SAFETY: as much as was just allocated; the stream is the one that every context has.
     unsafe {
         let address = result::malloc_sync(bytes)?;
-        result::memset_d8_sync(address, 0, bytes)?;
+        result::memset_d8_sync(address, byte, bytes)?;
         stream::synchronize(stream::null())?;
         Ok(address)
     }

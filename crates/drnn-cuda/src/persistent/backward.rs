@@ -26,9 +26,6 @@ impl HalfPass<'_> {
                     if layer == 0 {
                         self.input_backward(r)?;
                     } else if layer == launch.layers.start {
-                        if launch.tiling.below > 0 {
-                            self.pack_w_ih(layer, r)?;
-                        }
                         self.hand_down(layer, r, below)?;
                     }
                 }
@@ -69,6 +66,23 @@ impl HalfPass<'_> {
         self.pass.sum_columns(work.d_answers.at(0), [positions, m], bias, None)
     }
 
+    /// What the way back needs and the way forward does not: weights, and which symbol x is where a table stands for it.
+    pub(super) fn prepare_backward(&self) -> Result<()> {
+        if self.looks_up(0) {
+            let (slots, k) = (self.pass.shape.slots(), self.work.layers[0].padded.inputs);
+            let tokens = Arg::At(self.pass.part(self.pass.staged().input));
+            let args = [tokens, Arg::At(self.work.x.at(0)), slots.into(), k.into()];
+            self.each(&self.pass.kernels.half.one_hot, slots * k, &args)?;
+        }
+        for launch in &self.net.launches {
+            self.pack_backward(launch)?;
+            if launch.layers.start > 0 && !self.needs_x(launch) {
+                self.pack_w_ih(launch.layers.start)?;
+            }
+        }
+        Ok(())
+    }
+
     /// A launch's weights, transposed, as its blocks read them.
     fn pack_backward(&self, launch: &Launch) -> Result<()> {
         let Pass { plan, state, kernels, .. } = self.pass;
@@ -78,7 +92,7 @@ impl HalfPass<'_> {
             let args = [
                 Arg::At(state.params.at(r.w_ih)),
                 Arg::At(state.params.at(r.w_hh)),
-                Arg::At(self.work.packed.at(8 * lane * packed)),
+                Arg::At(self.work.packed[1].at(launch.packed[1] + 8 * lane * packed)),
                 Arg::U32(Slots::of_w_ih(cell).word()),
                 Arg::U32(Slots::of_w_hh(cell).word()),
                 r.n.into(),
@@ -96,7 +110,6 @@ impl HalfPass<'_> {
     fn launch_backward(&self, launch: &Launch, above: &Buffer<u16>) -> Result<()> {
         let Pass { shape, stream, .. } = self.pass;
         let Launch { layers, tiling, backward, .. } = launch;
-        self.pack_backward(launch)?;
         let gates = self.two(launch, |layer, direction| self.gates(layer, direction));
         let c = self.two(launch, |layer, direction| self.c(layer, direction));
         let (all_groups, mut first_group) = (tiling.all_groups(shape.rows), 0);
@@ -104,7 +117,7 @@ impl HalfPass<'_> {
             stream.clear(&self.work.parts, 0, tiling.parts())?;
             stream.clear(&self.work.counts, 0, tiling.counts())?;
             let args = [
-                Arg::At(self.work.packed.at(0)),
+                Arg::At(self.work.packed[1].at(launch.packed[1])),
                 gates[0],
                 gates[1],
                 c[0],

@@ -1,7 +1,7 @@
 //! The way forward, put into a stream.
 
 use super::slots::Slots;
-use super::work::{HalfWork, LayerWork, has_table};
+use super::work::{HalfWork, LayerWork, UNTOLD, has_table};
 use super::{Launch, Persistent};
 use crate::error::Result;
 use crate::memory::Buffer;
@@ -26,20 +26,27 @@ pub(super) fn matrix(of: &Buffer<u16>, at: usize, stride: usize) -> Matrix {
 
 impl HalfPass<'_> {
     /// Everything up to the losses and the gradient of the answers. What the way back needs is kept only where there is one.
+    /// Parameters are packed beside the rest, and what was told is forgotten there.
     pub fn forward(&self, keep: bool) -> Result<()> {
-        self.input(keep)?;
-        // Nothing has been told yet.
-        let steps = self.pass.shape.steps;
-        let told = |launch: &Launch| {
-            launch.tiling.told(steps, launch.tiling.all_groups(self.pass.shape.rows))
-        };
-        let all: usize = self.net.launches.iter().map(told).sum();
-        self.pass.stream.fill(&self.work.told, 0, all, 0xff)?;
+        let Pass { shape, stream, beside, .. } = self.pass;
+        let aside = HalfPass { pass: Pass { stream: beside, ..self.pass }, ..*self };
+        stream.before(beside)?;
+        self.input()?;
         let (mut below, mut at) = (0, 0);
         for launch in &self.net.launches {
+            aside.weights_forward(launch)?;
+            beside.before(stream)?;
             self.launch_forward(launch, keep, [at, below])?;
-            (below, at) = (at, at + told(launch));
+            let told = launch.tiling.told(shape.steps, launch.tiling.all_groups(shape.rows));
+            (below, at) = (at, at + told);
         }
+        aside.pack_output()?;
+        if keep {
+            aside.prepare_backward()?;
+        }
+        beside.before(stream)?;
+        stream.before(beside)?;
+        beside.fill(&self.work.told, 0, at, UNTOLD)?;
         self.answer()?;
         self.pass.loss(self.pass.work.answers.at(0))
     }
@@ -63,13 +70,12 @@ impl HalfPass<'_> {
         self.pass.products.half(form, sizes, factors, beta, to, written)
     }
 
-    /// x in f16, or the tables that take its place. Which symbol it is only the way back asks.
-    fn input(&self, keep: bool) -> Result<()> {
+    /// x in f16, or the tables that take its place.
+    fn input(&self) -> Result<()> {
         let Pass { plan, shape, kernels, state, .. } = self.pass;
         let slots = shape.slots();
         let tokens = Arg::At(self.pass.part(self.pass.staged().input));
         let k = self.work.layers[0].padded.inputs;
-        let x = Arg::At(self.work.x.at(0));
         let InputSpec::Tokens { symbols, embedding } = plan.spec.input() else {
             return self.halve(tokens, slots, plan.layers[0][0].inputs, k);
         };
@@ -77,9 +83,6 @@ impl HalfPass<'_> {
             self.pass.embed()?;
             let embedded = Arg::At(self.pass.work.embedded.at(0));
             return self.halve(embedded, slots, embedding, k);
-        }
-        if keep {
-            self.each(&kernels.half.one_hot, slots * k, &[tokens, x, slots.into(), k.into()])?;
         }
         for r in &plan.layers[0] {
             let padded = self.work.layers[0].padded.n;
@@ -169,21 +172,37 @@ impl HalfPass<'_> {
         layer == 0 && has_table(self.pass.plan)
     }
 
-    /// W_ih of a direction, as products read it.
-    pub(super) fn pack_w_ih(&self, layer: usize, r: &Recurrence) -> Result<Matrix> {
-        let (to, padded) = (self.w_ih(layer, r), self.work.layers[layer].padded);
-        let sizes = [r.n, padded.n, r.inputs, padded.below, padded.padded_below];
-        self.pack(r.w_ih, to, Slots::of_w_ih(self.pass.plan.cell), 4, sizes)?;
-        Ok(to)
+    /// Whether a launch needs x W_ih^T of its first layer: neither a table has it, nor is it multiplied along.
+    pub(super) fn needs_x(&self, launch: &Launch) -> bool {
+        let multiplied_along = launch.tiling.below > 0 && !launch.tiling.stacked;
+        !self.looks_up(launch.layers.start) && !multiplied_along
+    }
+
+    /// W_ih of a layer's directions, as products read them.
+    pub(super) fn pack_w_ih(&self, layer: usize) -> Result<()> {
+        let padded = self.work.layers[layer].padded;
+        self.pass.plan.layers[layer].iter().try_for_each(|r| {
+            let sizes = [r.n, padded.n, r.inputs, padded.below, padded.padded_below];
+            let slots = Slots::of_w_ih(self.pass.plan.cell);
+            self.pack(r.w_ih, self.w_ih(layer, r), slots, 4, sizes)
+        })
+    }
+
+    /// A launch's parameters, as it reads them.
+    fn weights_forward(&self, launch: &Launch) -> Result<()> {
+        if self.needs_x(launch) {
+            self.pack_w_ih(launch.layers.start)?;
+        }
+        self.pack_forward(launch)
     }
 
     /// x W_ih^T of a layer's directions.
     fn multiply_x(&self, layer: usize) -> Result<()> {
         let (shape, padded) = (self.pass.shape, self.work.layers[layer].padded);
         for r in &self.pass.plan.layers[layer] {
-            let to = self.pack_w_ih(layer, r)?;
             let sizes = [shape.slots(), 4 * padded.n, padded.inputs];
-            let (factors, to) = ([self.read_by(layer), to], self.gates(layer, r.direction));
+            let factors = [self.read_by(layer), self.w_ih(layer, r)];
+            let to = self.gates(layer, r.direction);
             self.product(Form::TimesTransposed, sizes, factors, 0.0, to, Written::F16)?;
         }
         Ok(())
@@ -200,8 +219,8 @@ impl HalfPass<'_> {
                 Arg::At(state.params.at(r.w_hh)),
                 Arg::At(state.params.at(r.b_ih)),
                 Arg::At(state.params.at(r.b_hh)),
-                Arg::At(self.work.packed.at(8 * lane * packed)),
-                Arg::At(self.work.bias.at(lane * 4 * tiling.padded)),
+                Arg::At(self.work.packed[0].at(launch.packed[0] + 8 * lane * packed)),
+                Arg::At(self.work.bias.at(launch.biases + lane * 4 * tiling.padded)),
                 Arg::U32(Slots::of_w_ih(cell).word()),
                 Arg::U32(Slots::of_w_hh(cell).word()),
                 r.n.into(),
@@ -226,17 +245,16 @@ impl HalfPass<'_> {
         let Launch { layers, tiling, forward, .. } = launch;
         let first = layers.start;
         let (padded, tokens) = (self.work.layers[first].padded, self.looks_up(first));
-        if !tokens && (tiling.below == 0 || tiling.stacked) {
+        if self.needs_x(launch) {
             self.multiply_x(first)?;
         }
-        self.pack_forward(launch)?;
         let gates = self.two(launch, |layer, direction| self.gates(layer, direction));
         let c = self.two(launch, |layer, direction| self.c(layer, direction));
         let h = self.two(launch, |layer, direction| self.h(layer, direction));
         for (first_row, groups) in tiling.waves(shape.rows) {
             let args = [
-                Arg::At(self.work.packed.at(0)),
-                Arg::At(self.work.bias.at(0)),
+                Arg::At(self.work.packed[0].at(launch.packed[0])),
+                Arg::At(self.work.bias.at(launch.biases)),
                 gates[0],
                 gates[1],
                 Arg::At(self.work.table.at(0)),
@@ -296,17 +314,23 @@ impl HalfPass<'_> {
         matrix(&self.work.w_out, 0, self.work.layers.last().expect("a layer").padded.width)
     }
 
+    /// The output layer's weight, as products read it.
+    fn pack_output(&self) -> Result<()> {
+        let plan = self.pass.plan;
+        let [weight, _] = plan.output.expect("networks without are not taken");
+        let (m, last) = (plan.spec.answer_width(), plan.layers.len() - 1);
+        let (n, padded) = (plan.layers[last][0].n, self.work.layers[last].padded.n);
+        let sizes = [m, m.next_multiple_of(8), plan.spec.hidden_width(), n, padded];
+        self.pack(weight, self.w_out(), Slots::plain(), 1, sizes)
+    }
+
     fn answer(&self) -> Result<()> {
         let Pass { plan, shape, kernels, state, work, .. } = self.pass;
-        let [weight, bias] = plan.output.expect("networks without are not taken");
-        let (m, last) =
-            (plan.spec.answer_width(), self.work.layers.last().expect("a layer").padded);
-        let n = plan.layers[plan.layers.len() - 1][0].n;
+        let [_, bias] = plan.output.expect("networks without are not taken");
+        let (m, width) = (plan.spec.answer_width(), self.w_out().stride);
         let rows = m.next_multiple_of(8);
-        let sizes = [m, rows, plan.spec.hidden_width(), n, last.n];
-        self.pack(weight, self.w_out(), Slots::plain(), 1, sizes)?;
         let to = Matrix { at: self.work.answers.at(0), stride: rows };
-        let sizes = [shape.positions(), rows, last.width];
+        let sizes = [shape.positions(), rows, width];
         let factors = [self.answering(), self.w_out()];
         self.product(Form::TimesTransposed, sizes, factors, 0.0, to, Written::F32)?;
         let args = [

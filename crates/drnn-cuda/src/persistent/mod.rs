@@ -10,6 +10,8 @@
 //! dW = dslots^T [h x]                       products
 //! ```
 //!
+//! Parameters are packed, and what blocks told each other is forgotten, in a second stream beside this.
+//!
 //! Gradients are divided by the loss's weight while they are f16, so that they do not vanish.
 //!
 //! | file | what |
@@ -91,6 +93,9 @@ pub(crate) fn takes(device: &Device, plan: &Plan) -> bool {
 pub(crate) struct Launch {
     layers: Range<usize>,
     tiling: Tiling,
+    /// Where its weights begin among all that are packed for the way forward, and for the way back, and its biases.
+    packed: [usize; 2],
+    biases: usize,
     forward: Together,
     backward: Together,
 }
@@ -113,12 +118,18 @@ impl Persistent {
         let (card, rows) = (device.card(), rows.max(1));
         let tilings = tilings(plan, rows, card)
             .ok_or_else(|| Error::Unsupported(format!("{} on {device}", plan.spec)))?;
+        let (mut packed, mut biases) = ([0; 2], 0);
         let launch = |(layers, tiling): (Range<usize>, Tiling)| {
             let table = layers.start == 0 && work::has_table(plan);
             let forward = tiling.forward(table, card).expect("fits, also where it looks up");
+            let begin = (packed, biases);
+            packed = [0, 1].map(|way| packed[way] + 8 * tiling.lanes * tiling.packed()[way]);
+            biases += 4 * tiling.lanes * tiling.padded;
             Ok(Launch {
                 layers,
                 tiling,
+                packed: begin.0,
+                biases: begin.1,
                 forward: device.together(&forward)?,
                 backward: device.together(&tiling.backward())?,
             })

@@ -69,6 +69,9 @@ pub(super) fn is_stack(plan: &Plan) -> bool {
         && plan.layers.iter().all(|l| l.len() == 1 && width(l) == width(&plan.layers[0]))
 }
 
+/// Every byte of words that nobody has told yet: `SENTINEL` of the kernels.
+pub(super) const UNTOLD: u8 = 0xff;
+
 #[derive(Debug)]
 pub(crate) struct HalfWork {
     pub layers: Vec<LayerWork>,
@@ -82,8 +85,8 @@ pub(crate) struct HalfWork {
     pub x: Buffer<u16>,
     /// (directions, symbols, N, 4).
     pub table: Buffer<u16>,
-    /// Weights and biases as the recurrence at hand reads them.
-    pub packed: Buffer<u16>,
+    /// Weights as recurrences read them, launch after launch, on the way forward and on the way back; and biases.
+    pub packed: [Buffer<u16>; 2],
     pub bias: Buffer<f32>,
     /// (m padded to 8, W).
     pub w_out: Buffer<u16>,
@@ -97,7 +100,7 @@ pub(crate) struct HalfWork {
     pub d_x: Buffer<f32>,
     /// Tokens with a table: (strands, symbols, E).
     pub strands: Buffer<f32>,
-    /// What blocks tell each other on the way forward, launch after launch.
+    /// What blocks tell each other on the way forward, launch after launch. Between passes nothing has been told.
     pub told: Buffer<u16>,
     /// What they send each other on the way back, and count of that.
     pub parts: Buffer<u16>,
@@ -156,7 +159,8 @@ impl HalfWork {
             stacked: all_at_once,
             below: directions,
         };
-        let packed = |p: &Padded| 8 * lanes * of_one(p.n).packed()[0].max(of_one(p.n).packed()[1]);
+        let sum = |of: &dyn Fn(&Padded) -> usize| all.iter().map(of).sum::<usize>();
+        let packed = |way: usize| halves(sum(&|p| 8 * directions * of_one(p.n).packed()[way]));
         Ok(HalfWork {
             layers,
             gates: halves(gates)?,
@@ -164,15 +168,15 @@ impl HalfWork {
             h: halves(h)?,
             x: halves(slots * all[0].inputs)?,
             table: halves(if table { directions * symbols * 4 * all[0].n } else { 0 })?,
-            packed: halves(most(&packed))?,
-            bias: floats(lanes * 4 * most(&|p| p.n))?,
+            packed: [packed(0)?, packed(1)?],
+            bias: floats(sum(&|p| directions * 4 * p.n))?,
             w_out: halves(m * last)?,
             answers: floats(room.positions() * m)?,
             d_answers: halves(room.positions() * m)?,
             d_above: [halves(slots * widest)?, halves(slots * widest)?],
             d_x: floats(if table { 0 } else { slots * embedding })?,
             strands: floats(if table { STRANDS * symbols * embedding } else { 0 })?,
-            told: halves(all.iter().map(|p| rows * p.width * room.steps).sum())?,
+            told: Buffer::filled(device, sum(&|p| rows * p.width * room.steps), UNTOLD)?,
             parts: halves(most(&|p| rows * of_one(p.n).parts()))?,
             counts: Buffer::zeros(device, most(&|p| groups * of_one(p.n).counts()))?,
             d_bias: floats(lanes * groups * 4 * most(&|p| p.n))?,
@@ -183,7 +187,8 @@ impl HalfWork {
     pub fn bytes(&self) -> usize {
         let w_ih: usize = self.layers.iter().map(|l| l.w_ih.bytes()).sum();
         let above: usize = self.d_above.iter().map(Buffer::bytes).sum();
-        let kept = [&self.gates, &self.c, &self.h, &self.x, &self.told, &self.parts, &self.packed];
+        let [forward, back] = &self.packed;
+        let kept = [&self.gates, &self.c, &self.h, &self.x, &self.told, &self.parts, forward, back];
         kept.map(Buffer::bytes).iter().sum::<usize>() + w_ih + above + self.d_w.bytes()
     }
 }

@@ -5,7 +5,7 @@
 #![allow(clippy::missing_safety_doc)]
 
 use super::node::{Factor, Launch, Node, Product};
-use super::{CURRENT, Function, Recorder, Refused, check, refuse, source};
+use super::{CURRENT, Function, Queue, Recorder, Refused, check, refuse, source};
 use crate::compile::Source;
 use crate::memory::Plain;
 use crate::stream::Arg;
@@ -42,7 +42,7 @@ pub(crate) mod ctx {
     }
 }
 
-pub(crate) unsafe fn zeros<T: Plain>(len: usize) -> Result<u64> {
+pub(crate) unsafe fn filled<T: Plain>(len: usize, _byte: u8) -> Result<u64> {
     with(|r| Ok(r.memory.hold::<T>(len)))
 }
 
@@ -105,14 +105,14 @@ pub(crate) mod stream {
     pub(crate) fn create(_kind: StreamKind) -> Result<sys::CUstream> {
         with(|r| {
             let number = r.number();
-            r.streams.insert(number, None);
+            r.streams.insert(number, Queue::default());
             Ok(handle(number))
         })
     }
 
     pub(crate) unsafe fn synchronize(stream: sys::CUstream) -> Result<()> {
         with(|r| match r.streams.get(&stream.addr()) {
-            Some(Some(_)) => refuse("a stream that captures is waited for"),
+            Some(queue) if queue.captures() => refuse("a stream that captures is waited for"),
             None if !stream.is_null() => refuse("a stream that there is not is waited for"),
             _ => Ok(()),
         })
@@ -126,23 +126,24 @@ pub(crate) mod stream {
         stream: sys::CUstream,
         _mode: sys::CUstreamCaptureMode,
     ) -> Result<()> {
-        with(|r| match r.streams.get_mut(&stream.addr()) {
-            Some(captured @ None) => {
-                *captured = Some(Vec::new());
-                Ok(())
-            }
-            _ => refuse("a stream that captures already, or that there is not"),
-        })
+        with(|r| r.begin_capture(stream.addr()))
     }
 
     pub(crate) unsafe fn end_capture(stream: sys::CUstream) -> Result<sys::CUgraph> {
         with(|r| {
-            let captured = r.streams.get_mut(&stream.addr()).and_then(Option::take);
-            let Some(nodes) = captured else { return refuse("nothing was captured") };
+            let asked = r.end_capture(stream.addr())?;
             let number = r.number();
-            r.graphs.insert(number, nodes);
+            r.graphs.insert(number, asked);
             Ok(handle(number))
         })
+    }
+
+    pub(crate) unsafe fn wait_event(
+        stream: sys::CUstream,
+        event: sys::CUevent,
+        _flags: sys::CUevent_wait_flags,
+    ) -> Result<()> {
+        with(|r| r.wait_event(stream.addr(), event.addr()))
     }
 }
 
@@ -175,7 +176,7 @@ pub(crate) mod graph {
     }
 }
 
-/// They are passed as soon as they are recorded.
+/// Those that are waited for are passed as soon as they are recorded.
 pub(crate) mod event {
     use super::*;
 
@@ -183,11 +184,8 @@ pub(crate) mod event {
         with(|r| Ok(handle(r.number())))
     }
 
-    pub(crate) unsafe fn record(_event: sys::CUevent, stream: sys::CUstream) -> Result<()> {
-        with(|r| match r.streams.get(&stream.addr()) {
-            Some(None) => Ok(()),
-            _ => refuse("an event in a stream that captures, or that there is not"),
-        })
+    pub(crate) unsafe fn record(event: sys::CUevent, stream: sys::CUstream) -> Result<()> {
+        with(|r| r.record(event.addr(), stream.addr()))
     }
 
     pub(crate) unsafe fn elapsed(_from: sys::CUevent, _to: sys::CUevent) -> Result<f32> {

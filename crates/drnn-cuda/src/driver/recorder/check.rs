@@ -46,6 +46,7 @@ impl Recorder {
         match node {
             Node::Launch(launch) => self.check_launch(launch),
             Node::Product(product) => self.check_product(product),
+            Node::Wait => Ok(()),
             Node::Fill { at, bytes, .. } => self.within("a fill", *at, *bytes).map(drop),
             Node::Receive { at, bytes } => self.within("a copy", *at, *bytes).map(drop),
             Node::Copy { from, to, bytes } => {

@@ -16,6 +16,7 @@
 //! | `source` | kernels' parameters, as their sources name them |
 //! | `node` | what a stream is asked to do, and as a line of text |
 //! | `check`, `reach` | what is refused; how far kernels read and write |
+//! | `order` | what is done before what; nothing that runs at once may write what the other touches |
 //! | `names` | what buffers are called |
 
 pub(crate) mod calls;
@@ -23,6 +24,7 @@ mod check;
 mod memory;
 mod names;
 mod node;
+mod order;
 mod reach;
 mod source;
 mod tests;
@@ -32,7 +34,7 @@ pub(crate) use names::Names;
 use crate::persistent::Card;
 use cudarc::driver::sys::CUcontext;
 use memory::Memory;
-use node::Node;
+use order::{Asked, Captured, Place, Queue};
 use source::Signature;
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -61,15 +63,18 @@ pub(crate) struct Recorder {
     host: HashMap<usize, Vec<u64>>,
     modules: HashMap<usize, Vec<Arc<Signature>>>,
     functions: HashMap<usize, Function>,
-    /// Those that there are; and what those that capture have been asked for.
-    streams: HashMap<usize, Option<Vec<Node>>>,
-    graphs: HashMap<usize, Vec<Node>>,
+    streams: HashMap<usize, Queue>,
+    /// By the stream that captures.
+    captures: HashMap<usize, Vec<Captured>>,
+    graphs: HashMap<usize, Vec<Asked>>,
+    /// Where they were recorded, by the capture that this was in.
+    events: HashMap<usize, Option<(usize, Place)>>,
     /// cuBLAS: by handle, its stream.
     products: HashMap<usize, usize>,
     /// The latest of the numbers that stand for things.
     latest: usize,
     /// What was done, in order.
-    done: Vec<Node>,
+    done: Vec<Asked>,
 }
 
 /// A kernel, and the shared memory that it was allowed.
@@ -96,7 +101,9 @@ pub(crate) fn context(card: Card) -> CUcontext {
         modules: HashMap::new(),
         functions: HashMap::new(),
         streams: HashMap::new(),
+        captures: HashMap::new(),
         graphs: HashMap::new(),
+        events: HashMap::new(),
         products: HashMap::new(),
         latest: 0,
         done: Vec::new(),
@@ -121,37 +128,26 @@ impl Recorder {
         self.latest
     }
 
-    /// Puts work into a stream, unless it cannot be right.
-    fn put(&mut self, stream: usize, node: Node) -> Result<(), Refused> {
-        self.check(&node)?;
-        match self.streams.get_mut(&stream) {
-            None => refuse("a stream that there is not"),
-            Some(Some(captured)) => {
-                captured.push(node);
-                Ok(())
-            }
-            Some(None) => {
-                if let Node::Receive { at, bytes } = node {
-                    self.memory.receive(at, bytes);
-                }
-                self.done.push(node);
-                Ok(())
-            }
-        }
-    }
-
     /// Does what was captured: what it uses must be there now.
     fn launch(&mut self, graph: usize, stream: usize) -> Result<(), Refused> {
-        let Some(nodes) = self.graphs.get(&graph).cloned() else {
+        let Some(asked) = self.graphs.get(&graph).cloned() else {
             return refuse("a graph that there is not");
         };
-        nodes.into_iter().try_for_each(|node| self.put(stream, node))
+        if self.streams.get(&stream).is_none_or(Queue::captures) {
+            return refuse("a graph in a stream that captures, or that there is not");
+        }
+        asked.iter().try_for_each(|asked| self.check(&asked.node))?;
+        self.done.extend(asked);
+        Ok(())
     }
 
     /// What was done since this was last asked, a line each.
     pub fn take_lines(&mut self, names: &Names) -> Vec<String> {
         let done = std::mem::take(&mut self.done);
-        done.iter().map(|node| self.line(node, names)).collect()
+        let line = |asked: &Asked| {
+            format!("{}{}", if asked.beside { "| " } else { "" }, self.line(&asked.node, names))
+        };
+        done.iter().map(line).collect()
     }
 
     /// Forgets what was done; how much it was.

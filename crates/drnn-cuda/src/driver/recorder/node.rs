@@ -19,6 +19,8 @@ pub(super) enum Node {
         to: u64,
         bytes: usize,
     },
+    /// For what is in another stream: beside this one, or what this one runs beside.
+    Wait,
     /// From this machine.
     Receive {
         at: u64,
@@ -91,6 +93,7 @@ impl Recorder {
             Node::Copy { from, to, bytes } => {
                 format!("copy     {}{} to {}", place(*from), to_end(*from, *bytes), place(*to))
             }
+            Node::Wait => "wait     for the other".into(),
             Node::Receive { at, bytes } => {
                 format!("receive  {}{}", place(*at), to_end(*at, *bytes))
             }

@@ -206,6 +206,35 @@ fn graphs_do_what_was_captured_with_what_is_still_there() {
 }
 
 #[test]
+fn streams_beside_each_other_keep_apart_and_meet_again() {
+    let Bench { device, stream, .. } = Bench::new();
+    let (beside, values) = (Stream::new(&device).unwrap(), Buffer::<f32>::zeros(&device, 8));
+    let values = values.unwrap();
+    let capture = |record: &dyn Fn() -> crate::error::Result<()>| {
+        stream.capture(record).map(drop).map_err(|error| error.to_string())
+    };
+    let begin = || stream.before(&beside).and_then(|()| beside.clear(&values, 0, 4));
+    let apart = capture(&|| {
+        begin()?;
+        stream.clear(&values, 4, 4)?;
+        beside.before(&stream)?;
+        stream.clear(&values, 0, 4)
+    });
+    assert_eq!(apart, Ok(()));
+    let at_once = capture(&|| {
+        begin()?;
+        stream.clear(&values, 3, 4)?;
+        beside.before(&stream)
+    });
+    assert!(at_once.unwrap_err().contains("two that run at once"));
+    assert!(capture(&begin).unwrap_err().contains("ends before what runs beside it"));
+    // An error leaves nobody capturing.
+    beside.before(&stream).unwrap();
+    let outside = capture(&|| beside.before(&stream));
+    assert!(outside.unwrap_err().contains("waits for what it does not capture"));
+}
+
+#[test]
 fn buffers_are_called_by_the_fields_that_hold_them() {
     #[derive(Debug)]
     #[allow(dead_code)] // read by its debug output
