@@ -19,7 +19,7 @@ macro_rules! source {
 }
 
 /// All files of kernels that any card runs.
-pub(crate) fn sources() -> [Source; 7] {
+pub(crate) fn sources() -> [Source; 8] {
     [
         source!("cells"),
         source!("tokens"),
@@ -28,7 +28,16 @@ pub(crate) fn sources() -> [Source; 7] {
         source!("adam"),
         source!("half"),
         source!("pack"),
+        source!("asked"),
     ]
+}
+
+/// Rows that are brought together, and back, so many values at a time.
+#[derive(Debug)]
+pub(crate) struct RowKernels {
+    pub gather: Kernel,
+    pub scatter: Kernel,
+    pub at_once: usize,
 }
 
 /// Between f32 and f16.
@@ -47,10 +56,11 @@ pub(crate) struct HalfKernels {
     pub answer_padded: Kernel,
     pub pack_forward: Kernel,
     pub pack_backward: Kernel,
+    pub rows: RowKernels,
 }
 
 impl HalfKernels {
-    fn new(module: &Module, pack: &Module) -> Result<HalfKernels> {
+    fn new(module: &Module, pack: &Module, asked: &Module) -> Result<HalfKernels> {
         Ok(HalfKernels {
             pack_weights: module.kernel("pack_weights")?,
             unpack_gradient: module.kernel("unpack_gradient")?,
@@ -65,6 +75,11 @@ impl HalfKernels {
             answer_padded: module.kernel("answer_padded")?,
             pack_forward: pack.kernel("pack_forward")?,
             pack_backward: pack.kernel("pack_backward")?,
+            rows: RowKernels {
+                gather: asked.kernel("gather_half")?,
+                scatter: asked.kernel("scatter_half")?,
+                at_once: 8,
+            },
         })
     }
 }
@@ -89,6 +104,7 @@ pub(crate) struct Kernels {
     pub sum_chunks: Kernel,
     pub finish: Kernel,
     pub adam: Kernel,
+    pub rows: RowKernels,
     pub half: HalfKernels,
 }
 
@@ -98,8 +114,8 @@ impl Kernels {
             .iter()
             .map(|source| Module::new(device, source))
             .collect::<Result<Vec<_>>>()?;
-        let modules: [Module; 7] = modules.try_into().expect("one per source");
-        let [cells, tokens, loss, sums, adam, half, pack] = &modules;
+        let modules: [Module; 8] = modules.try_into().expect("one per source");
+        let [cells, tokens, loss, sums, adam, half, pack, asked] = &modules;
         Ok(Kernels {
             lstm_forward: cells.kernel("lstm_forward")?,
             lstm_backward: cells.kernel("lstm_backward")?,
@@ -118,7 +134,12 @@ impl Kernels {
             sum_chunks: sums.kernel("sum_chunks")?,
             finish: adam.kernel("finish")?,
             adam: adam.kernel("adam")?,
-            half: HalfKernels::new(half, pack)?,
+            rows: RowKernels {
+                gather: asked.kernel("gather")?,
+                scatter: asked.kernel("scatter")?,
+                at_once: 1,
+            },
+            half: HalfKernels::new(half, pack, asked)?,
         })
     }
 }

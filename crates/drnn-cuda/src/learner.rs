@@ -15,7 +15,7 @@ use crate::persistent::{self, HalfPass, Persistent};
 use crate::plain::{PlainPass, Resident};
 use crate::plan::{Goal, Plan, Shape, Staged};
 use crate::product::{Precision, Products};
-use crate::stage::{Step, goal, stage};
+use crate::stage::{Step, goal, shape, stage};
 use crate::state::DeviceState;
 use crate::stream::{Event, Graph, Stream};
 use crate::work::{BUNDLE, Recurrent, Work};
@@ -119,13 +119,12 @@ impl CudaLearner {
         }
         self.stream.wait()?;
         self.graphs.clear();
-        let room = match self.work.take() {
-            Some(Work { room, .. }) => Shape {
-                steps: room.steps.max(shape.steps),
-                answers: room.answers.max(shape.answers),
-                rows: room.rows.max(shape.rows),
-            },
-            None => shape,
+        let before = self.work.take().map_or(shape, |work| work.room);
+        let room = Shape {
+            steps: before.steps.max(shape.steps),
+            answers: before.answers.max(shape.answers),
+            rows: before.rows.max(shape.rows),
+            asked: None,
         };
         self.work = Some(Work::new(&self.device, &self.plan, room, goal, self.half)?);
         Ok(())
@@ -134,7 +133,7 @@ impl CudaLearner {
     /// Puts what was gathered behind the batches that wait, which go first where they are of another shape or fill their
     /// place. Gives the positions, or values, that count.
     fn add(&mut self, train: bool, step: Step) -> Result<usize> {
-        let shape = Shape::new(&self.plan.spec, self.gathered.steps, self.gathered.rows);
+        let shape = shape(&self.plan, &self.gathered);
         let goal = goal(&self.gathered);
         let differs = self.waiting.is_some_and(|w| w.shape != shape || w.train != train);
         if differs || !self.work.as_ref().is_some_and(|work| work.holds(shape, goal)) {
@@ -327,7 +326,7 @@ impl CudaLearner {
         data.gather(0, chosen, &mut self.gathered);
         self.add(step, Step { rate: 1e-3, clip: Some(1.0) })?;
         self.send()?;
-        let shape = Shape::new(&self.plan.spec, self.gathered.steps, self.gathered.rows);
+        let shape = shape(&self.plan, &self.gathered);
         let graph = &self.graphs[&(step, shape, 1)];
         let (begin, end) = (Event::timed(&self.device)?, Event::timed(&self.device)?);
         let seconds = || -> CudaResult<f64> {
@@ -341,25 +340,15 @@ impl CudaLearner {
 
     /// Answers to the batch that ran last: (A, B, m), or those that were asked for, (slots, m).
     fn answers(&self) -> Result<Vec<f32>> {
-        let all = self.all_answers()?;
-        let m = self.plan.spec.answer_width();
-        Ok(match &self.gathered.asked {
-            None => all,
-            Some(slots) => {
-                slots.iter().flat_map(|s| &all[*s as usize * m..][..m]).copied().collect()
-            }
-        })
-    }
-
-    fn all_answers(&self) -> Result<Vec<f32>> {
-        let shape = Shape::new(&self.plan.spec, self.gathered.steps, self.gathered.rows);
-        let len = shape.positions() * self.plan.spec.answer_width();
+        let shape = shape(&self.plan, &self.gathered);
+        let slots = self.gathered.asked.as_ref().map_or(shape.positions(), Vec::len);
+        let len = slots * self.plan.spec.answer_width();
         let Some(work) = self.work.as_ref().filter(|_| len > 0) else { return Ok(Vec::new()) };
         Ok(match &work.recurrent {
             // Without an output layer they are states.
             Recurrent::Plain(work) if self.plan.output.is_none() => {
-                let step = shape.rows * self.plan.spec.hidden_width();
-                work.h[self.plan.layers.len() - 1].get((1 + self.plan.spec.delay()) * step, len)?
+                let (states, first) = work.answering(&self.plan, shape);
+                states.get(first, len)?
             }
             _ => work.answers.get(0, len)?,
         })

@@ -21,7 +21,7 @@
 //! | `memory`, `stream`, `product` | buffers; queues, graphs, launches; products by cuBLAS |
 //! | `driver` | CUDA's functions, or a recorder's where there is no GPU: for tests |
 //! | `plan`, `stage` | shapes and offsets; batches as the GPU reads them |
-//! | `work`, `pass`, `state` | memory for a pass; what every pass has; parameters and optimiser |
+//! | `work`, `pass`, `asked`, `state` | memory for a pass; what every pass has; some answers only; parameters and optimiser |
 //! | `plain/` | recurrences on any card, step by step; small LSTMs: all steps in one launch |
 //! | `persistent/` | recurrences on Hopper: all steps in one launch on many multiprocessors, layers of a stack at once |
 //! | `learner` | [`CudaLearner`]: a [`drnn_train::Engine`] |
@@ -33,6 +33,7 @@
 
 #![deny(missing_docs)]
 
+mod asked;
 mod compile;
 mod device;
 mod driver;

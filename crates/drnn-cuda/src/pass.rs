@@ -79,9 +79,9 @@ impl Pass<'_> {
         unsafe { self.kernels.embed_backward.launch(self.stream, [symbols, embedding], 128, &args) }
     }
 
-    /// Losses of answers (A, B, m), and the gradient of those.
+    /// Losses of answers (A, B, m), or of those asked for, and the gradient of those.
     pub fn loss(&self, answers: u64) -> Result<()> {
-        let (positions, m) = (self.shape.positions(), self.plan.spec.answer_width());
+        let (positions, m) = (self.shape.made(), self.plan.spec.answer_width());
         let kernel = match self.work.goal {
             Goal::Classes => &self.kernels.cross_entropy,
             Goal::Values => &self.kernels.squared_error,

@@ -12,6 +12,10 @@
 use drnn::params::Layout;
 use drnn::{Cell, InputSpec, NetSpec, Padding};
 
+/// What is asked for is rounded up to so many parts of all: each number that comes up has a graph of its own. Shares that people
+/// choose, tenths and quarters, lie well between seventeenths, so that batches with one share mostly have one number.
+const PARTS: usize = 17;
+
 /// One batch's sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
@@ -21,13 +25,21 @@ pub(crate) struct Shape {
     pub answers: usize,
     /// Sequences, B.
     pub rows: usize,
+    /// Answers that are made where only some are asked for: as many, or a few more.
+    pub asked: Option<usize>,
 }
 
 impl Shape {
     pub fn new(spec: &NetSpec, elements: usize, rows: usize) -> Shape {
         let answers = spec.answers_to(elements);
         let steps = if answers == 0 { 0 } else { answers + spec.delay() };
-        Shape { steps, answers, rows }
+        Shape { steps, answers, rows, asked: None }
+    }
+
+    /// The same where only so many answers are asked for.
+    pub fn asking(self, answers: usize) -> Shape {
+        let (all, part) = (self.positions(), self.positions().div_ceil(PARTS).max(1));
+        Shape { asked: Some(answers.max(1).next_multiple_of(part).min(all)), ..self }
     }
 
     /// Steps that a sequence of `elements` takes.
@@ -43,6 +55,11 @@ impl Shape {
     /// (answer, row) pairs.
     pub fn positions(&self) -> usize {
         self.answers * self.rows
+    }
+
+    /// Answers that are made.
+    pub fn made(&self) -> usize {
+        self.asked.unwrap_or(self.positions())
     }
 }
 
@@ -63,7 +80,9 @@ pub(crate) struct Staged {
     /// Tokens only: where each symbol's slots begin, V + 1; then the slots by symbol, S * B.
     pub starts: usize,
     pub by_symbol: usize,
-    /// Classes (A, B), or values (A, B, m).
+    /// Where only some answers are asked for: the rows of H that those are made of, see [`crate::asked`].
+    pub places: usize,
+    /// Classes (A, B), or values (A, B, m); of answers asked for as many.
     pub targets: usize,
     /// All words.
     pub words: usize,
@@ -88,8 +107,9 @@ impl Staged {
             }
         };
         let m = if goal == Goal::Classes { 1 } else { spec.answer_width() };
-        let targets = add(shape.positions() * m);
-        Staged { run, input, starts, by_symbol, targets, words: end }
+        let places = add(shape.asked.unwrap_or(0));
+        let targets = add(shape.made() * m);
+        Staged { run, input, starts, by_symbol, places, targets, words: end }
     }
 }
 
@@ -183,6 +203,7 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
 
     #[test]
     fn steps_and_answers_by_padding() {
@@ -191,9 +212,9 @@ mod tests {
             builder.delay(2, padding).build().unwrap()
         };
         let shape = Shape::new(&delayed(Padding::Null), 6, 4);
-        assert_eq!(shape, Shape { steps: 8, answers: 6, rows: 4 });
+        assert_eq!(shape, Shape { steps: 8, answers: 6, rows: 4, asked: None });
         let spec = delayed(Padding::LookAhead);
-        assert_eq!(Shape::new(&spec, 6, 4), Shape { steps: 6, answers: 4, rows: 4 });
+        assert_eq!(Shape::new(&spec, 6, 4), Shape { steps: 6, answers: 4, rows: 4, asked: None });
         assert_eq!((Shape::run(&spec, 2), Shape::run(&spec, 3)), (0, 3));
         assert_eq!(Shape::run(&delayed(Padding::Null), 0), 0);
     }
@@ -206,6 +227,23 @@ mod tests {
         assert_eq!((staged.run, staged.input), (8, 16));
         assert_eq!((staged.starts, staged.by_symbol), (32, 40));
         assert_eq!((staged.targets, staged.words), (56, 72));
+        let asking = Staged::new(&spec, shape.asking(5), Goal::Classes);
+        assert_eq!((asking.by_symbol, asking.places), (40, 56));
+        assert_eq!((asking.targets, asking.words), (64, 72));
+    }
+
+    #[test]
+    fn what_is_asked_for_has_few_numbers() {
+        let spec = NetSpec::builder(Cell::Lstm).tokens(28, 10).units([3]).outputs(27);
+        let spec = spec.build().unwrap();
+        let shape = Shape::new(&spec, 180, 128);
+        assert_eq!((shape.made(), shape.asking(4608).made()), (23040, 5424));
+        // A fifth of all, four standard deviations around it.
+        assert!((4364..4852).all(|asked| shape.asking(asked) == shape.asking(4608)));
+        let made: Vec<usize> = (0..=23040).map(|asked| shape.asking(asked).made()).collect();
+        assert!(made.iter().enumerate().all(|(asked, made)| (asked..=23040).contains(made)));
+        assert!(made[0] > 0 && made.iter().collect::<HashSet<_>>().len() <= PARTS);
+        assert_eq!(Shape::new(&spec, 0, 128).asking(0).made(), 0);
     }
 
     #[test]

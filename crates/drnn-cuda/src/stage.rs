@@ -25,9 +25,15 @@ pub(crate) fn goal(gathered: &Gathered) -> Goal {
     }
 }
 
+/// A batch's sizes.
+pub(crate) fn shape(plan: &Plan, gathered: &Gathered) -> Shape {
+    let all = Shape::new(&plan.spec, gathered.steps, gathered.rows);
+    gathered.asked.as_ref().map_or(all, |slots| all.asking(slots.len()))
+}
+
 /// Writes a batch; gives the positions, or values, that count. The error names what does not fit the network.
 pub(crate) fn stage(plan: &Plan, from: &Gathered, step: Step, to: &mut [u32]) -> Result<usize> {
-    let shape = Shape::new(&plan.spec, from.steps, from.rows);
+    let shape = shape(plan, from);
     let at = Staged::new(&plan.spec, shape, goal(from));
     let length = |row: usize| from.lengths.get(row).copied().unwrap_or(from.steps);
     for (row, run) in to[at.run..][..shape.rows].iter_mut().enumerate() {
@@ -44,6 +50,9 @@ pub(crate) fn stage(plan: &Plan, from: &Gathered, step: Step, to: &mut [u32]) ->
             let (starts, slots) = lists.split_at_mut(at.by_symbol - at.starts);
             by_symbol(&input[at.input..][..shape.slots()], symbols, starts, slots);
         }
+    }
+    if let Some(slots) = &from.asked {
+        places(plan, shape, &length, slots, &mut to[at.places..at.targets])?;
     }
     let count = targets(plan, shape, from, &mut to[at.targets..])?;
     let weight = match from.answers {
@@ -139,15 +148,38 @@ fn by_symbol(tokens: &[u32], symbols: usize, starts: &mut [u32], slots: &mut [u3
     }
 }
 
-/// Targets of all positions: those that nobody asks for do not count.
-fn targets(plan: &Plan, shape: Shape, from: &Gathered, to: &mut [u32]) -> Result<usize> {
-    let (m, positions) = (plan.spec.answer_width(), shape.positions());
-    let asked = from.asked.as_deref();
-    if let Some(slot) = asked.and_then(|slots| slots.iter().find(|s| **s as usize >= positions)) {
+/// The rows of H that the slots' answers are made of. None, which is 0, have those behind a sequence's end, and those that are
+/// made besides.
+fn places(
+    plan: &Plan,
+    shape: Shape,
+    length: &dyn Fn(usize) -> usize,
+    slots: &[u32],
+    to: &mut [u32],
+) -> Result<()> {
+    let positions = shape.positions();
+    if let Some(slot) = slots.iter().find(|slot| **slot as usize >= positions) {
         return Err(Error::Data(format!("slot {slot} is asked for, of {positions}")));
     }
-    let slots = asked.map_or(positions, <[u32]>::len);
-    let slot = |i: usize| asked.map_or(i, |slots| slots[i] as usize);
+    // Two answers of one slot would tell its state one thing and another.
+    if let Some(two) = slots.windows(2).find(|two| two[0] >= two[1]) {
+        return Err(Error::Data(format!("slot {} is asked for after {}", two[1], two[0])));
+    }
+    let first = (1 + plan.spec.delay()) * shape.rows;
+    to.fill(0);
+    for (to, slot) in to.iter_mut().zip(slots) {
+        let (step, row) = (*slot as usize / shape.rows, *slot as usize % shape.rows);
+        if step < plan.spec.answers_to(length(row)) {
+            *to = first as u32 + slot;
+        }
+    }
+    Ok(())
+}
+
+/// Targets of the answers that are made: those that nobody asks for do not count.
+fn targets(plan: &Plan, shape: Shape, from: &Gathered, to: &mut [u32]) -> Result<usize> {
+    let (m, made) = (plan.spec.answer_width(), shape.made());
+    let slots = from.asked.as_ref().map_or(made, Vec::len);
     match &from.answers {
         Answers::Classes(classes) => {
             if classes.len() != slots {
@@ -156,18 +188,16 @@ fn targets(plan: &Plan, shape: Shape, from: &Gathered, to: &mut [u32]) -> Result
             if let Some(class) = classes.iter().find(|c| **c != IGNORE && **c as usize >= m) {
                 return Err(Error::Data(format!("class {class} of {m}")));
             }
-            to[..positions].fill(IGNORE);
-            classes.iter().enumerate().for_each(|(i, class)| to[slot(i)] = *class);
+            to[..slots].copy_from_slice(classes);
+            to[slots..made].fill(IGNORE);
             Ok(classes.iter().filter(|c| **c != IGNORE).count())
         }
         Answers::Values(values) => {
             if values.len() != slots * m {
                 return Err(misfit(plan));
             }
-            to[..positions * m].fill(f32::NAN.to_bits());
-            for (i, value) in values.iter().enumerate() {
-                to[slot(i / m) * m + i % m] = value.to_bits();
-            }
+            to.iter_mut().zip(values).for_each(|(to, value)| *to = value.to_bits());
+            to[slots * m..made * m].fill(f32::NAN.to_bits());
             Ok(values.iter().filter(|value| !value.is_nan()).count())
         }
     }
@@ -215,16 +245,57 @@ mod tests {
         let mut words = vec![9; at.words];
         assert_eq!(stage(&plan, &gathered, STEP, &mut words).unwrap(), 1);
         assert_eq!(words[at.input..][..3], [1.0f32, 2.0, 0.0].map(f32::to_bits));
-        gathered.asked = Some(vec![1]);
-        gathered.answers = Answers::Values(vec![5.0]);
-        assert_eq!(stage(&plan, &gathered, STEP, &mut words).unwrap(), 1);
-        assert!(f32::from_bits(words[at.targets]).is_nan());
-        assert_eq!(f32::from_bits(words[at.targets + 1]), 5.0);
-        gathered.asked = Some(vec![2]);
-        assert!(stage(&plan, &gathered, STEP, &mut words).is_err());
-        gathered.asked = None;
         gathered.answers = Answers::Values(vec![3.0, 4.0]);
         gathered.inputs = Inputs::Dense(vec![1.0, f32::INFINITY]);
         assert!(stage(&plan, &gathered, STEP, &mut words).is_err());
+    }
+
+    /// 4 sequences of 9, one of them of 4: 36 positions, so answers are made by threes.
+    fn asking(slots: &[u32], answers: Answers) -> (Plan, Gathered) {
+        let spec = NetSpec::builder(Cell::Lstm).dense(1).units([3]).outputs(2);
+        let spec = spec.delay(2, Padding::Null).build().unwrap();
+        let lengths = vec![9, 9, 4, 9];
+        let mut gathered = Gathered { steps: 9, rows: 4, lengths, answers, ..Gathered::default() };
+        gathered.inputs = Inputs::Dense(vec![0.0; 36]);
+        gathered.asked = Some(slots.to_vec());
+        (Plan::new(&spec).unwrap(), gathered)
+    }
+
+    #[test]
+    fn what_is_asked_for_lies_together_and_what_is_made_besides_does_not_count() {
+        // Slot 18 is the fifth of the sequence of 4.
+        let slots = [0, 7, 14, 18];
+        let (plan, mut gathered) = asking(&slots, Answers::Classes(vec![1, IGNORE, 0, 1]));
+        let shape = shape(&plan, &gathered);
+        let at = Staged::new(&plan.spec, shape, Goal::Classes);
+        let mut words = vec![9; at.words];
+        assert_eq!(stage(&plan, &gathered, STEP, &mut words).unwrap(), 3);
+        assert_eq!(shape.made(), 6);
+        // Behind a step of zeros, and the two steps whose answers are dropped.
+        assert_eq!(words[at.places..][..6], [12, 19, 26, 0, 0, 0]);
+        assert_eq!(words[at.targets..][..6], [1, IGNORE, 0, 1, IGNORE, IGNORE]);
+        assert_eq!(f32::from_bits(words[0]), 1.0 / 3.0);
+
+        let values = [1.0, 2.0, 3.0, f32::NAN, 5.0, 6.0, 7.0, 8.0];
+        gathered.answers = Answers::Values(values.into());
+        let at = Staged::new(&plan.spec, shape, Goal::Values);
+        let mut words = vec![9; at.words];
+        assert_eq!(stage(&plan, &gathered, STEP, &mut words).unwrap(), 7);
+        assert_eq!(words[at.targets..][..8], values.map(f32::to_bits));
+        assert_eq!(words[at.targets + 8..][..4], [f32::NAN.to_bits(); 4]);
+    }
+
+    #[test]
+    fn slots_that_are_none_or_out_of_order_are_refused() {
+        let refused = |slots: &[u32]| {
+            let (plan, gathered) = asking(slots, Answers::Classes(vec![0; slots.len()]));
+            let at = Staged::new(&plan.spec, shape(&plan, &gathered), Goal::Classes);
+            let staged = stage(&plan, &gathered, STEP, &mut vec![0; at.words]);
+            staged.err().map(|error| error.to_string())
+        };
+        assert_eq!((refused(&[]), refused(&[3, 35])), (None, None));
+        assert!(refused(&[3, 36]).unwrap().contains("slot 36 is asked for, of 36"));
+        assert!(refused(&[4, 3]).unwrap().contains("slot 3 is asked for after 4"));
+        assert!(refused(&[4; 50]).unwrap().contains("slot 4 is asked for after 4"));
     }
 }

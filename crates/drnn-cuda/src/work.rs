@@ -32,7 +32,7 @@ pub(crate) enum Recurrent {
 
 #[derive(Debug)]
 pub(crate) struct Work {
-    /// The largest shape that there is room for.
+    /// The largest shape that there is room for, whatever is asked for.
     pub room: Shape,
     pub goal: Goal,
     pub slots: Vec<Slot>,
@@ -41,10 +41,10 @@ pub(crate) struct Work {
     /// Tokens: x (S, B, E).
     pub embedded: Buffer<f32>,
     pub recurrent: Recurrent,
-    /// (A, B, m) each.
+    /// (A, B, m) each, or those asked for.
     pub answers: Buffer<f32>,
     pub d_answers: Buffer<f32>,
-    /// (A, B) each.
+    /// (A, B) each, likewise.
     pub losses: Buffer<f32>,
     pub hits: Buffer<u32>,
     /// (chunks, widest): sums over chunks of rows.
@@ -56,7 +56,9 @@ impl Work {
     pub fn new(device: &Device, plan: &Plan, room: Shape, goal: Goal, half: bool) -> Result<Work> {
         let (spec, m) = (&plan.spec, plan.spec.answer_width());
         let zeros = |len: usize| Buffer::<f32>::zeros(device, len);
-        let words = BUNDLE * Staged::new(spec, room, goal).words;
+        // Batches that ask for all they have, slot by slot, have the most to say.
+        let asking = room.asking(room.positions());
+        let words = BUNDLE * Staged::new(spec, asking, goal).words;
         let staging =
             || Ok(Slot { words: Pinned::zeros(device, words)?, read: Event::new(device)? });
         let embedded = match spec.input() {

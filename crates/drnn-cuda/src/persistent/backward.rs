@@ -39,18 +39,16 @@ impl HalfPass<'_> {
     }
 
     fn output_backward(&self) -> Result<()> {
-        let Pass { plan, shape, kernels, stream, work, .. } = self.pass;
+        let Pass { plan, shape, kernels, work, .. } = self.pass;
         let [weight, bias] = plan.output.expect("networks without are not taken");
-        let (m, positions) = (plan.spec.answer_width(), shape.positions());
+        let (m, positions) = (plan.spec.answer_width(), shape.made());
         let (padded, w) = (m.next_multiple_of(8), self.w_out());
         let d_answers = Arg::At(work.d_answers.at(0));
         let to = Arg::At(self.work.d_answers.at(0));
         let args = [self.header(), d_answers, to, positions.into(), m.into(), padded.into()];
         self.each(&kernels.half.halve, positions * padded, &args)?;
         let d = matrix(&self.work.d_answers, 0, padded);
-        let dropped = plan.spec.delay() * shape.rows * w.stride;
-        stream.clear(&self.work.d_above[0], 0, dropped)?;
-        let to = matrix(&self.work.d_above[0], dropped, w.stride);
+        let to = self.pass.told(&self.work.d_above, w.stride)?;
         let sizes = [positions, w.stride, padded];
         self.product(Form::Times, sizes, [d, w], 0.0, to, Written::F16)?;
         let last = plan.layers.len() - 1;
@@ -63,7 +61,8 @@ impl HalfPass<'_> {
             Slots::plain(),
             [1, 1, m, plan.spec.hidden_width(), n, padded_n],
         )?;
-        self.pass.sum_columns(work.d_answers.at(0), [positions, m], bias, None)
+        self.pass.sum_columns(work.d_answers.at(0), [positions, m], bias, None)?;
+        self.pass.scatter(&kernels.half.rows, &self.work.d_above, w.stride)
     }
 
     /// What the way back needs and the way forward does not: weights, and which symbol x is where a table stands for it.

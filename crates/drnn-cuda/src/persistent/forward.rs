@@ -302,9 +302,12 @@ impl HalfPass<'_> {
         self.each(&self.pass.kernels.half.pack_weights, values, &args)
     }
 
-    /// Of the last layer, the states that answers are made of: (A, B, W).
+    /// Of the last layer, the states that answers are made of: (A, B, W), or those asked for.
     pub(super) fn answering(&self) -> Matrix {
         let last = self.work.layers.last().expect("a layer");
+        if self.pass.shape.asked.is_some() {
+            return matrix(&self.work.d_above[0], 0, last.padded.width);
+        }
         let first = (1 + self.pass.plan.spec.delay()) * self.pass.shape.rows;
         matrix(&self.work.h, last.h + first * last.padded.width, last.padded.width)
     }
@@ -330,20 +333,23 @@ impl HalfPass<'_> {
         let (m, width) = (plan.spec.answer_width(), self.w_out().stride);
         let rows = m.next_multiple_of(8);
         let to = Matrix { at: self.work.answers.at(0), stride: rows };
-        let sizes = [shape.positions(), rows, width];
+        let h = self.h(plan.layers.len() - 1, 0).at;
+        self.pass.gather(&kernels.half.rows, h, &self.work.d_above, width)?;
+        let sizes = [shape.made(), rows, width];
         let factors = [self.answering(), self.w_out()];
         self.product(Form::TimesTransposed, sizes, factors, 0.0, to, Written::F32)?;
+        let ends = self.pass.ends();
         let args = [
             Arg::At(to.at),
             Arg::At(work.answers.at(0)),
             Arg::At(state.params.at(bias)),
-            self.pass.run(),
-            plan.spec.delay().into(),
-            shape.rows.into(),
-            shape.positions().into(),
+            ends[0],
+            ends[1],
+            ends[2],
+            shape.made().into(),
             m.into(),
             rows.into(),
         ];
-        self.each(&kernels.half.answer_padded, shape.positions() * m, &args)
+        self.each(&kernels.half.answer_padded, shape.made() * m, &args)
     }
 }

@@ -90,11 +90,11 @@ pub(crate) struct HalfWork {
     pub bias: Buffer<f32>,
     /// (m padded to 8, W).
     pub w_out: Buffer<u16>,
-    /// (A, B, m padded to 8), before the bias.
+    /// (A, B, m padded to 8), or those asked for, before the bias.
     pub answers: Buffer<f32>,
-    /// (A, B, m padded to 8).
+    /// The same, their gradient.
     pub d_answers: Buffer<u16>,
-    /// What layers are told, and tell the one below: (S, B, W) each.
+    /// What layers are told, and tell the one below: (S, B, W) each. Before, states that are asked for; see [`crate::asked`].
     pub d_above: [Buffer<u16>; 2],
     /// Tokens without a table: (S, B, E).
     pub d_x: Buffer<f32>,

@@ -34,13 +34,12 @@ impl PlainPass<'_> {
 
     fn output_backward(&self) -> Result<()> {
         let (spec, shape) = (&self.pass.plan.spec, self.pass.shape);
-        let (m, width, positions) = (spec.answer_width(), spec.hidden_width(), shape.positions());
-        let dropped = spec.delay() * shape.rows * width;
-        let (to, d) = (&self.work.d_above[0], matrix(&self.pass.work.d_answers, 0, m));
-        self.pass.stream.clear(to, 0, dropped)?;
-        let to = matrix(to, dropped, width);
+        let (m, width, positions) = (spec.answer_width(), spec.hidden_width(), shape.made());
+        let (rows, d_above) = (&self.pass.kernels.rows, &self.work.d_above);
+        let (to, d) = (self.pass.told(d_above, width)?, matrix(&self.pass.work.d_answers, 0, m));
         let Some([weight, bias]) = self.pass.plan.output else {
-            return self.pass.stream.copy_within(d.at, to.at, positions * m * size_of::<f32>());
+            self.pass.stream.copy_within(d.at, to.at, positions * m * size_of::<f32>())?;
+            return self.pass.scatter(rows, d_above, width);
         };
         let w = matrix(&self.pass.state.params, weight, width);
         self.pass.products.plain(Form::Times, [positions, width, m], [d, w], 0.0, to)?;
@@ -52,7 +51,8 @@ impl PlainPass<'_> {
             0.0,
             dw,
         )?;
-        self.pass.sum_columns(d.at, [positions, m], bias, None)
+        self.pass.sum_columns(d.at, [positions, m], bias, None)?;
+        self.pass.scatter(rows, d_above, width)
     }
 
     fn recurrence_backward(&self, layer: usize, r: &Recurrence, above: &Buffer<f32>) -> Result<()> {

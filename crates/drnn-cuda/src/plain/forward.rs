@@ -29,11 +29,10 @@ impl PlainPass<'_> {
         }
     }
 
-    /// Of the last layer, the states that answers are made of: (A, B, n).
+    /// Of the last layer, the states that answers are made of: (A, B, n), or those asked for.
     pub fn answering(&self) -> Matrix {
-        let h = self.work.h.last().expect("a layer");
-        let width = self.pass.plan.spec.hidden_width();
-        matrix(h, (1 + self.pass.plan.spec.delay()) * self.pass.shape.rows * width, width)
+        let (states, first) = self.work.answering(self.pass.plan, self.pass.shape);
+        matrix(states, first, self.pass.plan.spec.hidden_width())
     }
 
     /// Everything up to the losses and the gradient of the answers.
@@ -166,9 +165,11 @@ impl PlainPass<'_> {
     }
 
     fn answer(&self) -> Result<()> {
-        let Some([weight, bias]) = self.pass.plan.output else { return Ok(()) };
         let (m, width) = (self.pass.plan.spec.answer_width(), self.pass.plan.spec.hidden_width());
-        let positions = self.pass.shape.positions();
+        let h = self.work.h.last().expect("a layer").at(0);
+        self.pass.gather(&self.pass.kernels.rows, h, &self.work.d_above, width)?;
+        let Some([weight, bias]) = self.pass.plan.output else { return Ok(()) };
+        let positions = self.pass.shape.made();
         let w = matrix(&self.pass.state.params, weight, width);
         let to = matrix(&self.pass.work.answers, 0, m);
         self.pass.products.plain(
@@ -178,12 +179,13 @@ impl PlainPass<'_> {
             0.0,
             to,
         )?;
+        let ends = self.pass.ends();
         let args = [
             Arg::At(to.at),
             Arg::At(self.pass.state.params.at(bias)),
-            self.pass.run(),
-            self.pass.plan.spec.delay().into(),
-            self.pass.shape.rows.into(),
+            ends[0],
+            ends[1],
+            ends[2],
             positions.into(),
             m.into(),
         ];

@@ -22,7 +22,7 @@ pub(crate) struct PlainWork {
     /// Layer by layer: (S + 2, B, directions n).
     pub h: Vec<Buffer<f32>>,
     pub recurrences: Vec<Vec<RecurrenceWork>>,
-    /// Gradients of what layers give and read: (S, B, widest) each.
+    /// Gradients of what layers give and read: (S, B, widest) each. Before, states that are asked for; see [`crate::asked`].
     pub d_above: [Buffer<f32>; 2],
     /// (B, n) each, from step to step.
     pub d_h: Buffer<f32>,
@@ -49,6 +49,15 @@ impl PlainWork {
             d_h: zeros(rows * most_units)?,
             d_c: zeros(rows * most_units)?,
         })
+    }
+
+    /// The states that answers are made of, (A, B, n), or those asked for: where they lie, and the first value's place there.
+    pub fn answering(&self, plan: &Plan, shape: Shape) -> (&Buffer<f32>, usize) {
+        let first = (1 + plan.spec.delay()) * shape.rows * plan.spec.hidden_width();
+        match shape.asked {
+            None => (self.h.last().expect("a layer"), first),
+            Some(_) => (&self.d_above[0], 0),
+        }
     }
 
     pub fn bytes(&self) -> usize {

@@ -16,15 +16,28 @@ const RENEW: &str = "DRNN_RENEW_PLANS";
 
 /// One step on one batch.
 fn check(name: &str, builder: drnn::Builder, precision: Precision, rows: usize, elements: usize) {
+    check_asking(name, builder, precision, [rows, elements], None);
+}
+
+fn check_asking(
+    name: &str,
+    builder: drnn::Builder,
+    precision: Precision,
+    [rows, elements]: [usize; 2],
+    one_of: Option<usize>,
+) {
     let (device, spec) = (hopper(), builder.build().expect("a network"));
     let learner = CudaLearner::new(&device, precision, &spec, AdamOptions::default(), 1);
     let mut learner = learner.expect("a learner");
-    let data = Zeros { spec: spec.clone(), sequences: rows, elements };
+    let data = Zeros { spec: spec.clone(), sequences: rows, elements, one_of };
     let all: Vec<u32> = (0..rows as u32).collect();
     learner.train(&data, &batches(&all, rows)).expect("a step");
     let lines = device.recorder().take_lines(&Names::new(&learner));
-    let head =
-        format!("{spec}, {precision:?}, {rows} sequences of {elements}, on a card like an H200");
+    let asked = one_of.map(|one_of| format!(", asked for one of {one_of} answers"));
+    let asked = asked.unwrap_or_default();
+    let head = format!(
+        "{spec}, {precision:?}, {rows} sequences of {elements}{asked}, on a card like an H200"
+    );
     let found = [vec![head, String::new()], lines].concat().join("\n") + "\n";
     assert!(!found.contains("unnamed") && !found.contains("nowhere"), "{found}");
 
@@ -57,6 +70,13 @@ fn check(name: &str, builder: drnn::Builder, precision: Precision, rows: usize, 
 fn a_delayed_lstm_in_f16() {
     let net = NetSpec::builder(Cell::Lstm).tokens(28, 10).units([512]).outputs(27);
     check("delayed-lstm-f16", net.delay(8, Padding::Symbol(27)), Precision::F16, 128, 100);
+}
+
+#[test]
+fn a_delayed_lstm_asked_for_some_answers() {
+    let net = NetSpec::builder(Cell::Lstm).tokens(28, 10).units([512]).outputs(27);
+    let net = net.delay(8, Padding::Symbol(27));
+    check_asking("asked-lstm-f16", net, Precision::F16, [128, 100], Some(5));
 }
 
 #[test]

@@ -28,6 +28,8 @@ struct Zeros {
     spec: NetSpec,
     sequences: usize,
     elements: usize,
+    /// One of so many answers is asked for; None for all.
+    one_of: Option<usize>,
 }
 
 impl Source for Zeros {
@@ -40,17 +42,19 @@ impl Source for Zeros {
     }
 
     fn gather(&self, _visit: usize, chosen: &[u32], to: &mut Gathered) {
-        let Zeros { spec, elements, .. } = self;
+        let Zeros { spec, elements, one_of, .. } = self;
         (to.steps, to.rows) = (*elements, chosen.len());
         let slots = to.steps * to.rows;
         match spec.input() {
             InputSpec::Dense(q) => to.inputs.dense().resize(slots * q, 0.0),
             InputSpec::Tokens { .. } => to.inputs.tokens().resize(slots, 0),
         }
-        let positions = spec.answers_to(to.steps) * to.rows;
+        let positions = 0..(spec.answers_to(to.steps) * to.rows) as u32;
+        to.asked = one_of.map(|one_of| positions.clone().step_by(one_of).collect());
+        let answers = to.asked.as_ref().map_or(positions.len(), Vec::len);
         match spec.input() {
-            InputSpec::Dense(_) => to.answers.values().resize(positions * spec.answer_width(), 0.0),
-            InputSpec::Tokens { .. } => to.answers.classes().resize(positions, 0),
+            InputSpec::Dense(_) => to.answers.values().resize(answers * spec.answer_width(), 0.0),
+            InputSpec::Tokens { .. } => to.answers.classes().resize(answers, 0),
         }
     }
 }

@@ -48,14 +48,20 @@ fn others() -> Vec<NetSpec> {
     nets.into_iter().map(|net| net.build().expect("a network")).collect()
 }
 
-/// Steps on whole batches and a smaller one behind them, then a look at all: with sequences of each of the lengths.
+/// Steps on whole batches and a smaller one behind them, then a look at all: with sequences of each of the lengths, asked for all
+/// answers and for some.
 fn train(device: &Device, precision: Precision, spec: &NetSpec, rows: usize, lengths: &[usize]) {
     let learner = CudaLearner::new(device, precision, spec, AdamOptions::default(), 1);
     let mut learner = learner.expect("a learner");
-    for &elements in lengths {
-        let data = Zeros { spec: spec.clone(), sequences: 2 * rows + 1, elements };
+    let ways =
+        lengths.iter().flat_map(|&elements| [None, Some(5)].map(|one_of| (elements, one_of)));
+    for (elements, one_of) in ways {
+        let data = Zeros { spec: spec.clone(), sequences: 2 * rows + 1, elements, one_of };
         let all: Vec<u32> = (0..data.sequences as u32).collect();
-        let what = || format!("{spec}, {precision:?}, {rows} x {elements} on {}", device.arch());
+        let what = || {
+            let arch = device.arch();
+            format!("{spec}, {precision:?}, {rows} x {elements}, one of {one_of:?} on {arch}")
+        };
         let trained = learner.train(&data, &batches(&all, rows));
         trained.unwrap_or_else(|error| panic!("{}: {error}", what()));
         let looked = learner.evaluate(&data, 0, rows, &mut |_, _| ());

@@ -71,7 +71,7 @@ pub(super) fn reach(call: &Call) -> Option<Reach> {
         _ if name.starts_with("resident_") => Some(resident(call)),
         "persistent_forward" => Some(persistent_forward(call)),
         "persistent_backward" => Some(persistent_backward(call)),
-        _ => plain(call).or_else(|| half(call)),
+        _ => plain(call).or_else(|| half(call)).or_else(|| asked(call)),
     }
 }
 
@@ -251,6 +251,24 @@ fn half(call: &Call) -> Option<Reach> {
         }
         _ => return None,
     })
+}
+
+/// `asked.cu`: a thread per value, or per 8 of f16. Which rows of H and dH those are lies in memory.
+fn asked(call: &Call) -> Option<Reach> {
+    let (gathers, at_once) = match call.signature.name.as_str() {
+        "gather" => (true, 1),
+        "gather_half" => (true, 8),
+        "scatter" => (false, 1),
+        "scatter_half" => (false, 8),
+        _ => return None,
+    };
+    let (places, width) = (call.number("count"), call.number("width"));
+    let (together, one_row) = (at_once * places * width, at_once * width);
+    let ends = match gathers {
+        true => [("h", one_row), ("to", together)],
+        false => [("from", together), ("to", one_row)],
+    };
+    Some(needs(places * width, [("places", places), ends[0], ends[1]]))
 }
 
 /// `resident.cu`: blocks of 16 rows, a warp per 8 units.

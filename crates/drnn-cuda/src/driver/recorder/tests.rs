@@ -22,7 +22,7 @@ struct Bench {
 impl Bench {
     fn new() -> Bench {
         let device = Device::recorded((8, 0), CARD);
-        let [_, _, _, _, adam, half, _] = crate::kernels::sources();
+        let [_, _, _, _, adam, half, ..] = crate::kernels::sources();
         let load = |source: &Source| Module::new(&device, source).unwrap();
         let text = "extern \"C\" __global__ void __launch_bounds__(256, 2) adam(u32 count) {}";
         let waiting = Source { name: "waiting", parts: vec![text], defines: Vec::new() };
