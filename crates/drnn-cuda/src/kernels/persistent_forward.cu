@@ -112,9 +112,10 @@ __device__ __forceinline__ void bring_by_copies(Shared& shared, u32 segment, con
     }
 }
 
-// All that a layer that has finished has told for a step, in directions that lie so far apart: the first threads have a chunk each.
+// All that a layer that has finished has told for a step, in directions that lie so far apart. A warp's first threads have a chunk
+// each.
 __device__ __forceinline__ void copy_finished(Shared& shared, const u16* told, u64 apart) {
-    const u32 own = threadIdx.x - MULTIPLIERS, segment = 1 + own / CHUNKS, chunk = own % CHUNKS;
+    const u32 segment = 1 + threadIdx.x % 32 / CHUNKS, chunk = threadIdx.x % 32 % CHUNKS;
     if (segment > BELOW) return;
     const u32 first = chunk * CHUNK * NB, bytes = 2 * min(CHUNK, N - chunk * CHUNK) * NB;
     const u32 full = shared_address(&shared.full[segment][chunk]);
@@ -190,13 +191,15 @@ extern "C" __global__ void __launch_bounds__(MULTIPLIERS + LOADERS, 1) persisten
             if (STACKED) fetch(1, at_step);
             else copy_finished(shared, at_step, groups * of_group);
         };
-        if (reads_below) fetch_below(0);
+        // Whoever does not copy must not wait for room either: as nobody waits for it, it could miss a turn.
+        const bool brings_below = reads_below && (STACKED || warp == MULTIPLIERS / 32);
+        if (brings_below) fetch_below(0);
         for (u32 taken = 0; taken < steps; taken++) {
             if (taken > 1) barrier_wait(empty, taken & 1);
             if (AFTER_TELLING && taken > 0) barrier_wait(has_told, taken - 1 & 1);
             if (taken > 0) fetch(0, told + step(taken - 1) * told_apart);
             // The layer below is ahead: what it tells is there before it is needed.
-            if (reads_below && taken + 1 < steps) {
+            if (brings_below && taken + 1 < steps) {
                 barrier_wait(empty_below, taken & 1);
                 fetch_below(taken + 1);
             }
