@@ -19,7 +19,7 @@ macro_rules! source {
 }
 
 /// All files of kernels that any card runs.
-pub(crate) fn sources() -> [Source; 8] {
+pub(crate) fn sources() -> [Source; 9] {
     [
         source!("cells"),
         source!("tokens"),
@@ -29,6 +29,7 @@ pub(crate) fn sources() -> [Source; 8] {
         source!("half"),
         source!("pack"),
         source!("asked"),
+        source!("told"),
     ]
 }
 
@@ -57,10 +58,12 @@ pub(crate) struct HalfKernels {
     pub pack_forward: Kernel,
     pub pack_backward: Kernel,
     pub rows: RowKernels,
+    pub forget: Kernel,
+    pub next_turn: Kernel,
 }
 
 impl HalfKernels {
-    fn new(module: &Module, pack: &Module, asked: &Module) -> Result<HalfKernels> {
+    fn new([module, pack, asked, told]: [&Module; 4]) -> Result<HalfKernels> {
         Ok(HalfKernels {
             pack_weights: module.kernel("pack_weights")?,
             unpack_gradient: module.kernel("unpack_gradient")?,
@@ -80,6 +83,8 @@ impl HalfKernels {
                 scatter: asked.kernel("scatter_half")?,
                 at_once: 8,
             },
+            forget: told.kernel("forget")?,
+            next_turn: told.kernel("next_turn")?,
         })
     }
 }
@@ -114,8 +119,8 @@ impl Kernels {
             .iter()
             .map(|source| Module::new(device, source))
             .collect::<Result<Vec<_>>>()?;
-        let modules: [Module; 8] = modules.try_into().expect("one per source");
-        let [cells, tokens, loss, sums, adam, half, pack, asked] = &modules;
+        let modules: [Module; 9] = modules.try_into().expect("one per source");
+        let [cells, tokens, loss, sums, adam, half, pack, asked, told] = &modules;
         Ok(Kernels {
             lstm_forward: cells.kernel("lstm_forward")?,
             lstm_backward: cells.kernel("lstm_backward")?,
@@ -139,7 +144,7 @@ impl Kernels {
                 scatter: asked.kernel("scatter")?,
                 at_once: 1,
             },
-            half: HalfKernels::new(half, pack, asked)?,
+            half: HalfKernels::new([half, pack, asked, told])?,
         })
     }
 }

@@ -10,7 +10,7 @@
 
 use crate::device::Device;
 use crate::error::{Error as CudaError, Result as CudaResult};
-use crate::pass::Pass;
+use crate::pass::{Pass, Until};
 use crate::persistent::{self, HalfPass, Persistent};
 use crate::plain::{PlainPass, Resident};
 use crate::plan::{Goal, Plan, Shape, Staged};
@@ -27,8 +27,9 @@ use std::collections::HashMap;
 
 /// Shapes whose graphs are kept: data of many lengths has many.
 const GRAPHS: usize = 64;
-/// Batches that [`Engine::train`] is given at once.
-const STRIDE: usize = 64;
+/// Batches that [`Engine::train`] is given at once: about a second of them, so that waiting costs nothing, and whoever looks at
+/// the progress or wants to interrupt need not wait longer. A constant, because sums of losses depend on it in their last bits.
+const STRIDE: usize = 512;
 
 /// Parameters, optimiser, and memory for a step, all on the GPU.
 #[derive(Debug)]
@@ -39,8 +40,8 @@ pub struct CudaLearner {
     /// Whether recurrences are persistent; and those, by rows of the batch.
     half: bool,
     persistent: HashMap<usize, Persistent>,
-    /// By whether it is steps, the batches' shape, and how many. Before the buffers that they use.
-    graphs: HashMap<(bool, Shape, usize), Graph>,
+    /// By how far batches go, their shape, and how many. Before the buffers that they use.
+    graphs: HashMap<(Until, Shape, usize), Graph>,
     products: Products,
     state: DeviceState,
     work: Option<Work>,
@@ -57,7 +58,7 @@ pub struct CudaLearner {
 /// Batches of one shape that have been staged and not sent.
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
-    train: bool,
+    until: Until,
     shape: Shape,
     goal: Goal,
     count: usize,
@@ -91,7 +92,7 @@ impl CudaLearner {
             graphs: HashMap::new(),
             work: None,
             stream,
-            beside: Stream::new(device)?,
+            beside: Stream::yielding(device)?,
             device: device.clone(),
             gathered: Gathered { ahead: spec.look_ahead(), ..Gathered::default() },
             waiting: None,
@@ -132,10 +133,10 @@ impl CudaLearner {
 
     /// Puts what was gathered behind the batches that wait, which go first where they are of another shape or fill their
     /// place. Gives the positions, or values, that count.
-    fn add(&mut self, train: bool, step: Step) -> Result<usize> {
+    fn add(&mut self, until: Until, step: Step) -> Result<usize> {
         let shape = shape(&self.plan, &self.gathered);
         let goal = goal(&self.gathered);
-        let differs = self.waiting.is_some_and(|w| w.shape != shape || w.train != train);
+        let differs = self.waiting.is_some_and(|w| w.shape != shape || w.until != until);
         if differs || !self.work.as_ref().is_some_and(|work| work.holds(shape, goal)) {
             self.send()?;
             self.reserve(shape, goal)?;
@@ -143,7 +144,7 @@ impl CudaLearner {
         let work = self.work.as_mut().expect("reserved above");
         let slots = work.slots.len();
         let slot = &mut work.slots[self.sent % slots];
-        let waiting = self.waiting.get_or_insert(Waiting { train, shape, goal, count: 0 });
+        let waiting = self.waiting.get_or_insert(Waiting { until, shape, goal, count: 0 });
         if waiting.count == 0 {
             slot.read.wait()?;
         }
@@ -170,7 +171,7 @@ impl CudaLearner {
 
     /// Sends the batches that wait, and runs them. Nothing is waited for.
     fn send(&mut self) -> Result<()> {
-        let Some(Waiting { train, shape, goal, count }) = self.waiting.take() else {
+        let Some(Waiting { until, shape, goal, count }) = self.waiting.take() else {
             return Ok(());
         };
         let Some(work) = &self.work else { return Ok(()) };
@@ -180,7 +181,7 @@ impl CudaLearner {
         // SAFETY: the slot is left alone until its event has passed.
         unsafe { self.stream.copy(&slot.words, count * words, &work.batch)? };
         slot.read.record(&self.stream)?;
-        let key = (train, shape, count);
+        let key = (until, shape, count);
         if !self.graphs.contains_key(&key) {
             if self.half && !self.persistent.contains_key(&shape.rows) {
                 let persistent = Persistent::new(&self.device, &self.plan, shape.rows)?;
@@ -190,7 +191,7 @@ impl CudaLearner {
                 self.stream.wait()?;
                 self.graphs.clear();
             }
-            let record = || (0..count).try_for_each(|i| self.record(train, shape, i * words));
+            let record = || (0..count).try_for_each(|i| self.record(until, shape, i * words));
             let graph = self.stream.capture(record)?;
             self.graphs.insert(key, graph);
         }
@@ -198,7 +199,8 @@ impl CudaLearner {
     }
 
     /// Puts a step, or the way forward, into the stream.
-    fn record(&self, train: bool, shape: Shape, first_word: usize) -> CudaResult<()> {
+    fn record(&self, until: Until, shape: Shape, first_word: usize) -> CudaResult<()> {
+        let train = until == Until::Step;
         let work = self.work.as_ref().expect("reserved before");
         let kernels = self.device.kernels()?;
         let CudaLearner { plan, products, stream, beside, state, .. } = self;
@@ -211,7 +213,7 @@ impl CudaLearner {
             match &work.recurrent {
                 Recurrent::Half(work) => {
                     let pass = HalfPass { pass, net: &self.persistent[&shape.rows], work };
-                    pass.forward(train)?;
+                    pass.forward(until)?;
                     if train {
                         pass.backward()?;
                     }
@@ -219,7 +221,7 @@ impl CudaLearner {
                 }
                 Recurrent::Plain(work) => {
                     let pass = PlainPass { pass, work, resident: &self.resident };
-                    pass.forward()?;
+                    pass.forward(until)?;
                     if train {
                         pass.backward()?;
                     }
@@ -252,7 +254,7 @@ impl Engine for CudaLearner {
         self.waiting = None; // what an error before left behind
         for chosen in chosen.chunks(batch.max(1)) {
             data.gather(visit, chosen, &mut self.gathered);
-            self.add(true, Step { rate, clip })?;
+            self.add(Until::Step, Step { rate, clip })?;
         }
         self.send()?;
         self.stream.wait()?;
@@ -276,7 +278,7 @@ impl Engine for CudaLearner {
         let mut total = LossSum::default();
         for chosen in all.chunks(rows.max(1)) {
             data.gather(visit, chosen, &mut self.gathered);
-            let count = self.add(false, Step { rate: 0.0, clip: None })?;
+            let count = self.add(Until::Losses, Step { rate: 0.0, clip: None })?;
             self.send()?;
             self.stream.wait()?;
             let values = goal(&self.gathered) == Goal::Values;
@@ -313,21 +315,21 @@ impl Engine for CudaLearner {
 }
 
 impl CudaLearner {
-    /// Seconds that a batch takes on the GPU, by its own clock, `times` times: a whole step, or the way forward alone.
+    /// Seconds that a batch takes on the GPU, by its own clock, `times` times.
     pub fn device_seconds(
         &mut self,
         data: &dyn Source,
         chosen: &[u32],
-        step: bool,
+        until: Until,
         times: usize,
     ) -> Result<Vec<f64>> {
         self.device.enter()?;
         self.waiting = None;
         data.gather(0, chosen, &mut self.gathered);
-        self.add(step, Step { rate: 1e-3, clip: Some(1.0) })?;
+        self.add(until, Step { rate: 1e-3, clip: Some(1.0) })?;
         self.send()?;
         let shape = shape(&self.plan, &self.gathered);
-        let graph = &self.graphs[&(step, shape, 1)];
+        let graph = &self.graphs[&(until, shape, 1)];
         let (begin, end) = (Event::timed(&self.device)?, Event::timed(&self.device)?);
         let seconds = || -> CudaResult<f64> {
             begin.record(&self.stream)?;

@@ -59,4 +59,5 @@ pub use device::Device;
 pub use error::{Error, Result};
 pub use group::{CudaGroup, CudaLane};
 pub use learner::CudaLearner;
+pub use pass::Until;
 pub use product::Precision;

@@ -12,6 +12,19 @@ use drnn::InputSpec;
 
 pub(crate) const THREADS: usize = 256;
 
+/// How far a batch goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Until {
+    /// To the last layer's states.
+    States,
+    /// To what the output layer makes of them.
+    Answers,
+    /// To the losses.
+    Losses,
+    /// Back again, and parameters have changed.
+    Step,
+}
+
 #[derive(Clone, Copy)]
 pub(crate) struct Pass<'a> {
     pub plan: &'a Plan,

@@ -22,9 +22,20 @@ unsafe impl Send for Stream {}
 
 impl Stream {
     pub fn new(device: &Device) -> Result<Stream> {
+        let (_, greatest) = stream::get_priority_range()?;
+        Stream::with_priority(device, greatest)
+    }
+
+    /// One whose work begins where no other's wants to.
+    pub fn yielding(device: &Device) -> Result<Stream> {
+        let (least, _) = stream::get_priority_range()?;
+        Stream::with_priority(device, least)
+    }
+
+    fn with_priority(device: &Device, priority: i32) -> Result<Stream> {
         let reached = Event::new(device)?;
         let _quiet = device.quiet()?;
-        let raw = stream::create(stream::StreamKind::NonBlocking)?;
+        let raw = stream::create_with_priority(stream::StreamKind::NonBlocking, priority)?;
         Ok(Stream { device: device.clone(), raw, reached })
     }
 

@@ -7,7 +7,7 @@ use crate::Failure;
 use crate::place::Place;
 use drnn::rng::Rng;
 use drnn::{Cell, Cpu, NetSpec, Padding};
-use drnn_cuda::{CudaGroup, CudaLearner};
+use drnn_cuda::{CudaGroup, CudaLearner, Until};
 use drnn_train::{
     AdamOptions, Answers, Batches, Engine, Error, Examples, Gathered, Inputs, Options, Result,
     Source,
@@ -62,6 +62,8 @@ pub const CASES: [Case; 13] = [
 
 /// That groups are given at once.
 const BATCHES: usize = 128;
+/// That other networks are.
+const STEPS: usize = 64;
 
 /// The same random batch every time.
 struct Same(Gathered);
@@ -124,7 +126,8 @@ struct Outcome {
     /// Of a batch that is only answered, all networks of a group at work.
     #[serde(skip_serializing_if = "Option::is_none")]
     forward_s: Option<f64>,
-    /// Of one network alone, by the GPU's own clock: the way forward, and a whole step.
+    /// Of one network alone, by the GPU's own clock: to the last layer's states, to the answers, and a whole step.
+    states_device_s: Option<f64>,
     forward_device_s: Option<f64>,
     step_device_s: Option<f64>,
 }
@@ -139,7 +142,8 @@ pub fn run(
 ) -> std::result::Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     if !json {
-        let columns = ["a step", "steps/s", "GPU forward", "GPU step"].map(|c| format!("{c:>12}"));
+        let columns = ["a step", "steps/s", "GPU states", "GPU forward", "GPU step"];
+        let columns = columns.map(|c| format!("{c:>12}"));
         writeln!(out, "{place}\n\n{:18} {}  network", "case", columns.join(" "))?;
     }
     let mut outcomes = Vec::new();
@@ -148,13 +152,11 @@ pub fn run(
         if !json {
             let Outcome { name, net, median_s, steps_per_second, .. } = &outcome;
             let time = super::human_time(*median_s);
-            let [forward, step] =
-                [outcome.forward_device_s.or(outcome.forward_s), outcome.step_device_s]
-                    .map(|s| s.map_or("-".into(), super::human_time));
-            writeln!(
-                out,
-                "{name:18} {time:>12} {steps_per_second:>12.0} {forward:>12} {step:>12}  {net}"
-            )?;
+            let forward = outcome.forward_device_s.or(outcome.forward_s);
+            let device = [outcome.states_device_s, forward, outcome.step_device_s]
+                .map(|s| format!("{:>12}", s.map_or("-".into(), super::human_time)));
+            let device = device.join(" ");
+            writeln!(out, "{name:18} {time:>12} {steps_per_second:>12.0} {device}  {net}")?;
         }
         outcomes.push(outcome);
     }
@@ -192,7 +194,7 @@ fn measure(
             }
         }
     }
-    let steps = if case.together { BATCHES } else { networks[0].stride() };
+    let steps = if case.together { BATCHES } else { STEPS };
     let chosen: Vec<u32> = (0..(rows * steps) as u32).collect();
     let batches = Batches { visit: 0, chosen: &chosen, batch: rows, rate: 1e-3, clip: Some(1.0) };
     // Each network on a thread of its own, for some calls.
@@ -221,14 +223,16 @@ fn measure(
     let median_s = median(true)?;
     let forward_s = case.together.then(|| median(false)).transpose()?;
     let steps_per_second = case.at_once as f64 / median_s;
-    let [forward_device_s, step_device_s] =
-        [false, true].map(|step| device_median(case, place, &spec, &*data, rows, step, 5 * rounds));
+    let [states_device_s, forward_device_s, step_device_s] =
+        [Until::States, Until::Answers, Until::Step]
+            .map(|until| device_median(case, place, &spec, &*data, rows, until, 5 * rounds));
     Ok(Outcome {
         name: case.name,
         net: spec.to_string(),
         median_s,
         steps_per_second,
         forward_s,
+        states_device_s: states_device_s?,
         forward_device_s: forward_device_s?,
         step_device_s: step_device_s?,
     })
@@ -241,13 +245,13 @@ fn device_median(
     spec: &NetSpec,
     data: &dyn Source,
     rows: usize,
-    step: bool,
+    until: Until,
     times: usize,
 ) -> std::result::Result<Option<f64>, Failure> {
     let (Place::Cuda(device, precision), 1) = (place, case.at_once) else { return Ok(None) };
     let mut learner = CudaLearner::new(device, *precision, spec, AdamOptions::default(), 1)
         .map_err(drnn_train::Error::from)?;
     let chosen: Vec<u32> = (0..rows as u32).collect();
-    learner.device_seconds(data, &chosen, step, 5)?; // so that nothing is done for the first time
-    Ok(Some(super::median(&learner.device_seconds(data, &chosen, step, times)?)))
+    learner.device_seconds(data, &chosen, until, 5)?; // so that nothing is done for the first time
+    Ok(Some(super::median(&learner.device_seconds(data, &chosen, until, times)?)))
 }

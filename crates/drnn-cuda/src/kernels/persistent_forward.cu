@@ -17,7 +17,7 @@
 //   gates (S, B, N, 4) f16: x W_ih^T in, then what the way back needs        h (S + 2, B, width) f16    c (S + 2, B, N) f16
 //   told (S, lanes groups, N / 8, NB, 8) f16: h once more, as products read it; below (S, BELOW groups, ..): that of the layer below
 //
-// with N = n padded to a multiple of 32. Of gates, h and c the first and the second lane's are given; further ones lie as far
+// of which there are two, for passes in turn (told.cu); with N = n padded to a multiple of 32. Of gates, h and c the first and the second lane's are given; further ones lie as far
 // apart. With TABLE, x W_ih^T is a row of table (lanes, symbols, N, 4) instead.
 
 static const u32 BLOCKS = N / 32;
@@ -147,8 +147,8 @@ __device__ __forceinline__ void multiply(
 
 extern "C" __global__ void __launch_bounds__(MULTIPLIERS + LOADERS, 1) persistent_forward(
     const uint4* packed, const float* bias, u16* gates, u16* gates_2, const u16* table, const u32* tokens, u32 symbols, u16* c,
-    u16* c_2, u16* h, u16* h_2, u32 width, u16* told, const u16* below, const u32* run, u32 lanes, u32 groups, u32 first_row,
-    u32 steps, u32 rows, u32 keep) {
+    u16* c_2, u16* h, u16* h_2, u32 width, u16* told, u16* told_2, const u16* below, const u16* below_2, const u32* turn,
+    const u32* run, u32 lanes, u32 groups, u32 first_row, u32 steps, u32 rows, u32 keep) {
     Shared& shared = *(Shared*)block_memory();
     const u32 block = blockIdx.x % BLOCKS, group = blockIdx.x / BLOCKS % groups, of = blockIdx.x / BLOCKS / groups; // lane `of`
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -158,6 +158,7 @@ extern "C" __global__ void __launch_bounds__(MULTIPLIERS + LOADERS, 1) persisten
     const u32 empty = shared_address(&shared.empty), empty_below = shared_address(&shared.empty_below);
     const u32 has_told = shared_address(&shared.has_told);
     packed += ((u64)of * BLOCKS + block) * DEPTH * 256;
+    if (*turn & 1) told = told_2, below = below_2;
     told += (u64)(of * groups + group) * N * NB;
     const u64 told_apart = (u64)lanes * groups * N * NB; // from step to step
     auto step = [&](u32 taken) { return reverse ? steps - 1 - taken : taken; };

@@ -1,15 +1,18 @@
 //! The way forward, put into a stream.
 
 use super::slots::Slots;
-use super::work::{HalfWork, LayerWork, UNTOLD, has_table};
+use super::work::{HalfWork, LayerWork, has_table};
 use super::{Launch, Persistent};
 use crate::error::Result;
 use crate::memory::Buffer;
-use crate::pass::{Pass, THREADS};
+use crate::pass::{Pass, THREADS, Until};
 use crate::plan::Recurrence;
 use crate::product::{Form, Matrix, Written};
 use crate::stream::{Arg, Kernel};
 use drnn::InputSpec;
+
+/// Times 16 bytes that a thread of `forget` fills.
+const FORGOTTEN: usize = 8;
 
 /// What a pass works with.
 #[derive(Clone, Copy)]
@@ -25,9 +28,21 @@ pub(super) fn matrix(of: &Buffer<u16>, at: usize, stride: usize) -> Matrix {
 }
 
 impl HalfPass<'_> {
-    /// Everything up to the losses and the gradient of the answers. What the way back needs is kept only where there is one.
-    /// Parameters are packed beside the rest, and what was told is forgotten there.
-    pub fn forward(&self, keep: bool) -> Result<()> {
+    /// Everything up to the losses and the gradient of the answers, or less.
+    pub fn forward(&self, until: Until) -> Result<()> {
+        self.states(until == Until::Step)?;
+        if until >= Until::Answers {
+            self.answer()?;
+        }
+        if until >= Until::Losses {
+            self.pass.loss(self.pass.work.answers.at(0))?;
+        }
+        Ok(())
+    }
+
+    /// All layers' states. What the way back needs is kept only where there is one. Parameters are packed beside the rest, and
+    /// what the pass before told is forgotten there.
+    fn states(&self, keep: bool) -> Result<()> {
         let Pass { shape, stream, beside, .. } = self.pass;
         let aside = HalfPass { pass: Pass { stream: beside, ..self.pass }, ..*self };
         stream.before(beside)?;
@@ -45,10 +60,9 @@ impl HalfPass<'_> {
             aside.prepare_backward()?;
         }
         beside.before(stream)?;
+        aside.forget()?;
         stream.before(beside)?;
-        beside.fill(&self.work.told, 0, at, UNTOLD)?;
-        self.answer()?;
-        self.pass.loss(self.pass.work.answers.at(0))
+        aside.next_turn()
     }
 
     /// A thread per value.
@@ -172,6 +186,26 @@ impl HalfPass<'_> {
         layer == 0 && has_table(self.pass.plan)
     }
 
+    /// Where the pass before told, nothing has been told. All of it: that pass may have been a larger one.
+    fn forget(&self) -> Result<()> {
+        let [even, odd] = self.told(0);
+        let words = self.work.told[0].len() / 8;
+        let args = [even, odd, Arg::At(self.work.turn.at(0)), words.into()];
+        self.each(&self.pass.kernels.half.forget, words.div_ceil(FORGOTTEN), &args)
+    }
+
+    /// This pass has told all it had to.
+    fn next_turn(&self) -> Result<()> {
+        let turn = [Arg::At(self.work.turn.at(0))];
+        // SAFETY: arguments as the source names them; a single thread.
+        unsafe { self.pass.kernels.half.next_turn.launch(self.pass.stream, [1, 1], 1, &turn) }
+    }
+
+    /// Value `at` of what is told, at either turn.
+    fn told(&self, at: usize) -> [Arg; 2] {
+        [0, 1].map(|turn| Arg::At(self.work.told[turn].at(at)))
+    }
+
     /// Whether a launch needs x W_ih^T of its first layer: neither a table has it, nor is it multiplied along.
     pub(super) fn needs_x(&self, launch: &Launch) -> bool {
         let multiplied_along = launch.tiling.below > 0 && !launch.tiling.stacked;
@@ -252,6 +286,7 @@ impl HalfPass<'_> {
         let c = self.two(launch, |layer, direction| self.c(layer, direction));
         let h = self.two(launch, |layer, direction| self.h(layer, direction));
         for (first_row, groups) in tiling.waves(shape.rows) {
+            let (telling, lower) = (self.told(told), self.told(below));
             let args = [
                 Arg::At(self.work.packed[0].at(launch.packed[0])),
                 Arg::At(self.work.bias.at(launch.biases)),
@@ -265,8 +300,11 @@ impl HalfPass<'_> {
                 h[0],
                 h[1],
                 padded.width.into(),
-                Arg::At(self.work.told.at(told)),
-                Arg::At(self.work.told.at(below)),
+                telling[0],
+                telling[1],
+                lower[0],
+                lower[1],
+                Arg::At(self.work.turn.at(0)),
                 self.pass.run(),
                 tiling.lanes.into(),
                 groups.into(),

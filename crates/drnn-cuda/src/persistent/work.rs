@@ -70,7 +70,7 @@ pub(super) fn is_stack(plan: &Plan) -> bool {
 }
 
 /// Every byte of words that nobody has told yet: `SENTINEL` of the kernels.
-pub(super) const UNTOLD: u8 = 0xff;
+const UNTOLD: u8 = 0xff;
 
 #[derive(Debug)]
 pub(crate) struct HalfWork {
@@ -100,8 +100,10 @@ pub(crate) struct HalfWork {
     pub d_x: Buffer<f32>,
     /// Tokens with a table: (strands, symbols, E).
     pub strands: Buffer<f32>,
-    /// What blocks tell each other on the way forward, launch after launch. Between passes nothing has been told.
-    pub told: Buffer<u16>,
+    /// What blocks tell each other on the way forward, launch after launch: one for this pass, one where nothing has been told
+    /// by the next; and which is which.
+    pub told: [Buffer<u16>; 2],
+    pub turn: Buffer<u32>,
     /// What they send each other on the way back, and count of that.
     pub parts: Buffer<u16>,
     pub counts: Buffer<u32>,
@@ -161,6 +163,7 @@ impl HalfWork {
         };
         let sum = |of: &dyn Fn(&Padded) -> usize| all.iter().map(of).sum::<usize>();
         let packed = |way: usize| halves(sum(&|p| 8 * directions * of_one(p.n).packed()[way]));
+        let told = || Buffer::filled(device, sum(&|p| rows * p.width * room.steps), UNTOLD);
         Ok(HalfWork {
             layers,
             gates: halves(gates)?,
@@ -176,7 +179,8 @@ impl HalfWork {
             d_above: [halves(slots * widest)?, halves(slots * widest)?],
             d_x: floats(if table { 0 } else { slots * embedding })?,
             strands: floats(if table { STRANDS * symbols * embedding } else { 0 })?,
-            told: Buffer::filled(device, sum(&|p| rows * p.width * room.steps), UNTOLD)?,
+            told: [told()?, told()?],
+            turn: Buffer::zeros(device, 1)?,
             parts: halves(most(&|p| rows * of_one(p.n).parts()))?,
             counts: Buffer::zeros(device, most(&|p| groups * of_one(p.n).counts()))?,
             d_bias: floats(lanes * groups * 4 * most(&|p| p.n))?,
@@ -187,8 +191,8 @@ impl HalfWork {
     pub fn bytes(&self) -> usize {
         let w_ih: usize = self.layers.iter().map(|l| l.w_ih.bytes()).sum();
         let above: usize = self.d_above.iter().map(Buffer::bytes).sum();
-        let [forward, back] = &self.packed;
-        let kept = [&self.gates, &self.c, &self.h, &self.x, &self.told, &self.parts, forward, back];
-        kept.map(Buffer::bytes).iter().sum::<usize>() + w_ih + above + self.d_w.bytes()
+        let kept = [&self.gates, &self.c, &self.h, &self.x, &self.parts];
+        let kept = kept.into_iter().chain(&self.packed).chain(&self.told).map(Buffer::bytes);
+        kept.sum::<usize>() + w_ih + above + self.d_w.bytes()
     }
 }

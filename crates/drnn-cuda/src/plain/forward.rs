@@ -9,7 +9,7 @@
 use super::PlainPass;
 use crate::error::Result;
 use crate::memory::Buffer;
-use crate::pass::{THREADS, matrix};
+use crate::pass::{THREADS, Until, matrix};
 use crate::plan::Recurrence;
 use crate::product::{Form, Matrix};
 use crate::stream::Arg;
@@ -35,8 +35,8 @@ impl PlainPass<'_> {
         matrix(states, first, self.pass.plan.spec.hidden_width())
     }
 
-    /// Everything up to the losses and the gradient of the answers.
-    pub fn forward(&self) -> Result<()> {
+    /// Everything up to the losses and the gradient of the answers, or less.
+    pub fn forward(&self, until: Until) -> Result<()> {
         self.pass.embed()?;
         for (layer, recurrences) in self.pass.plan.layers.iter().enumerate() {
             let (h, width) = (&self.work.h[layer], recurrences[0].width);
@@ -47,7 +47,12 @@ impl PlainPass<'_> {
                 self.recurrence(layer, recurrence)?;
             }
         }
-        self.answer()?;
+        if until >= Until::Answers {
+            self.answer()?;
+        }
+        if until < Until::Losses {
+            return Ok(());
+        }
         let answers = match self.pass.plan.output {
             Some(_) => self.pass.work.answers.at(0),
             None => self.answering().at,

@@ -4,6 +4,7 @@ use super::{Zeros, ampere, batches, hopper};
 use crate::device::Device;
 use crate::group::{CudaGroup, CudaLane};
 use crate::learner::CudaLearner;
+use crate::pass::Until;
 use crate::persistent::Card;
 use crate::product::Precision;
 use drnn::{Cell, NetSpec, Padding};
@@ -66,8 +67,10 @@ fn train(device: &Device, precision: Precision, spec: &NetSpec, rows: usize, len
         trained.unwrap_or_else(|error| panic!("{}: {error}", what()));
         let looked = learner.evaluate(&data, 0, rows, &mut |_, _| ());
         looked.unwrap_or_else(|error| panic!("{}: {error}", what()));
-        let timed = learner.device_seconds(&data, &all[..rows], true, 2);
-        timed.unwrap_or_else(|error| panic!("{}: {error}", what()));
+        for until in [Until::States, Until::Answers, Until::Step] {
+            let timed = learner.device_seconds(&data, &all[..rows], until, 2);
+            timed.unwrap_or_else(|error| panic!("{}: {error}", what()));
+        }
         assert!(device.recorder().forget() > 0 || spec.answers_to(elements) == 0, "{}", what());
     }
 }

@@ -39,12 +39,13 @@ int main(int, char** arguments) {
     for (u32 step = 0; step < steps; step++)
         for (u32 row = 0; row < rows; row++)
             for (u32 j = 0; j < finished * n; j++) below_at(step, j / n, row, j % n) = half(random_number(1));
+    const u32 turn = 1;
     auto second = [&](std::vector<u16>& of, u32 apart) { return of.data() + (lanes > 1 ? apart : 0); };
     launch(r.blocks(), MULTIPLIERS + LOADERS, MULTIPLIERS, SHARED, [&] {
         persistent_forward(packed.data(), bias.data(), gates.data(), second(gates, slots), table.data(),
                            symbols ? tokens.data() : nullptr, symbols, c.data(), second(c, kept), h.data(),
-                           second(h, STACKED ? kept : N), r.width(), told.data(), below.data(), r.run.data(), lanes, r.groups(), 0,
-                           steps, rows, 1);
+                           second(h, STACKED ? kept : N), r.width(), nullptr, told.data(), nullptr, below.data(), &turn,
+                           r.run.data(), lanes, r.groups(), 0, steps, rows, 1);
     });
 
     auto h_at = [&](u32 lane, u32 step, u32 row, u32 unit) {

@@ -71,7 +71,7 @@ pub(super) fn reach(call: &Call) -> Option<Reach> {
         _ if name.starts_with("resident_") => Some(resident(call)),
         "persistent_forward" => Some(persistent_forward(call)),
         "persistent_backward" => Some(persistent_backward(call)),
-        _ => plain(call).or_else(|| half(call)).or_else(|| asked(call)),
+        _ => plain(call).or_else(|| half(call)).or_else(|| asked(call)).or_else(|| told(call)),
     }
 }
 
@@ -253,6 +253,18 @@ fn half(call: &Call) -> Option<Reach> {
     })
 }
 
+/// `told.cu`: a thread per 8 times 16 bytes.
+fn told(call: &Call) -> Option<Reach> {
+    Some(match call.signature.name.as_str() {
+        "next_turn" => needs(1, [("turn", 1)]),
+        "forget" => {
+            let count = call.number("count");
+            needs(count.div_ceil(8), [("even", 8 * count), ("odd", 8 * count), ("turn", 1)])
+        }
+        _ => return None,
+    })
+}
+
 /// `asked.cu`: a thread per value, or per 8 of f16. Which rows of H and dH those are lies in memory.
 fn asked(call: &Call) -> Option<Reach> {
     let (gathers, at_once) = match call.signature.name.as_str() {
@@ -319,6 +331,8 @@ fn persistent_forward(call: &Call) -> Reach {
     let kept = (steps + 2) * rows;
     let c = if keeps { lanes_of(call, ["c", "c_2"], kept * padded) } else { 0 };
     let h = strided(kept, call.number("width"), padded);
+    let [told, told_below] =
+        [lanes, below].map(|lanes| steps * lanes * groups * padded * block_rows);
     let arrays = [
         ("packed", lanes * padded / 32 * ((1 + below) * padded / 16) * 256 * 8),
         ("bias", lanes * padded * 4),
@@ -327,8 +341,11 @@ fn persistent_forward(call: &Call) -> Reach {
         ("tokens", if symbols > 0 { slots } else { 0 }),
         ("c", c),
         ("h", lanes_of(call, ["h", "h_2"], h)),
-        ("told", steps * lanes * groups * padded * block_rows),
-        ("below", steps * below * groups * padded * block_rows),
+        ("told", told),
+        ("told_2", told),
+        ("below", told_below),
+        ("below_2", told_below),
+        ("turn", 1),
         ("run", rows),
     ];
     needs(lanes * groups * padded / 32 * call.launch.threads, arrays)
