@@ -3,9 +3,9 @@
     python3 bench/peers_gpu.py [--drnn target/release/drnn] [--case NAME ...] [--precision f32|tf32|f16] [--out FILE]
     python3 bench/peers_gpu.py --show FILE       what such a file holds, as a table in Markdown
 
-Forward is from tokens to answers (ours with the loss); a step is that, backward, clipping at norm 1 and fused Adam. Times are
-milliseconds, medians by device events; where several networks learn at once, by the clock and of all together. PyTorch has TF32
-unless ours has f32.
+Forward is from tokens to answers, states is that without the output layer; a step is forward, loss, backward, clipping at norm 1
+and fused Adam. Times are milliseconds, medians by device events; where several networks learn at once, by the clock and of all
+together, beside one in PyTorch. PyTorch has TF32 unless ours has f32.
 """
 
 import argparse
@@ -29,19 +29,26 @@ LARGE = {
     "bilstm-2x363": (2, 363, True, 0),
     "bilstm-5x202": (5, 202, True, 0),
 }
-SMALL = {"lstm-100": 1, "lstm-100-lanes8": 8, "lstm-100-lanes32": 32, "lstm-100-lanes128": 128}
+SMALL = ["lstm-100", "lstm-100-lanes8", "lstm-100-lanes32", "lstm-100-lanes128", "lstm-100-group8", "lstm-100-group132"]
+
+
+def own_times(ours):
+    """States, forward and step of ours; None where it was not measured."""
+    states, forward, step = (ours.get(key) for key in ("states_device_s", "forward_device_s", "step_device_s"))
+    times = states, forward or ours.get("forward_s"), step or ours["median_s"]
+    return [1e3 * time if time else None for time in times]
 
 
 def show(path):
     with open(path) as file:
         found = json.load(file)
     print(f"{found['device']}, PyTorch {found['torch']}, drnn {found['precision']}, milliseconds:\n")
-    print("| network | forward | PyTorch eager | graph | step | PyTorch eager | graph |")
-    print("|---|--:|--:|--:|--:|--:|--:|")
+    print("| network | states | forward | PyTorch eager | graph | step | PyTorch eager | graph |")
+    print("|---|--:|--:|--:|--:|--:|--:|--:|")
     for case in found["cases"]:
-        ours = [1e3 * (case["drnn"][key] or case["drnn"]["median_s"]) for key in ("forward_device_s", "step_device_s")]
-        columns = [ours[0], *case["forward"].values(), ours[1], *case["step"].values()]
-        print(f"| {case['name']} | " + " | ".join(f"{ms:.2f}" for ms in columns) + " |")
+        states, forward, step = own_times(case["drnn"])
+        columns = [states, forward, *case["forward"].values(), step, *case["step"].values()]
+        print(f"| {case['name']} | " + " | ".join(f"{ms:.2f}" if ms else "" for ms in columns) + " |")
 
 
 class Tokens(torch.nn.Module if torch else object):
@@ -150,7 +157,8 @@ def main():
     commit, ours = ours.get("commit"), {case["name"]: case for case in ours["cases"]}
     device = torch.cuda.get_device_name()
     print(f"{device}, PyTorch {torch.__version__}, drnn {arguments.precision}")
-    print(f"{'case':18} {'forward':>8} {'eager':>8} {'graph':>8} {'step':>8} {'eager':>8} {'graph':>8}   steps/s: drnn, graph")
+    columns = ["states", "forward", "eager", "graph", "step", "eager", "graph"]
+    print(f"{'case':18} {' '.join(f'{column:>8}' for column in columns)}   steps/s: drnn, graph")
     found = []
     for name in names:
         forward, step = forward_and_step(name)
@@ -158,12 +166,11 @@ def main():
         row["forward"] = {"eager": median(forward), "graph": median(captured(forward))}
         row["step"] = {"eager": median(step), "graph": median(captured(step))}
         found.append(row)
-        own = [ours[name][key] for key in ("forward_device_s", "step_device_s")]
-        own[1] = own[1] or ours[name]["median_s"]
-        own = [f"{1e3 * x:8.3f}" if x else " " * 8 for x in own]
-        peers = [f"{row[what]['eager']:8.3f} {row[what]['graph']:8.3f}" for what in ("forward", "step")]
+        states, forward, step = own_times(ours[name])
+        times = [states, forward, *row["forward"].values(), step, *row["step"].values()]
+        times = " ".join(f"{ms:8.3f}" if ms else " " * 8 for ms in times)
         rates = f"{ours[name]['steps_per_second']:.0f}, {1e3 / row['step']['graph']:.0f}"
-        print(f"{name:18} {own[0]} {peers[0]} {own[1]} {peers[1]}   {rates}", flush=True)
+        print(f"{name:18} {times}   {rates}", flush=True)
     if arguments.out:
         facts = {"command": shlex.join(["python3", *sys.argv]), "device": device, "torch": torch.__version__}
         with open(arguments.out, "w") as file:

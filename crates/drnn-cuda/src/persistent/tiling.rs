@@ -209,7 +209,7 @@ impl Tiling {
         let much = padded * rows * if self.stacked { 2 } else { 1 } > 24_000;
         let looking = match loaders {
             128 => vec![looking(0, 72)],
-            _ => vec![looking(0, 40), looking(4, 32)],
+            _ => vec![looking(0, 40), looking(4, 40)],
         };
         looking.into_iter().filter(|_| !much).chain(bulk).collect()
     }
