@@ -40,8 +40,10 @@ pub struct CudaLearner {
     /// Whether recurrences are persistent; and those, by rows of the batch.
     half: bool,
     persistent: HashMap<usize, Persistent>,
-    /// By how far batches go, their shape, and how many. Before the buffers that they use.
-    graphs: HashMap<(Until, Shape, usize), Graph>,
+    /// Before the buffers that they use.
+    graphs: HashMap<Bundle, Graph>,
+    /// Rows of the batches for which recurrences find parameters packed as they are now.
+    packed: Option<usize>,
     products: Products,
     state: DeviceState,
     work: Option<Work>,
@@ -53,6 +55,16 @@ pub struct CudaLearner {
     waiting: Option<Waiting>,
     /// Bundles sent so far.
     sent: usize,
+}
+
+/// Batches that a graph runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Bundle {
+    until: Until,
+    shape: Shape,
+    count: usize,
+    /// Whether recurrences find parameters packed already.
+    packed: bool,
 }
 
 /// Batches of one shape that have been staged and not sent.
@@ -90,6 +102,7 @@ impl CudaLearner {
             half,
             persistent: HashMap::new(),
             graphs: HashMap::new(),
+            packed: None,
             work: None,
             stream,
             beside: Stream::yielding(device)?,
@@ -120,6 +133,7 @@ impl CudaLearner {
         }
         self.stream.wait()?;
         self.graphs.clear();
+        self.packed = None;
         let before = self.work.take().map_or(shape, |work| work.room);
         let room = Shape {
             steps: before.steps.max(shape.steps),
@@ -181,8 +195,10 @@ impl CudaLearner {
         // SAFETY: the slot is left alone until its event has passed.
         unsafe { self.stream.copy(&slot.words, count * words, &work.batch)? };
         slot.read.record(&self.stream)?;
-        let key = (until, shape, count);
-        if !self.graphs.contains_key(&key) {
+        let changes = until == Until::Step;
+        let packed = self.packed.take().is_some_and(|rows| !changes && rows == shape.rows);
+        let bundle = Bundle { until, shape, count, packed };
+        if !self.graphs.contains_key(&bundle) {
             if self.half && !self.persistent.contains_key(&shape.rows) {
                 let persistent = Persistent::new(&self.device, &self.plan, shape.rows)?;
                 self.persistent.insert(shape.rows, persistent);
@@ -191,15 +207,18 @@ impl CudaLearner {
                 self.stream.wait()?;
                 self.graphs.clear();
             }
-            let record = || (0..count).try_for_each(|i| self.record(until, shape, i * words));
+            let record = || (0..count).try_for_each(|i| self.record(bundle, i * words));
             let graph = self.stream.capture(record)?;
-            self.graphs.insert(key, graph);
+            self.graphs.insert(bundle, graph);
         }
-        Ok(self.stream.launch(&self.graphs[&key])?)
+        self.stream.launch(&self.graphs[&bundle])?;
+        self.packed = (self.half && !changes && shape.slots() > 0).then_some(shape.rows);
+        Ok(())
     }
 
     /// Puts a step, or the way forward, into the stream.
-    fn record(&self, until: Until, shape: Shape, first_word: usize) -> CudaResult<()> {
+    fn record(&self, bundle: Bundle, first_word: usize) -> CudaResult<()> {
+        let Bundle { until, shape, packed, .. } = bundle;
         let train = until == Until::Step;
         let work = self.work.as_ref().expect("reserved before");
         let kernels = self.device.kernels()?;
@@ -213,7 +232,7 @@ impl CudaLearner {
             match &work.recurrent {
                 Recurrent::Half(work) => {
                     let pass = HalfPass { pass, net: &self.persistent[&shape.rows], work };
-                    pass.forward(until)?;
+                    pass.forward(until, packed)?;
                     if train {
                         pass.backward()?;
                     }
@@ -303,6 +322,7 @@ impl Engine for CudaLearner {
         }
         self.device.enter()?;
         self.stream.wait()?;
+        self.packed = None;
         if adam.options() != self.state.options() {
             self.graphs.clear(); // they hold Adam's constants
         }
@@ -326,10 +346,15 @@ impl CudaLearner {
         self.device.enter()?;
         self.waiting = None;
         data.gather(0, chosen, &mut self.gathered);
-        self.add(until, Step { rate: 1e-3, clip: Some(1.0) })?;
-        self.send()?;
+        // Once more after the first time, which may leave parameters packed.
+        let mut packed = false;
+        for _ in 0..2 {
+            packed = self.packed.is_some();
+            self.add(until, Step { rate: 1e-3, clip: Some(1.0) })?;
+            self.send()?;
+        }
         let shape = shape(&self.plan, &self.gathered);
-        let graph = &self.graphs[&(until, shape, 1)];
+        let graph = &self.graphs[&Bundle { until, shape, count: 1, packed }];
         let (begin, end) = (Event::timed(&self.device)?, Event::timed(&self.device)?);
         let seconds = || -> CudaResult<f64> {
             begin.record(&self.stream)?;

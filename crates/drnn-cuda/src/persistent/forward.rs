@@ -28,9 +28,10 @@ pub(super) fn matrix(of: &Buffer<u16>, at: usize, stride: usize) -> Matrix {
 }
 
 impl HalfPass<'_> {
-    /// Everything up to the losses and the gradient of the answers, or less.
-    pub fn forward(&self, until: Until) -> Result<()> {
-        self.states(until == Until::Step)?;
+    /// Everything up to the losses and the gradient of the answers, or less. `packed` is whether the pass before has left
+    /// parameters as this one reads them.
+    pub fn forward(&self, until: Until, packed: bool) -> Result<()> {
+        self.states(until == Until::Step, packed)?;
         if until >= Until::Answers {
             self.answer()?;
         }
@@ -42,20 +43,24 @@ impl HalfPass<'_> {
 
     /// All layers' states. What the way back needs is kept only where there is one. Parameters are packed beside the rest, and
     /// what the pass before told is forgotten there.
-    fn states(&self, keep: bool) -> Result<()> {
+    fn states(&self, keep: bool, packed: bool) -> Result<()> {
         let Pass { shape, stream, beside, .. } = self.pass;
         let aside = HalfPass { pass: Pass { stream: beside, ..self.pass }, ..*self };
         stream.before(beside)?;
-        self.input()?;
+        self.input(packed)?;
         let (mut below, mut at) = (0, 0);
         for launch in &self.net.launches {
-            aside.weights_forward(launch)?;
-            beside.before(stream)?;
+            if !packed {
+                aside.weights_forward(launch)?;
+                beside.before(stream)?;
+            }
             self.launch_forward(launch, keep, [at, below])?;
             let told = launch.tiling.told(shape.steps, launch.tiling.all_groups(shape.rows));
             (below, at) = (at, at + told);
         }
-        aside.pack_output()?;
+        if !packed {
+            aside.pack_output()?;
+        }
         if keep {
             aside.prepare_backward()?;
         }
@@ -85,7 +90,7 @@ impl HalfPass<'_> {
     }
 
     /// x in f16, or the tables that take its place.
-    fn input(&self) -> Result<()> {
+    fn input(&self, packed: bool) -> Result<()> {
         let Pass { plan, shape, kernels, state, .. } = self.pass;
         let slots = shape.slots();
         let tokens = Arg::At(self.pass.part(self.pass.staged().input));
@@ -97,6 +102,9 @@ impl HalfPass<'_> {
             self.pass.embed()?;
             let embedded = Arg::At(self.pass.work.embedded.at(0));
             return self.halve(embedded, slots, embedding, k);
+        }
+        if packed {
+            return Ok(());
         }
         for r in &plan.layers[0] {
             let padded = self.work.layers[0].padded.n;
