@@ -9,7 +9,7 @@ extern "C" __global__ void forget(uint4* even, uint4* odd, const u32* turn, u32 
     uint4* const other = *turn & 1 ? even : odd;
     for (u32 i = 0; i < EACH; i++) {
         const u32 at = (blockIdx.x * EACH + i) * blockDim.x + threadIdx.x;
-        if (at < count) other[at] = make_uint4(~0u, ~0u, ~0u, ~0u);
+        if (at < count) __stcs(other + at, make_uint4(~0u, ~0u, ~0u, ~0u)); // h is rather to stay in the cache
     }
 }
 
