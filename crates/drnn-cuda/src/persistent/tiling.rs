@@ -13,6 +13,8 @@ use drnn::Cell;
 
 /// The most units whose weights 32 multiprocessors hold.
 const MOST_UNITS: usize = 1024;
+/// Threads of a warp.
+const WARP: usize = 32;
 /// Threads of a block that multiply.
 const MULTIPLIERS: usize = 256;
 /// Turns that a layer of a stack may be ahead of the one below it on the way back.
@@ -205,8 +207,10 @@ impl Tiling {
             registers: registers + more,
             loader_registers,
         };
-        // Much is better copied in bulk than by threads; of a stack, what lies below is as much again.
-        let much = padded * rows * if self.stacked { 2 } else { 1 } > 24_000;
+        // Much is better copied in bulk than by threads; of a stack, what lies below is as much again. And a warp is to copy all
+        // chunks of a layer below that has finished.
+        let (in_stack, finished) = if self.stacked { (2, 0) } else { (1, self.below) };
+        let much = in_stack * padded * rows > 24_000 || finished * padded.div_ceil(chunk) > WARP;
         let looking = match loaders {
             128 => vec![looking(0, 72)],
             _ => vec![looking(0, 40), looking(4, 40)],
@@ -378,6 +382,10 @@ mod tests {
                     continue;
                 };
                 assert!(t.lanes * t.groups * t.blocks() <= 132, "{t:?}");
+                let forward = t.forward(t.below == 0, H200).expect("fits");
+                let chunk = forward.source.defines.iter().find_map(|d| d.strip_prefix("CHUNK="));
+                let chunks = t.padded.div_ceil(chunk.unwrap().parse().unwrap());
+                assert!(t.stacked || t.below * chunks <= WARP, "{t:?}");
                 let rows: usize = t.waves(batch).map(|(_, groups)| groups * t.rows).sum();
                 assert!(rows >= batch && rows < batch + t.rows, "{t:?} {batch}");
             }
