@@ -15,10 +15,12 @@
 //
 //   packed (lanes, N / 32, DEPTH, 2, 128) 16 bytes each: weights as `pack_forward` leaves them        bias (lanes, N, 4) f32
 //   gates (S, B, N, 4) f16: x W_ih^T in, then what the way back needs        h (S + 2, B, width) f16    c (S + 2, B, N) f16
-//   told (S, lanes groups, N / 8, NB, 8) f16: h once more, as products read it; below (S, BELOW groups, ..): that of the layer below
+//   told (S, lanes groups, N / 8, NB, 8) f16: h once more, as products read it
+//   below (S, BELOW groups, N / 8, NB, 8) f16: what the layer below told
 //
-// of which there are two, for passes in turn (told.cu); with N = n padded to a multiple of 32. Of gates, h and c the first and the second lane's are given; further ones lie as far
-// apart. With TABLE, x W_ih^T is a row of table (lanes, symbols, N, 4) instead.
+// with N = n padded to a multiple of 32. Of gates, h and c the first and the second lane's are given; further ones lie as far
+// apart. Of told and below there are two, for passes in turn (told.cu). With TABLE, x W_ih^T is a row of table
+// (lanes, symbols, N, 4) instead.
 
 static const u32 BLOCKS = N / 32;
 static const u32 SEGMENTS = BELOW + 1;                             // of what is multiplied: own h, then what is below
