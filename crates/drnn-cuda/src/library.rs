@@ -6,7 +6,8 @@
 
 use crate::error::{Error, Result};
 use libloading::Library;
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// A library of CUDA.
@@ -45,15 +46,14 @@ fn folders() -> Vec<PathBuf> {
 }
 
 impl Wanted {
-    fn open(&self) -> Result<()> {
+    /// Where it was found.
+    fn open(&self) -> Result<PathBuf> {
         let plain = self.names.iter().map(PathBuf::from);
         let folders = folders();
         let inside = folders.iter().flat_map(|f| self.names.iter().map(move |name| f.join(name)));
         for path in plain.chain(inside) {
-            // SAFETY: NVIDIA's libraries do nothing at loading that could go wrong for us.
-            if let Ok(library) = unsafe { Library::new(&path) } {
-                std::mem::forget(library); // stays for as long as the program runs
-                return Ok(());
+            if open(&path) {
+                return Ok(path);
             }
         }
         let looked = self.names.join(", ");
@@ -61,22 +61,39 @@ impl Wanted {
     }
 }
 
+/// Opens a library that stays for as long as the program runs.
+fn open(path: &Path) -> bool {
+    // SAFETY: NVIDIA's libraries do nothing at loading that could go wrong for us.
+    unsafe { Library::new(path) }.map(std::mem::forget).is_ok()
+}
+
+/// NVRTC opens a library of its own by name when it first compiles, and in some versions does not look beside itself.
+fn builtins_beside(path: &Path) {
+    let Some(files) = path.parent().and_then(|folder| std::fs::read_dir(folder).ok()) else {
+        return;
+    };
+    let is_one = |name: &OsStr| name.to_string_lossy().starts_with("libnvrtc-builtins.so");
+    for file in files.flatten().filter(|file| is_one(&file.file_name())) {
+        open(&file.path());
+    }
+}
+
 /// Whether the driver can be called.
 pub(crate) fn driver() -> Result<()> {
     static FOUND: OnceLock<Result<()>> = OnceLock::new();
-    FOUND.get_or_init(|| DRIVER.open()).clone()
+    FOUND.get_or_init(|| DRIVER.open().map(drop)).clone()
 }
 
 /// Whether the compiler can be called.
 pub(crate) fn nvrtc() -> Result<()> {
     static FOUND: OnceLock<Result<()>> = OnceLock::new();
-    FOUND.get_or_init(|| NVRTC.open()).clone()
+    FOUND.get_or_init(|| NVRTC.open().map(|path| builtins_beside(&path))).clone()
 }
 
 /// Whether cuBLAS can be called.
 pub(crate) fn cublas() -> Result<()> {
     static FOUND: OnceLock<Result<()>> = OnceLock::new();
-    FOUND.get_or_init(|| CUBLAS.open()).clone()
+    FOUND.get_or_init(|| CUBLAS.open().map(drop)).clone()
 }
 
 #[cfg(test)]
