@@ -172,7 +172,8 @@ mod tests {
         }
     }
 
-    /// The paper's sizes, every number of rows that a block may have, every cell, stacks. Hopper's instructions.
+    /// The paper's sizes, every number of rows that a block may have, every cell, stacks; batches of a training, and those of 500
+    /// that evaluations take. Hopper's instructions.
     #[test]
     fn every_large_recurrence_compiles() {
         if let Err(missing) = library::nvrtc() {
@@ -197,8 +198,16 @@ mod tests {
             (Cell::RnnTanh, 100, layer(2, 2)),
             (Cell::RnnTanh, 1, layer(1, 0)),
         ];
-        for (cell, units, lanes) in sizes {
-            let tiling = Tiling::of(cell, units, lanes, 128, card).expect("fits");
+        let evaluated = [
+            (Cell::Lstm, 202, layer(2, 2)),
+            (Cell::Lstm, 298, layer(2, 2)),
+            (Cell::Gru, 343, layer(1, 1)),
+            (Cell::Lstm, 512, layer(1, 0)),
+        ];
+        let sizes =
+            sizes.map(|size| (128, size)).into_iter().chain(evaluated.map(|size| (500, size)));
+        for (batch, (cell, units, lanes)) in sizes {
+            let tiling = Tiling::of(cell, units, lanes, batch, card).expect("fits");
             let forward = [true, false].map(|table| tiling.forward(table, card));
             for kind in forward.into_iter().flatten().chain([tiling.backward()]) {
                 let why = |e| panic!("{cell:?} {units}: {e}");

@@ -1,7 +1,7 @@
 //! Both kernels on this machine: `tests/emulated` has C++ in the place of Hopper's instructions, and the equations beside.
 //! Needs a C++ compiler that knows f16; with its address sanitizer, where it has one, accesses outside an array are found too.
 
-use super::tiling::{Card, Kind, Tiling, padded};
+use super::tiling::{Card, Kind, MULTIPLIERS, Tiling, WARP, padded};
 use drnn::Cell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -58,30 +58,63 @@ fn sanitizer() -> Result<bool, String> {
     }
 }
 
-/// Runs both ways of a tiling on a random network of `units` units, with rows of which the last group lacks some.
-fn check(tiling: Tiling, units: usize, steps: usize, table: bool) {
-    let sanitizer = match &*SANITIZER {
-        Ok(sanitizer) => *sanitizer,
-        Err(missing) => return eprintln!("skipped: {missing}"),
-    };
+/// A kernel as a program, unless this machine has no compiler for it.
+fn program(folder: &Path, kind: &Kind, what: &str) -> Option<PathBuf> {
+    match &*SANITIZER {
+        Ok(sanitizer) => {
+            let program = compile(folder, kind, *sanitizer);
+            Some(program.unwrap_or_else(|error| panic!("{what}: {error}")))
+        }
+        Err(missing) => {
+            eprintln!("skipped: {missing}");
+            None
+        }
+    }
+}
+
+/// Runs a kernel on a random network of `units` units, with rows of which the last group lacks some. `naps` is the warp that is
+/// slow, if any.
+fn run(
+    program: &Path,
+    kind: &Kind,
+    tiling: Tiling,
+    [units, steps]: [usize; 2],
+    naps: Option<usize>,
+) {
+    let what = format!("{}, {units} units, {tiling:?}, {naps:?} naps", kind.source.name);
     let rows = tiling.rows * tiling.groups - 3;
+    let arguments = [units, tiling.lanes, rows, steps, kind.in_registers];
+    let mut command = Command::new(program);
+    command.args(arguments.map(|n| n.to_string()));
+    command.envs(naps.map(|warp| ("NAPS", warp.to_string())));
+    let alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let output = command.output().expect("a program that was just compiled");
+    drop(alone);
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    if output.status.code() == Some(NOT_HERE) {
+        return eprintln!("skipped: {said}");
+    }
+    assert!(output.status.success(), "{what}: {}\n{said}", output.status);
+    eprintln!("{what}: {said}");
+}
+
+/// Both ways of a tiling.
+fn check(tiling: Tiling, units: usize, steps: usize, table: bool) {
     let folder = tempfile::tempdir().expect("a folder");
     for kind in [tiling.forward(table, H200).expect("fits"), tiling.backward()] {
-        let what = format!("{}, {units} units, {tiling:?}", kind.source.name);
-        let program = compile(folder.path(), &kind, sanitizer);
-        let program = program.unwrap_or_else(|error| panic!("{what}: {error}"));
-        let arguments = [units, tiling.lanes, rows, steps, kind.in_registers];
-        let alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let output = Command::new(program).args(arguments.map(|n| n.to_string())).output();
-        let output = output.expect("a program that was just compiled");
-        drop(alone);
-        let said = [output.stdout, output.stderr].concat();
-        let said = String::from_utf8_lossy(&said);
-        if output.status.code() == Some(NOT_HERE) {
-            return eprintln!("skipped: {said}");
-        }
-        assert!(output.status.success(), "{what}: {}\n{said}", output.status);
-        eprintln!("{what}: {said}");
+        let Some(program) = program(folder.path(), &kind, kind.source.name) else { return };
+        run(&program, &kind, tiling, [units, steps], None);
+    }
+}
+
+/// The way forward, where one of the warps that bring h is slow: each in turn.
+fn check_slow_loaders(tiling: Tiling, units: usize, steps: usize) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let kind = tiling.forward(false, H200).expect("fits");
+    let Some(program) = program(folder.path(), &kind, kind.source.name) else { return };
+    for warp in MULTIPLIERS / WARP..kind.threads / WARP {
+        run(&program, &kind, tiling, [units, steps], Some(warp));
     }
 }
 
@@ -122,6 +155,14 @@ fn layers_that_multiply_what_lies_below_along() {
     check(above(layer(Cell::Lstm, 70, 16, 2, 1)), 70, 4, false);
     check(above(layer(Cell::Gru, 33, 24, 1, 2)), 33, 5, false);
     check(above(layer(Cell::Lstm, 150, 24, 1, 1)), 150, 3, false);
+}
+
+/// A barrier's turn is known by its parity alone: a thread that nobody waits for could sleep through two, and then wait for ever.
+#[test]
+fn no_loader_can_miss_a_turn() {
+    check_slow_loaders(layer(Cell::RnnTanh, 33, 24, 1, 1), 33, 6);
+    check_slow_loaders(above(layer(Cell::RnnTanh, 33, 24, 1, 1)), 33, 6);
+    check_slow_loaders(stack(Cell::RnnTanh, 33, 24, 2), 33, 6);
 }
 
 /// So much of h that it is copied in bulk.

@@ -14,9 +14,9 @@ use drnn::Cell;
 /// The most units whose weights 32 multiprocessors hold.
 const MOST_UNITS: usize = 1024;
 /// Threads of a warp.
-const WARP: usize = 32;
+pub(super) const WARP: usize = 32;
 /// Threads of a block that multiply.
-const MULTIPLIERS: usize = 256;
+pub(super) const MULTIPLIERS: usize = 256;
 /// Turns that a layer of a stack may be ahead of the one below it on the way back.
 const RING: usize = 4;
 /// Turns of the parts that a layer's blocks send each other.

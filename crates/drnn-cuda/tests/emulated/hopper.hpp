@@ -1,7 +1,9 @@
 // What common.cuh and hopper.cuh give persistent recurrences, in C++ on this machine: their files run here as they are, a thread of
 // the processor for each of the GPU's, all blocks at once. Compiled with -fsanitize=address, every access outside an array is found.
 //
-// Products are made at once, so nothing is learned about what must wait for them; copies are too. NB comes from the kernel.
+// Products are made at once, so nothing is learned about what must wait for them; copies are too. NB comes from the kernel. With
+// NAPS=w in the environment, a thread of warp w of the first block sleeps at its barriers until nothing goes on without it: whoever
+// nobody waits for is found out.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <pthread.h>
@@ -70,6 +73,8 @@ struct Block {
     Meeting all, first;
     std::vector<Warp> warps;
     std::mutex barriers;
+    std::map<u32, u32> turns; // of each barrier, how often all have arrived
+    u32 all_turns = 0;
 };
 struct Index {
     u32 x;
@@ -215,10 +220,11 @@ inline Barrier& barrier_at(u32 address) {
     if (address % 8) fail("a barrier that does not lie at a multiple of 8");
     return *(Barrier*)shared_at(address, 8);
 }
-inline void arrived(Barrier& b, u32 arrivals, int bytes) {
+inline void arrived(u32 address, u32 arrivals, int bytes) {
+    Barrier& b = barrier_at(address);
     if (b.missing < arrivals) fail("more arrivals than a barrier waits for");
     b.missing -= arrivals, b.bytes += bytes;
-    if (b.missing == 0 && b.bytes == 0) b.phase ^= 1, b.missing = b.arrivals;
+    if (b.missing == 0 && b.bytes == 0) b.phase ^= 1, b.missing = b.arrivals, block->turns[address]++, block->all_turns++;
 }
 inline void barrier_init(u32 address, u32 arrivals) {
     std::lock_guard<std::mutex> alone(block->barriers);
@@ -226,11 +232,30 @@ inline void barrier_init(u32 address, u32 arrivals) {
 }
 inline void barrier_arrive(u32 address) {
     std::lock_guard<std::mutex> alone(block->barriers);
-    arrived(barrier_at(address), 1, 0);
+    arrived(address, 1, 0);
 }
+// For as long as the block goes on without this thread.
+inline void nap() {
+    auto turns = [] {
+        std::lock_guard<std::mutex> alone(block->barriers);
+        return block->all_turns;
+    };
+    for (u32 before = turns();;) {
+        usleep(300000);
+        const u32 now = turns();
+        if (now == before) return;
+        before = now;
+    }
+}
+// Whoever waits does so at every turn. A turn is known by its parity alone: two later it would look like not having come.
 inline void barrier_wait(u32 address, u32 parity) {
+    thread_local std::map<u32, u32> waits;
+    const u32 own = waits[address]++;
+    static const u32 naps = getenv("NAPS") ? 32 * atoi(getenv("NAPS")) : NONE;
+    if (blockIdx.x == 0 && threadIdx.x == naps && own == 1) nap();
     for (;; sched_yield()) {
         std::lock_guard<std::mutex> alone(block->barriers);
+        if (block->turns[address] > own + 1) fail("a thread has missed a turn");
         if (barrier_at(address).phase != (parity & 1)) return;
     }
 }
@@ -238,7 +263,7 @@ inline void copy_to_shared(u32 to, const void* from, u32 bytes, u32 barrier) {
     if (to % 16 || (u64)from % 16 || bytes % 16) fail("a copy that does not lie at a multiple of 16");
     {
         std::lock_guard<std::mutex> alone(block->barriers);
-        arrived(barrier_at(barrier), 1, (int)bytes);
+        arrived(barrier, 1, (int)bytes);
     }
     unsigned char* there = shared_at(to, bytes);
     for (u32 i = 0; i < bytes; i += 4) {
@@ -246,7 +271,7 @@ inline void copy_to_shared(u32 to, const void* from, u32 bytes, u32 barrier) {
         memcpy(there + i, &w, 4);
     }
     std::lock_guard<std::mutex> alone(block->barriers);
-    arrived(barrier_at(barrier), 0, -(int)bytes);
+    arrived(barrier, 0, -(int)bytes);
 }
 inline void seen_by_products() {}
 inline void all_seen_by_products() {}
