@@ -65,47 +65,6 @@ impl HalfPass<'_> {
         self.pass.scatter(&kernels.half.rows, &self.work.d_above, w.stride)
     }
 
-    /// What the way back needs and the way forward does not: weights, and which symbol x is where a table stands for it.
-    pub(super) fn prepare_backward(&self) -> Result<()> {
-        if self.looks_up(0) {
-            let (slots, k) = (self.pass.shape.slots(), self.work.layers[0].padded.inputs);
-            let tokens = Arg::At(self.pass.part(self.pass.staged().input));
-            let args = [tokens, Arg::At(self.work.x.at(0)), slots.into(), k.into()];
-            self.each(&self.pass.kernels.half.one_hot, slots * k, &args)?;
-        }
-        for launch in &self.net.launches {
-            self.pack_backward(launch)?;
-            if launch.layers.start > 0 && !self.needs_x(launch) {
-                self.pack_w_ih(launch.layers.start)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// A launch's weights, transposed, as its blocks read them.
-    fn pack_backward(&self, launch: &Launch) -> Result<()> {
-        let Pass { plan, state, kernels, .. } = self.pass;
-        let (tiling, cell) = (&launch.tiling, plan.cell);
-        let [_, packed] = tiling.packed();
-        for (lane, (layer, r)) in self.lanes(launch).into_iter().enumerate() {
-            let args = [
-                Arg::At(state.params.at(r.w_ih)),
-                Arg::At(state.params.at(r.w_hh)),
-                Arg::At(self.work.packed[1].at(launch.packed[1] + 8 * lane * packed)),
-                Arg::U32(Slots::of_w_ih(cell).word()),
-                Arg::U32(Slots::of_w_hh(cell).word()),
-                r.n.into(),
-                launch.units_below(layer, &r).into(),
-                tiling.padded.into(),
-                tiling.segments_back().into(),
-                tiling.tiles().into(),
-                launch.backward.in_registers.into(),
-            ];
-            self.each(&kernels.half.pack_backward, packed, &args)?;
-        }
-        Ok(())
-    }
-
     fn launch_backward(&self, launch: &Launch, above: &Buffer<u16>) -> Result<()> {
         let Pass { shape, stream, .. } = self.pass;
         let Launch { layers, tiling, backward, .. } = launch;

@@ -11,9 +11,6 @@ use crate::product::{Form, Matrix, Written};
 use crate::stream::{Arg, Kernel};
 use drnn::InputSpec;
 
-/// Times 16 bytes that a thread of `forget` fills.
-const FORGOTTEN: usize = 8;
-
 /// What a pass works with.
 #[derive(Clone, Copy)]
 pub(crate) struct HalfPass<'a> {
@@ -194,23 +191,8 @@ impl HalfPass<'_> {
         layer == 0 && has_table(self.pass.plan)
     }
 
-    /// Where the pass before told, nothing has been told. All of it: that pass may have been a larger one.
-    fn forget(&self) -> Result<()> {
-        let [even, odd] = self.told(0);
-        let words = self.work.told[0].len() / 8;
-        let args = [even, odd, Arg::At(self.work.turn.at(0)), words.into()];
-        self.each(&self.pass.kernels.half.forget, words.div_ceil(FORGOTTEN), &args)
-    }
-
-    /// This pass has told all it had to.
-    fn next_turn(&self) -> Result<()> {
-        let turn = [Arg::At(self.work.turn.at(0))];
-        // SAFETY: arguments as the source names them; a single thread.
-        unsafe { self.pass.kernels.half.next_turn.launch(self.pass.stream, [1, 1], 1, &turn) }
-    }
-
     /// Value `at` of what is told, at either turn.
-    fn told(&self, at: usize) -> [Arg; 2] {
+    pub(super) fn told(&self, at: usize) -> [Arg; 2] {
         [0, 1].map(|turn| Arg::At(self.work.told[turn].at(at)))
     }
 
@@ -218,24 +200,6 @@ impl HalfPass<'_> {
     pub(super) fn needs_x(&self, launch: &Launch) -> bool {
         let multiplied_along = launch.tiling.below > 0 && !launch.tiling.stacked;
         !self.looks_up(launch.layers.start) && !multiplied_along
-    }
-
-    /// W_ih of a layer's directions, as products read them.
-    pub(super) fn pack_w_ih(&self, layer: usize) -> Result<()> {
-        let padded = self.work.layers[layer].padded;
-        self.pass.plan.layers[layer].iter().try_for_each(|r| {
-            let sizes = [r.n, padded.n, r.inputs, padded.below, padded.padded_below];
-            let slots = Slots::of_w_ih(self.pass.plan.cell);
-            self.pack(r.w_ih, self.w_ih(layer, r), slots, 4, sizes)
-        })
-    }
-
-    /// A launch's parameters, as it reads them.
-    fn weights_forward(&self, launch: &Launch) -> Result<()> {
-        if self.needs_x(launch) {
-            self.pack_w_ih(launch.layers.start)?;
-        }
-        self.pack_forward(launch)
     }
 
     /// x W_ih^T of a layer's directions.
@@ -246,32 +210,6 @@ impl HalfPass<'_> {
             let factors = [self.read_by(layer), self.w_ih(layer, r)];
             let to = self.gates(layer, r.direction);
             self.product(Form::TimesTransposed, sizes, factors, 0.0, to, Written::F16)?;
-        }
-        Ok(())
-    }
-
-    /// A launch's weights and biases, as its blocks read them.
-    fn pack_forward(&self, launch: &Launch) -> Result<()> {
-        let Pass { plan, state, kernels, .. } = self.pass;
-        let (tiling, cell) = (&launch.tiling, plan.cell);
-        let [packed, _] = tiling.packed();
-        for (lane, (layer, r)) in self.lanes(launch).into_iter().enumerate() {
-            let args = [
-                Arg::At(state.params.at(r.w_ih)),
-                Arg::At(state.params.at(r.w_hh)),
-                Arg::At(state.params.at(r.b_ih)),
-                Arg::At(state.params.at(r.b_hh)),
-                Arg::At(self.work.packed[0].at(launch.packed[0] + 8 * lane * packed)),
-                Arg::At(self.work.bias.at(launch.biases + lane * 4 * tiling.padded)),
-                Arg::U32(Slots::of_w_ih(cell).word()),
-                Arg::U32(Slots::of_w_hh(cell).word()),
-                r.n.into(),
-                launch.units_below(layer, &r).into(),
-                tiling.padded.into(),
-                tiling.segments().into(),
-                launch.forward.in_registers.into(),
-            ];
-            self.each(&kernels.half.pack_forward, packed.max(4 * tiling.padded), &args)?;
         }
         Ok(())
     }
@@ -330,24 +268,6 @@ impl HalfPass<'_> {
         Ok(())
     }
 
-    /// A matrix of parameters in f16, with so many rows for each unit; sizes are units, padded units, columns, columns below,
-    /// padded columns below.
-    fn pack(
-        &self,
-        from: usize,
-        to: Matrix,
-        slots: Slots,
-        per_unit: usize,
-        sizes: [usize; 5],
-    ) -> Result<()> {
-        let ends = [Arg::At(self.pass.state.params.at(from)), Arg::At(to.at)];
-        let slots = [Arg::U32(slots.word()), per_unit.into()];
-        let sizes_and_stride = sizes.map(Arg::from).into_iter().chain([to.stride.into()]);
-        let args: Vec<Arg> = ends.into_iter().chain(slots).chain(sizes_and_stride).collect();
-        let values = per_unit * sizes[1] * to.stride;
-        self.each(&self.pass.kernels.half.pack_weights, values, &args)
-    }
-
     /// Of the last layer, the states that answers are made of: (A, B, W), or those asked for.
     pub(super) fn answering(&self) -> Matrix {
         let last = self.work.layers.last().expect("a layer");
@@ -361,16 +281,6 @@ impl HalfPass<'_> {
     /// The output layer's weight, (m padded, W).
     pub(super) fn w_out(&self) -> Matrix {
         matrix(&self.work.w_out, 0, self.work.layers.last().expect("a layer").padded.width)
-    }
-
-    /// The output layer's weight, as products read it.
-    fn pack_output(&self) -> Result<()> {
-        let plan = self.pass.plan;
-        let [weight, _] = plan.output.expect("networks without are not taken");
-        let (m, last) = (plan.spec.answer_width(), plan.layers.len() - 1);
-        let (n, padded) = (plan.layers[last][0].n, self.work.layers[last].padded.n);
-        let sizes = [m, m.next_multiple_of(8), plan.spec.hidden_width(), n, padded];
-        self.pack(weight, self.w_out(), Slots::plain(), 1, sizes)
     }
 
     fn answer(&self) -> Result<()> {

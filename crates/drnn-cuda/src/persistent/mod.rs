@@ -20,9 +20,11 @@
 //! | `tiling` | which multiprocessor has what |
 //! | `work` | memory for a pass |
 //! | `forward`, `backward` | both ways, put into a stream |
+//! | `beside` | what runs in the second stream |
 //! | `emulated` | tests: the kernels on this machine, beside the equations |
 
 mod backward;
+mod beside;
 #[cfg(test)]
 mod emulated;
 mod forward;

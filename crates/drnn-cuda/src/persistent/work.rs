@@ -100,8 +100,8 @@ pub(crate) struct HalfWork {
     pub d_x: Buffer<f32>,
     /// Tokens with a table: (strands, symbols, E).
     pub strands: Buffer<f32>,
-    /// What blocks tell each other on the way forward, launch after launch: one for this pass, one where nothing has been told
-    /// by the next; and which is which.
+    /// What blocks tell each other on the way forward, launch after launch: one for this pass, and one where nothing has been told
+    /// when the next begins; and which is which.
     pub told: [Buffer<u16>; 2],
     pub turn: Buffer<u32>,
     /// What they send each other on the way back, and count of that.

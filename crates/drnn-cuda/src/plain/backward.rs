@@ -8,7 +8,7 @@
 use super::PlainPass;
 use crate::error::Result;
 use crate::memory::Buffer;
-use crate::pass::{THREADS, matrix};
+use crate::pass::matrix;
 use crate::plan::Recurrence;
 use crate::product::Form;
 use crate::stream::Arg;
@@ -89,37 +89,31 @@ impl PlainPass<'_> {
         s: usize,
         above: &Buffer<f32>,
     ) -> Result<()> {
-        let (work, h) = (&self.work.recurrences[layer][r.direction], &self.work.h[layer]);
-        let (rows, n) = (self.pass.shape.rows, r.n);
         let (before, after) = r.around(s);
-        let h_at = |step: usize| Arg::At(h.at(step * rows * r.width + r.direction * n));
-        let c_at = |step: usize| Arg::At(work.c.at(step * rows * n));
-        let gates = Arg::At(work.gates.at(s * rows * r.gates));
-        let d_above = Arg::At(above.at(s * rows * r.width + r.direction * n));
+        let h_at = |step: usize| self.h_at(layer, r, step);
+        let c_at = |step: usize| self.c_at(layer, r, step);
+        let (gates, width) = (self.gates_at(layer, r, s), Arg::from(r.width));
+        let from_above = s * self.pass.shape.rows * r.width + r.direction * r.n;
+        let d_above = Arg::At(above.at(from_above));
         let (d_h, d_c) = (Arg::At(self.work.d_h.at(0)), Arg::At(self.work.d_c.at(0)));
-        let width = Arg::from(r.width);
+        let kernels = self.pass.kernels;
         let (kernel, args) = match self.pass.plan.cell {
-            Cell::Lstm => (
-                &self.pass.kernels.lstm_backward,
-                vec![gates, d_above, width, d_h, d_c, c_at(before), c_at(after)],
-            ),
+            Cell::Lstm => {
+                let args = vec![gates, d_above, width, d_h, d_c, c_at(before), c_at(after)];
+                (&kernels.lstm_backward, args)
+            }
             Cell::Gru => {
-                let from_h = Arg::At(work.from_h.at(s * rows * n));
+                let from_h = self.candidate_at(layer, r, s);
                 let args = vec![gates, from_h, d_above, width, d_h, h_at(before), width];
-                (&self.pass.kernels.gru_backward, args)
+                (&kernels.gru_backward, args)
             }
             Cell::RnnTanh | Cell::RnnRelu => {
                 let relu = Arg::U32(u32::from(self.pass.plan.cell == Cell::RnnRelu));
                 let args = vec![gates, h_at(after), width, d_above, width, d_h, relu];
-                (&self.pass.kernels.rnn_backward, args)
+                (&kernels.rnn_backward, args)
             }
         };
-        let end = [self.pass.run(), s.into(), rows.into(), n.into()];
-        let args: Vec<Arg> = args.into_iter().chain(end).collect();
-        // SAFETY: arguments as the source names them; a thread per row and unit.
-        unsafe {
-            kernel.launch(self.pass.stream, [(rows * n).div_ceil(THREADS), 1], THREADS, &args)
-        }
+        self.each_cell(kernel, r, s, &args)
     }
 
     /// Gradients of a recurrence's parameters.

@@ -122,51 +122,28 @@ impl PlainPass<'_> {
     }
 
     fn cell(&self, layer: usize, r: &Recurrence, s: usize) -> Result<()> {
-        let (work, h) = (&self.work.recurrences[layer][r.direction], &self.work.h[layer]);
-        let (rows, n) = (self.pass.shape.rows, r.n);
         let (before, after) = r.around(s);
-        let h_at = |step: usize| Arg::At(h.at(step * rows * r.width + r.direction * n));
-        let c_at = |step: usize| Arg::At(work.c.at(step * rows * n));
-        let gates = Arg::At(work.gates.at(s * rows * r.gates));
-        let biases = [r.b_ih, r.b_hh].map(|at| Arg::At(self.pass.state.params.at(at)));
-        let end = [self.pass.run(), s.into(), rows.into(), n.into()];
+        let h_at = |step: usize| self.h_at(layer, r, step);
+        let c_at = |step: usize| self.c_at(layer, r, step);
+        let [b_ih, b_hh] = [r.b_ih, r.b_hh].map(|at| Arg::At(self.pass.state.params.at(at)));
+        let (gates, width) = (self.gates_at(layer, r, s), Arg::from(r.width));
+        let kernels = self.pass.kernels;
         let (kernel, args) = match self.pass.plan.cell {
-            Cell::Lstm => (
-                &self.pass.kernels.lstm_forward,
-                vec![
-                    gates,
-                    biases[0],
-                    biases[1],
-                    c_at(before),
-                    c_at(after),
-                    h_at(after),
-                    r.width.into(),
-                ],
-            ),
+            Cell::Lstm => {
+                let args = vec![gates, b_ih, b_hh, c_at(before), c_at(after), h_at(after), width];
+                (&kernels.lstm_forward, args)
+            }
             Cell::Gru => {
-                let from_h = Arg::At(work.from_h.at(s * rows * n));
-                let args = vec![
-                    gates,
-                    from_h,
-                    biases[0],
-                    biases[1],
-                    h_at(before),
-                    h_at(after),
-                    r.width.into(),
-                ];
-                (&self.pass.kernels.gru_forward, args)
+                let from_h = self.candidate_at(layer, r, s);
+                let args = vec![gates, from_h, b_ih, b_hh, h_at(before), h_at(after), width];
+                (&kernels.gru_forward, args)
             }
             Cell::RnnTanh | Cell::RnnRelu => {
                 let relu = Arg::U32(u32::from(self.pass.plan.cell == Cell::RnnRelu));
-                let args = vec![gates, biases[0], biases[1], h_at(after), r.width.into(), relu];
-                (&self.pass.kernels.rnn_forward, args)
+                (&kernels.rnn_forward, vec![gates, b_ih, b_hh, h_at(after), width, relu])
             }
         };
-        let args: Vec<Arg> = args.into_iter().chain(end).collect();
-        // SAFETY: arguments as the source names them; a thread per row and unit.
-        unsafe {
-            kernel.launch(self.pass.stream, [(rows * n).div_ceil(THREADS), 1], THREADS, &args)
-        }
+        self.each_cell(kernel, r, s, &args)
     }
 
     fn answer(&self) -> Result<()> {

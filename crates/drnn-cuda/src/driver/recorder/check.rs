@@ -6,6 +6,7 @@ use super::reach::{Call, Reach, reach};
 use super::source::{Kind, Param};
 use super::{Recorder, Refused, refuse};
 use crate::stream::Arg;
+use std::ops::Range;
 
 /// Shared memory that a kernel has without being allowed more.
 pub(super) const ALLOWED: usize = 48 << 10;
@@ -143,33 +144,42 @@ impl Recorder {
             let there = x * y * call.launch.threads;
             return refuse(format!("{kernel}: {there} threads for {threads}"));
         }
-        for (name, values) in arrays {
-            let at = call.address(name);
-            if at != 0 && values > 0 {
-                let of = self.memory.find(at).map_or(1, |(held, _)| held.size);
-                let held = self.within(&format!("{kernel}: {name}"), at, values * of)?;
-                if held.received.is_some_and(|end| at + (values * of) as u64 > held.at + end as u64)
-                {
-                    return refuse(format!("{kernel}: {name} reaches behind what was received"));
-                }
+        for (name, bytes) in self.extents(call, &arrays) {
+            let held = self.within(
+                &format!("{kernel}: {name}"),
+                bytes.start,
+                (bytes.end - bytes.start) as usize,
+            )?;
+            if held.received.is_some_and(|end| bytes.end > held.at + end as u64) {
+                return refuse(format!("{kernel}: {name} reaches behind what was received"));
             }
         }
         Ok(())
     }
 
+    /// Bytes of a launch's arrays, but for those that it does not have.
+    pub(super) fn extents<'a>(
+        &self,
+        call: &Call,
+        arrays: &'a [(&'static str, usize)],
+    ) -> Vec<(&'a str, Range<u64>)> {
+        let there = arrays.iter().filter(|(name, values)| *values > 0 && call.address(name) != 0);
+        let extent = |(name, values): &(&'static str, usize)| {
+            let at = call.address(name);
+            let size = self.memory.find(at).map_or(1, |(held, _)| held.size);
+            (*name, at..at + (values * size) as u64)
+        };
+        there.map(extent).collect()
+    }
+
     fn check_product(&self, product: &Product) -> Result<(), Refused> {
-        let Product { rows, columns, depth, a, b, c, .. } = product;
+        let Product { rows, columns, depth, .. } = product;
         if [rows, columns, depth].iter().any(|size| **size <= 0) {
             return refuse(format!("a product of {columns} x {rows} over {depth}"));
         }
-        let turned = |m: &Factor, [rows, columns]: [i32; 2]| {
-            if m.is_turned() { [columns, rows] } else { [rows, columns] }
-        };
-        let [in_a, in_b, in_c] = [
-            self.check_factor("B", a, turned(a, [*rows, *depth]))?,
-            self.check_factor("A", b, turned(b, [*depth, *columns]))?,
-            self.check_factor("C", c, [*rows, *columns])?,
-        ];
+        let [in_a, in_b, in_c] =
+            product.matrices().map(|(name, m, size)| self.check_factor(name, m, size));
+        let (in_a, in_b, in_c) = (in_a?, in_b?, in_c?);
         if in_c == in_a || in_c == in_b {
             return refuse("a product that writes where it reads");
         }
@@ -179,20 +189,18 @@ impl Recorder {
         Ok(())
     }
 
-    /// The array that a matrix lies in; `name` is what the host calls it, whose A is cuBLAS' B.
-    fn check_factor(&self, name: &str, m: &Factor, size: [i32; 2]) -> Result<Held, Refused> {
-        let [rows, columns] = size.map(|size| size as usize);
-        let what = format!("a product's {name}");
+    /// The array that a matrix lies in.
+    fn check_factor(&self, name: &str, m: &Factor, size: [usize; 2]) -> Result<Held, Refused> {
+        let (what, rows) = (format!("a product's {name}"), size[0]);
         if m.stride < rows as i32 {
             return refuse(format!("{what} has rows of {rows}, {} apart", m.stride));
         }
-        let (bytes, element) = match m.kind() {
-            "f16" => (2, "u16"),
-            "f32" => (4, "f32"),
+        let element = match m.kind() {
+            "f16" => "u16",
+            "f32" => "f32",
             other => return refuse(format!("{what} is {other}")),
         };
-        let values = (columns - 1) * m.stride as usize + rows;
-        let held = self.within(&what, m.at, values * bytes)?;
+        let held = self.within(&what, m.at, m.bytes(size))?;
         // A batch's words may be anything.
         if held.element != element && !(held.element == "u32" && element == "f32") {
             return refuse(format!("{what} is {}, there is {}", m.kind(), held.element));

@@ -63,7 +63,29 @@ pub(super) struct Factor {
     pub operation: cublasOperation_t,
 }
 
+impl Product {
+    /// Its matrices as the host names them, whose A is cuBLAS' B, each with its rows and columns as they lie.
+    pub fn matrices(&self) -> [(&'static str, &Factor, [usize; 2]); 3] {
+        let Product { rows, columns, depth, a, b, c, .. } = self;
+        let lies = |m: &Factor, [rows, columns]: [i32; 2]| {
+            let size = if m.is_turned() { [columns, rows] } else { [rows, columns] };
+            size.map(|size| size as usize)
+        };
+        [
+            ("B", a, lies(a, [*rows, *depth])),
+            ("A", b, lies(b, [*depth, *columns])),
+            ("C", c, lies(c, [*rows, *columns])),
+        ]
+    }
+}
+
 impl Factor {
+    /// From its first value to its last, where it has so many rows and columns.
+    pub fn bytes(&self, [rows, columns]: [usize; 2]) -> usize {
+        let values = (columns - 1) * self.stride as usize + rows;
+        values * if self.kind() == "f16" { 2 } else { 4 }
+    }
+
     pub fn is_turned(&self) -> bool {
         self.operation != cublasOperation_t::CUBLAS_OP_N
     }

@@ -173,19 +173,11 @@ impl Recorder {
             Node::Copy { from, to, bytes: count } => {
                 vec![bytes(*from, *count, false), bytes(*to, *count, true)]
             }
-            Node::Product(p) => {
-                let [rows, columns, depth] = [p.rows, p.columns, p.depth];
-                let matrix = |m: &Factor, columns: i32, written| {
-                    let values = m.stride as usize * columns as usize;
-                    bytes(m.at, values * if m.kind() == "f16" { 2 } else { 4 }, written)
+            Node::Product(product) => {
+                let matrix = |(name, m, size): (&str, &Factor, [usize; 2])| {
+                    bytes(m.at, m.bytes(size), name == "C")
                 };
-                let of_a = if p.a.is_turned() { rows } else { depth };
-                let of_b = if p.b.is_turned() { depth } else { columns };
-                vec![
-                    matrix(&p.a, of_a, false),
-                    matrix(&p.b, of_b, false),
-                    matrix(&p.c, columns, true),
-                ]
+                product.matrices().map(matrix).into()
             }
             Node::Launch(launch) => {
                 let Some(kernel) = self.functions.get(&launch.function) else { return Vec::new() };
@@ -196,13 +188,9 @@ impl Recorder {
                 };
                 let arrays = reach(&call).map(|reach| reach.arrays).unwrap_or_default();
                 let certain = |name| !IN_TURN.contains(&(kernel.signature.name.as_str(), name));
-                let arrays = arrays.into_iter().filter(|(name, _)| certain(*name));
-                let touched = arrays.map(|(name, values)| {
-                    let at = call.address(name);
-                    let size = self.memory.find(at).map_or(1, |(held, _)| held.size);
-                    bytes(at, values * size, !constant(name))
-                });
-                touched.collect()
+                let extents = self.extents(&call, &arrays).into_iter();
+                let touched = extents.filter(|(name, _)| certain(*name));
+                touched.map(|(name, bytes)| Touched { bytes, written: !constant(name) }).collect()
             }
         }
     }
