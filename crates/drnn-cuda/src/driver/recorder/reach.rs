@@ -71,7 +71,7 @@ pub(super) fn reach(call: &Call) -> Option<Reach> {
         _ if name.starts_with("resident_") => Some(resident(call)),
         "persistent_forward" => Some(persistent_forward(call)),
         "persistent_backward" => Some(persistent_backward(call)),
-        _ => plain(call).or_else(|| half(call)).or_else(|| asked(call)).or_else(|| told(call)),
+        _ => [plain, half, pack, asked, told].iter().find_map(|file| file(call)),
     }
 }
 
@@ -169,7 +169,7 @@ fn last_slot(by_gate: usize, gates: usize) -> usize {
     (by_gate as u32).to_le_bytes()[..gates].iter().copied().max().unwrap_or(0).into()
 }
 
-/// `half.cu` and `pack.cu`: a thread per value of what is written, mostly.
+/// `half.cu`: a thread per value of what is written, mostly.
 fn half(call: &Call) -> Option<Reach> {
     let v = |name: &str| call.number(name);
     let header = ("header", HEADER);
@@ -188,21 +188,6 @@ fn half(call: &Call) -> Option<Reach> {
         "unpack_bias" => {
             let (values, from) = (v("gates") * v("n"), 4 * v("groups") * v("padded"));
             needs(values, [header, ("from", from), ("b_ih", values), ("b_hh", values)])
-        }
-        "pack_forward" => {
-            let (n, padded) = (v("n"), v("padded"));
-            let values = padded / 32 * (v("segments") * padded / 16) * 256;
-            let [of_ih, of_hh] = ["slots_ih", "slots_hh"].map(|name| gates(v(name)) * n);
-            let from = [("w_ih", of_ih * v("below") * (v("segments") - 1)), ("w_hh", of_hh * n)];
-            let biases = [("b_ih", of_ih), ("b_hh", of_hh), ("bias", 4 * padded)];
-            let to = ("to", 8 * values);
-            needs(values.max(4 * padded), [from[0], from[1], biases[0], biases[1], biases[2], to])
-        }
-        "pack_backward" => {
-            let (n, values) = (v("n"), v("padded") / 32 * v("segments") * v("tiles") * 2048);
-            let w_ih = ("w_ih", gates(v("slots_ih")) * n * v("below"));
-            let w_hh = ("w_hh", gates(v("slots_hh")) * n * n);
-            needs(values, [w_ih, w_hh, ("to", 8 * values)])
         }
         "halve" => {
             let (rows, columns, stride) = (v("rows"), v("columns"), v("stride"));
@@ -248,6 +233,29 @@ fn half(call: &Call) -> Option<Reach> {
             let from = ("from", strided(positions, v("stride"), m));
             let ends = [("bias", m), ("run", v("rows"))];
             needs(positions * m, [from, ("answers", positions * m), ends[0], ends[1]])
+        }
+        _ => return None,
+    })
+}
+
+/// `pack.cu`: a thread per 16 bytes of what is written.
+fn pack(call: &Call) -> Option<Reach> {
+    let v = |name: &str| call.number(name);
+    Some(match call.signature.name.as_str() {
+        "pack_forward" => {
+            let (n, padded) = (v("n"), v("padded"));
+            let values = padded / 32 * (v("segments") * padded / 16) * 256;
+            let [of_ih, of_hh] = ["slots_ih", "slots_hh"].map(|name| gates(v(name)) * n);
+            let from = [("w_ih", of_ih * v("below") * (v("segments") - 1)), ("w_hh", of_hh * n)];
+            let biases = [("b_ih", of_ih), ("b_hh", of_hh), ("bias", 4 * padded)];
+            let to = ("to", 8 * values);
+            needs(values.max(4 * padded), [from[0], from[1], biases[0], biases[1], biases[2], to])
+        }
+        "pack_backward" => {
+            let (n, values) = (v("n"), v("padded") / 32 * v("segments") * v("tiles") * 2048);
+            let w_ih = ("w_ih", gates(v("slots_ih")) * n * v("below"));
+            let w_hh = ("w_hh", gates(v("slots_hh")) * n * n);
+            needs(values, [w_ih, w_hh, ("to", 8 * values)])
         }
         _ => return None,
     })
