@@ -5,11 +5,13 @@
 //! | token | `/v1/..` and `/metrics`, where one is set | 401 |
 //! | origin: a page of another site | `/v1/..` | 403 |
 //! | host: another name than localhost, an address or an allowed origin | everywhere, where no token is set | 403 |
+//! | host: several, or one that is none | everywhere | 400 |
 //!
 //! The last keeps a page from reaching a server on its visitor's own machine under a name that it controls.
 
 use crate::options::Options;
 use crate::refusal::Refusal;
+use axum::http::uri::{Authority, Uri};
 use axum::http::{HeaderMap, HeaderValue, header};
 use std::fmt;
 use std::net::IpAddr;
@@ -57,10 +59,13 @@ impl Token {
     }
 }
 
-/// Checks a request to `path`.
-pub fn check(options: &Options, path: &str, headers: &HeaderMap) -> Result<(), Refusal> {
-    let host = text(headers.get(header::HOST)).unwrap_or_default();
-    if options.token.is_none() && !options.any_host && !own_host(&options.origins, host) {
+/// Checks a request for `uri`.
+pub fn check(options: &Options, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+    let path = uri.path();
+    let authority = host(uri, headers)?;
+    let host = authority.as_ref().map_or("", Authority::as_str);
+    let own = || authority.as_ref().is_some_and(|host| own_host(&options.origins, host));
+    if options.token.is_none() && !options.any_host && !own() {
         return Err(Refusal::forbidden(
             "this server goes by localhost or its address; --origin allows another name, a token any",
         ));
@@ -77,6 +82,32 @@ pub fn check(options: &Options, path: &str, headers: &HeaderMap) -> Result<(), R
             Err(Refusal::unauthorized("a token is needed: Authorization: Bearer TOKEN"))
         }
         _ => Ok(()),
+    }
+}
+
+/// The host that a request is for, as its Host header has it; and its target, where that has one too.
+fn host(uri: &Uri, headers: &HeaderMap) -> Result<Option<Authority>, Refusal> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let (host, another) = (hosts.next().map(|host| host.as_bytes()), hosts.next());
+    let host = match host.unwrap_or_default() {
+        b"" => None,
+        host => match Authority::try_from(host) {
+            Ok(host) if is_plain(&host) => Some(host),
+            _ => return Err(Refusal::malformed("the Host header is no host")),
+        },
+    };
+    if another.is_some() || uri.authority().is_some_and(|target| Some(target) != host.as_ref()) {
+        return Err(Refusal::malformed("the request names several hosts"));
+    }
+    Ok(host)
+}
+
+/// Whether it is a host and maybe a port, and nothing else: no user before it, nothing behind an address's brackets.
+fn is_plain(host: &Authority) -> bool {
+    let name = host.host();
+    match host.port_u16() {
+        Some(port) => host.as_str() == format!("{name}:{port}"),
+        None => host.as_str() == name,
     }
 }
 
@@ -109,12 +140,10 @@ fn allowed_origin(origins: &[String], origin: &str, host: &str) -> bool {
     own || origins.iter().any(|allowed| allowed.eq_ignore_ascii_case(origin))
 }
 
-fn own_host(origins: &[String], host: &str) -> bool {
-    let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((v6, _)) => v6,
-        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
-    };
+fn own_host(origins: &[String], host: &Authority) -> bool {
+    let name = host.host();
+    let address = name.strip_prefix('[').and_then(|v6| v6.strip_suffix(']')).unwrap_or(name);
     name.eq_ignore_ascii_case("localhost")
-        || name.parse::<IpAddr>().is_ok()
-        || origins.iter().any(|origin| host_of(origin).eq_ignore_ascii_case(host))
+        || address.parse::<IpAddr>().is_ok()
+        || origins.iter().any(|origin| host_of(origin).eq_ignore_ascii_case(host.as_str()))
 }

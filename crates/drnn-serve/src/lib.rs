@@ -11,11 +11,14 @@
 //! | `models` | the models that are served, by name |
 //! | `routes` | which path is answered by what |
 //! | `guard` | who may: token, origin, host |
+//! | `client`, `connections` | whose a connection is; which are closed for the sake of others |
+//! | `transport`, `body` | a connection's bytes; what is left of a body that nobody wants |
+//! | `budget`, `cost`, `memory` | bytes that are held for clients; how many something takes; how many in all |
 //! | `refusal` | every error, as JSON |
 //! | `request`, `numbers`, `run` | whole sequences: the body of a request, its elements; its answer |
 //! | `runner` | threads that run them side by side |
 //! | `message`, `socket` | live ones: a message of a client; a connection |
-//! | `stepper` | a model's live sequences, for those who have one |
+//! | `stepper`, `frames` | a model's live sequences, for those who have one; frames on their way to them |
 //! | `steps`, `said` | the thread that steps them together; what each has said |
 //! | `seats` | how many streams there are, and whose |
 //! | `metrics` | what is counted |
@@ -28,10 +31,17 @@
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
+mod body;
+mod budget;
+mod client;
+mod connections;
+mod cost;
 #[cfg(test)]
 mod fault;
+mod frames;
 mod guard;
 mod listen;
+mod memory;
 pub mod message;
 mod metrics;
 mod models;
@@ -49,9 +59,11 @@ mod seats;
 mod socket;
 mod stepper;
 mod steps;
+mod transport;
 
 pub use guard::Token;
 pub use listen::{Server, Stopping};
+pub use memory::StreamSize;
 pub use models::Models;
 pub use options::{Limits, Options};
 pub use refusal::Refusal;

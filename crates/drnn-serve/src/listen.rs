@@ -1,10 +1,15 @@
 //! Connections in, an orderly end.
 
+use crate::body::Received;
+use crate::budget::Budget;
+use crate::client::Client;
+use crate::connections::{Connection, Connections, STOPPING_PATIENCE};
 use crate::metrics::Metrics;
 use crate::models::Models;
 use crate::options::Options;
 use crate::routes::{Inner, Shared, router};
 use crate::seats::Seats;
+use crate::transport::Transport;
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
@@ -15,20 +20,28 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc, watch};
-use tokio::time::{sleep, timeout};
+use std::time::{Duration, Instant};
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{interval, sleep, timeout};
 use tower::ServiceExt;
 
-/// Bytes of the head of a request.
-const MOST_HEAD: usize = 64 << 10;
-/// Where no more connections can be had, some may end soon.
-const BREATH: Duration = Duration::from_millis(50);
+/// Bytes of the head of a request, and of what is buffered of a connection's responses.
+pub const MAX_HEAD: usize = 16 << 10;
+/// Bytes that the system buffers of what a client is sent. Linux doubles it for its own needs.
+const SEND_BUFFER: u32 = 128 << 10;
+/// Connections that wait to be accepted.
+const BACKLOG: u32 = 1024;
+/// Where no connection can be accepted, some may end soon.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
+/// How often the log says so.
+const WARN_EVERY: Duration = Duration::from_secs(10);
+/// How often it is looked for clients that do not take what they are sent.
+const TICK: Duration = Duration::from_millis(100);
 
-/// The client's address.
-#[derive(Debug, Clone, Copy)]
-pub struct Peer(pub SocketAddr);
+/// The connection that a request came on.
+#[derive(Debug, Clone)]
+pub struct Peer(pub Arc<Connection>);
 
 /// A server that listens.
 pub struct Server {
@@ -54,19 +67,36 @@ impl Server {
     /// Listens, and starts the threads of all models. Each should run on one thread of its own
     /// ([`drnn_train::live::LiveModel::on`]): several requests and streams run at once as it is.
     pub async fn bind(options: Options, models: Models) -> std::io::Result<Server> {
-        let listener = TcpListener::bind(options.listen).await?;
+        let listener = listen(options.listen)?;
         let metrics = Metrics::new();
         let models = models.start(&options, &metrics)?;
         let (stop, stopping) = watch::channel(false);
         let (_alive, ended) = mpsc::channel(1);
         let seats = Arc::new(Seats::default());
-        let shared = Arc::new(Inner { options, models, metrics, seats, stopping, _alive });
+        let received = Budget::new(options.limits.received);
+        let answers = Budget::new(options.limits.answers);
+        let shared = Arc::new(Inner {
+            options,
+            models,
+            metrics,
+            seats,
+            received,
+            answers,
+            stopping,
+            _alive,
+        });
         Ok(Server { listener, router: router(shared.clone()), shared, stop, ended })
     }
 
     /// Where it listens.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
+    }
+
+    /// The most bytes that clients can make it hold, besides its models.
+    pub fn worst_case(&self) -> usize {
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+        self.shared.options.limits.worst_case(threads, self.shared.models.largest_stream())
     }
 
     /// To ask it for its end.
@@ -77,39 +107,79 @@ impl Server {
     /// Serves until it is asked for its end: whether everything that was accepted was finished in time.
     pub async fn serve(self) -> bool {
         let Server { listener, router, shared, mut ended, stop: _stop } = self;
-        let limits = shared.options.limits.clone();
-        let room = Arc::new(Semaphore::new(limits.connections));
-        let mut stopping = shared.stopping.clone();
+        let limits = &shared.options.limits;
+        let connections = Arc::new(Connections::new(limits.connections));
+        let closing = tokio::spawn(close_blocked(
+            connections.clone(),
+            limits.patience,
+            shared.stopping.clone(),
+        ));
+        let (mut stopping, mut warned) = (shared.stopping.clone(), None);
         loop {
             let accepted = async {
-                let place = room.clone().acquire_owned().await;
-                (listener.accept().await, place)
-            };
-            let ((stream, peer), place) = tokio::select! {
-                () = asked(&mut stopping) => break,
-                accepted = accepted => match accepted {
-                    (Ok(accepted), Ok(place)) => (accepted, place),
-                    (Err(e), _) => {
-                        tracing::warn!("a connection cannot be accepted: {e}");
-                        sleep(BREATH).await;
-                        continue;
+                match listener.accept().await {
+                    Ok((stream, peer)) => {
+                        let place = connections.admit(Client::from(peer.ip())).await;
+                        Some(Transport::new(stream, place))
                     }
-                    (_, Err(_)) => break,
-                },
+                    Err(e) => {
+                        if warned.is_none_or(|at: Instant| at.elapsed() >= WARN_EVERY) {
+                            tracing::warn!(
+                                "a connection cannot be accepted: {e}; an idle one is closed"
+                            );
+                            warned = Some(Instant::now());
+                        }
+                        // Mostly because there are no more file descriptors.
+                        connections.close_quietest();
+                        sleep(ACCEPT_BACKOFF).await;
+                        None
+                    }
+                }
             };
-            let (router, stopping) = (router.clone(), shared.stopping.clone());
-            let patience = limits.patience;
-            tokio::spawn(async move {
-                connection(stream, peer, router, stopping, patience).await;
-                drop(place);
-            });
+            tokio::select! {
+                () = asked(&mut stopping) => break,
+                accepted = accepted => if let Some(transport) = accepted {
+                    let (router, stopping) = (router.clone(), shared.stopping.clone());
+                    tokio::spawn(serve_connection(transport, router, stopping, limits.patience));
+                },
+            }
         }
         drop(listener);
         let drain = shared.options.drain;
         tracing::info!("stopping");
         drop((router, shared));
         // Nobody sends anything: it is over when nobody holds what is shared.
-        timeout(drain, ended.recv()).await.is_ok()
+        let finished = timeout(drain, ended.recv()).await.is_ok();
+        closing.abort();
+        finished
+    }
+}
+
+fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    if cfg!(unix) {
+        socket.set_reuseaddr(true)?; // as TcpListener::bind has it
+    }
+    // Connections inherit it. Otherwise a client that does not read makes the system buffer megabytes.
+    socket.set_send_buffer_size(SEND_BUFFER)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// Closes connections that do not take what they are sent, for as long as it runs.
+async fn close_blocked(
+    connections: Arc<Connections>,
+    patience: Duration,
+    stopping: watch::Receiver<bool>,
+) {
+    let mut ticks = interval(TICK);
+    loop {
+        ticks.tick().await;
+        let patience = match *stopping.borrow() {
+            true => patience.min(STOPPING_PATIENCE),
+            false => patience,
+        };
+        connections.close_blocked(patience);
     }
 }
 
@@ -118,22 +188,25 @@ pub async fn asked(stopping: &mut watch::Receiver<bool>) {
     let _ = stopping.wait_for(|stop| *stop).await; // should nobody be left to ask, it is over too
 }
 
-async fn connection(
-    stream: TcpStream,
-    peer: SocketAddr,
+async fn serve_connection(
+    transport: Transport,
     router: Router,
     mut stopping: watch::Receiver<bool>,
     patience: Duration,
 ) {
     // Answers are small and must not wait for each other.
-    let _ = stream.set_nodelay(true);
+    let _ = transport.set_nodelay();
+    let connection = transport.connection().clone();
+    let stopped = stopping.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(Peer(peer));
+        request.extensions_mut().insert(Peer(connection.clone()));
+        let request = Received::of(request, patience, stopped.clone());
         router.clone().oneshot(request.map(Body::new))
     });
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(patience).max_buf_size(MOST_HEAD);
-    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), service).with_upgrades());
+    http.timer(TokioTimer::new()).header_read_timeout(patience).max_buf_size(MAX_HEAD);
+    let transport = TokioIo::new(transport);
+    let mut connection = pin!(http.serve_connection(transport, service).with_upgrades());
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         () = asked(&mut stopping) => {

@@ -63,17 +63,14 @@ pub fn parse(model: &LiveModel, text: &str, most: usize) -> Result<Message, Refu
         return Err(Refusal::malformed(said));
     }
     let (elements, refused) = match text {
-        Some(text) => match text_elements(model, &text) {
+        Some(text) => match text_elements(model, &text, most) {
             Ok(elements) => (elements, None),
             Err(why) => (Vec::new(), Some(why)),
         },
         None => as_far_as_read(model, element.into_iter().chain(elements.into_iter().flatten())),
     };
     if elements.len() > most {
-        let count = elements.len();
-        return Err(Refusal::too_large(format!(
-            "{count} elements in one message; send at most {most}"
-        )));
+        return Err(Refusal::too_large(format!("more than {most} elements in one message")));
     }
     Ok(Message { position, elements, refused, flush })
 }

@@ -1,5 +1,6 @@
 //! The models that are served, by name.
 
+use crate::memory::StreamSize;
 use crate::metrics::Metrics;
 use crate::options::Options;
 use crate::refusal::Refusal;
@@ -53,7 +54,9 @@ impl Models {
                 false => None,
             };
             let runner = Runner::start(&model, options, metrics.work(&name, "run"))?;
-            all.insert(name, Arc::new(Served { model, facts, stepper, runner }));
+            let longest_answer = model.longest_answer();
+            let served = Served { model, facts, longest_answer, stepper, runner };
+            all.insert(name, Arc::new(served));
         }
         Ok(AllServed(all))
     }
@@ -64,6 +67,8 @@ pub struct Served {
     pub model: Arc<LiveModel>,
     /// What clients are told of it, as JSON.
     pub facts: String,
+    /// Bytes of its longest answer ([`LiveModel::longest_answer`]).
+    pub longest_answer: usize,
     /// None where it does not stream.
     pub stepper: Option<Stepper>,
     pub runner: Runner,
@@ -76,6 +81,18 @@ impl AllServed {
     /// In the order of their names.
     pub fn iter(&self) -> impl Iterator<Item = &Served> {
         self.0.values().map(Arc::as_ref)
+    }
+
+    /// The largest that a stream of any of them can be.
+    pub fn largest_stream(&self) -> StreamSize {
+        let streams = self.iter().filter(|served| served.stepper.is_some());
+        streams.fold(StreamSize::default(), |most, Served { model, longest_answer, .. }| {
+            StreamSize {
+                answer: most.answer.max(*longest_answer),
+                delay: most.delay.max(model.latency()),
+                state: most.state.max(model.state_bytes()),
+            }
+        })
     }
 
     /// By its name, which may be left out where there is one.

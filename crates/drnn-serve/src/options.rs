@@ -39,13 +39,17 @@ pub struct Limits {
     pub waiting: usize,
     /// Bytes of a message of a stream.
     pub message: usize,
-    /// Elements of a stream that wait to be read, and answers that wait to be sent.
+    /// Elements of a stream that wait to be read.
     pub in_flight: usize,
-    /// Open connections; more wait to be accepted.
+    /// Bytes of requests and messages that wait, of all clients; one gets at most half of it.
+    pub received: usize,
+    /// Bytes of answers to requests that are being made or sent, likewise.
+    pub answers: usize,
+    /// Open connections, streams included; for one more, an idle one is closed.
     pub connections: usize,
     /// Live streams.
     pub streams: usize,
-    /// Of one client's address.
+    /// Of one client: an IPv4 address, or a /64 network of IPv6.
     pub streams_per_client: usize,
     /// How long a stream may say nothing.
     pub idle: Duration,
@@ -79,7 +83,9 @@ impl Default for Limits {
             waiting: 200_000,
             message: 64 << 10,
             in_flight: 4096,
-            connections: 4096,
+            received: 32 << 20,
+            answers: 64 << 20,
+            connections: 2048,
             streams: 1000,
             streams_per_client: 500,
             idle: Duration::from_secs(5 * 60),

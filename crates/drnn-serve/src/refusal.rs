@@ -97,9 +97,12 @@ impl IntoResponse for Refusal {
             |name, value| response.headers_mut().insert(name, HeaderValue::from_static(value));
         match self.status {
             StatusCode::UNAUTHORIZED => put(header::WWW_AUTHENTICATE, "Bearer"),
-            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS => {
+            // Connections are among what there is too little of.
+            StatusCode::SERVICE_UNAVAILABLE => {
+                put(header::CONNECTION, "close");
                 put(header::RETRY_AFTER, "1")
             }
+            StatusCode::TOO_MANY_REQUESTS => put(header::RETRY_AFTER, "1"),
             _ => None,
         };
         response

@@ -27,6 +27,9 @@ pub struct Request<'b> {
 /// Bytes of the longest word. Whoever reads a word reads it whole, and others wait for that.
 const LONGEST_WORD: usize = 1000;
 
+/// Nested arrays of a request: sequences, elements, numbers; and some that are refused with the place.
+const MAX_DEPTH: usize = 16;
+
 /// Reads a body.
 pub fn parse(body: &[u8]) -> Result<Request<'_>, Refusal> {
     let request: Request = serde_json::from_slice(body).map_err(|e| malformed(&e))?;
@@ -43,24 +46,67 @@ fn malformed(error: &serde_json::Error) -> Refusal {
 impl Request<'_> {
     /// Its sequences in the terms of `model`, of at most `most` elements in all.
     pub fn elements(self, model: &LiveModel, most: usize) -> Result<Vec<Vec<Element>>, Refusal> {
-        let sequences = match (self.sequences, self.texts) {
-            (Some(raw), _) => sequences(model, raw.get())?,
-            (None, texts) => {
-                let read = |(number, text): (usize, String)| {
-                    text_elements(model, &text)
-                        .map_err(|why| Refusal::element(format!("text {number}: {why}")))
-                };
-                texts.into_iter().flatten().enumerate().map(read).collect::<Result<_, _>>()?
-            }
+        let mut count = 0;
+        let mut check = |sequence: &Vec<Element>| {
+            count += sequence.len().max(1); // an empty sequence is not for nothing either
+            if count > most { Err(too_many(most)) } else { Ok(()) }
         };
-        // An empty sequence is not for nothing either.
-        match sequences.iter().map(|elements: &Vec<_>| elements.len().max(1)).sum::<usize>() {
-            count if count > most => Err(Refusal::too_large(format!(
-                "{count} elements, more than {most}; send them in several requests, or as a stream"
-            ))),
-            _ => Ok(sequences),
+        match (self.sequences, self.texts) {
+            (Some(raw), _) => {
+                let width = match model.reads() {
+                    Reads::Numbers(q) => q,
+                    _ => 1,
+                };
+                // Before any memory is taken for them.
+                let values = values(raw.get())?;
+                if values > most.saturating_mul(width + 2) + 1 {
+                    return Err(too_many(most));
+                }
+                let sequences = sequences(model, raw.get())?;
+                sequences.iter().try_for_each(check)?;
+                Ok(sequences)
+            }
+            (None, texts) => {
+                let mut sequences = Vec::new();
+                for (number, text) in texts.into_iter().flatten().enumerate() {
+                    let refuse = |why| Refusal::element(format!("text {number}: {why}"));
+                    let elements = text_elements(model, &text, most).map_err(refuse)?;
+                    check(&elements)?;
+                    sequences.push(elements);
+                }
+                Ok(sequences)
+            }
         }
     }
+}
+
+fn too_many(most: usize) -> Refusal {
+    Refusal::too_large(format!(
+        "more than {most} elements; send them in several requests, or as a stream"
+    ))
+}
+
+/// At least as many values as this JSON has: commas and opening brackets that are not part of a string.
+fn values(json: &str) -> Result<usize, Refusal> {
+    let (mut count, mut depth, mut quoted, mut escaped) = (0, 0_usize, false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = quoted,
+            b'"' => quoted = !quoted,
+            _ if quoted => {}
+            b',' => count += 1,
+            b'[' | b'{' => (count, depth) = (count + 1, depth + 1),
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > MAX_DEPTH {
+            return Err(Refusal::malformed(
+                "the body is not a request: nested beyond the recursion limit",
+            ));
+        }
+    }
+    Ok(count)
 }
 
 fn sequences(model: &LiveModel, json: &str) -> Result<Vec<Vec<Element>>, Refusal> {
@@ -86,16 +132,18 @@ pub fn element(model: &LiveModel, value: &Value) -> Result<Element, String> {
     }
 }
 
-/// The elements of a text, of models that read one: characters, `_` masked; or words.
-pub fn text_elements(model: &LiveModel, text: &str) -> Result<Vec<Element>, String> {
+/// The elements of a text, of models that read one: characters, `_` masked; or words. Of more than `most` it is enough
+/// to know that there are more.
+pub fn text_elements(model: &LiveModel, text: &str, most: usize) -> Result<Vec<Element>, String> {
+    let enough = most.saturating_add(1);
     match model.reads() {
-        Reads::Characters => Ok(text
-            .chars()
-            .map(|c| if c == '_' { Element::Mask } else { Element::Char(c) })
-            .collect()),
+        Reads::Characters => {
+            let element = |c| if c == '_' { Element::Mask } else { Element::Char(c) };
+            Ok(text.chars().take(enough).map(element).collect())
+        }
         Reads::Words => {
             let word = |word: &str| check_word(word).map(|()| Element::Word(word.into()));
-            tokenize(text).into_iter().map(word).collect()
+            tokenize(text).into_iter().take(enough).map(word).collect()
         }
         reads => Err(format!("the model reads {reads}, no text")),
     }

@@ -1,5 +1,6 @@
 //! Which path is answered by what.
 
+use crate::budget::Budget;
 use crate::guard;
 use crate::metrics::Metrics;
 use crate::models::AllServed;
@@ -28,6 +29,10 @@ pub struct Inner {
     pub models: AllServed,
     pub metrics: Metrics,
     pub seats: Arc<Seats>,
+    /// Bytes of requests and messages that wait.
+    pub received: Budget,
+    /// Bytes of answers to requests, from when they are made until they are sent.
+    pub answers: Budget,
     /// Whether the server ends.
     pub stopping: watch::Receiver<bool>,
     /// Every connection and stream holds this; it is over when nobody does.
@@ -68,7 +73,7 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
 }
 
 async fn guarded(State(shared): State<Shared>, request: Request, next: Next) -> Response {
-    match guard::check(&shared.options, request.uri().path(), request.headers()) {
+    match guard::check(&shared.options, request.uri(), request.headers()) {
         Ok(()) => next.run(request).await,
         Err(refusal) => refusal.into_response(),
     }

@@ -1,22 +1,25 @@
 //! What a stream has said and is still to be read, in order.
 
+use crate::budget::Lease;
+use crate::frames::{FrameSender, StreamEvent};
 use crate::message::Message;
 use crate::metrics::WorkMetrics;
-use crate::stepper::Told;
 use drnn_train::live::{Answer, Element, LiveId};
 use serde_json::json;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Semaphore;
 
 /// A stream as the thread that reads it has it.
 pub struct Stream {
     pub live: LiveId,
-    out: mpsc::UnboundedSender<Told>,
+    out: FrameSender,
     room: Arc<Semaphore>,
     said: VecDeque<Said>,
     finished: bool,
+    /// Whether it is left alone until its frames are taken.
+    pub paused: bool,
     /// When what is being read arrived.
     pub since: Instant,
     /// Flushes before, and answers since.
@@ -29,6 +32,8 @@ struct Said {
     begun: bool,
     message: Message,
     since: Instant,
+    /// The bytes that it takes.
+    _lease: Lease,
 }
 
 /// What a stream does next.
@@ -41,14 +46,21 @@ pub enum Next {
 }
 
 impl Stream {
-    pub fn new(live: LiveId, out: mpsc::UnboundedSender<Told>, room: Arc<Semaphore>) -> Stream {
+    pub fn new(live: LiveId, out: FrameSender, room: Arc<Semaphore>) -> Stream {
         let (said, since) = (VecDeque::new(), Instant::now());
-        Stream { live, out, room, said, finished: false, since, sequence: 0, answers: 0 }
+        let (finished, paused, sequence, answers) = (false, false, 0, 0);
+        Stream { live, out, room, said, finished, paused, since, sequence, answers }
     }
 
-    pub fn say(&mut self, mut message: Message, since: Instant) {
+    pub fn say(&mut self, mut message: Message, since: Instant, lease: Lease) {
         let elements = std::mem::take(&mut message.elements).into_iter();
-        self.said.push_back(Said { elements, begun: false, message, since });
+        self.said.push_back(Said { elements, begun: false, message, since, _lease: lease });
+    }
+
+    /// Pauses it if its frames are not taken. Whether it is paused.
+    pub fn pause_if_full(&mut self) -> bool {
+        self.paused = self.out.is_full();
+        self.paused
     }
 
     /// When the first message that is not read arrived.
@@ -67,22 +79,22 @@ impl Stream {
         self.settle();
     }
 
-    pub fn tell(&self, told: Told) {
-        let _ = self.out.send(told); // it may have gone just now
+    pub fn tell(&self, event: StreamEvent) {
+        self.out.send(event);
     }
 
     pub fn answer(&mut self, answer: &Answer) {
         self.answers += 1;
         let json = answer.json();
         let fields = json.strip_prefix('{').unwrap_or(&json);
-        self.tell(Told::Frame(format!("{{\"sequence\":{},{fields}", self.sequence)));
+        self.tell(StreamEvent::Frame(format!("{{\"sequence\":{},{fields}", self.sequence)));
     }
 
     /// The sequence has ended, and another begins.
     pub fn flushed(&mut self) {
         let (sequence, answers) = (self.sequence, self.answers);
         let frame = json!({"flushed": {"sequence": sequence, "answers": answers}});
-        self.tell(Told::Frame(frame.to_string()));
+        self.tell(StreamEvent::Frame(frame.to_string()));
         (self.sequence, self.answers) = (sequence + 1, 0);
     }
 
@@ -94,7 +106,7 @@ impl Stream {
             && let Some(expected) = said.message.position
             && expected != position
         {
-            self.tell(Told::Misplaced(format!(
+            self.tell(StreamEvent::Misplaced(format!(
                 "the message is for position {expected}, but position {position} is next"
             )));
             return Next::Gone;
@@ -118,7 +130,7 @@ impl Stream {
         let (code, sequence) = ("element_refused", self.sequence);
         let error =
             json!({"code": code, "message": why, "sequence": sequence, "position": position});
-        self.tell(Told::Frame(json!({ "error": error }).to_string()));
+        self.tell(StreamEvent::Frame(json!({ "error": error }).to_string()));
         if let Some(said) = self.said.front() {
             let rest = said.elements.len();
             self.room.add_permits(rest);
@@ -137,7 +149,7 @@ impl Stream {
             self.end_message();
         }
         if self.finished && self.said.is_empty() {
-            self.tell(Told::Finished);
+            self.tell(StreamEvent::Finished);
         }
         !self.said.is_empty()
     }

@@ -1,27 +1,27 @@
 //! How many streams there are, and whose.
 
+use crate::client::Client;
 use crate::options::Limits;
 use crate::refusal::Refusal;
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Streams that are live, by the client's address.
+/// Streams that are live, by client.
 #[derive(Debug, Default)]
 pub struct Seats {
-    taken: Mutex<HashMap<IpAddr, usize>>,
+    taken: Mutex<HashMap<Client, usize>>,
 }
 
 /// One of them, until it is dropped.
 #[derive(Debug)]
 pub struct Seat {
     seats: Arc<Seats>,
-    client: IpAddr,
+    client: Client,
 }
 
 impl Seats {
     /// One more, if there may be.
-    pub fn take(self: &Arc<Seats>, client: IpAddr, limits: &Limits) -> Result<Seat, Refusal> {
+    pub fn take(self: &Arc<Seats>, client: Client, limits: &Limits) -> Result<Seat, Refusal> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let (all, own): (usize, _) = (taken.values().sum(), taken.get(&client).copied());
         if all >= limits.streams {

@@ -10,9 +10,14 @@
 //! | an element that the model does not read | `{"error": ..}` with the position that is next | goes on; the rest of the message is not read |
 //! | anything else | `{"error": ..}` | is closed with a code; what was said before is answered first |
 //!
-//! What a client has in flight is bounded: beyond that we do not read from it, and one who does not read from us is
-//! closed.
+//! What a client has in flight is bounded: beyond that we do not read from it, and one who does not read from us, be it
+//! answers or pongs, is closed.
 
+use crate::budget::Lease;
+use crate::client::Client;
+use crate::connections::{FAREWELL, Held};
+use crate::cost::{self, FREE_RECEIVED};
+use crate::frames::{FrameReceiver, StreamEvent};
 use crate::guard::protocols;
 use crate::listen::{Peer, asked};
 use crate::message::{self, Message};
@@ -20,29 +25,32 @@ use crate::models::Served;
 use crate::refusal::Refusal;
 use crate::routes::Shared;
 use crate::seats::Seat;
-use crate::stepper::{LiveSeat, Stepper, Told};
+use crate::stepper::{LiveSeat, Stepper};
 use axum::Extension;
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
-use axum::extract::ws::{CloseFrame, Message as Frame, WebSocket, WebSocketUpgrade};
+use axum::extract::ws::{CloseFrame, Message as Frame, Utf8Bytes, WebSocket, WebSocketUpgrade};
 use axum::http::{HeaderMap, HeaderValue, Uri};
 use axum::response::Response;
 use futures_util::SinkExt;
 use serde_json::json;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::time::{sleep_until, timeout};
+use std::time::Instant;
+use tokio::time::{sleep, sleep_until, timeout};
 use tungstenite::error::{Error as WsError, ProtocolError};
 
 /// The protocol that a client may name, beside the one with its token.
 const PROTOCOL: &str = "drnn.v1";
 /// Bytes that are read at once; each stream has as many.
-const READ_BUFFER: usize = 8 << 10;
+pub const READ_BUFFER: usize = 8 << 10;
+/// Bytes of frames that are sent at once.
+pub const WRITE_BUFFER: usize = 16 << 10;
+/// Bytes that a frame has besides an answer: the word that it repeats, an error, pongs.
+pub const FRAME_EXTRA: usize = 16 << 10;
 /// Frames that are sent at once.
 const TOGETHER: usize = 64;
-/// How long a client is waited for that was told of the end.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// Bytes of a message that takes long enough to read for others to have their turn then.
+const LARGE: usize = 2 << 10;
 
 /// Reasons that a client is told.
 #[cfg(test)]
@@ -93,7 +101,7 @@ impl Ending {
 /// Opens a stream, or says why not.
 pub async fn open(
     State(shared): State<Shared>,
-    Extension(Peer(peer)): Extension<Peer>,
+    Extension(Peer(connection)): Extension<Peer>,
     uri: Uri,
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
@@ -110,7 +118,7 @@ pub async fn open(
     if *shared.stopping.borrow() {
         return Err(Refusal::stopping("the server ends"));
     }
-    let seat = shared.seats.take(peer.ip(), &shared.options.limits)?;
+    let seat = shared.seats.take(connection.client(), &shared.options.limits)?;
     // A browser expects one of those that it named.
     let named: Vec<&str> = protocols(&headers).collect();
     let chosen = named.iter().find(|name| **name == PROTOCOL).or(named.first());
@@ -118,17 +126,30 @@ pub async fn open(
         upgrade.set_selected_protocol(chosen);
     }
     let most = shared.options.limits.message;
-    let upgrade = upgrade.read_buffer_size(READ_BUFFER).max_message_size(most).max_frame_size(most);
-    Ok(upgrade.on_upgrade(move |socket| serve(socket, shared, served, seat)))
+    let largest = served.longest_answer.max(served.facts.len()) + FRAME_EXTRA;
+    let upgrade = upgrade
+        .read_buffer_size(READ_BUFFER)
+        .write_buffer_size(WRITE_BUFFER)
+        .max_write_buffer_size(WRITE_BUFFER + largest)
+        .max_message_size(most)
+        .max_frame_size(most);
+    let (client, held) = (connection.client(), connection.hold());
+    Ok(upgrade.on_upgrade(move |socket| serve(socket, shared, served, client, (seat, held))))
 }
 
-async fn serve(mut socket: WebSocket, shared: Shared, served: Arc<Served>, _seat: Seat) {
+async fn serve(
+    mut socket: WebSocket,
+    shared: Shared,
+    served: Arc<Served>,
+    client: Client,
+    _until_the_end: (Seat, Held),
+) {
     let Some(stepper) = &served.stepper else { return };
     let (name, begun) = (served.model.name(), Instant::now());
     let mut counted = Counted { shared: &shared, name, reason: "internal" };
     shared.metrics.stream_begins(name);
     tracing::info!(model = name, "stream begins");
-    let ending = Talk::new(&shared, &served, stepper, &mut socket).all().await;
+    let ending = Talk::new(&shared, &served, client, stepper, &mut socket).all().await;
     counted.reason = ending.reason;
     let seconds = begun.elapsed().as_secs_f64();
     tracing::info!(model = name, reason = ending.reason, seconds, "stream ends");
@@ -152,23 +173,33 @@ struct Talk<'a> {
     shared: &'a Shared,
     served: &'a Served,
     socket: &'a mut WebSocket,
+    client: Client,
     live: LiveSeat,
-    out: UnboundedReceiver<Told>,
-    /// Read from the socket, and too much for what is in flight.
-    pending: Option<Message>,
+    out: FrameReceiver,
+    /// What came from the client and is not handed over yet.
+    pending: Option<Pending>,
     /// Why nothing more is read; what was said before is answered first.
     closing: Option<Ending>,
+}
+
+/// A message that waits.
+enum Pending {
+    /// For the bytes that it takes to be read.
+    Text(Utf8Bytes),
+    /// For those before it.
+    Message(Message, Lease),
 }
 
 impl<'a> Talk<'a> {
     fn new(
         shared: &'a Shared,
         served: &'a Served,
+        client: Client,
         stepper: &Stepper,
         socket: &'a mut WebSocket,
     ) -> Talk<'a> {
         let (live, out) = stepper.join(shared.options.limits.in_flight);
-        Talk { shared, served, socket, live, out, pending: None, closing: None }
+        Talk { shared, served, socket, client, live, out, pending: None, closing: None }
     }
 
     async fn all(mut self) -> Ending {
@@ -189,19 +220,20 @@ impl<'a> Talk<'a> {
                 finishing = true;
                 self.live.finish();
             }
-            let (open, room) = (self.closing.is_none(), self.out.len() < limits.in_flight);
-            let waiting = self.pending.as_ref().map(|message| message.elements.len());
+            let (open, waits) = (self.closing.is_none(), self.pending.is_some());
             let (idle, longest) = (heard + limits.idle, begun + limits.longest);
             tokio::select! {
                 out = self.out.recv() => self.tell(out).await?,
-                () = self.live.room(waiting.unwrap_or(0)), if room && waiting.is_some() => {
-                    self.pending.take().into_iter().for_each(|message| self.live.say(message));
+                next = next(&self.pending, &self.live, self.shared, self.client), if waits => {
+                    self.hand_over(next).await;
                 }
-                frame = self.socket.recv(), if open && room && waiting.is_none() => {
+                frame = self.socket.recv(), if open && !waits => {
                     heard = Instant::now();
                     match self.hear(frame) {
                         Err(ending) if ending.code.is_some() => self.closing = Some(ending),
-                        heard => heard?,
+                        Err(gone) => return Err(gone),
+                        // The answer to a ping is sent before more is read.
+                        Ok(()) => self.flush().await?,
                     }
                 }
                 () = sleep_until(idle.min(longest).into()) => return Err(match longest <= idle {
@@ -220,9 +252,7 @@ impl<'a> Talk<'a> {
     fn hear(&mut self, frame: Option<Result<Frame, axum::Error>>) -> Result<(), Ending> {
         match frame {
             Some(Ok(Frame::Text(text))) => {
-                let most = self.shared.options.limits.in_flight;
-                let message = message::parse(&self.served.model, &text, most);
-                self.pending = Some(message.map_err(|refusal| Ending::of(&refusal))?);
+                self.pending = Some(Pending::Text(text));
                 Ok(())
             }
             Some(Ok(Frame::Binary(_))) => {
@@ -247,23 +277,51 @@ impl<'a> Talk<'a> {
         }
     }
 
+    /// The message that waits can be read, or handed over.
+    async fn hand_over(&mut self, next: Next) {
+        match (self.pending.take(), next) {
+            (Some(Pending::Text(text)), Next::Read(Some(lease))) => {
+                let most = self.shared.options.limits.in_flight;
+                match message::parse(&self.served.model, &text, most) {
+                    Ok(message) => self.pending = Some(Pending::Message(message, lease)),
+                    Err(refusal) => self.closing = Some(Ending::of(&refusal)),
+                }
+                if text.len() > LARGE {
+                    tokio::task::yield_now().await;
+                }
+            }
+            (Some(Pending::Text(text)), Next::Read(None)) => {
+                let why =
+                    format!("a message of {} bytes, more than one client can have", text.len());
+                self.closing = Some(Ending::new("too_large", 1009, why));
+            }
+            (Some(Pending::Message(message, lease)), _) => self.live.say(message, lease),
+            _ => {}
+        }
+    }
+
     /// Something comes from the stepper: what else is there goes out with it.
-    async fn tell(&mut self, first: Option<Told>) -> Result<(), Ending> {
+    async fn tell(&mut self, first: Option<StreamEvent>) -> Result<(), Ending> {
         let mut next = Some(first.ok_or_else(Ending::internal)?);
         let mut fed = 0;
         let ending = loop {
             match next {
-                Some(Told::Frame(frame)) => self.feed(frame).await?,
-                Some(Told::Finished) => {
+                Some(StreamEvent::Frame(frame)) => self.feed(frame).await?,
+                Some(StreamEvent::Finished) => {
                     break Err(self.closing.take().unwrap_or_else(Ending::internal));
                 }
-                Some(Told::Misplaced(why)) => break Err(Ending::new("out_of_order", 1008, why)),
-                Some(Told::Failed) => break Err(Ending::internal()),
+                Some(StreamEvent::Misplaced(why)) => {
+                    break Err(Ending::new("out_of_order", 1008, why));
+                }
+                Some(StreamEvent::Failed) => break Err(Ending::internal()),
                 None => break Ok(()),
             }
             fed += 1;
-            next = if fed < TOGETHER { self.out.try_recv().ok() } else { None };
+            next = if fed < TOGETHER { self.out.try_recv() } else { None };
         };
+        if self.out.has_resumed() {
+            self.live.resume();
+        }
         self.flush().await.and(ending)
     }
 
@@ -279,6 +337,29 @@ impl<'a> Talk<'a> {
 
     async fn flush(&mut self) -> Result<(), Ending> {
         sent(timeout(self.shared.options.limits.patience, self.socket.flush()).await)
+    }
+}
+
+/// What a message waited for.
+enum Next {
+    Read(Option<Lease>),
+    Say,
+}
+
+/// Waits for what the message needs next. Where it is dropped, nothing has happened.
+async fn next(pending: &Option<Pending>, live: &LiveSeat, shared: &Shared, client: Client) -> Next {
+    match pending {
+        Some(Pending::Text(text)) => {
+            let bytes = cost::received(text.len(), shared.options.limits.in_flight);
+            // The first that waits is free up to a size, so that a stream always goes on.
+            let free = if live.is_idle() { FREE_RECEIVED } else { 0 };
+            Next::Read(shared.received.lease(client, bytes.saturating_sub(free)).await)
+        }
+        Some(Pending::Message(message, _)) => {
+            live.room(message.elements.len()).await;
+            Next::Say
+        }
+        None => std::future::pending().await,
     }
 }
 
@@ -302,7 +383,7 @@ async fn farewell(socket: &mut WebSocket, ending: &Ending) {
             if frame.is_err() {
                 // What is still coming cannot be read; a connection that ends with it unread would take the
                 // message along.
-                tokio::time::sleep(FAREWELL).await;
+                sleep(FAREWELL).await;
             }
         }
         Ok::<(), axum::Error>(())

@@ -1,6 +1,8 @@
 //! A model's live sequences, for those who have one: join, say, finish, leave. The thread that reads what they say is
 //! `steps`.
 
+use crate::budget::Lease;
+use crate::frames::{FrameReceiver, FrameSender, queue};
 use crate::message::Message;
 use crate::metrics::WorkMetrics;
 use crate::steps::Steps;
@@ -10,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Semaphore;
 
 /// A model's live sequences. When it and all its streams are dropped, its thread ends.
 pub struct Stepper {
@@ -21,26 +23,16 @@ pub struct Stepper {
 /// What a stream tells the thread.
 pub enum Command {
     Join {
-        out: mpsc::UnboundedSender<Told>,
+        out: FrameSender,
         room: Arc<Semaphore>,
     },
-    Say(Message, Instant),
-    /// It says no more; [`Told::Finished`] comes when all is read.
+    /// A message that came just now, with the bytes that it takes until it is read.
+    Say(Message, Instant, Lease),
+    /// Its frames are taken again.
+    Resume,
+    /// It says no more; [`StreamEvent::Finished`](crate::frames::StreamEvent) comes when all is read.
     Finish,
     Leave,
-}
-
-/// What the thread tells a stream.
-#[derive(Debug, PartialEq)]
-pub enum Told {
-    /// A frame for the client.
-    Frame(String),
-    /// All that was said has been read.
-    Finished,
-    /// The client's own count is another: it would take answers for those to other elements.
-    Misplaced(String),
-    /// A fault of ours.
-    Failed,
 }
 
 /// One live sequence after another. When it is dropped, it leaves.
@@ -48,6 +40,8 @@ pub struct LiveSeat {
     to: Sender<(u64, Command)>,
     id: u64,
     room: Arc<Semaphore>,
+    /// Of an empty stream.
+    all_room: usize,
 }
 
 impl Stepper {
@@ -72,14 +66,15 @@ impl Stepper {
     }
 
     /// A new stream, of which at most `in_flight` elements wait to be read.
-    pub fn join(&self, in_flight: usize) -> (LiveSeat, mpsc::UnboundedReceiver<Told>) {
+    pub fn join(&self, in_flight: usize) -> (LiveSeat, FrameReceiver) {
         let id = self.joined.fetch_add(1, Ordering::Relaxed);
-        let (out, frames) = mpsc::unbounded_channel();
+        let (out, frames) = queue();
         // A message takes room of its own: a flush alone does too.
-        let room = Arc::new(Semaphore::new(in_flight + 1));
+        let all_room = in_flight + 1;
+        let room = Arc::new(Semaphore::new(all_room));
         // Should the thread have ended, `out` is dropped and the stream sees that.
         let _ = self.to.send((id, Command::Join { out, room: room.clone() }));
-        (LiveSeat { to: self.to.clone(), id, room }, frames)
+        (LiveSeat { to: self.to.clone(), id, room, all_room }, frames)
     }
 }
 
@@ -92,9 +87,19 @@ impl LiveSeat {
         }
     }
 
-    /// After [`LiveSeat::room`].
-    pub fn say(&self, message: Message) {
-        let _ = self.to.send((self.id, Command::Say(message, Instant::now())));
+    /// Whether nothing waits to be read.
+    pub fn is_idle(&self) -> bool {
+        self.room.available_permits() == self.all_room
+    }
+
+    /// After [`LiveSeat::room`]. The lease ends when the message is read.
+    pub fn say(&self, message: Message, lease: Lease) {
+        let _ = self.to.send((self.id, Command::Say(message, Instant::now(), lease)));
+    }
+
+    /// Its frames are taken again ([`FrameReceiver::has_resumed`]).
+    pub fn resume(&self) {
+        let _ = self.to.send((self.id, Command::Resume));
     }
 
     /// There is no more to say.

@@ -6,13 +6,16 @@
 //! stream 3   ]                  from its arrival
 //! ```
 //!
+//! A stream whose answers are not taken is paused: nothing more of it is read until they are.
+//!
 //! What is wrong with an element is its own stream's affair: the others' step goes on, and so they do where reading it
 //! panics. Should the step itself panic, which is the same arithmetic whatever was said, the streams that took part in
 //! it are closed, because nobody knows what they have read; the others move to new memory as they were.
 
+use crate::frames::StreamEvent;
 use crate::metrics::WorkMetrics;
 use crate::said::{Next, Stream};
-use crate::stepper::{Command, Told};
+use crate::stepper::Command;
 use drnn_train::live::{Answer, Element, LiveBatch, LiveId, LiveModel};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -78,14 +81,19 @@ impl<'m> Steps<'m> {
                 self.by_live.insert(live, id);
                 self.streams.insert(id, Stream::new(live, out, room));
             }
-            Command::Say(message, since) => {
+            Command::Say(message, since, lease) => {
                 // One that was closed may still be talking.
                 let Some(stream) = self.streams.get_mut(&id) else { return };
                 self.metrics.waiting.inc_by(message.elements.len() as i64);
                 if stream.waiting_since().is_none() {
                     self.ready.push(id);
                 }
-                stream.say(message, since);
+                stream.say(message, since, lease);
+            }
+            Command::Resume => {
+                if self.streams.get_mut(&id).is_some_and(|s| std::mem::take(&mut s.paused)) {
+                    self.ready.push(id);
+                }
             }
             Command::Finish => {
                 self.streams.get_mut(&id).into_iter().for_each(Stream::finish);
@@ -97,7 +105,8 @@ impl<'m> Steps<'m> {
     /// Reads the next of every stream that has something.
     fn turn(&mut self) {
         let (mut elements, mut flushed, mut gone) = (Vec::new(), Vec::new(), Vec::new());
-        let turn = std::mem::take(&mut self.ready);
+        let mut turn = std::mem::take(&mut self.ready);
+        turn.retain(|id| !self.streams.get_mut(id).is_some_and(Stream::pause_if_full));
         for &id in &turn {
             let Some(stream) = self.streams.get_mut(&id) else { continue };
             let position = self.batch.position(stream.live).unwrap_or_default();
@@ -208,10 +217,10 @@ impl<'m> Steps<'m> {
             }
             Err(_) => self.streams.keys().copied().collect(),
         };
-        lost.into_iter().for_each(|id| self.leave(id, Some(Told::Failed)));
+        lost.into_iter().for_each(|id| self.leave(id, Some(StreamEvent::Failed)));
     }
 
-    fn leave(&mut self, id: u64, last: Option<Told>) {
+    fn leave(&mut self, id: u64, last: Option<StreamEvent>) {
         let Some(stream) = self.streams.remove(&id) else { return };
         last.into_iter().for_each(|last| stream.tell(last));
         self.by_live.remove(&stream.live);
@@ -259,19 +268,20 @@ fn step<'m>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::Lease;
     use crate::fault::{FAULT, FAULT_IN_READING, model};
+    use crate::frames::{FrameReceiver, MAX_QUEUED};
     use crate::message::{Message, parse};
     use crate::metrics::Metrics;
     use crate::stepper::{LiveSeat, Stepper};
     use drnn_train::live::LiveStream;
     use std::sync::Arc;
-    use tokio::sync::mpsc::UnboundedReceiver;
 
-    type Joined = (LiveSeat, UnboundedReceiver<Told>);
+    type Joined = (LiveSeat, FrameReceiver);
 
     fn say((seat, _): &Joined, model: &LiveModel, text: &str) {
         let message: Message = parse(model, text, 100).unwrap();
-        seat.say(message);
+        seat.say(message, Lease::nothing());
     }
 
     /// Frames up to the first that contains this.
@@ -279,7 +289,7 @@ mod tests {
         let mut frames = Vec::new();
         while !frames.last().is_some_and(|frame: &String| frame.contains(what)) {
             match out.blocking_recv() {
-                Some(Told::Frame(frame)) => frames.push(frame),
+                Some(StreamEvent::Frame(frame)) => frames.push(frame),
                 other => panic!("{other:?} instead of {what} after {frames:?}"),
             }
         }
@@ -313,7 +323,7 @@ mod tests {
         say(&innocent, &model, r#"{"element": 1}"#);
         say(&culprit, &model, &format!(r#"{{"element": {FAULT}}}"#));
         for closed in [&mut innocent, &mut culprit] {
-            assert_eq!(closed.1.blocking_recv(), Some(Told::Failed));
+            assert_eq!(closed.1.blocking_recv(), Some(StreamEvent::Failed));
             assert_eq!(closed.1.blocking_recv(), None);
             say(closed, &model, r#"{"element": 0}"#); // into the void
         }
@@ -335,7 +345,7 @@ mod tests {
         say(&refused, &model, r#"{"elements": [2, 9, 1]}"#);
         say(&refused, &model, r#"{"elements": [1], "flush": true}"#);
         assert_eq!(until(&mut innocent, "flushed")[..3], expected(&model, &[1, 2, 0]));
-        assert_eq!(culprit.1.blocking_recv(), Some(Told::Failed));
+        assert_eq!(culprit.1.blocking_recv(), Some(StreamEvent::Failed));
         let found = until(&mut refused, "flushed");
         let answers: Vec<_> = found.iter().filter(|f| f.contains("values")).cloned().collect();
         assert_eq!(answers, expected(&model, &[2, 1]));
@@ -359,8 +369,36 @@ mod tests {
         assert_eq!(errors.len(), 2);
         // A message for another position is not.
         say(&stream, &model, r#"{"element": 0, "position": 7}"#);
-        let Some(Told::Misplaced(why)) = stream.1.blocking_recv() else { panic!("out of order") };
+        let Some(StreamEvent::Misplaced(why)) = stream.1.blocking_recv() else {
+            panic!("out of order")
+        };
         assert_eq!(why, "the message is for position 7, but position 0 is next");
+    }
+
+    #[test]
+    fn a_stream_whose_frames_are_not_taken_is_paused_and_nobody_else() {
+        let (model, stepper) = start(0);
+        let [mut deaf, mut other] = std::array::from_fn(|_| stepper.join(2000));
+        let tokens: Vec<u32> = (0..2000).map(|t| t % 3).collect();
+        let message = format!(r#"{{"elements": {tokens:?}, "flush": true}}"#);
+        deaf.0.say(parse(&model, &message, 2000).unwrap(), Lease::nothing());
+        // Long after all of it could have been read.
+        for _ in 0..200 {
+            say(&other, &model, r#"{"elements": [1, 2], "flush": true}"#);
+            until(&mut other, "flushed");
+        }
+        assert!((MAX_QUEUED..MAX_QUEUED + 1000).contains(&deaf.1.queued()));
+        let mut found = Vec::new();
+        while found.len() < 2001 {
+            match deaf.1.blocking_recv() {
+                Some(StreamEvent::Frame(frame)) => found.push(frame),
+                other => panic!("{other:?}"),
+            }
+            if deaf.1.has_resumed() {
+                deaf.0.resume();
+            }
+        }
+        assert_eq!(found[..2000], expected(&model, &tokens));
     }
 
     #[test]
@@ -380,7 +418,7 @@ mod tests {
             let found = until(stream, "flushed");
             assert_eq!(found[..i], expected(&model, &tokens(i)));
             assert_eq!(found[i], format!(r#"{{"flushed":{{"answers":{i},"sequence":0}}}}"#));
-            assert_eq!(stream.1.blocking_recv(), Some(Told::Finished));
+            assert_eq!(stream.1.blocking_recv(), Some(StreamEvent::Finished));
         }
     }
 }

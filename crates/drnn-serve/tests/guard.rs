@@ -94,11 +94,29 @@ async fn a_name_that_is_not_ours_is_not_answered_without_a_token() {
         ("evil.example", 403),
         ("evil.example:8080", 403),
         ("localhost.evil.example", 403),
+        ("[::1].evil.example", 400),
+        ("[::1", 400),
+        ("localhost:8080.evil.example", 400),
+        ("localhost:99999", 400),
+        ("localhost:", 400),
+        ("evil@localhost", 400),
+        ("localhost@evil.example", 400),
+        ("localhost, evil.example", 400),
+        ("localhost\r\nHost: evil.example", 400),
+        ("localhost\r\nHost: localhost", 400),
         ("", 403),
     ] {
         let found = served.get("/v1/models", &format!("Host: {host}\r\n")).await;
         assert_eq!(found.status, status, "{host}");
     }
+    // A target with a host of its own must be the same.
+    for (target, status) in
+        [("http://localhost/healthz", 200), ("http://evil.example/healthz", 400)]
+    {
+        assert_eq!(served.get(target, "Host: localhost\r\n").await.status, status, "{target}");
+    }
+    let none = served.raw(b"GET /healthz HTTP/1.0\r\n\r\n").await;
+    assert_eq!((none.status, none.code().as_str()), (403, "forbidden"));
     let options = Options { any_host: true, ..Options::default() };
     let served = serve(&["tokens"], options).await;
     assert_eq!(served.get("/v1/models", "Host: box.example\r\n").await.status, 200);

@@ -1,5 +1,6 @@
 //! What is written to stderr while it serves: that things happen, never what is in them.
 
+use super::log_limit::LimitedStderr;
 use clap::ValueEnum;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -24,7 +25,8 @@ pub fn begin(level: Level, json: bool) {
         Level::Info => LevelFilter::INFO,
         Level::Debug => LevelFilter::DEBUG,
     };
-    let logs = tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(level);
+    let stderr = LimitedStderr::new(json);
+    let logs = tracing_subscriber::fmt().with_writer(stderr).with_max_level(level);
     match json {
         true => logs.json().init(),
         false => logs.with_target(false).with_ansi(false).init(),

@@ -4,8 +4,9 @@
 //! |---|---|
 //! | `models` | models on the command line: files, built-in ones, names |
 //! | `quantity` | bytes and times on the command line |
-//! | `logs` | what is written to stderr while it serves |
+//! | `logs`, `log_limit` | what is written to stderr while it serves, and how much of it |
 
+mod log_limit;
 mod logs;
 mod models;
 mod quantity;
@@ -78,16 +79,22 @@ struct LimitArguments {
     /// Bytes of a message of a stream
     #[arg(long, value_name = "BYTES", default_value = "64K", value_parser = bytes)]
     max_message: usize,
-    /// Elements of a stream that wait to be read, and answers that wait to be sent; also the most of one message
+    /// Elements of a stream that wait to be read; also the most of one message
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = count())]
     max_in_flight: u32,
-    /// Open connections; more wait to be accepted
-    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = count())]
+    /// Bytes of requests and messages that wait, of all clients together; one client gets at most half of it
+    #[arg(long, value_name = "BYTES", default_value = "32M", value_parser = bytes)]
+    max_received: usize,
+    /// Bytes of answers to requests that are being made or sent, of all clients together; one gets at most half of it
+    #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = bytes)]
+    max_answers: usize,
+    /// Open connections, streams included; for one more, an idle one is closed
+    #[arg(long, value_name = "N", default_value_t = 2048, value_parser = count())]
     max_connections: u32,
     /// Live streams
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = count())]
     max_streams: u32,
-    /// Live streams of one address
+    /// Live streams of one client: an IPv4 address, or a /64 network of IPv6
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = count())]
     max_streams_per_client: u32,
     /// How long a stream may say nothing
@@ -134,6 +141,8 @@ async fn serve(options: Options, models: drnn_serve::Models) -> Result<(), Failu
     // Before it is announced: whoever reads that may end it at once.
     let signals = Signals::new()?;
     tracing::info!(models = names, "listening at http://{address}");
+    let mb = server.worst_case().div_ceil(1_000_000);
+    tracing::info!("clients can make it hold at most {mb} MB (docs/SERVING.md, Memory)");
     let stopping = server.stopping();
     let signals = tokio::spawn(async move {
         let mut signals = signals;
@@ -205,6 +214,8 @@ fn options(arguments: &Arguments) -> Result<Options, Failure> {
             elements: limits.max_elements as usize,
             message: limits.max_message,
             in_flight: limits.max_in_flight as usize,
+            received: limits.max_received,
+            answers: limits.max_answers,
             connections: limits.max_connections as usize,
             streams: limits.max_streams as usize,
             streams_per_client: limits.max_streams_per_client as usize,

@@ -24,7 +24,7 @@
 //! | `facts` | what it is, for machines |
 //! | `element` | what goes in; from a line or from JSON |
 //! | `rows` | and from CSV |
-//! | `answer` | what comes out; as JSON |
+//! | `answer`, `length` | what comes out; as JSON, and how long that can be |
 //! | `reader` | elements as the network reads them |
 //! | `sequence` | which answer belongs to which element |
 //! | `stream` | one live sequence |
@@ -38,6 +38,7 @@ mod answer;
 mod batch;
 mod element;
 mod facts;
+mod length;
 mod model;
 mod reader;
 mod rows;

@@ -54,7 +54,7 @@ impl fmt::Display for Reads {
 }
 
 /// Alternatives of a masked character.
-const ALTERNATIVES: usize = 3;
+pub(super) const ALTERNATIVES: usize = 3;
 
 impl LiveModel {
     /// Reads a model file of any kind: drnn's own, or a PyTorch state dict. Its name is the file's.

@@ -1,0 +1,134 @@
+//! The memory that clients can make `drnn serve` hold stays within what it says at its start, in the worst case too.
+#![cfg(target_os = "linux")]
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::{sleep, timeout};
+
+const LIMITS: &str = "--max-connections 300 --max-streams 100 --max-streams-per-client 100 --max-body 200K \
+    --max-elements 10000 --max-message 60K --max-in-flight 2000 --max-received 8M --max-answers 24M --patience 60s";
+
+struct Server {
+    child: Child,
+    address: SocketAddr,
+    /// What it says that clients can make it hold.
+    worst_case: usize,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Server {
+    fn start() -> Server {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_drnn"))
+            .args("serve chars-en --listen 127.0.0.1:0 --threads 1".split(' '))
+            .args(LIMITS.split_whitespace())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let listening = lines.next().unwrap();
+        let address = listening.split("http://").nth(1).and_then(|a| a.split(' ').next()).unwrap();
+        let says = lines.next().unwrap();
+        let mb = says.split("at most ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+        let (address, worst_case) =
+            (address.parse().unwrap(), mb.parse::<usize>().unwrap() * 1_000_000);
+        std::thread::spawn(move || lines.for_each(drop));
+        Server { child, address, worst_case }
+    }
+
+    /// Bytes of memory that it holds.
+    fn memory(&self) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 1024
+    }
+
+    /// A connection of one of several clients, which takes as little as possible of what it is sent.
+    async fn connect(&self, client: usize) -> TcpStream {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(([127, 0, 0, 2 + (client % 4) as u8], 0).into()).unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        socket.connect(self.address).await.unwrap()
+    }
+
+    async fn send(&self, client: usize, bytes: &[u8]) -> TcpStream {
+        let mut stream = self.connect(client).await;
+        // What is not taken in time is not: the server waits for other bytes.
+        let _ = timeout(Duration::from_secs(1), stream.write_all(bytes)).await;
+        stream
+    }
+
+    async fn answer(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut answer = Vec::new();
+        self.send(0, bytes).await.read_to_end(&mut answer).await.unwrap();
+        answer
+    }
+}
+
+fn post(body: &str) -> String {
+    let length = body.len();
+    format!(
+        "POST /v1/run HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+}
+
+/// A frame as clients send them, with a mask of zeros.
+fn frame(payload: &str) -> Vec<u8> {
+    let length = (payload.len() as u16).to_be_bytes();
+    [&[0x81, 0x80 | 126][..], &length, &[0; 4], payload.as_bytes()].concat()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_worst_that_clients_can_do_stays_within_what_is_said() {
+    let server = Server::start();
+    // Once as large as they come: what the model computes in is there from then on.
+    let masks = |count: usize| format!(r#"{{"texts": ["{}"]}}"#, "_".repeat(count));
+    let close = "POST /v1/run HTTP/1.1\r\nConnection: close";
+    let largest = post(&masks(10_000)).replacen("POST /v1/run HTTP/1.1", close, 1);
+    assert!(server.answer(largest.as_bytes()).await.starts_with(b"HTTP/1.1 200"));
+    let before = server.memory();
+
+    let mut open = Vec::new();
+    // Streams with answers that are not read, messages that wait, and one that does not end.
+    let upgrade = "GET /v1/stream HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                   Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    let message = frame(&format!(r#"{{"text": "{}"}}"#, "_".repeat(1900)));
+    let endless = frame(&" ".repeat(60_000));
+    for client in 0..100 {
+        let bytes =
+            [upgrade.as_bytes(), &message, &message, &endless[..endless.len() - 1]].concat();
+        open.push(server.send(client, &bytes).await);
+    }
+    // Heads, bodies and answers.
+    let head = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {}", "x".repeat(15_000));
+    let body = post(&" ".repeat(200 << 10));
+    let small = post(&masks(100));
+    for client in 0..66 {
+        open.push(server.send(client, head.as_bytes()).await);
+        open.push(server.send(client, &body.as_bytes()[..body.len() - 1]).await);
+        open.push(server.send(client, post(&masks(10_000)).as_bytes()).await);
+        let _ = server.send(client, small.as_bytes()).await;
+    }
+    // Until it has become no more for some seconds: what is asked for must be computed first.
+    let (mut most, mut since) = (0, Instant::now());
+    while since.elapsed() < Duration::from_secs(4) {
+        let now = server.memory();
+        if now > most {
+            (most, since) = (now, Instant::now());
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    let held = most.saturating_sub(before);
+    eprintln!("{held} bytes of {}, and {before} before", server.worst_case);
+    assert!(held <= server.worst_case, "{held} bytes, {} were said", server.worst_case);
+    assert!(held >= server.worst_case / 4, "{held} bytes only, {} were said", server.worst_case);
+}

@@ -1,0 +1,149 @@
+//! Bytes that are held for clients: a budget for all of them together, of which one client gets at
+//! most half.
+//!
+//! ```text
+//! lease = budget.lease(client, bytes)     waits until there are as many
+//! ```
+//!
+//! The first bytes of a request, and of the first message of a stream that waits, need no lease: so
+//! small ones are served even while others use up the budget. How many there are is limited by the
+//! number of connections.
+
+use crate::client::Client;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Clients of which none has a lease are forgotten once there are more than this.
+const REMEMBERED_CLIENTS: usize = 1024;
+
+/// A number of bytes, in all and for each client.
+#[derive(Debug)]
+pub struct Budget {
+    all: Arc<Semaphore>,
+    /// The most that one client can have.
+    share: usize,
+    clients: Mutex<HashMap<Client, Weak<Semaphore>>>,
+}
+
+/// Bytes of a budget, until it is dropped.
+#[derive(Debug)]
+pub struct Lease {
+    /// Of the client's share.
+    own: OwnedSemaphorePermit,
+    all: OwnedSemaphorePermit,
+}
+
+impl Budget {
+    /// So many bytes in all.
+    pub fn new(bytes: usize) -> Budget {
+        let bytes = bytes.min(Semaphore::MAX_PERMITS).min(u32::MAX as usize);
+        let all = Arc::new(Semaphore::new(bytes));
+        Budget { all, share: bytes.div_ceil(2), clients: Mutex::default() }
+    }
+
+    /// The most that one client can have.
+    pub fn share(&self) -> usize {
+        self.share
+    }
+
+    /// Waits for `bytes`; whoever came first is first. None if that is more than a client can have.
+    pub async fn lease(&self, client: Client, bytes: usize) -> Option<Lease> {
+        let bytes = u32::try_from(bytes).ok().filter(|bytes| *bytes as usize <= self.share)?;
+        // The client's share first: whoever waits for that keeps nothing from others.
+        let own = self.of(client).acquire_many_owned(bytes).await.ok()?;
+        let all = self.all.clone().acquire_many_owned(bytes).await.ok()?;
+        Some(Lease { own, all })
+    }
+
+    fn of(&self, client: Client) -> Arc<Semaphore> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = clients.get(&client).and_then(Weak::upgrade) {
+            return own;
+        }
+        if clients.len() > REMEMBERED_CLIENTS {
+            clients.retain(|_, own| own.strong_count() > 0);
+        }
+        let own = Arc::new(Semaphore::new(self.share));
+        clients.insert(client, Arc::downgrade(&own));
+        own
+    }
+}
+
+impl Lease {
+    /// Of no bytes.
+    #[cfg(test)]
+    pub fn nothing() -> Lease {
+        let none = || Arc::new(Semaphore::new(0)).try_acquire_many_owned(0).unwrap();
+        Lease { own: none(), all: none() }
+    }
+
+    /// Gives back what is more than `bytes`.
+    pub fn shrink_to(&mut self, bytes: usize) {
+        let excess = self.own.num_permits().saturating_sub(bytes);
+        drop((self.own.split(excess), self.all.split(excess)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+    use std::net::IpAddr;
+
+    fn client(last: u8) -> Client {
+        IpAddr::from([10, 0, 0, last]).into()
+    }
+
+    /// A lease that is there at once.
+    fn now(budget: &Budget, of: u8, bytes: usize) -> Option<Lease> {
+        budget.lease(client(of), bytes).now_or_never().flatten()
+    }
+
+    #[test]
+    fn no_more_than_there_is_and_half_of_it_for_one() {
+        let budget = Budget::new(100);
+        assert_eq!(budget.share(), 50);
+        assert!(budget.lease(client(1), 51).now_or_never().unwrap().is_none());
+        let mut first = now(&budget, 1, 50).unwrap();
+        assert!(now(&budget, 1, 1).is_none(), "the client's share is used up");
+        let second = now(&budget, 2, 50).unwrap();
+        assert!(now(&budget, 3, 1).is_none(), "the budget is used up");
+        let nothing = now(&budget, 3, 0).unwrap();
+        first.shrink_to(5);
+        first.shrink_to(7);
+        assert!(now(&budget, 1, 46).is_none());
+        let third = now(&budget, 3, 45).unwrap();
+        drop((first, second, third, nothing));
+        assert_eq!(budget.all.available_permits(), 100);
+        assert!(now(&budget, 1, 50).is_some());
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_gets_it_when_it_is_given_back() {
+        let budget = Arc::new(Budget::new(100));
+        let held = now(&budget, 1, 50).unwrap();
+        let waits = tokio::spawn({
+            let budget = budget.clone();
+            async move { budget.lease(client(1), 30).await.is_some() }
+        });
+        tokio::task::yield_now().await;
+        assert!(now(&budget, 2, 50).is_some(), "others do not wait for its share");
+        drop(held);
+        assert!(waits.await.unwrap());
+        assert_eq!(budget.all.available_permits(), 100);
+    }
+
+    #[test]
+    fn clients_are_forgotten() {
+        let budget = Budget::new(1000);
+        let _held = now(&budget, 1, 1).unwrap();
+        for i in 0..5 * REMEMBERED_CLIENTS {
+            let client = IpAddr::from((i as u32 + 1).to_be_bytes()).into();
+            budget.lease(client, 1).now_or_never().unwrap().unwrap();
+        }
+        let clients = budget.clients.lock().unwrap();
+        assert!(clients.len() <= REMEMBERED_CLIENTS + 1, "{}", clients.len());
+        assert!(clients.contains_key(&client(1)));
+    }
+}
