@@ -3,11 +3,13 @@
 //! ```text
 //! cargo run --release -p drnn-serve --example load -- streams --streams 200 --rate 50 --seconds 60
 //! cargo run --release -p drnn-serve --example load -- soak --streams 50 --seconds 60
+//! cargo run --release -p drnn-serve --example load -- attack --kind pings --seconds 60
 //! cargo run --release -p drnn-serve --example load -- http --connections 32 --seconds 10 --body request.json
 //! ```
 //!
 //! Exit code 1 where anything was lost, out of order or unexplained.
 
+mod attack;
 mod client;
 mod http;
 mod memory;
@@ -41,6 +43,8 @@ enum Load {
         #[arg(long, default_value_t = 60.0, requires = "server")]
         stop_every: f64,
     },
+    /// Clients that mean harm beside good ones: are those still served, and the others closed?
+    Attack(attack::Attack),
     /// Whole sequences: how many requests a second?
     Http {
         /// The server's
@@ -88,6 +92,7 @@ async fn main() -> ExitCode {
     let good = match Load::parse() {
         Load::Streams { to, rate } => streams::run(to, rate).await,
         Load::Soak { to, server, stop_every } => soak::run(to, server.as_deref(), stop_every).await,
+        Load::Attack(attack) => attack::run(attack).await,
         Load::Http { address, connections, seconds, body, path } => match std::fs::read(&body) {
             Ok(body) => http::run(address, path, body, connections, seconds).await,
             Err(e) => {
