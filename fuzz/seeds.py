@@ -145,6 +145,18 @@ TEXTS = dict(
 ELEMENTS = ["[0.5, 1]", "3", '"a"', '{"a": 1, "b": null}', "null", '"ants"']
 
 
+# Steps of a client (fuzz/targets/conversation.rs): messages whole and in parts, pings, bytes one by one, a broken frame.
+CONVERSATIONS = [
+    bytes([3, 0, 3, 7, 5, 30]),
+    bytes([3, 1, 4, 7, 5, 2, 0x89, 3]) + b"abc" + bytes([3, 7]),
+    bytes([6, 3, 2, 5, 20, 2, 0x88, 0]),
+    bytes([3, 4, 3, 5, 3, 4, 3, 7]),
+    bytes([2, 0x82, 1, 0, 3, 0]),
+    bytes([0, 3, 0xFF, 0xFF, 0xFF]),
+    bytes([3, 3, 3, 10]),
+]
+
+
 # "ab " nine times, as `zstd` packs it: not every Python has it.
 ZSTD = bytes.fromhex("28b52ffd241b4d0000186162200100826e0828a10cc1")
 
@@ -197,6 +209,8 @@ def seeds():
     both = dict(direction="bidirectional", delay=0, padding="null")
     yield "tagger", "late", tagger(late | dict(padding=dict(symbol=3)), late | dict(padding="look-ahead"))
     yield "tagger", "both", tagger(both, both)
+    for model, script in enumerate(CONVERSATIONS):
+        yield "conversation", str(model), bytes([model]) + script
     yield "snapshot", "zeros", bytes(48)
     yield "snapshot", "end", b"\xff" * 8 + bytes(40)
 

@@ -10,7 +10,10 @@ use std::sync::LazyLock;
 const TAGGER: &[u8] = include_bytes!("../../../models/tagger-en.safetensors");
 
 /// Live ones.
-pub static MODELS: LazyLock<Vec<LiveModel>> = LazyLock::new(|| {
+pub static MODELS: LazyLock<Vec<LiveModel>> = LazyLock::new(all);
+
+/// The same anew.
+pub fn all() -> Vec<LiveModel> {
     let net = |padding| NetSpec::builder(Cell::Gru).units([3]).delay(2, padding);
     let init = |builder: drnn::Builder| Model::init(&builder.build().unwrap(), 1);
     let chars = CharTask::new(Alphabet::new("ab _".chars().collect()).unwrap(), 9, 0.2);
@@ -38,7 +41,8 @@ pub static MODELS: LazyLock<Vec<LiveModel>> = LazyLock::new(|| {
         series(Missing::Mean),
         series(Missing::Refuse),
     ];
-    let mut all: Vec<LiveModel> = all.into_iter().map(|m| LiveModel::new("m", m).unwrap()).collect();
+    let mut all: Vec<LiveModel> =
+        all.into_iter().map(|m| LiveModel::new("m", m).unwrap()).collect();
     all.push(LiveModel::from_bytes("tagger", TAGGER).unwrap());
     all
-});
+}
