@@ -209,8 +209,8 @@ def seeds():
     both = dict(direction="bidirectional", delay=0, padding="null")
     yield "tagger", "late", tagger(late | dict(padding=dict(symbol=3)), late | dict(padding="look-ahead"))
     yield "tagger", "both", tagger(both, both)
-    for model, script in enumerate(CONVERSATIONS):
-        yield "conversation", str(model), bytes([model]) + script
+    for number, script in enumerate(CONVERSATIONS):
+        yield "conversation", str(number), bytes([number]) + script
     yield "snapshot", "zeros", bytes(48)
     yield "snapshot", "end", b"\xff" * 8 + bytes(40)
 
