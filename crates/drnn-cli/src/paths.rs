@@ -16,10 +16,15 @@ pub fn check_not_read<'a>(
     Ok(())
 }
 
+/// The folder that holds `path`.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// Whether two paths, that may not exist yet, are one file.
 pub fn same_file(a: &Path, b: &Path) -> bool {
     let whole = |path: &Path| {
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = folder_of(path);
         path.canonicalize().or_else(|_| {
             Ok::<_, std::io::Error>(
                 folder.canonicalize()?.join(path.file_name().unwrap_or_default()),
@@ -29,9 +34,13 @@ pub fn same_file(a: &Path, b: &Path) -> bool {
     matches!((whole(a), whole(b)), (Ok(a), Ok(b)) if a == b)
 }
 
-/// Makes a folder where there is none.
+/// Makes a folder where there is none, and sees to it that it survives a loss of power.
 pub fn make_folder(folder: &Path) -> Result<(), Failure> {
+    let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
+    let made: Vec<&Path> = folder.ancestors().take_while(is_missing).collect();
+    let sync = |made: &&Path| drnn::sync_folder(folder_of(made));
     std::fs::create_dir_all(folder)
+        .and_then(|()| made.iter().try_for_each(sync))
         .map_err(|e| Failure::Input(format!("{}: cannot be made: {e}", folder.display())))
 }
 

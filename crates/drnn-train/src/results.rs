@@ -261,6 +261,8 @@ impl Results {
         let mut results = Results { path, file, protocol: *protocol, records, torn };
         if found.is_none() {
             results.add(&header)?;
+            let folder = results.path.parent().filter(|p| !p.as_os_str().is_empty());
+            drnn::sync_folder(folder.unwrap_or(Path::new("."))).map_err(fail)?;
         }
         Ok(results)
     }

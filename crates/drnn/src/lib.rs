@@ -142,7 +142,7 @@ pub use blocks::{Blocks, Connections, StartState};
 pub use bundle::{Bundle, Table as BundleTable};
 pub use cpu::Cpu;
 pub use error::{Error, Result, Shape};
-pub use file::{Precision, write_atomically};
+pub use file::{Precision, sync_folder, write_atomically};
 pub use file_import::Import;
 pub use gradient::Gradient;
 pub use model::{Answers, Model, ModelRef};
