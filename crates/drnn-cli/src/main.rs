@@ -26,6 +26,7 @@
 //! | `tagging` | treebanks as data, and scores for people |
 //! | `place` | where networks are trained: processor or GPU |
 //! | `training`, `stop` | what is seen of a training while it goes on; Ctrl-C |
+//! | `training_folder` | the folder that trainings write to, locked |
 //! | `report` | `drnn report`: pages for people, made from results files |
 //! | `plot` | plots as SVG, and as bitmaps |
 //!
@@ -63,6 +64,7 @@ mod tag;
 mod tagging;
 mod train;
 mod training;
+mod training_folder;
 
 use clap::{Parser, Subcommand};
 use std::io::ErrorKind;

@@ -2,18 +2,18 @@
 //! everything as JSON lines in a file.
 
 use crate::Failure;
-use crate::paths::make_folder;
 use crate::place::{Place, PlaceArguments};
 use crate::stop::Stop;
+use crate::training_folder::TrainingFolder;
 use clap::Args;
 use drnn::Cpu;
 use drnn_train::lanes::{self, Control, Lane};
-use drnn_train::{Advance, Engine, Fit, Metric, Reason};
+use drnn_train::{Advance, Engine, Error, Fit, Metric, Reason, Resumed};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::fs::File;
 use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -55,39 +55,39 @@ pub fn cpu(threads: Option<u16>) -> Result<Cpu, Failure> {
 }
 
 impl Running {
-    /// The folder for checkpoints in `out`, which is made. What is there already is never overwritten by something else:
-    /// refused with `found` where `out` has them, or any of `results`, unless it is to go on.
-    pub fn checkpoints(
+    /// The folder `out`, for this training alone. Refused with `found` where it has checkpoints or any of
+    /// `results`, unless the training is to go on.
+    pub fn folder(
         &self,
         out: &Path,
         results: &[&str],
         found: &str,
-    ) -> Result<PathBuf, Failure> {
-        let checkpoints = out.join("checkpoints");
-        let used = checkpoints.exists() || results.iter().any(|name| out.join(name).exists());
-        if used && !self.resume {
-            return Err(Failure::Input(format!(
-                "{}: {found}; go on with --resume, or choose another --out",
-                out.display()
-            )));
-        }
-        make_folder(&checkpoints)?;
-        Ok(checkpoints)
+    ) -> Result<TrainingFolder, Failure> {
+        TrainingFolder::open(out, results, found, self.resume)
     }
 
     /// A training as a lane, from its checkpoint in `folder` where it goes on.
     pub fn lane<'a, E: Engine>(
         &self,
         mut fit: Fit<'a, E>,
-        folder: &Path,
+        folder: &TrainingFolder,
         name: &str,
     ) -> Result<Lane<'a, E>, Failure> {
-        let path = folder.join(name);
-        if self.resume
-            && path.exists()
-            && let Some(damaged) = fit.resume(&path)?
-        {
-            eprintln!("note: {damaged}; going on from the one before");
+        let path = folder.checkpoints().join(name);
+        if self.resume {
+            match fit.resume(&path) {
+                Ok(Resumed::Newest) => {}
+                Ok(Resumed::Previous(note)) => eprintln!("note: {note}"),
+                Ok(Resumed::NoCheckpoint) if folder.is_new() => {}
+                Ok(Resumed::NoCheckpoint) => eprintln!(
+                    "note: {}: is missing; this training starts from the beginning",
+                    path.display()
+                ),
+                Err(error @ Error::NoGoodCheckpoint { .. }) => {
+                    return Err(Failure::Input(format!("{error}, or choose another --out")));
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
         Ok(Lane { fit, checkpoint: Some(path) })
     }
@@ -112,7 +112,12 @@ impl Running {
             Ok(watch.see(lane, fit, done))
         });
         watch.finish();
-        outcome?;
+        outcome.map_err(|error| match error {
+            Error::Checkpoint { .. } => Failure::Input(format!(
+                "{error}\nwhat was written before is good; to go on: {again} --resume"
+            )),
+            other => other.into(),
+        })?;
         match watch.stop.pressed() {
             true => Err(Failure::Interrupted(format!("stopped; to go on: {again} --resume"))),
             false => Ok(()),

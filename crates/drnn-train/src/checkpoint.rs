@@ -1,137 +1,156 @@
-//! A training as a file: everything that going on exactly as before takes.
+//! Checkpoints: a training as a file, of which a good one is there at any moment.
 //!
 //! ```text
-//! "DRNNCKP1"   length of header u64   header, JSON   parameters, m, v as f32   checksum u64
+//! NAME             the newest
+//! NAME.previous    the one before
+//! NAME.new         one that is being written
 //! ```
 //!
-//! All little-endian. Written beside its place, synced and renamed; the one before is kept as
-//! `NAME.previous`, and read where the newest is damaged.
+//! A checkpoint is written to `NAME.new` and synced. Only then is `NAME`, if it is whole, renamed to
+//! `NAME.previous`, and `NAME.new` to `NAME`; last the folder is synced. So whichever of these calls fails,
+//! or is the last before power is lost, what was good before is good still, under `NAME` or under
+//! `NAME.previous`. One that is damaged never takes the place of a good one, and no two names are one file.
+//!
+//! | file | what |
+//! |---|---|
+//! | `format` | a checkpoint as bytes |
+//! | `disk` | the calls of a file system that are made here |
+//! | `simulated`, `faults` | tests: a disk whose calls fail and whose power is lost; what is left on it |
 
-use crate::adam::{Adam, AdamOptions};
-use crate::engine::State;
+mod disk;
+#[cfg(test)]
+mod faults;
+mod format;
+#[cfg(test)]
+mod simulated;
+
 use crate::error::{Error, Result};
-use crate::fit::Progress;
-use serde::{Deserialize, Serialize};
-use std::io::Write;
+pub(crate) use disk::{Disk, RealDisk};
+pub use format::Checkpoint;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-const MAGIC: &[u8; 8] = b"DRNNCKP1";
-
-/// What the header says.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Header {
-    /// What is trained, on what, how: a checkpoint of anything else is refused.
-    training: String,
-    adam: AdamOptions,
-    adam_steps: u64,
-    progress: Progress,
-}
-
-/// A training, read back.
+/// The newest good checkpoint of a training.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Checkpoint {
-    /// Parameters and optimiser.
-    pub state: State,
-    /// How far it has come.
-    pub progress: Progress,
+pub struct Found {
+    /// What it holds.
+    pub checkpoint: Checkpoint,
+    /// Where it is the previous one: what is wrong with the newest, and what is used instead.
+    pub note: Option<String>,
 }
 
-fn previous(path: &Path) -> PathBuf {
+fn with_ending(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(".previous");
+    name.push(ending);
     name.into()
 }
 
-/// FNV-1a over bytes, eight at a time.
-fn checksum(bytes: &[u8]) -> u64 {
-    let mix =
-        |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x0000_0100_0000_01B3).rotate_left(23);
-    let (words, rest) = bytes.as_chunks::<8>();
-    let hash = words.iter().fold(0xCBF2_9CE4_8422_2325, |h, w| mix(h, u64::from_le_bytes(*w)));
-    rest.iter().fold(mix(hash, bytes.len() as u64), |h, b| mix(h, u64::from(*b)))
+fn previous(path: &Path) -> PathBuf {
+    with_ending(path, ".previous")
 }
 
-/// Writes a checkpoint, keeping the one before.
-pub(crate) fn write(
-    path: &Path,
-    training: &str,
-    State { params, adam }: &State,
-    progress: &Progress,
-) -> Result<()> {
-    let fail = |e: std::io::Error| Error::checkpoint(path, format!("cannot be written: {e}"));
-    let header = Header {
-        training: training.into(),
-        adam: adam.options(),
-        adam_steps: adam.steps,
-        progress: progress.clone(),
+/// Writes a checkpoint, keeping the one before. Where that fails the good ones stay.
+pub(crate) fn write(disk: &impl Disk, path: &Path, checkpoint: &Checkpoint) -> Result<()> {
+    // Before its bytes are made, so that there are not two in memory.
+    let keep = disk.read(path).is_ok_and(|bytes| format::is_whole(&bytes));
+    let bytes = checkpoint.to_bytes()?;
+    let new = with_ending(path, ".new");
+    let put = || -> io::Result<()> {
+        // Never written over: after a loss of power it may be another name of a checkpoint.
+        match disk.remove(&new) {
+            Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+            _ => {}
+        }
+        let mut file = disk.create_new(&new)?;
+        file.write_all(&bytes)?;
+        disk.sync(&file)?;
+        drop(file);
+        if keep {
+            disk.rename(path, &previous(path))?;
+        }
+        disk.rename(&new, path)?;
+        disk.sync_folder_of(path)
     };
-    let header = serde_json::to_vec(&header).map_err(|e| Error::checkpoint(path, e))?;
-    let mut bytes = Vec::with_capacity(24 + header.len() + 12 * params.len());
-    bytes.extend_from_slice(MAGIC);
-    bytes.extend_from_slice(&(header.len() as u64).to_le_bytes());
-    bytes.extend_from_slice(&header);
-    for values in [params, &adam.mean, &adam.square] {
-        bytes.extend(values.iter().flat_map(|x| x.to_le_bytes()));
-    }
-    bytes.extend_from_slice(&checksum(&bytes).to_le_bytes());
-    // A link, so that there is a file of this name at every moment.
-    let old = previous(path);
-    if path.exists() {
-        let _ = std::fs::remove_file(&old);
-        let _ = std::fs::hard_link(path, &old).or_else(|_| std::fs::copy(path, &old).map(drop));
-    }
-    drnn::write_atomically(path, |file| file.write_all(&bytes)).map_err(fail)
+    put().map_err(|e| {
+        let _ = disk.remove(&new);
+        let reason = match (e.kind(), path.parent()) {
+            (io::ErrorKind::NotFound, Some(folder)) => {
+                format!("there is no folder {}", folder.display())
+            }
+            _ => e.to_string(),
+        };
+        Error::checkpoint(path, format!("cannot be written: {reason}"))
+    })
 }
 
-/// Takes a checkpoint away, and the one before: of a training that nobody goes on with.
+/// Removes a checkpoint, and the one before: of a training that is done.
 pub(crate) fn remove(path: &Path) {
-    let _ = std::fs::remove_file(path);
     let _ = std::fs::remove_file(previous(path));
+    let _ = std::fs::remove_file(path);
 }
 
-/// Reads the newest checkpoint that is whole. Also says what was wrong with a newer one.
-pub fn read(path: &Path, training: &str) -> Result<(Checkpoint, Option<Error>)> {
-    match read_one(path, training) {
-        Ok(found) => Ok((found, None)),
-        Err(error) => match read_one(&previous(path), training) {
-            Ok(found) => Ok((found, Some(error))),
-            Err(_) => Err(error),
-        },
+/// Removes what writes that were cut short have left in a folder of checkpoints. Only for who alone writes
+/// there.
+pub fn remove_unfinished(folder: &Path) {
+    let Ok(entries) = std::fs::read_dir(folder) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        // Before there were fixed names: `.tmp` and six letters or digits.
+        let random = name.strip_prefix(".tmp");
+        let random = random.is_some_and(|x| x.len() == 6 && x.chars().all(char::is_alphanumeric));
+        if name.ends_with(".new") || random {
+            let _ = std::fs::remove_file(entry.path());
+        }
     }
 }
 
-fn read_one(path: &Path, training: &str) -> Result<Checkpoint> {
-    let refuse = |reason: &str| Error::checkpoint(path, reason);
-    let bytes =
-        std::fs::read(path).map_err(|e| Error::checkpoint(path, format!("cannot be read: {e}")))?;
-    let damaged = || refuse("is damaged: it is cut short, or its checksum does not fit");
-    let (body, sum) = bytes.split_last_chunk::<8>().ok_or_else(damaged)?;
-    if !body.starts_with(MAGIC) {
-        return Err(refuse("is not a checkpoint"));
-    }
-    if checksum(body) != u64::from_le_bytes(*sum) {
-        return Err(damaged());
-    }
-    let (len, rest) = body[8..].split_first_chunk::<8>().ok_or_else(damaged)?;
-    let len = usize::try_from(u64::from_le_bytes(*len)).map_err(|_| damaged())?;
-    let (header, values) = rest.split_at_checked(len).ok_or_else(damaged)?;
-    let header: Header = serde_json::from_slice(header).map_err(|e| Error::checkpoint(path, e))?;
-    if header.training != training {
-        return Err(refuse(&format!(
-            "is of another training:\n  there  {}\n  here   {training}",
-            header.training
-        )));
-    }
-    let n = values.len() / 12;
-    if values.len() != n * 12 {
-        return Err(damaged());
-    }
-    let floats = |part: usize| -> Vec<f32> {
-        let part = &values[part * 4 * n..][..4 * n];
-        part.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect()
+/// The newest good checkpoint; None where there is none at all. Refused where there are only damaged ones, or
+/// where it is of another training.
+pub(crate) fn read(disk: &impl Disk, path: &Path, training: &str) -> Result<Option<Found>> {
+    let newest = match read_one(disk, path) {
+        Ok(Some(checkpoint)) => {
+            check_training(path, &checkpoint, training)?;
+            return Ok(Some(Found { checkpoint, note: None }));
+        }
+        other => other.map(drop),
     };
-    let mut adam = Adam::new(header.adam, 0);
-    (adam.steps, adam.mean, adam.square) = (header.adam_steps, floats(1), floats(2));
-    let state = State { params: floats(0), adam };
-    Ok(Checkpoint { state, progress: header.progress })
+    let older = previous(path);
+    let is_missing = |path: &Path| Error::checkpoint(path, "is missing");
+    match (newest, read_one(disk, &older)) {
+        (Ok(()), Ok(None)) => Ok(None),
+        (newest, Ok(Some(checkpoint))) => {
+            check_training(&older, &checkpoint, training)?;
+            let wrong = newest.err().unwrap_or_else(|| is_missing(path));
+            let (older, progress) = (older.display(), &checkpoint.progress);
+            let (epochs, batches) = (progress.history.len(), progress.batches);
+            let note = format!(
+                "{wrong}; {older} is used instead, written after {epochs} epochs and {batches} batches"
+            );
+            Ok(Some(Found { checkpoint, note: Some(note) }))
+        }
+        (newest, found) => Err(Error::NoGoodCheckpoint {
+            newest: newest.err().unwrap_or_else(|| is_missing(path)).to_string(),
+            previous: found.err().unwrap_or_else(|| is_missing(&older)).to_string(),
+        }),
+    }
+}
+
+/// The checkpoint of this very name; None where there is no such file.
+fn read_one(disk: &impl Disk, path: &Path) -> Result<Option<Checkpoint>> {
+    match disk.read(path) {
+        Ok(bytes) => Checkpoint::from_bytes(path, &bytes).map(Some),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(Error::checkpoint(path, format!("cannot be read: {e}"))),
+    }
+}
+
+fn check_training(path: &Path, checkpoint: &Checkpoint, training: &str) -> Result<()> {
+    if checkpoint.training == training {
+        return Ok(());
+    }
+    // From a file: what would move a terminal's cursor is not printed.
+    let there = checkpoint.training.replace(char::is_control, "\u{FFFD}");
+    let reason = format!("is of another training:\n  there  {there}\n  here   {training}");
+    Err(Error::checkpoint(path, reason))
 }

@@ -31,6 +31,15 @@ pub enum Error {
         reason: String,
     },
 
+    /// A training of which there are checkpoints, but no good one.
+    #[error("{newest}; {previous}; remove both files to start this training from the beginning")]
+    NoGoodCheckpoint {
+        /// The newest, and what is wrong with it.
+        newest: String,
+        /// The one before, likewise.
+        previous: String,
+    },
+
     /// A file of data that cannot be read, or holds something else than it should.
     #[error("{file}{}: {reason}", .line.map(|line| format!(":{line}")).unwrap_or_default())]
     File {

@@ -1,7 +1,7 @@
 //! A training from its first epoch to its last, batch by batch, to be stopped and continued anywhere.
 
 use crate::adam::AdamOptions;
-use crate::checkpoint::{self, Checkpoint};
+use crate::checkpoint::{self, Checkpoint, Disk, Found, RealDisk};
 use crate::engine::{Batches, Engine};
 use crate::error::{Error, Result};
 use crate::learner::Learner;
@@ -113,6 +113,18 @@ pub enum Advance {
     Ended(Reason),
 }
 
+/// What [`Fit::resume`] found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use]
+pub enum Resumed {
+    /// No checkpoint: the training is where it was.
+    NoCheckpoint,
+    /// The newest.
+    Newest,
+    /// The one before: what is wrong with the newest, and what was used instead.
+    Previous(String),
+}
+
 impl<'a> Fit<'a> {
     /// A network's training on the CPU from its beginning. `name` is part of what a checkpoint must agree in.
     pub fn new(
@@ -157,18 +169,43 @@ impl<'a, E: Engine> Fit<'a, E> {
         Ok(Fit { engine, options, train, valid, sequences, training, progress, order })
     }
 
-    /// Goes on from a checkpoint of this training. Says what was wrong with a newer one that was passed
-    /// over.
-    pub fn resume(&mut self, path: &Path) -> Result<Option<Error>> {
-        let (Checkpoint { state, progress }, passed_over) = checkpoint::read(path, &self.training)?;
-        self.engine.set_state(state).map_err(|e| Error::checkpoint(path, e))?;
-        (self.progress, self.order) = (progress, Vec::new());
-        Ok(passed_over)
+    /// Goes on from the newest good checkpoint of this training.
+    pub fn resume(&mut self, path: &Path) -> Result<Resumed> {
+        self.resume_from(&RealDisk, path)
     }
 
-    /// Writes a checkpoint.
+    pub(crate) fn resume_from(&mut self, disk: &impl Disk, path: &Path) -> Result<Resumed> {
+        let Some(found) = checkpoint::read(disk, path, &self.training)? else {
+            return Ok(Resumed::NoCheckpoint);
+        };
+        let Checkpoint { state, progress, .. } = found.checkpoint;
+        let (batches, done) = (self.batches_per_epoch(), progress.batches);
+        if done >= batches && progress.ended.is_none() {
+            let reason = format!("claims {done} batches of an epoch, which has {batches}");
+            return Err(Error::checkpoint(path, reason));
+        }
+        self.engine.set_state(state).map_err(|e| Error::checkpoint(path, e))?;
+        (self.progress, self.order) = (progress, Vec::new());
+        Ok(found.note.map_or(Resumed::Newest, Resumed::Previous))
+    }
+
+    /// The newest good checkpoint, None where there is none at all; nothing goes on from it.
+    pub fn find(&self, path: &Path) -> Result<Option<Found>> {
+        checkpoint::read(&RealDisk, path, &self.training)
+    }
+
+    /// Writes a checkpoint. Parameters that have run away are not written: the last good ones stay.
     pub fn save(&mut self, path: &Path) -> Result<()> {
-        checkpoint::write(path, &self.training, &self.engine.state()?, &self.progress)
+        self.save_to(&RealDisk, path)
+    }
+
+    pub(crate) fn save_to(&mut self, disk: &impl Disk, path: &Path) -> Result<()> {
+        let (training, progress) = (self.training.clone(), self.progress.clone());
+        let checkpoint = Checkpoint { training, state: self.engine.state()?, progress };
+        match checkpoint.is_finite() {
+            true => checkpoint::write(disk, path, &checkpoint),
+            false => Ok(()),
+        }
     }
 
     /// Does one batch, or as many as the engine takes at once; after an epoch's last, evaluates.

@@ -13,6 +13,7 @@
 //! | steps | [`Engine`], [`Learner`] | forward, loss, backward, clip, [`Adam`]; on the CPU |
 //! | what a network is worth | [`Metric`], [`recommended`] | and which delay is enough |
 //! | a whole training | [`Fit`] | batch by batch; stops, evaluates; checkpoints that go on to the bit |
+//! | that a training goes on after a fault | [`checkpoint`] | a good one on disk at any moment |
 //! | several at once | [`lanes`] | side by side on threads; each ends when it ends |
 //! | very many, one after another | [`campaign`], [`results`] | cells of a grid; killed, resumed, split over machines |
 //! | text with holes | [`chars`] | masked characters, what a model's file says of them |
@@ -27,7 +28,7 @@
 mod adam;
 pub mod campaign;
 pub mod chars;
-mod checkpoint;
+pub mod checkpoint;
 pub mod contract;
 mod data;
 mod engine;
@@ -55,7 +56,7 @@ pub use adam::{Adam, AdamOptions, clip_scale, norm};
 pub use data::{Answers, Examples, Inputs};
 pub use engine::{Batches, Engine, State, Steps};
 pub use error::{Error, Result};
-pub use fit::{Advance, Epoch, Fit, Options, Progress};
+pub use fit::{Advance, Epoch, Fit, Options, Progress, Resumed};
 pub use learner::Learner;
 pub use loss::{IGNORE, LossSum, Targets, loss, weighted_cross_entropy};
 pub use machine::{cpu_name, machine};

@@ -4,7 +4,7 @@ use drnn::{Batch, Cell, Cpu, NetSpec, Padding};
 use drnn_train::chars::{Masked, Masking};
 use drnn_train::read::{self, Alphabet, Symbols};
 use drnn_train::{
-    Advance, Answers, Engine, Fit, Gathered, Inputs, Learner, Metric, Options, Source,
+    Advance, Answers, Engine, Fit, Gathered, Inputs, Learner, Metric, Options, Resumed, Source,
 };
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ fn resumed_training_is_straight_training_to_the_bit() {
         new(1).save(&path).unwrap();
         for batch in 0.. {
             let mut fit = new(1 + batch % 2);
-            assert_eq!(fit.resume(&path).unwrap(), None);
+            assert_eq!(fit.resume(&path).unwrap(), Resumed::Newest);
             if matches!(fit.advance().unwrap(), Advance::Ended(_)) {
                 assert_eq!(batch, 3 * 5); // 96 windows in batches of 20
                 assert!(fit.engine().state().unwrap() == straight.engine().state().unwrap());

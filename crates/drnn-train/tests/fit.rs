@@ -3,7 +3,7 @@
 use drnn::{Cell, Cpu, NetSpec, Padding};
 use drnn_train::lanes::{self, Control, Lane};
 use drnn_train::reversal::Reversal;
-use drnn_train::{Advance, Engine, Examples, Fit, Options, Reason, Stopping};
+use drnn_train::{Advance, Engine, Examples, Fit, Options, Reason, Resumed, Stopping};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ fn resumed_training_is_straight_training_to_the_bit() {
     new(1).save(&path).unwrap();
     loop {
         let mut fit = new(1 + batches % 3);
-        assert_eq!(fit.resume(&path).unwrap(), None);
+        assert_eq!(fit.resume(&path).unwrap(), Resumed::Newest);
         if matches!(fit.advance().unwrap(), Advance::Ended(_)) {
             assert!(state(&mut fit) == state(&mut straight));
             break;
@@ -77,12 +77,13 @@ fn a_damaged_checkpoint_falls_back_to_the_one_before() {
         damaged[at] ^= 1;
         std::fs::write(&path, &damaged).unwrap();
         let mut again = new();
-        let error = again.resume(&path).unwrap().expect("says what was wrong");
-        assert!(error.to_string().contains("checkpoint: is "), "{error}");
+        let Resumed::Previous(note) = again.resume(&path).unwrap() else { panic!("no note") };
+        assert!(note.contains("checkpoint: is damaged"), "{note}");
+        assert!(note.contains("checkpoint.previous is used instead"), "{note}");
         assert!(state(&mut again) == before);
     }
     std::fs::write(&path, &whole[..whole.len() / 3]).unwrap();
-    assert!(new().resume(&path).unwrap().is_some());
+    assert!(matches!(new().resume(&path).unwrap(), Resumed::Previous(_)));
 
     // Of another training: refused, even where the previous one would be whole.
     let other = Options { seed: 4, ..options() };
@@ -168,7 +169,7 @@ fn lanes_are_trained_as_if_alone_and_stop_together() {
     lanes::run(&Cpu::new(2), &mut lanes(), EVERY, &stop).unwrap();
     let mut again = lanes();
     for (seed, lane) in again.iter_mut().enumerate() {
-        lane.fit.resume(&path(seed as u64)).unwrap();
+        assert_eq!(lane.fit.resume(&path(seed as u64)).unwrap(), Resumed::Newest);
     }
     lanes::run(&Cpu::new(2), &mut again, EVERY, &|_, _, _| Ok(Control::Continue)).unwrap();
     let found: Vec<_> = again.iter_mut().map(|lane| state(&mut lane.fit)).collect();

@@ -5,7 +5,7 @@ use drnn_train::tagger::{
     Counting, Limits, Room, Scores, Sentences, Sizes, TagStream, Tagger, TaggerLearner, TaggerNet,
     Vocabulary, with_special,
 };
-use drnn_train::{AdamOptions, Advance, Batches, Engine, Fit, Options, PaperNet, State};
+use drnn_train::{AdamOptions, Advance, Batches, Engine, Fit, Options, PaperNet, Resumed, State};
 
 const SIZES: Sizes = Sizes { symbol: 5, chars: 6, both_chars: 4, word: 3, words: 7, both_words: 5 };
 
@@ -109,7 +109,7 @@ fn it_learns_and_resumes_to_the_bit_and_its_file_says_the_same() {
         }
         fit.save(&path).unwrap();
         let mut fit = new();
-        fit.resume(&path).unwrap();
+        assert_eq!(fit.resume(&path).unwrap(), Resumed::Newest);
         while !matches!(fit.advance().unwrap(), Advance::Ended(_)) {}
         let [a, b] = [&mut straight, &mut fit].map(|fit| fit.engine().state().unwrap());
         assert!(a == b, "{nets:?}: resumed is not straight");

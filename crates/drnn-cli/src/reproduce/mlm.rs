@@ -7,6 +7,7 @@ use crate::place::Place;
 use crate::report::mlm::{MlmResults, Run};
 use crate::report::{Provenance, Reported, publish};
 use crate::training::{self, Running, Watch};
+use crate::training_folder::TrainingFolder;
 use clap::Args;
 use drnn::{Cpu, grouped};
 use drnn_train::chars::paper::{ROWS, Row};
@@ -75,13 +76,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let place = arguments.running.place.find()?;
     let (which, options) = (arguments.which()?, arguments.options());
     let text = Text8::open(arguments.data.as_deref(), arguments.first(), arguments.seed)?;
-    arguments.running.checkpoints(&arguments.out, &["mlm.json"], training::EARLIER)?;
+    let folder = arguments.running.folder(&arguments.out, &["mlm.json"], training::EARLIER)?;
     arguments.announce(&which, &text, &cpu);
     let command = training::command();
     let mut runs = Vec::new();
     // As many at a time as there are threads: large networks take much memory.
     for some in which.chunks(cpu.threads()) {
-        runs.extend(arguments.train(some, options, &text, (&cpu, &place), &command)?);
+        runs.extend(arguments.train(some, options, &text, (&cpu, &place), (&folder, &command))?);
     }
     let results = MlmResults {
         kind: MlmResults::KIND.into(),
@@ -110,10 +111,10 @@ impl Arguments {
         options: Options,
         text: &Text8,
         (cpu, place): (&Cpu, &Place),
-        command: &str,
+        (folder, command): (&TrainingFolder, &str),
     ) -> Result<Vec<Run>, Failure> {
         let Text8 { train, valid, test, about } = text;
-        let (one, folder) = (cpu.with_threads(1), self.out.join("checkpoints"));
+        let one = cpu.with_threads(1);
         let (mut lanes, mut names) = (Vec::new(), Vec::new());
         for (row, repetition) in which {
             let seed = self.seed.wrapping_mul(1000).wrapping_add(*repetition as u64);
@@ -122,7 +123,7 @@ impl Arguments {
             let what = format!("mlm seed {} of {:?} {name}", self.seed, about.used);
             let engine = place.network(&one, &row.spec()?, &options)?;
             let fit = Fit::with_engine(engine, options, &what, train as &dyn Source, valid)?;
-            lanes.push(self.running.lane(fit, &folder, &name)?);
+            lanes.push(self.running.lane(fit, folder, &name)?);
             names.push(name);
         }
         let watch = Watch::new(names, Metric::Bits, &self.out.join("log.jsonl"))?;

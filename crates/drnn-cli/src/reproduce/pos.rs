@@ -113,10 +113,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             which.push((pair, repetition));
         }
     }
-    let checkpoints = arguments.running.checkpoints(&out, &["pos.json"], training::EARLIER)?;
+    let folder = arguments.running.folder(&out, &["pos.json"], training::EARLIER)?;
     let names: Vec<String> = which.iter().map(|([c, w], i)| format!("{c}_{w}_{i}")).collect();
     let lanes = fits.into_iter().zip(&names);
-    let lanes = lanes.map(|(fit, name)| arguments.running.lane(fit, &checkpoints, name));
+    let lanes = lanes.map(|(fit, name)| arguments.running.lane(fit, &folder, name));
     let mut lanes: Vec<_> = lanes.collect::<Result<_, _>>()?;
     let deviations = arguments.deviations(&options, repeats.into());
     eprintln!(

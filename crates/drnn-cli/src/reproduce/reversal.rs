@@ -62,8 +62,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let cpu = training::cpu(arguments.running.threads)?; // before there is a folder
     let place = arguments.running.place.find()?;
     let which = arguments.which()?;
-    let folder =
-        arguments.running.checkpoints(&arguments.out, &["reversal.json"], training::EARLIER)?;
+    let folder = arguments.running.folder(&arguments.out, &["reversal.json"], training::EARLIER)?;
     let task = Reversal::default();
     let (n, seed) = (arguments.sequences as usize, arguments.seed);
     // Streams of numbers of their own, whatever their lengths.

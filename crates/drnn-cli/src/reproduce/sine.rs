@@ -11,6 +11,7 @@ use crate::report::Reported;
 use crate::report::sine::{MOST_DELAY, NAMES, SineResults, deviations};
 use crate::stop::Stop;
 use crate::training;
+use crate::training_folder::FolderLock;
 use clap::Args;
 use drnn::NetSpec;
 use drnn_cuda::{CudaGroup, Precision};
@@ -19,7 +20,7 @@ use drnn_train::campaign::{
 };
 use drnn_train::lanes::Control;
 use drnn_train::results::{self, Record, Results};
-use drnn_train::{Advance, Options, PaperNet, Schedule};
+use drnn_train::{Advance, Options, PaperNet, Schedule, checkpoint};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write as _};
@@ -133,7 +134,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             "{file}: is there already; --resume goes on with it, --out takes another folder"
         )));
     }
-    let results = if arguments.merge.is_empty() { arguments.train()? } else { arguments.join()? };
+    let (_lock, results) =
+        if arguments.merge.is_empty() { arguments.train()? } else { arguments.join()? };
     let refuse = |why| Failure::Input(format!("{}: {why}", out.join(RESULTS).display()));
     let json = results.json().map_err(refuse)?;
     let mut files = results.files().map_err(refuse)?;
@@ -197,7 +199,7 @@ impl Arguments {
         Ok(cells)
     }
 
-    fn train(&self) -> Result<SineResults, Failure> {
+    fn train(&self) -> Result<(FolderLock, SineResults), Failure> {
         let (protocol, mut cells) = (self.protocol()?, self.grid()?);
         if let Some(shard) = self.shard {
             let all = std::mem::take(&mut cells);
@@ -211,6 +213,7 @@ impl Arguments {
         }
         let stop = Stop::on_ctrl_c()?; // before there is anything to lose
         make_folder(&self.out)?;
+        let lock = FolderLock::take(&self.out)?;
         let path = self.out.join(RESULTS);
         let mut results = Results::open(&path, &protocol)?;
         if results.was_torn() {
@@ -235,6 +238,7 @@ impl Arguments {
         };
         let folder = self.out.join("checkpoints");
         make_folder(&folder)?;
+        checkpoint::remove_unfinished(&folder);
         let every = Duration::from_secs_f64(60.0 * self.checkpoint_every);
         let checkpoints = Checkpoints { folder: folder.clone(), every };
         let ended = campaign::run_pools(&pools, Some(&checkpoints), &mut results, &observe);
@@ -248,7 +252,7 @@ impl Arguments {
                 training::command() + " --resume"
             )));
         }
-        Ok(SineResults::new(&protocol, results.records()))
+        Ok((lock, SineResults::new(&protocol, results.records())))
     }
 
     /// Who trains what: on a GPU a group for each network, where there can be one.
@@ -289,18 +293,19 @@ impl Arguments {
         nets.into_iter().map(pool).collect()
     }
 
-    fn join(&self) -> Result<SineResults, Failure> {
+    fn join(&self) -> Result<(FolderLock, SineResults), Failure> {
         let path = self.out.join(RESULTS);
         let mut files = self.merge.clone();
         files.extend(Some(&path).filter(|path| self.resume && path.exists()).cloned());
         let (protocol, records) = results::merge(&files)?;
         make_folder(&self.out)?;
+        let lock = FolderLock::take(&self.out)?;
         if path.exists() {
             drop(Results::open(&path, &protocol)?); // refused while a campaign writes it
         }
         results::write(&path, &protocol, &records)?;
         eprintln!("{} trainings of {} files in {}", records.len(), files.len(), path.display());
-        Ok(SineResults::new(&protocol, &records))
+        Ok((lock, SineResults::new(&protocol, &records)))
     }
 }
 
@@ -328,6 +333,7 @@ impl Watch {
         match event {
             Event::Step(_, _, Advance::Epoch) => self.bar.inc(1),
             Event::Step(..) => {}
+            Event::Note(note) => self.bar.suspend(|| eprintln!("note: {note}")),
             Event::Done(record) => {
                 // Those that it did not need.
                 self.bar.inc(self.epochs.saturating_sub(record.epochs) as u64);

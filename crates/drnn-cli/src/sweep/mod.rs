@@ -139,11 +139,11 @@ impl Sweep {
                 which.push((shape, repetition));
             }
         }
-        let checkpoints = self.running.checkpoints(&out, &["sweep.json"], training::EARLIER)?;
+        let folder = self.running.folder(&out, &["sweep.json"], training::EARLIER)?;
         let names: Vec<String> =
             which.iter().map(|(shape, repetition)| format!("{shape}-{repetition}")).collect();
         let lanes = fits.into_iter().zip(&names);
-        let lanes = lanes.map(|(fit, name)| self.running.lane(fit, &checkpoints, name));
+        let lanes = lanes.map(|(fit, name)| self.running.lane(fit, &folder, name));
         let mut lanes: Vec<_> = lanes.collect::<Result<_, _>>()?;
         self.announce(task, &shapes, &options, &cpu);
         let command = training::command();

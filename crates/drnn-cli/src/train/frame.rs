@@ -7,6 +7,7 @@
 //! OUT/checkpoints/          what --resume goes on from
 //! ```
 
+use super::best::Best;
 use crate::Failure;
 use crate::place::Place;
 use crate::report::training_run::{Judged, TrainingResults};
@@ -14,7 +15,7 @@ use crate::report::{Provenance, Reported, publish};
 use crate::training::{self, Running, Watch};
 use clap::{Args, ValueEnum};
 use drnn::{Cpu, Precision};
-use drnn_train::{Engine, Epoch, Fit, Metric, Options, Reason, Schedule, Stopping};
+use drnn_train::{Engine, Fit, Metric, Options, Reason, Resumed, Schedule, Stopping};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -164,9 +165,16 @@ impl Training {
         let fit = Fit::with_engine(engine, options, &format!("{task}: {what}"), train, valid)?;
         let out = self.folder(task);
         let found = "there is an earlier training";
-        let checkpoints =
-            self.running.checkpoints(&out, &["training.json", "model.safetensors"], found)?;
-        let mut lanes = [self.running.lane(fit, &checkpoints, "last")?];
+        let folder = self.running.folder(&out, &["training.json", "model.safetensors"], found)?;
+        let mut lanes = [self.running.lane(fit, &folder, "last")?];
+        let last = folder.checkpoints().join("last");
+        let best = match self.keep {
+            Keep::Best => {
+                let path = folder.checkpoints().join("best");
+                Some(Best::new(&mut lanes[0].fit, path, metric)?)
+            }
+            Keep::Last => None,
+        };
         eprintln!(
             "{net}\n{what}; up to {} epochs of {} sequences, {} threads",
             options.epochs,
@@ -175,12 +183,8 @@ impl Training {
         );
         let command = training::command();
         let watch = Watch::new(vec![task.into()], metric, &out.join("log.jsonl"))?;
-        let best = checkpoints.join("best");
-        self.running.run(cpu, &place, &mut lanes, &watch, &command, &|fit| match is_best(
-            fit, metric,
-        ) {
-            true if self.keep == Keep::Best => fit.save(&best),
-            _ => Ok(()),
+        self.running.run(cpu, &place, &mut lanes, &watch, &command, &|fit| {
+            best.as_ref().map_or(Ok(()), |best| best.after_epoch(fit))
         })?;
         let [mut lane] = lanes;
         let progress = lane.fit.progress().clone();
@@ -191,15 +195,26 @@ impl Training {
                     .into(),
             ));
         }
-        if self.keep == Keep::Best || ended == Reason::NotFinite {
+        let note = match best {
+            Some(best) => best.restore(&mut lane.fit)?,
             // Where the training ran away the last good model is that of the last epoch.
-            let kept = if self.keep == Keep::Best { &best } else { &checkpoints.join("last") };
-            lane.fit.resume(kept)?;
+            None if ended == Reason::NotFinite => match lane.fit.resume(&last)? {
+                Resumed::Newest => None,
+                Resumed::Previous(note) => Some(note),
+                Resumed::NoCheckpoint => {
+                    return Err(Failure::Input(format!("{}: is missing", last.display())));
+                }
+            },
+            None => None,
+        };
+        if let Some(note) = &note {
+            eprintln!("note: {note}");
         }
         let kept_epoch = lane.fit.progress().history.len();
         let rows = options.batch.max(64);
         let engine = lane.fit.engine();
-        let More { judged, notes, worth } = more(engine)?;
+        let More { judged, mut notes, worth } = more(engine)?;
+        notes.extend(note);
         let mut judge = |data: &E::Data| -> Result<f64, Failure> {
             Ok(metric.of(&engine.evaluate(data, 0, rows, &mut |_, _| {})?))
         };
@@ -235,15 +250,4 @@ impl Training {
         eprintln!("the model is {}", model.display());
         training::check_finite((ended == Reason::NotFinite).then_some(task).into_iter())
     }
-}
-
-/// Whether the last epoch is the best so far on the validation set, by its metric.
-fn is_best<E: Engine>(fit: &Fit<E>, metric: Metric) -> bool {
-    let worth = |epoch: &Epoch| match (metric, epoch.valid_accuracy) {
-        (Metric::Accuracy, Some(accuracy)) => accuracy,
-        _ => -epoch.valid_loss,
-    };
-    let history = &fit.progress().history;
-    let Some((last, before)) = history.split_last() else { return false };
-    before.iter().all(|epoch| worth(epoch) < worth(last))
 }

@@ -4,7 +4,7 @@ use super::{GridCell, Protocol};
 use crate::checkpoint;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::fit::{Advance, Fit, Options};
+use crate::fit::{Advance, Fit, Options, Resumed};
 use crate::lanes::Control;
 use crate::learner::Learner;
 use crate::machine::machine;
@@ -68,6 +68,8 @@ impl Checkpoints {
 pub enum Event<'a> {
     /// A batch, or as many as the engine takes at once, or an epoch of a cell.
     Step(&'a GridCell, &'a Fit<'a, CellEngine>, Advance),
+    /// A checkpoint is damaged or missing, and another is used instead.
+    Note(&'a str),
     /// A cell's result, which is on disk.
     Done(&'a Record),
 }
@@ -79,7 +81,7 @@ impl Protocol {
         cell: &GridCell,
         pool: &Pool,
         checkpoints: Option<&Checkpoints>,
-        observe: &dyn Fn(&Fit<CellEngine>, Advance) -> Control,
+        observe: &dyn Fn(Event) -> Control,
     ) -> Result<Option<Record>> {
         let begun = Instant::now();
         let task = Sine::new(cell.gamma.into(), cell.ahead);
@@ -92,14 +94,16 @@ impl Protocol {
         let engine = (pool.make)(&spec, &options)?;
         let mut fit = Fit::with_engine(engine, options, "sine", &train as _, &valid as _)?;
         let checkpoint = checkpoints.map(|c| (c.of(cell), c.every));
-        if let Some((path, _)) = checkpoint.as_ref().filter(|(path, _)| path.exists()) {
-            fit.resume(path)?;
+        if let Some((path, _)) = &checkpoint
+            && let Resumed::Previous(note) = fit.resume(path)?
+        {
+            observe(Event::Note(&note));
         }
         let earlier = fit.progress().seconds;
         let mut saved = Instant::now();
         let reason = loop {
             let done = fit.advance()?;
-            let stop = observe(&fit, done) == Control::Stop;
+            let stop = observe(Event::Step(cell, &fit, done)) == Control::Stop;
             if let Advance::Ended(reason) = done {
                 break reason;
             }
@@ -170,8 +174,7 @@ pub fn run_pools(
         if stop.load(Ordering::Relaxed) { Control::Stop } else { Control::Continue }
     };
     let one = |cell: &GridCell, pool: &Pool| -> Result<()> {
-        let watch = |fit: &Fit<CellEngine>, done: Advance| go_on(Event::Step(cell, fit, done));
-        if let Some(record) = protocol.train(cell, pool, checkpoints, &watch)? {
+        if let Some(record) = protocol.train(cell, pool, checkpoints, &go_on)? {
             results.lock().unwrap_or_else(|p| p.into_inner()).append(record.clone())?;
             if let Some(checkpoints) = checkpoints {
                 checkpoint::remove(&checkpoints.of(cell));

@@ -1,0 +1,127 @@
+//! A checkpoint as bytes.
+//!
+//! ```text
+//! "DRNNCKP1"   length of header u64   header, JSON   parameters, m, v as f32   checksum u64
+//! ```
+//!
+//! All little-endian.
+
+use crate::adam::{Adam, AdamOptions};
+use crate::engine::State;
+use crate::error::{Error, Result};
+use crate::fit::Progress;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+const MAGIC: &[u8; 8] = b"DRNNCKP1";
+const DAMAGED: &str = "is damaged: it is cut short, or its checksum does not fit";
+
+/// What the header says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Header {
+    training: String,
+    adam: AdamOptions,
+    adam_steps: u64,
+    progress: Progress,
+}
+
+/// A training at some moment: all that going on exactly as before takes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Checkpoint {
+    /// What is trained, on what, how: a checkpoint of anything else is refused.
+    pub training: String,
+    /// Parameters and optimiser.
+    pub state: State,
+    /// How far it has come.
+    pub progress: Progress,
+}
+
+/// FNV-1a over bytes, eight at a time.
+fn checksum(bytes: &[u8]) -> u64 {
+    let mix =
+        |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x0000_0100_0000_01B3).rotate_left(23);
+    let (words, rest) = bytes.as_chunks::<8>();
+    let hash = words.iter().fold(0xCBF2_9CE4_8422_2325, |h, w| mix(h, u64::from_le_bytes(*w)));
+    rest.iter().fold(mix(hash, bytes.len() as u64), |h, b| mix(h, u64::from(*b)))
+}
+
+/// What lies between the first bytes of a checkpoint and its checksum; None where one of them is not as
+/// it must be.
+fn body(bytes: &[u8]) -> Option<&[u8]> {
+    let (body, sum) = bytes.split_last_chunk::<8>()?;
+    let inside = body.strip_prefix(MAGIC)?;
+    (checksum(body) == u64::from_le_bytes(*sum)).then_some(inside)
+}
+
+/// Whether these are the bytes of a checkpoint, as they were written.
+pub(super) fn is_whole(bytes: &[u8]) -> bool {
+    body(bytes).is_some()
+}
+
+impl Checkpoint {
+    /// As the bytes of a file.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let State { params, adam } = &self.state;
+        let header = Header {
+            training: self.training.clone(),
+            adam: adam.options(),
+            adam_steps: adam.steps,
+            progress: self.progress.clone(),
+        };
+        let header = serde_json::to_vec(&header).map_err(|e| Error::Options(e.to_string()))?;
+        let mut bytes = Vec::with_capacity(24 + header.len() + 12 * params.len());
+        bytes.extend_from_slice(MAGIC);
+        bytes.extend_from_slice(&(header.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(&header);
+        for values in [params, &adam.mean, &adam.square] {
+            bytes.extend(values.iter().flat_map(|x| x.to_le_bytes()));
+        }
+        bytes.extend_from_slice(&checksum(&bytes).to_le_bytes());
+        Ok(bytes)
+    }
+
+    /// From the bytes of the file `path`. Takes memory in proportion to them, whatever they claim.
+    pub fn from_bytes(path: &Path, bytes: &[u8]) -> Result<Checkpoint> {
+        let refuse = |reason: &str| Error::checkpoint(path, reason);
+        if !bytes.starts_with(MAGIC) && bytes.len() >= MAGIC.len() {
+            return Err(refuse("is damaged, or not a checkpoint"));
+        }
+        let damaged = || refuse(DAMAGED);
+        let (len, rest) =
+            body(bytes).and_then(|body| body.split_first_chunk::<8>()).ok_or_else(damaged)?;
+        let len = usize::try_from(u64::from_le_bytes(*len)).map_err(|_| damaged())?;
+        let (header, values) = rest.split_at_checked(len).ok_or_else(damaged)?;
+        // Without what the reader says, which may quote the file.
+        let header: Header = serde_json::from_slice(header).map_err(|e| {
+            refuse(&format!("is damaged: its header makes no sense at byte {}", e.column()))
+        })?;
+        let (n, over) = (values.len() / 12, values.len() % 12);
+        if over > 0 {
+            return Err(damaged());
+        }
+        let floats = |part: usize| -> Vec<f32> {
+            let part = &values[part * 4 * n..][..4 * n];
+            part.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect()
+        };
+        let Header { training, adam, adam_steps, progress } = header;
+        let mut adam = Adam::new(adam, 0);
+        (adam.steps, adam.mean, adam.square) = (adam_steps, floats(1), floats(2));
+        let state = State { params: floats(0), adam };
+        let checkpoint = Checkpoint { training, state, progress };
+        if !checkpoint.is_finite() {
+            return Err(refuse("is damaged: some of its values are no numbers"));
+        }
+        Ok(checkpoint)
+    }
+
+    /// Whether a training can go on from here: parameters and means are finite, and what else there is are
+    /// numbers. Mean squares of gradients may be infinite where nothing clips them.
+    pub(crate) fn is_finite(&self) -> bool {
+        let State { params, adam } = &self.state;
+        let AdamOptions { beta1, beta2, eps } = adam.options();
+        let rates = self.progress.history.iter().map(|epoch| epoch.rate);
+        params.iter().chain(&adam.mean).all(|x| x.is_finite())
+            && !adam.square.iter().any(|x| x.is_nan())
+            && [beta1, beta2, eps].into_iter().chain(rates).all(f32::is_finite)
+    }
+}
