@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Lets every file call of a training's checkpoints fail, and kills the program at every one of them: with --resume it
-must go on to the same model. Needs Linux and strace.
+"""Lets every file call of a training's checkpoints fail, and kills the program at every one of
+them: with --resume it must go on to the same model. Needs Linux and strace.
 
     cargo build --release
     python tools/check_checkpoints.py [target/release/drnn]
@@ -19,8 +19,8 @@ from collections import Counter
 from pathlib import Path
 
 TRAIN = (
-    "train series --csv a.csv --target y --delay 1 --units 4 --window 20 --batch 4 --epochs 2 --threads 1 "
-    "--checkpoint-every 0"
+    "train series --csv a.csv --target y --delay 1 --units 4 --window 20 --batch 4 --epochs 2 "
+    "--threads 1 --checkpoint-every 0"
 ).split()
 CALLS = "openat,read,write,fsync,rename,renameat,renameat2,link,linkat,unlink,unlinkat"
 FAULTS = ["error=ENOSPC", "error=EIO", "signal=SIGKILL"]
@@ -102,8 +102,9 @@ class Check:
                 assert code != 2 or "checkpoints" in found.stderr, f"{what}: {found.stderr}"
                 self.goes_on(out, what)
                 outcomes[code] += 1
-        print(f"{start}: {dict(counts)}: {outcomes.total()} runs, exit codes {dict(outcomes)}", flush=True)
-        return outcomes.total()
+        runs = outcomes.total()
+        print(f"{start}: {dict(counts)}: {runs} runs, exit codes {dict(outcomes)}", flush=True)
+        return runs
 
     def kills(self):
         """Killed at random moments, again and again, a little later each time."""
@@ -123,7 +124,8 @@ class Check:
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        check = Check(sys.argv[1] if len(sys.argv) > 1 else "target/release/drnn", Path(folder).resolve())
+        drnn = sys.argv[1] if len(sys.argv) > 1 else "target/release/drnn"
+        check = Check(drnn, Path(folder).resolve())
         runs = sum(check.faults(start) for start in STARTS) + check.kills()
     print(f"{runs} runs: always resumed, to the same model")
 

@@ -114,7 +114,7 @@ impl Running {
         watch.finish();
         outcome.map_err(|error| match error {
             Error::Checkpoint { .. } => Failure::Input(format!(
-                "{error}\nwhat was written before is good; to go on: {again} --resume"
+                "{error}\nthe checkpoints written before are good; to go on: {again} --resume"
             )),
             other => other.into(),
         })?;

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 /// Its process number is in this file, which stays when the training has ended.
 const LOCK: &str = ".drnn.lock";
 
-/// Keeps other trainings out of a folder while it lives. The system lets go of it whatever ends the program.
+/// Keeps other trainings out of a folder while it lives. The system lets go of it whatever ends the
+/// program.
 pub struct FolderLock {
     _file: File,
 }
@@ -58,9 +59,9 @@ pub struct TrainingFolder {
 }
 
 impl TrainingFolder {
-    /// Makes `out`, and a folder for checkpoints in it, where there is none. What is there already is never
-    /// overwritten by something else: refused with `found` where `out` has checkpoints, or any of `results`,
-    /// unless the training is to `resume`.
+    /// Makes `out`, and a folder for checkpoints in it, where there is none. What is there already
+    /// is never overwritten by something else: refused with `found` where `out` has checkpoints, or
+    /// any of `results`, unless the training is to `resume`.
     pub fn open(
         out: &Path,
         results: &[&str],

@@ -1,5 +1,7 @@
 //! Checkpoints that are damaged or missing, and folders that are in use.
 
+#![cfg(unix)] // trainings are stopped by signals
+
 mod common;
 
 use common::{done, drnn, refused, text};
@@ -13,10 +15,14 @@ use std::process::{Child, Command, Stdio};
 const TRAIN: &str = "train series --csv a.csv --target y --delay 1 --units 8 --window 20 --batch 4 \
     --rate 0.1 --schedule constant --threads 1 --checkpoint-every 0 --epochs 6";
 
-fn table(folder: &Path) {
+/// One that takes longer, and becomes better for some epochs.
+const LONGER: &str = "train series --csv a.csv --target y --delay 1 --units 64 --window 50 --batch 8 \
+    --rate 0.01 --threads 1 --epochs 6";
+
+fn table(folder: &Path, rows: usize) {
     let noise = |i: usize| ((i as f64 * 12.9898).sin() * 43758.5453).rem_euclid(1.0);
     let mut out = String::from("x,y\n");
-    for t in 0..200 {
+    for t in 0..rows {
         writeln!(out, "{:.5},{:.5}", noise(t), noise(t) + noise(t + 1)).unwrap();
     }
     std::fs::write(folder.join("a.csv"), out).unwrap();
@@ -43,6 +49,12 @@ fn start(folder: &Path, arguments: &str, what: &str) -> Child {
 
 fn kill(mut child: Child) {
     child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// As Ctrl-C does: it writes a checkpoint and ends, unless it has come to its end.
+fn interrupt(mut child: Child) {
+    Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     child.wait().unwrap();
 }
 
@@ -77,11 +89,11 @@ fn results(folder: &Path, out: &str) -> Value {
 fn a_damaged_or_missing_checkpoint_is_told_and_the_one_before_used() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    table(folder);
+    table(folder, 200);
     done(folder, &format!("{TRAIN} --out straight"));
-    kill(start(folder, &format!("{TRAIN} --out killed"), "epoch 3 of 6"));
+    interrupt(start(folder, &format!("{TRAIN} --out stopped"), "epoch 3 of 6"));
     let resumed = |out: &str, change: &dyn Fn(&Path)| -> String {
-        change(&copy(folder, "killed", out));
+        change(&copy(folder, "stopped", out));
         let output = drnn(folder, &format!("{TRAIN} --out {out} --resume"));
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{said}");
@@ -112,14 +124,14 @@ fn a_damaged_or_missing_checkpoint_is_told_and_the_one_before_used() {
     assert!(said.contains("none/checkpoints: holds no checkpoints; starting from"), "{said}");
     // What an interrupted write has left is removed.
     resumed("unfinished", &|at| {
-        ["last.new", "best.new", ".tmpAb12Cd"].iter().for_each(|name| damage_new(&at.join(name)));
+        ["last.new", "best.new", ".tmpAb12Cd"].iter().for_each(|name| write_half(&at.join(name)));
     });
     let names = std::fs::read_dir(folder.join("unfinished/checkpoints")).unwrap();
     let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["best", "best.previous", "last", "last.previous"]);
 
-    let at = copy(folder, "killed", "lost");
+    let at = copy(folder, "stopped", "lost");
     both(&at, &damage);
     let before = ["last", "last.previous"].map(|name| std::fs::read(at.join(name)).unwrap());
     let said = refused(folder, &format!("{TRAIN} --out lost --resume"));
@@ -131,7 +143,40 @@ fn a_damaged_or_missing_checkpoint_is_told_and_the_one_before_used() {
     assert!(before == ["last", "last.previous"].map(|name| std::fs::read(at.join(name)).unwrap()));
 }
 
-fn damage_new(path: &Path) {
+/// Files that may not become as large as a checkpoint stand for a disk that is full.
+#[test]
+fn a_checkpoint_that_cannot_be_written_ends_the_training_and_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    table(folder, 200);
+    done(folder, &format!("{TRAIN} --out straight"));
+    interrupt(start(folder, &format!("{TRAIN} --out full"), "epoch 3 of 6"));
+    let files = || -> Vec<(PathBuf, Vec<u8>)> {
+        let entries = std::fs::read_dir(folder.join("full/checkpoints")).unwrap();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        let mut files: Vec<_> =
+            paths.map(|path| (path.clone(), std::fs::read(path).unwrap())).collect();
+        files.sort();
+        files
+    };
+    let before = files();
+    let limited = "trap '' XFSZ; ulimit -f 4; exec \"$0\" \"$@\"";
+    let output = Command::new("sh")
+        .current_dir(folder)
+        .args(["-c", limited, env!("CARGO_BIN_EXE_drnn")])
+        .args(format!("{TRAIN} --out full --resume").split_whitespace())
+        .output()
+        .unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("full/checkpoints/last: cannot be written: File too large"), "{said}");
+    assert!(said.contains("to go on: drnn train series"), "{said}");
+    assert!(files() == before);
+    done(folder, &format!("{TRAIN} --out full --resume"));
+    assert!(model(folder, "full") == model(folder, "straight"));
+}
+
+fn write_half(path: &Path) {
     std::fs::write(path, "half").unwrap();
 }
 
@@ -140,7 +185,7 @@ fn damage_new(path: &Path) {
 fn a_best_model_that_is_lost_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    table(folder);
+    table(folder, 200);
     done(folder, &format!("{TRAIN} --out a"));
     let straight = results(folder, "a");
     let kept = straight["kept_epoch"].as_u64().unwrap();
@@ -156,7 +201,8 @@ fn a_best_model_that_is_lost_is_told() {
         let epoch = found["kept_epoch"].as_u64().unwrap();
         assert!(epoch != kept && loss(epoch) > loss(kept));
         let expected = format!(
-            "the model is that of epoch {epoch}, the best one, of epoch {kept}, is lost: {out}/checkpoints/best: is "
+            "the model is that of epoch {epoch}, the best one, of epoch {kept}, is lost: \
+             {out}/checkpoints/best: is "
         );
         let notes = found["notes"].as_array().unwrap();
         assert!(notes[0].as_str().unwrap().starts_with(&expected), "{notes:?}");
@@ -176,19 +222,36 @@ fn a_best_model_that_is_lost_is_told() {
         std::fs::remove_file(at.join("best.previous")).unwrap();
     });
     assert_eq!(found["kept_epoch"], 6);
-    // Where an epoch to come is better than all that went before, nothing is lost.
-    kill(start(folder, &format!("{TRAIN} --out killed"), "epoch 1 of 6"));
-    damage(&copy(folder, "killed", "early").join("best"));
-    done(folder, &format!("{TRAIN} --out early --resume"));
-    assert!(model(folder, "early") == model(folder, "a"));
-    assert_eq!(results(folder, "early")["notes"], straight["notes"]);
+}
+
+#[test]
+fn a_lost_model_that_is_not_the_best_in_the_end_is_no_loss() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    table(folder, 4000);
+    done(folder, &format!("{LONGER} --out straight"));
+    for attempt in 0.. {
+        assert!(attempt < 20, "it always ends before it can be stopped");
+        let out = format!("stopped{attempt}");
+        interrupt(start(folder, &format!("{LONGER} --out {out}"), "epoch 1 of 6"));
+        if !folder.join(&out).join("training.json").exists() {
+            damage(&copy(folder, &out, "early").join("best"));
+            break;
+        }
+    }
+    let output = drnn(folder, &format!("{LONGER} --out early --resume"));
+    let said = text(&output.stderr);
+    assert!(said.contains("note: early/checkpoints/best: is damaged"), "{said}");
+    assert!(said.contains("note: the model of epoch "), "{said}");
+    assert!(model(folder, "early") == model(folder, "straight"));
+    assert_eq!(results(folder, "early")["notes"], Value::Array(vec![]));
 }
 
 #[test]
 fn a_folder_in_use_is_refused_until_its_training_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    table(folder);
+    table(folder, 200);
     let endless = TRAIN.replace("--epochs 6", "--epochs 1000000");
     let sweep = "sweep reversal --epochs 1000000 --steps 6 --delays 0 --nets dlstm --units 4";
     let sine = "reproduce sine --cells 0.5:5 --nets lstm --epochs 100000 --sequences 2000";
@@ -200,7 +263,8 @@ fn a_folder_in_use_is_refused_until_its_training_is_killed() {
             let child = start(folder, &format!("{command} {resume}"), ready);
             let said = refused(folder, &format!("{command} --resume"));
             let expected = format!(
-                "{out}: is in use by another drnn training (process {}); wait until it ends, or choose another --out",
+                "{out}: is in use by another drnn training (process {}); wait until it ends, \
+                 or choose another --out",
                 child.id()
             );
             assert!(said.contains(&expected), "{said}");

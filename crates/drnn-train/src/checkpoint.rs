@@ -6,10 +6,11 @@
 //! NAME.new         one that is being written
 //! ```
 //!
-//! A checkpoint is written to `NAME.new` and synced. Only then is `NAME`, if it is whole, renamed to
-//! `NAME.previous`, and `NAME.new` to `NAME`; last the folder is synced. So whichever of these calls fails,
-//! or is the last before power is lost, what was good before is good still, under `NAME` or under
-//! `NAME.previous`. One that is damaged never takes the place of a good one, and no two names are one file.
+//! A checkpoint is written to `NAME.new` and synced. Only then is `NAME`, if it is whole, renamed
+//! to `NAME.previous`, and `NAME.new` to `NAME`; last the folder is synced. So whichever of these
+//! calls fails, or is the last before power is lost, what was good before is good still, under
+//! `NAME` or under `NAME.previous`. One that is damaged never takes the place of a good one, and no
+//! two names are one file.
 //!
 //! | file | what |
 //! |---|---|
@@ -89,8 +90,8 @@ pub(crate) fn remove(path: &Path) {
     let _ = std::fs::remove_file(path);
 }
 
-/// Removes what writes that were cut short have left in a folder of checkpoints. Only for who alone writes
-/// there.
+/// Removes what writes that were cut short have left in a folder of checkpoints. Only for who alone
+/// writes there.
 pub fn remove_unfinished(folder: &Path) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
@@ -105,8 +106,8 @@ pub fn remove_unfinished(folder: &Path) {
     }
 }
 
-/// The newest good checkpoint; None where there is none at all. Refused where there are only damaged ones, or
-/// where it is of another training.
+/// The newest good checkpoint; None where there is none at all. Refused where there are only
+/// damaged ones, or where it is of another training.
 pub(crate) fn read(disk: &impl Disk, path: &Path, training: &str) -> Result<Option<Found>> {
     let newest = match read_one(disk, path) {
         Ok(Some(checkpoint)) => {

@@ -9,6 +9,7 @@ use drnn_train::results::{Record, Records, Results, merge, read, write};
 use drnn_train::{Options, PaperNet, Reason};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -135,6 +136,46 @@ fn cells_in_flight_go_on_from_their_checkpoints() {
     assert_eq!(there(), 0);
     // 8 batches a cell, and its end; the one that was killed has lost an epoch at most.
     assert!((27..=29).contains(&count.into_inner()), "{batches}");
+}
+
+#[test]
+fn a_damaged_checkpoint_of_a_cell_is_told_and_the_one_before_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let mut longer = protocol();
+    longer.training.epochs = 4;
+    let pools = [Pool::on_cpu(&cells()[..1], &Cpu::new(1))];
+    let mut results = Results::open(&at("straight"), &longer).unwrap();
+    assert!(run_pools(&pools, None, &mut results, &|_| Control::Continue).unwrap());
+    let expected = text(&at("text"), results.records());
+
+    let checkpoints = Checkpoints { folder: at("checkpoints"), every: Duration::ZERO };
+    std::fs::create_dir(&checkpoints.folder).unwrap();
+    let mut results = Results::open(&at("stopped"), &longer).unwrap();
+    let run = |results: &mut Results, stop: usize| {
+        let (steps, notes) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let observe = |event: Event| match event {
+            Event::Step(..) if steps.fetch_add(1, Ordering::Relaxed) == stop => Control::Stop,
+            Event::Note(note) => {
+                notes.lock().unwrap().push(note.to_string());
+                Control::Continue
+            }
+            _ => Control::Continue,
+        };
+        let ended = run_pools(&pools, Some(&checkpoints), results, &observe);
+        (ended, notes.into_inner().unwrap())
+    };
+    assert_eq!(run(&mut results, 4), (Ok(false), vec![]));
+    let files: Vec<_> = std::fs::read_dir(&checkpoints.folder).unwrap().flatten().collect();
+    let newest = files.iter().find(|file| file.path().extension() == Some("ckpt".as_ref()));
+    let path = newest.unwrap().path();
+    let whole = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &whole[1..]).unwrap();
+    let (ended, notes) = run(&mut results, usize::MAX);
+    assert_eq!(ended, Ok(true));
+    assert!(notes.len() == 1 && notes[0].contains("-set-0.ckpt: is damaged"), "{notes:?}");
+    assert!(notes[0].contains("-set-0.ckpt.previous is used instead"), "{notes:?}");
+    assert_eq!(text(&at("text"), results.records()), expected);
 }
 
 #[test]

@@ -11,9 +11,9 @@
 //! `task` is whatever the program that trained the model needs to use it (see [`Model::task`]); it may be
 //! missing. Values may be written as half-precision numbers, which are half as large; they are read as f32.
 //!
-//! A file is written beside its place, synced and renamed, and its folder is synced: there is the old one
-//! or the new one, never half of one. A damaged or hostile file is refused with the tensor and the reason, and nothing is
-//! allocated that its header merely claims.
+//! A file is written beside its place, synced and renamed, and its folder is synced: there is the
+//! old one or the new one, never half of one. A damaged or hostile file is refused with the tensor
+//! and the reason, and nothing is allocated that its header merely claims.
 
 use crate::error::{Error, Result};
 use crate::file_tensors::TensorFile;
@@ -83,8 +83,8 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
 }
 
 /// Writes a file so that there is the old one or the new one, never half of one: beside its place,
-/// synced, then renamed, and the folder synced, so that it survives a loss of power. A link is followed,
-/// permissions stay, and what is no plain file (a pipe, a device) is written to as it is.
+/// synced, then renamed, and the folder synced, so that it survives a loss of power. A link is
+/// followed, permissions stay, and what is no plain file (a pipe, a device) is written to as it is.
 pub fn write_atomically(
     path: &Path,
     write: impl FnOnce(&mut File) -> io::Result<()>,
@@ -111,8 +111,9 @@ pub fn write_atomically(
     sync_folder(folder)
 }
 
-/// Syncs a folder: files that were made, renamed or removed in it stay so after a loss of power. File
-/// systems that cannot sync a folder are left to themselves, and so are folders that may not be read.
+/// Syncs a folder: files that were made, renamed or removed in it stay so after a loss of power.
+/// File systems that cannot sync a folder are left to themselves, and so are folders that may not
+/// be read.
 pub fn sync_folder(folder: &Path) -> io::Result<()> {
     use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
     if cfg!(not(unix)) {

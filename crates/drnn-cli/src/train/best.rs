@@ -1,7 +1,7 @@
 //! The best model of a training so far, in a checkpoint of its own.
 //!
-//! Where that checkpoint is lost, the best of the models that are still there takes its place, the one at hand
-//! included; which epoch's it is, and why, is said.
+//! Where that checkpoint is lost, the best of the models that are still there takes its place, the
+//! one at hand included; which epoch's it is, and why, is said.
 
 use crate::Failure;
 use drnn_train::{Engine, Epoch, Error, Fit, Metric, Resumed};
@@ -32,7 +32,8 @@ fn best_of(metric: Metric, history: &[Epoch]) -> (usize, f64) {
 }
 
 impl Best {
-    /// The best model of a training that begins, or goes on: then with the one that was kept before.
+    /// The best model of a training that begins, or goes on: then with the one that was kept
+    /// before.
     pub fn new<E: Engine>(
         fit: &mut Fit<E>,
         path: PathBuf,
@@ -103,7 +104,10 @@ impl Best {
         };
         let kept = fit.progress().history.len();
         let why = note.filter(|_| kept != best_epoch).map(|note| {
-            format!("the model is that of epoch {kept}, the best one, of epoch {best_epoch}, is lost: {note}")
+            format!(
+                "the model is that of epoch {kept}, the best one, of epoch {best_epoch}, is lost: \
+                 {note}"
+            )
         });
         Ok(why)
     }

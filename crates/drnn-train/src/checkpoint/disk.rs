@@ -1,5 +1,5 @@
-//! The few calls that checkpoints make of a file system. In tests a simulated disk takes its place, whose
-//! calls fail and whose power is lost.
+//! The few calls that checkpoints make of a file system. In tests a simulated disk takes its place,
+//! whose calls fail and whose power is lost.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -16,7 +16,8 @@ pub(crate) trait Disk {
     /// Makes a file; an error where there is one of this name.
     fn create_new(&self, path: &Path) -> io::Result<Self::File>;
 
-    /// Returns when what was written will survive a loss of power, though perhaps not the file's name.
+    /// Returns when what was written will survive a loss of power, though perhaps not the file's
+    /// name.
     fn sync(&self, file: &Self::File) -> io::Result<()>;
 
     /// Gives a file another name, taking that from the file that has it, in one step.

@@ -1,5 +1,5 @@
-//! Whatever call fails, and whenever power is lost: a good checkpoint is left, no older than the last that
-//! was reported written, and the training goes on from it to the same bits.
+//! Whatever call fails, and whenever power is lost: a good checkpoint is left, no older than the
+//! last that was reported written, and the training goes on from it to the same bits.
 
 use super::simulated::{Fault, SimulatedDisk};
 use super::{previous, with_ending};
@@ -93,8 +93,8 @@ impl Training {
         (disk, saves - usize::from(lost))
     }
 
-    /// What the program does with `--resume`: it goes on to the end, writing a checkpoint after every batch.
-    /// `safe` is how many batches are known to be on disk, and grows.
+    /// What the program does with `--resume`: it goes on to the end, writing a checkpoint after
+    /// every batch. `safe` is how many batches are known to be on disk, and grows.
     fn go_on(&self, disk: &SimulatedDisk, safe: &mut usize) -> Result<Vec<u32>> {
         let mut fit = self.fit();
         if fit.resume_from(disk, path())? != Resumed::NoCheckpoint {
@@ -216,7 +216,8 @@ fn a_write_that_fails_leaves_what_was_there() {
         let written = fit.save_to(&disk, path());
         let (found, what) = (disk.files(), format!("{start:?}, call {at}"));
         assert!(!found.contains_key(&with_ending(path(), ".new")), "{what}");
-        // What is there is read, and an unfinished file removed; then one is made, written and synced.
+        // What is there is read, and an unfinished file removed; then one is made, written and
+        // synced.
         if (1..5).contains(&at) {
             let said = written.unwrap_err().to_string();
             assert!(said.starts_with("folder/last: cannot be written: "), "{said}");

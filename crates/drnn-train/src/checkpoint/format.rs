@@ -45,8 +45,8 @@ fn checksum(bytes: &[u8]) -> u64 {
     rest.iter().fold(mix(hash, bytes.len() as u64), |h, b| mix(h, u64::from(*b)))
 }
 
-/// What lies between the first bytes of a checkpoint and its checksum; None where one of them is not as
-/// it must be.
+/// What lies between the first bytes of a checkpoint and its checksum; None where one of them is
+/// not as it must be.
 fn body(bytes: &[u8]) -> Option<&[u8]> {
     let (body, sum) = bytes.split_last_chunk::<8>()?;
     let inside = body.strip_prefix(MAGIC)?;
@@ -114,8 +114,8 @@ impl Checkpoint {
         Ok(checkpoint)
     }
 
-    /// Whether a training can go on from here: parameters and means are finite, and what else there is are
-    /// numbers. Mean squares of gradients may be infinite where nothing clips them.
+    /// Whether a training can go on from here: parameters and means are finite, and what else there
+    /// is are numbers. Mean squares of gradients may be infinite where nothing clips them.
     pub(crate) fn is_finite(&self) -> bool {
         let State { params, adam } = &self.state;
         let AdamOptions { beta1, beta2, eps } = adam.options();
@@ -123,5 +123,73 @@ impl Checkpoint {
         params.iter().chain(&adam.mean).all(|x| x.is_finite())
             && !adam.square.iter().any(|x| x.is_nan())
             && [beta1, beta2, eps].into_iter().chain(rates).all(f32::is_finite)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str = concat!(
+        r#"{"training":"t","adam":{"beta1":0.9,"beta2":0.999,"eps":1e-8},"adam_steps":3,"#,
+        r#""progress":{"history":[{"epoch":1,"train_loss":0.5,"valid_loss":0.25,"norm":1.5,"#,
+        r#""rate":0.001}],"batches":1,"loss":0.5,"count":4,"norms":1.5,"ended":null,"#,
+        r#""seconds":0.1}}"#
+    );
+    const VALUES: [f32; 3] = [0.5, -0.25, f32::INFINITY];
+
+    /// A file with this header and these values, whatever length it claims for the header.
+    fn file(len: u64, header: &str, values: &[f32]) -> Vec<u8> {
+        let mut bytes = [MAGIC, &len.to_le_bytes(), header.as_bytes()].concat();
+        bytes.extend(values.iter().flat_map(|x| x.to_le_bytes()));
+        bytes.extend_from_slice(&checksum(&bytes).to_le_bytes());
+        bytes
+    }
+
+    fn with_header(header: &str) -> Vec<u8> {
+        file(header.len() as u64, header, &VALUES)
+    }
+
+    fn read(bytes: &[u8]) -> Result<Checkpoint> {
+        Checkpoint::from_bytes(Path::new("last"), bytes)
+    }
+
+    #[test]
+    fn files_stay_as_they_are() {
+        let bytes = with_header(HEADER);
+        assert!(bytes.ends_with(&0x298F_5C73_31AD_60B7_u64.to_le_bytes()));
+        let found = read(&bytes).unwrap();
+        let State { params, adam } = &found.state;
+        assert_eq!([params[0], adam.mean[0], adam.square[0]], VALUES);
+        assert_eq!((adam.steps, adam.options()), (3, AdamOptions::default()));
+        assert_eq!((found.training.as_str(), found.progress.batches), ("t", 1));
+        assert_eq!(found.progress.history[0].valid_loss, 0.25);
+        assert!(found.to_bytes().unwrap() == bytes);
+    }
+
+    #[test]
+    fn what_no_training_writes_is_refused() {
+        let len = HEADER.len() as u64;
+        let refused = |bytes: &[u8], what: &str| {
+            let said = read(bytes).unwrap_err().to_string();
+            assert!(said.starts_with("last: is damaged") && said.contains(what), "{said}");
+        };
+        let whole = with_header(HEADER);
+        for cut in 0..whole.len() {
+            refused(&whole[..cut], "");
+        }
+        refused(b"something else that is no checkpoint", "not a checkpoint");
+        for len in [len - 1, len + 1, len + 13, u64::MAX] {
+            refused(&file(len, HEADER, &VALUES), "");
+        }
+        refused(&file(len, HEADER, &[0.5; 4]), "");
+        for values in [[f32::NAN, 0.0, 0.0], [f32::INFINITY, 0.0, 0.0], [0.0, 0.0, f32::NAN]] {
+            refused(&file(len, HEADER, &values), "no numbers");
+        }
+        refused(&with_header(&HEADER.replace("0.999", "1e300")), "header");
+        refused(&with_header(&HEADER.replace(r#""batches":1"#, r#""batches":-1"#)), "header");
+        let nested = format!(r#"{{"more":{}"#, "[".repeat(1 << 20));
+        refused(&with_header(&nested), "header makes no sense at byte ");
+        refused(&with_header(&HEADER.replace("null", r#""\u001b[2J""#)), "header");
     }
 }

@@ -1,8 +1,8 @@
 //! A disk in memory whose calls can fail, and whose power can be lost at any of them.
 //!
-//! Contents that were not synced may be lost, in part or whole, and so may each change of a name since its
-//! folder was synced, in any combination; a rename may even have given the new name without taking the old
-//! one. Journaling file systems are kinder than that.
+//! Contents that were not synced may be lost, in part or whole, and so may each change of a name
+//! since its folder was synced, in any combination; a rename may even have given the new name
+//! without taking the old one. Journaling file systems are kinder than that.
 
 use super::disk::Disk;
 use drnn::rng::Rng;
