@@ -55,8 +55,8 @@ pub fn cpu(threads: Option<u16>) -> Result<Cpu, Failure> {
 }
 
 impl Running {
-    /// The folder `out`, for this training alone. Refused with `found` where it has checkpoints or any of
-    /// `results`, unless the training is to go on.
+    /// The folder `out`, for this training alone. Refused with `found` where it has checkpoints or
+    /// any of `results`, unless the training is to go on.
     pub fn folder(
         &self,
         out: &Path,

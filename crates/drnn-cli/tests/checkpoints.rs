@@ -222,6 +222,15 @@ fn a_best_model_that_is_lost_is_told() {
         std::fs::remove_file(at.join("best.previous")).unwrap();
     });
     assert_eq!(found["kept_epoch"], 6);
+    // It stays said when the training is resumed once more.
+    done(folder, &format!("{TRAIN} --out both --resume"));
+    let again = results(folder, "both");
+    assert_eq!(again["kept_epoch"], 6);
+    let note = again["notes"][0].as_str().unwrap();
+    assert!(
+        note.ends_with("is lost: both/checkpoints/best: was damaged or missing before"),
+        "{note}"
+    );
 }
 
 #[test]

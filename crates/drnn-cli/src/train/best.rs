@@ -48,7 +48,9 @@ impl Best {
         let (epoch, note) = match fit.find(&path) {
             Ok(Some(found)) => (found.checkpoint.progress.history.len(), found.note),
             Ok(None) => (0, Some(format!("{}: is missing", path.display()))),
-            Err(error @ Error::NoGoodCheckpoint { .. }) => (0, Some(error.to_string())),
+            Err(Error::NoGoodCheckpoint { newest, previous }) => {
+                (0, Some(format!("{newest}; {previous}")))
+            }
             Err(error) => return Err(error.into()),
         };
         // One of an epoch to come was written just before the program was ended.
@@ -103,12 +105,14 @@ impl Best {
             Err(error) => return Err(error.into()),
         };
         let kept = fit.progress().history.len();
-        let why = note.filter(|_| kept != best_epoch).map(|note| {
+        // An earlier run may have found it so, and kept another.
+        let before = || format!("{}: was damaged or missing before", self.path.display());
+        Ok((kept != best_epoch).then(|| {
+            let why = note.unwrap_or_else(before);
             format!(
                 "the model is that of epoch {kept}, the best one, of epoch {best_epoch}, is lost: \
-                 {note}"
+                 {why}"
             )
-        });
-        Ok(why)
+        }))
     }
 }

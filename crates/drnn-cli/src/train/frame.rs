@@ -197,14 +197,7 @@ impl Training {
         }
         let note = match best {
             Some(best) => best.restore(&mut lane.fit)?,
-            // Where the training ran away the last good model is that of the last epoch.
-            None if ended == Reason::NotFinite => match lane.fit.resume(&last)? {
-                Resumed::Newest => None,
-                Resumed::Previous(note) => Some(note),
-                Resumed::NoCheckpoint => {
-                    return Err(Failure::Input(format!("{}: is missing", last.display())));
-                }
-            },
+            None if ended == Reason::NotFinite => restore_last(&mut lane.fit, &last)?,
             None => None,
         };
         if let Some(note) = &note {
@@ -249,5 +242,15 @@ impl Training {
         let model = out.join("model.safetensors");
         eprintln!("the model is {}", model.display());
         training::check_finite((ended == Reason::NotFinite).then_some(task).into_iter())
+    }
+}
+
+/// Where a training ran away the last good model is that of its last checkpoint. Says so where that
+/// one is damaged or missing.
+fn restore_last<E: Engine>(fit: &mut Fit<E>, last: &Path) -> Result<Option<String>, Failure> {
+    match fit.resume(last)? {
+        Resumed::Newest => Ok(None),
+        Resumed::Previous(note) => Ok(Some(note)),
+        Resumed::NoCheckpoint => Err(Failure::Input(format!("{}: is missing", last.display()))),
     }
 }
