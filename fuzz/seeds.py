@@ -141,6 +141,15 @@ TEXTS = dict(
 )
 
 
+def checkpoint(batches, values):
+    """As the target `checkpoint` wants it: length of the header, header, parameters and Adam's m and v."""
+    epoch = dict(epoch=1, train_loss=0.5, valid_loss=0.25, valid_accuracy=0.75, norm=1.5, rate=0.001)
+    progress = dict(history=[epoch], batches=batches, loss=0.5, count=4, norms=1.5, ended=None, seconds=0.1)
+    adam = dict(beta1=0.9, beta2=0.999, eps=1e-8)
+    header = json.dumps(dict(training="t", adam=adam, adam_steps=3, progress=progress)).encode()
+    return struct.pack("<H", len(header)) + header + struct.pack(f"<{len(values)}f", *values)
+
+
 # Elements that models of each kind read: numbers, tokens, characters, columns by name, words.
 ELEMENTS = ["[0.5, 1]", "3", '"a"', '{"a": 1, "b": null}', "null", '"ants"']
 
@@ -211,6 +220,9 @@ def seeds():
     yield "tagger", "both", tagger(both, both)
     for number, script in enumerate(CONVERSATIONS):
         yield "conversation", str(number), bytes([number]) + script
+    yield "checkpoint", "two", checkpoint(1, [0.5, -1.0, 0.1, 0.2, 1e-3, 2e-3])
+    yield "checkpoint", "infinite", checkpoint(0, [0.5, 0.1, float("inf")])
+    yield "checkpoint", "no_numbers", checkpoint(0, [float("nan"), 0.1, 1e-3])
     yield "snapshot", "zeros", bytes(48)
     yield "snapshot", "end", b"\xff" * 8 + bytes(40)
 
