@@ -11,9 +11,11 @@
 
 use crate::error::Result;
 use crate::file::{
-    Precision, checked, in_file, named_tensors, read, read_network, refuse, write_atomically,
+    Precision, checked, in_file, named_tensors, read_network, refuse, write_atomically,
     write_tensors,
 };
+use crate::file_limits::short;
+use crate::file_read::read_model_file;
 use crate::file_tensors::TensorFile;
 use crate::model::Model;
 use crate::params::Layout;
@@ -82,7 +84,7 @@ impl Bundle {
     /// Reads what [`Bundle::save`] wrote.
     pub fn load(path: impl AsRef<Path>) -> Result<Bundle> {
         let path = path.as_ref();
-        Bundle::from_bytes(&read(path)?).map_err(|e| in_file(e, path))
+        Bundle::from_bytes(&read_model_file(path)?).map_err(|e| in_file(e, path))
     }
 
     /// Reads the bytes of such a file.
@@ -102,18 +104,19 @@ impl Bundle {
         for name in file.names() {
             let Some((network, tensor)) = name.split_once('.') else {
                 let &[rows, width] = file.shape(name)? else {
+                    let name = short(name);
                     return Err(refuse(format!("table `{name}` has not two dimensions")));
                 };
                 let values = file.values(name, &[rows, width])?;
                 if let Some(at) = values.iter().position(|x| !x.is_finite()) {
-                    return Err(refuse(format!("table `{name}` holds {}", values[at])));
+                    return Err(refuse(format!("table `{}` holds {}", short(name), values[at])));
                 }
                 tables.insert(name.to_string(), Table { rows, width, values });
                 continue;
             };
             let spec = header.networks.get(network);
             if spec.is_none_or(|spec| Layout::new(spec).find(tensor).is_none()) {
-                return Err(refuse(format!("unexpected tensor `{name}`")));
+                return Err(refuse(format!("unexpected tensor `{}`", short(name))));
             }
         }
         Ok(Bundle { task: header.task, networks, tables })

@@ -16,6 +16,8 @@
 //! and the reason, and nothing is allocated that its header merely claims.
 
 use crate::error::{Error, Result};
+use crate::file_limits::{printable, short};
+use crate::file_read::read_model_file;
 use crate::file_tensors::TensorFile;
 use crate::model::Model;
 use crate::params::{Layout, Tensor};
@@ -54,18 +56,9 @@ pub enum Precision {
 /// A tensor to be written: name, dimensions, values.
 pub(crate) type Named<'a> = (String, Vec<usize>, &'a [f32]);
 
-/// An error about a file whose path is not known here. Names come from the file: what would move a
-/// terminal's cursor is written as `\u{1b}`.
+/// An error about a file whose path is not known here. Names in it come from the file.
 pub(crate) fn refuse(reason: impl Into<String>) -> Error {
-    let mut reason = reason.into();
-    if reason.contains(char::is_control) {
-        let plain = reason.chars().map(|c| match c.is_control() {
-            true => c.escape_unicode().to_string(),
-            false => c.to_string(),
-        });
-        reason = plain.collect();
-    }
-    Error::File { file: "model file".into(), reason }
+    Error::File { file: "model file".into(), reason: printable(&reason.into()) }
 }
 
 /// The same error with the path in it.
@@ -75,11 +68,6 @@ pub(crate) fn in_file(error: Error, path: &Path) -> Error {
         other => other.to_string(),
     };
     Error::File { file: path.display().to_string(), reason }
-}
-
-/// Reads a whole file.
-pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).map_err(|e| in_file(refuse(format!("cannot be read: {e}")), path))
 }
 
 /// Writes a file so that there is the old one or the new one, never half of one: beside its place,
@@ -234,7 +222,7 @@ impl Model {
     /// Reads a model that [`Model::save`] wrote. For files of PyTorch see [`Model::import`].
     pub fn load(path: impl AsRef<Path>) -> Result<Model> {
         let path = path.as_ref();
-        Model::from_bytes(&read(path)?).map_err(|e| in_file(e, path))
+        Model::from_bytes(&read_model_file(path)?).map_err(|e| in_file(e, path))
     }
 
     /// Reads a model from the bytes of such a file.
@@ -261,7 +249,11 @@ impl Model {
         let layout = Layout::new(&header.spec);
         for name in file.names() {
             if layout.find(name).is_none() {
-                return Err(refuse(format!("unexpected tensor `{name}` in {}", header.spec)));
+                return Err(refuse(format!(
+                    "unexpected tensor `{}` in {}",
+                    short(name),
+                    header.spec
+                )));
             }
         }
         let model = read_network(file, "", &header.spec)?;
@@ -271,6 +263,6 @@ impl Model {
     /// Imports a PyTorch state dict from a file, see [`crate::Import`].
     pub fn import(path: impl AsRef<Path>, options: &crate::Import) -> Result<Model> {
         let path = path.as_ref();
-        Model::import_bytes(&read(path)?, options).map_err(|e| in_file(e, path))
+        Model::import_bytes(&read_model_file(path)?, options).map_err(|e| in_file(e, path))
     }
 }

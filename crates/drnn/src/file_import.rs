@@ -7,6 +7,7 @@
 
 use crate::error::Result;
 use crate::file::refuse;
+use crate::file_limits::short;
 use crate::file_tensors::TensorFile;
 use crate::model::Model;
 use crate::params::{Layout, Tensor};
@@ -23,6 +24,8 @@ pub struct Import {
 }
 
 const FIRST: &str = "weight_ih_l0";
+/// Prefixes that a message names.
+const MAX_LISTED: usize = 12;
 
 impl Model {
     /// Imports a PyTorch state dict from the bytes of a safetensors file or of what `torch.save` wrote.
@@ -69,7 +72,12 @@ impl Model {
 
 fn find_prefix(file: &TensorFile, options: &Import) -> Result<String> {
     let found: Vec<&str> = file.names().filter_map(|name| name.strip_suffix(FIRST)).collect();
-    let listed = found.iter().map(|p| format!("`{p}`")).collect::<Vec<_>>().join(", ");
+    let mut listed: Vec<String> =
+        found.iter().take(MAX_LISTED).map(|prefix| format!("`{}`", short(prefix))).collect();
+    if found.len() > MAX_LISTED {
+        listed.push(format!("and {} more", found.len() - MAX_LISTED));
+    }
+    let listed = listed.join(", ");
     match (&options.prefix, found.as_slice()) {
         (Some(prefix), _) if found.contains(&prefix.as_str()) => Ok(prefix.clone()),
         (Some(prefix), _) => {
@@ -95,6 +103,7 @@ fn find_spec(file: &TensorFile, prefix: &str, options: &Import) -> Result<NetSpe
         let name = format!("{prefix}{name}");
         let shape = file.shape(&name)?;
         let &[rows, cols] = shape else {
+            let name = short(&name);
             return Err(refuse(format!("tensor `{name}` has shape {shape:?}, expected a matrix")));
         };
         Ok([rows, cols])
@@ -155,8 +164,12 @@ fn check_names(file: &TensorFile, prefix: &str, layout: &Layout, spec: &NetSpec)
     match own.iter().find(|name| layout.find(name).is_none()) {
         None => Ok(()),
         Some(name) if name.starts_with("weight_hr_") => Err(refuse(format!(
-            "tensor `{prefix}{name}`: projections (proj_size) are not supported"
+            "tensor `{}`: projections (proj_size) are not supported",
+            short(&format!("{prefix}{name}"))
         ))),
-        Some(name) => Err(refuse(format!("unexpected tensor `{prefix}{name}` in {spec}"))),
+        Some(name) => {
+            let name = short(&format!("{prefix}{name}"));
+            Err(refuse(format!("unexpected tensor `{name}` in {spec}")))
+        }
     }
 }

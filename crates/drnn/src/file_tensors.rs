@@ -3,11 +3,15 @@
 //! Both kinds of file become the same table: a name, and a view of the file's bytes. Values are made
 //! when they are asked for, and never more of them than the bytes they come from.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::file::{KEY, refuse};
+use crate::file_limits::{MAX_TENSOR_NAME, MAX_TENSORS, short};
 use crate::pt;
 use half::{bf16, f16};
 use safetensors::{Dtype, SafeTensors};
+use serde::Deserializer;
+use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, Visitor};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Tensors by name.
@@ -28,6 +32,7 @@ impl<'a> TensorFile<'a> {
             return Ok(TensorFile { tensors: pt::tensors(bytes)?, header: None, len });
         }
         let broken = |e| refuse(format!("is not a whole safetensors file: {e}"));
+        check_entries(bytes)?;
         let file = SafeTensors::deserialize(bytes).map_err(broken)?;
         let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(broken)?;
         let header = metadata.metadata().as_ref().and_then(|m| m.get(KEY)).cloned();
@@ -67,12 +72,15 @@ impl<'a> TensorFile<'a> {
     pub fn check(&self, name: &str, dims: &[usize]) -> Result<()> {
         match self.shape(name)? {
             found if found == dims => Ok(()),
-            found => Err(refuse(format!("tensor `{name}` has shape {found:?}, expected {dims:?}"))),
+            found => Err(refuse(format!(
+                "tensor `{}` has shape {found:?}, expected {dims:?}",
+                short(name)
+            ))),
         }
     }
 
     fn view(&self, name: &str) -> Result<&TensorView<'a>> {
-        self.tensors.get(name).ok_or_else(|| refuse(format!("tensor `{name}` is missing")))
+        self.tensors.get(name).ok_or_else(|| refuse(format!("tensor `{}` is missing", short(name))))
     }
 
     /// Values of a tensor of the shape expected; f64, f16 and bf16 become f32.
@@ -85,11 +93,68 @@ impl<'a> TensorFile<'a> {
             Dtype::F16 => view.each(name, |b| f16::from_le_bytes(b).to_f32()),
             Dtype::BF16 => view.each(name, |b| bf16::from_le_bytes(b).to_f32()),
             other => {
-                let expected = "F32, F64, F16 or BF16";
+                let (name, expected) = (short(name), "F32, F64, F16 or BF16");
                 Err(refuse(format!("tensor `{name}` is {other:?}, expected {expected}")))
             }
         }
     }
+}
+
+/// Refuses a header of too many entries or too long names before anything is made of it. What else is
+/// wrong with the file is for its reader to find.
+fn check_entries(bytes: &[u8]) -> Result<()> {
+    let Some((len, rest)) = bytes.split_first_chunk::<8>() else { return Ok(()) };
+    let len = usize::try_from(u64::from_le_bytes(*len)).unwrap_or(usize::MAX);
+    let header = rest.get(..len).unwrap_or(rest);
+    let mut entries = Entries { count: 0, refused: None };
+    let _ = (&mut entries).deserialize(&mut serde_json::Deserializer::from_slice(header));
+    entries.refused.map_or(Ok(()), Err)
+}
+
+/// Counts the entries of a JSON object, and of the objects in it that may have many.
+struct Entries {
+    count: usize,
+    refused: Option<Error>,
+}
+
+impl<'de> DeserializeSeed<'de> for &mut Entries {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> std::result::Result<(), D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for &mut Entries {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str("a header of tensors")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<(), A::Error> {
+        while let Some(name) = map.next_key::<Cow<str>>()? {
+            self.count += 1;
+            self.refused = match self.count > MAX_TENSORS {
+                true => Some(refuse(format!("has more than {MAX_TENSORS} tensors in its header"))),
+                false => (name.len() > MAX_TENSOR_NAME).then(|| long_name(&name)),
+            };
+            if self.refused.is_some() {
+                return Err(A::Error::custom("refused"));
+            }
+            match &*name {
+                "__metadata__" => map.next_value_seed(&mut *self)?,
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The error about a tensor whose name is too long.
+pub(crate) fn long_name(name: &str) -> Error {
+    let (len, name) = (name.len(), short(name));
+    refuse(format!("a tensor's name has {len} bytes (at most {MAX_TENSOR_NAME}): `{name}`"))
 }
 
 /// A tensor's place in a file. Element (i, j, ..) is element `i * strides[0] + j * strides[1] + ..` of
@@ -136,6 +201,7 @@ impl<'a> TensorView<'a> {
         };
         let count: usize = self.shape.iter().product(); // checked when the view was made
         if count > stored.len() {
+            let name = short(name);
             return Err(refuse(format!(
                 "tensor `{name}` of shape {:?} repeats {} stored values; save `{name}.contiguous()`",
                 self.shape,

@@ -66,6 +66,7 @@
 //! | `flatten`, `unflatten`, `solve`, `trace` | a stack as one layer and back; its start by Lemma 1; how far two networks lie apart |
 //! | `depth`, `depth_graph`, `depth_check` | the unrolled network as a graph, and the equations that confirm it |
 //! | `file`, `bundle`, `file_import` | model files, our own, those of several networks, and PyTorch's |
+//! | `file_read`, `file_limits` | files read within limits, and those limits |
 //! | `onnx` | a network as a graph of standard operators |
 //! | `file_tensors` | tensors by name, from safetensors or from `torch.save` |
 //! | `pt`, `pickle` (`pickle_machine`, `pickle_class`), `zip` | what `torch.save` writes, read without executing it |
@@ -97,6 +98,8 @@ mod depth_graph;
 mod error;
 mod file;
 mod file_import;
+mod file_limits;
+mod file_read;
 mod file_tensors;
 pub mod flatten;
 mod gradient;
@@ -144,6 +147,8 @@ pub use cpu::Cpu;
 pub use error::{Error, Result, Shape};
 pub use file::{Precision, sync_folder, write_atomically};
 pub use file_import::Import;
+pub use file_limits::{MAX_STREAM, shortened};
+pub use file_read::{open_file, read_file, read_model_file};
 pub use gradient::Gradient;
 pub use model::{Answers, Model, ModelRef};
 pub use pass::Lane;

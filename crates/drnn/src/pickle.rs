@@ -12,6 +12,7 @@
 //! borrowed, so memory is in proportion to the pickle.
 
 use crate::error::Result;
+use crate::file_limits::MAX_DIMENSIONS;
 use crate::pickle_class::Class;
 use crate::pickle_machine::Machine;
 use safetensors::Dtype;
@@ -53,9 +54,6 @@ pub(crate) struct Tensor {
     pub dtype: Option<Dtype>,
 }
 
-/// The most dimensions of a tensor: a shape is written once and may be used again and again.
-const MOST_DIMENSIONS: usize = 16;
-
 /// All values of a pickle, and the one that it stands for.
 pub(crate) struct Pickle<'a> {
     values: Vec<Value<'a>>,
@@ -83,7 +81,7 @@ impl<'a> Pickle<'a> {
     /// A tuple of a few such numbers.
     pub fn sizes(&self, id: Id) -> Option<Vec<usize>> {
         match self.get(id) {
-            Value::Tuple(items) if items.len() <= MOST_DIMENSIONS => {
+            Value::Tuple(items) if items.len() <= MAX_DIMENSIONS => {
                 items.iter().map(|&id| self.size(id)).collect()
             }
             _ => None,

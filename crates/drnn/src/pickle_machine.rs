@@ -3,12 +3,10 @@
 
 use crate::error::{Error, Result};
 use crate::file::refuse;
+use crate::file_limits::MAX_PICKLE_VALUES;
 use crate::pickle::{Id, Value};
 use crate::pickle_class::Class;
 use std::collections::HashMap;
-
-/// The most values: some hundred thousand tensors.
-const MOST_VALUES: usize = 1 << 22;
 
 /// The stack machine.
 #[derive(Default)]
@@ -98,8 +96,10 @@ impl<'a> Machine<'a> {
                     _ => self.memo.len() as u64,
                 };
                 let top = self.top()?;
-                if self.memo.insert(number, top).is_none() && self.memo.len() > MOST_VALUES {
-                    return Err(self.error(&format!("more than {MOST_VALUES} values remembered")));
+                if self.memo.insert(number, top).is_none() && self.memo.len() > MAX_PICKLE_VALUES {
+                    return Err(
+                        self.error(&format!("more than {MAX_PICKLE_VALUES} values remembered"))
+                    );
                 }
             }
             b'h' | b'j' => {
@@ -173,8 +173,8 @@ impl<'a> Machine<'a> {
     }
 
     pub fn add(&mut self, value: Value<'a>) -> Result<Id> {
-        if self.values.len() >= MOST_VALUES {
-            return Err(self.error(&format!("more than {MOST_VALUES} values")));
+        if self.values.len() >= MAX_PICKLE_VALUES {
+            return Err(self.error(&format!("more than {MAX_PICKLE_VALUES} values")));
         }
         self.values.push(value);
         Ok((self.values.len() - 1) as Id)

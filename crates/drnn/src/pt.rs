@@ -13,7 +13,8 @@
 
 use crate::error::{Error, Result};
 use crate::file::refuse;
-use crate::file_tensors::{TensorView, Tensors};
+use crate::file_limits::{MAX_PICKLE, MAX_PICKLE_DEPTH, MAX_TENSOR_NAME, MAX_TENSORS, short};
+use crate::file_tensors::{TensorView, Tensors, long_name};
 use crate::pickle::{Id, Pickle, Storage, Tensor, Value};
 use crate::zip::{self, Archive};
 use std::collections::BTreeMap;
@@ -21,10 +22,6 @@ use std::fmt::Write;
 
 /// How a file of PyTorch before 1.6 begins: a pickle of this number.
 const OLD: &[u8] = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.";
-/// The longest pickle; a tensor takes about a hundred bytes of it.
-const LONGEST: usize = 1 << 26;
-/// The deepest dictionary within dictionaries.
-const DEEPEST: usize = 32;
 
 /// What a tensor takes of a pickle, at least.
 const TENSOR: usize = 64;
@@ -53,8 +50,8 @@ pub(crate) fn tensors(bytes: &[u8]) -> Result<Tensors<'_>> {
         return Err(refuse("was written on a big-endian machine; save it on a little-endian one"));
     }
     let bytes = entry("data.pkl")?.unwrap_or(&[]);
-    if bytes.len() > LONGEST {
-        return Err(refuse(format!("data.pkl has {} bytes (at most {LONGEST})", bytes.len())));
+    if bytes.len() > MAX_PICKLE {
+        return Err(refuse(format!("data.pkl has {} bytes (at most {MAX_PICKLE})", bytes.len())));
     }
     let pickle = Pickle::parse(bytes)?;
     if let Value::Tensor(_) = pickle.get(pickle.root) {
@@ -119,7 +116,10 @@ impl<'a> Walk<'_, 'a> {
                 self.pay(TENSOR)?;
                 let view = self.view(tensor)?;
                 if self.tensors.insert(self.name.clone(), view).is_some() {
-                    return Err(refuse(format!("there are two tensors `{}`", self.name)));
+                    return Err(refuse(format!("there are two tensors `{}`", short(&self.name))));
+                }
+                if self.tensors.len() > MAX_TENSORS {
+                    return Err(refuse(format!("holds more than {MAX_TENSORS} tensors")));
                 }
             }
             _ => {}
@@ -140,8 +140,11 @@ impl<'a> Walk<'_, 'a> {
         }
         let _ = write!(self.name, "{key}");
         self.pay(self.name.len() + 1)?;
-        if depth >= DEEPEST {
-            return Err(refuse(format!("data.pkl is nested more than {DEEPEST} deep")));
+        if self.name.len() > MAX_TENSOR_NAME {
+            return Err(long_name(&self.name));
+        }
+        if depth >= MAX_PICKLE_DEPTH {
+            return Err(refuse(format!("data.pkl is nested more than {MAX_PICKLE_DEPTH} deep")));
         }
         self.visit(value, depth + 1)?;
         self.name.truncate(before);
@@ -156,7 +159,7 @@ impl<'a> Walk<'_, 'a> {
 
     /// The tensor that is called by the name so far.
     fn view(&self, tensor: &Tensor) -> Result<TensorView<'a>> {
-        let name = &self.name;
+        let name = short(&self.name);
         let wrong = |what: &str| -> Error { refuse(format!("tensor `{name}` has {what}")) };
         let pickle = self.pickle;
         let &Value::Storage(Storage { dtype: stored, key, len }) = pickle.get(tensor.storage)
@@ -167,6 +170,7 @@ impl<'a> Walk<'_, 'a> {
             return Err(wrong("a storage without a name"));
         };
         let data = (self.storage)(key)?;
+        let key = short(key);
         let data = data.ok_or_else(|| wrong(&format!("storage `data/{key}`, which is missing")))?;
         let len = pickle.size(len).ok_or_else(|| wrong("a storage of no length"))?;
         if len.checked_mul(stored.bitsize() / 8) != Some(data.len()) {

@@ -14,6 +14,7 @@
 
 use crate::error::Result;
 use crate::file::refuse;
+use crate::file_limits::{MAX_ARCHIVE_ENTRIES, short};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -26,6 +27,10 @@ pub(crate) struct Archive<'a>(BTreeMap<&'a str, Entry<'a>>);
 impl<'a> Archive<'a> {
     pub fn parse(bytes: &'a [u8]) -> Result<Archive<'a>> {
         let (directory, count) = directory(bytes).ok_or_else(cut)?;
+        if count > MAX_ARCHIVE_ENTRIES {
+            let max = MAX_ARCHIVE_ENTRIES;
+            return Err(refuse(format!("is an archive of {count} entries (at most {max})")));
+        }
         let mut rest = bytes.get(directory.clone()).ok_or_else(cut)?;
         let mut places = vec![(directory, "directory")];
         let mut entries = BTreeMap::new();
@@ -42,7 +47,10 @@ impl<'a> Archive<'a> {
         places.sort_unstable_by_key(|(place, _)| (place.start, place.end));
         for pair in places.windows(2) {
             if pair[0].0.end > pair[1].0.start {
-                return Err(broken(pair[0].1, &format!("in the same place as `{}`", pair[1].1)));
+                return Err(broken(
+                    pair[0].1,
+                    &format!("in the same place as `{}`", short(pair[1].1)),
+                ));
             }
         }
         for (name, Entry { line, data }) in &entries {
@@ -79,7 +87,7 @@ fn cut() -> crate::Error {
 }
 
 fn broken(name: &str, how: &str) -> crate::Error {
-    refuse(format!("entry `{name}` of the archive is {how}"))
+    refuse(format!("entry `{}` of the archive is {how}", short(name)))
 }
 
 /// Place of the directory and the number of its entries.

@@ -220,3 +220,34 @@ fn nan_weights_and_other_types_are_refused() {
     let error = Model::from_bytes(&integers).unwrap_err().to_string();
     assert!(error.contains("is I32, expected F32, F64, F16 or BF16"), "{error}");
 }
+
+#[test]
+fn headers_have_limits() {
+    let refused = |header: &str| {
+        let bytes = [&(header.len() as u64).to_le_bytes(), header.as_bytes()].concat();
+        match Model::import_bytes(&bytes, &Import::default()) {
+            Err(Error::File { reason, .. }) => reason,
+            other => panic!("{:?}", other.map(|model| model.spec().to_string())),
+        }
+    };
+    let none = r#"{"dtype":"F32","shape":[0],"data_offsets":[0,0]}"#;
+    let tensors = |count: usize| {
+        let all: Vec<String> = (0..count).map(|i| format!(r#""t{i}":{none}"#)).collect();
+        format!("{{{}}}", all.join(","))
+    };
+    assert!(refused(&tensors(10_000)).contains("`weight_ih_l0` is missing"));
+    assert_eq!(refused(&tensors(10_001)), "has more than 10000 tensors in its header");
+    // Whatever comes after that is not even looked at, and metadata counts too.
+    let damaged = tensors(10_001).replace("\"t10000\":{", "\"t10000\":{{{");
+    assert!(refused(&damaged).contains("more than 10000"), "{}", refused(&damaged));
+    let metadata = tensors(10_001).replace(none, "\"\"");
+    assert!(refused(&format!(r#"{{"__metadata__":{metadata}}}"#)).contains("more than 10000"));
+    let found = refused(&format!(r#"{{"{}":{none}}}"#, "n".repeat(1_000_000)));
+    assert!(found.starts_with("a tensor's name has 1000000 bytes (at most 1000): `nnn"), "{found}");
+    assert!(found.len() < 200, "{found}");
+    // What a message quotes of the metadata is bounded too.
+    let spec = "s".repeat(100_000);
+    let header = format!(r#"{{\"format\":1,\"spec\":{{\"cell\":\"{spec}\"}}}}"#);
+    let found = refused(&format!(r#"{{"__metadata__":{{"drnn":"{header}"}}}}"#));
+    assert!(found.contains("metadata `drnn`") && found.len() < 1_100, "{found}");
+}

@@ -259,7 +259,7 @@ fn hostile_pickles_are_refused() {
     // A dictionary in itself.
     let circle = b"}q\x00K\x00h\x00s.";
     // One long key, used again and again.
-    let long = [b"\x80\x02]X\x10\x27\0\0".as_slice(), &b"k".repeat(10_000), b"q\x000"].concat();
+    let long = [b"\x80\x02]X\x90\x01\0\0".as_slice(), &b"k".repeat(400), b"q\x000"].concat();
     let long = [long, b"}h\x00}h\x00Nssa".repeat(200), b".".to_vec()].concat();
     for (pickle, expected) in [
         (
@@ -403,4 +403,27 @@ fn odd_archives_are_refused() {
     assert!(refused(&zip(&[pickle, ("n/data.pkl", b"}.")])).contains("several `data.pkl`"));
     assert!(refused(&zip(&[pickle, ("m/byteorder", b"big")])).contains("big-endian"));
     assert!(refused(&zip(&[])).contains("not a whole safetensors file")); // no entry, no magic
+}
+
+#[test]
+fn tensors_names_and_entries_have_limits() {
+    let names: Vec<String> = (0..10_001).map(|i| format!("t{i}")).collect();
+    let all: Vec<(&str, &[i32], &[i32])> =
+        names.iter().map(|name| (name.as_str(), &[1][..], &[1][..])).collect();
+    assert!(
+        refused(&pt(&dict(1, &all[..10_000]), &[&[0; 4]])).contains("`weight_ih_l0` is missing")
+    );
+    let found = refused(&pt(&dict(1, &all), &[&[0; 4]]));
+    assert_eq!(found, "holds more than 10000 tensors");
+    let long = "n".repeat(100_000);
+    let text = [b"X".as_slice(), &100_000u32.to_le_bytes(), long.as_bytes()].concat();
+    let one = dict(1, &[("w", &[1], &[1])]);
+    let at = one.windows(3).position(|w| w == b"\x8C\x01w").unwrap();
+    let one = [&one[..at], &text, &one[at + 3..]].concat();
+    let found = refused(&pt(&one, &[&[0; 4]]));
+    assert!(found.starts_with("a tensor's name has 100000 bytes (at most 1000): `nnn"), "{found}");
+    assert!(found.len() < 200, "{found}");
+    let entries: Vec<(&str, &[u8])> = names.iter().map(|name| (name.as_str(), &b""[..])).collect();
+    let found = refused(&zip(&[&entries[..], &entries[..]].concat()));
+    assert_eq!(found, "is an archive of 20002 entries (at most 20000)");
 }

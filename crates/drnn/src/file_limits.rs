@@ -1,0 +1,62 @@
+//! Limits of what is read from model files, and why they are where they are.
+//!
+//! A model of this program has a dozen tensors per layer, a PyTorch checkpoint with its optimiser some
+//! hundreds; the limits lie far above that, and far below what makes a reader slow.
+
+/// Tensors of a file, and other entries of a safetensors header.
+pub(crate) const MAX_TENSORS: usize = 10_000;
+/// Bytes of a tensor's name.
+pub(crate) const MAX_TENSOR_NAME: usize = 1_000;
+/// Entries of a `.pt` archive: one for each tensor's memory, and some more.
+pub(crate) const MAX_ARCHIVE_ENTRIES: u64 = 2 * MAX_TENSORS as u64;
+/// Bytes of a pickle; a tensor takes about a hundred of them.
+pub(crate) const MAX_PICKLE: usize = 1 << 26;
+/// Values of a pickle: a loss history of millions of numbers may lie beside the tensors.
+pub(crate) const MAX_PICKLE_VALUES: usize = 1 << 22;
+/// Dictionaries within dictionaries.
+pub(crate) const MAX_PICKLE_DEPTH: usize = 32;
+/// Dimensions of a tensor: a shape is written once and may be used again and again.
+pub(crate) const MAX_DIMENSIONS: usize = 16;
+/// Bytes that are read from what is no regular file, and so does not say how long it is: a pipe.
+pub const MAX_STREAM: u64 = 1 << 28;
+/// Characters of a name or a text from a file that a message shows.
+const MAX_SHOWN: usize = 60;
+/// Characters of a whole message about a file.
+const MAX_MESSAGE: usize = 1_000;
+
+/// The beginning of a text, `max` characters of it, and `..` where it goes on.
+pub fn shortened(text: &str, max: usize) -> String {
+    match text.char_indices().nth(max) {
+        Some((end, _)) => format!("{}..", &text[..end]),
+        None => text.to_string(),
+    }
+}
+
+/// A name from a file as messages show it.
+pub(crate) fn short(name: &str) -> String {
+    shortened(name, MAX_SHOWN)
+}
+
+/// A message that may hold text from a file, fit for a terminal: of bounded length, and what would move
+/// the cursor is written as `\u{1b}`.
+pub(crate) fn printable(message: &str) -> String {
+    let short = shortened(message, MAX_MESSAGE);
+    let plain = short.chars().map(|c| match c.is_control() {
+        true => c.escape_unicode().to_string(),
+        false => c.to_string(),
+    });
+    plain.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_cut_between_characters() {
+        assert_eq!(shortened("né", 2), "né");
+        assert_eq!(shortened("néé", 2), "né..");
+        assert_eq!(printable("a\x1bb"), "a\\u{1b}b");
+        assert_eq!(printable(&"é".repeat(5000)).chars().count(), MAX_MESSAGE + 2);
+    }
+}
