@@ -18,6 +18,7 @@ fuzz_target!(|input: &[u8]| {
         sequence: name(32, "id"),
         missing: missing[usize::from(bits & 7) % missing.len()],
         delimiter: if bits & 64 != 0 { b';' } else { b',' },
+        max_labels: 1000,
     };
     let Ok(source) = Source::from_bytes("f", bytes.to_vec()) else { return };
     let Ok(all) = table(source, &choice) else { return };

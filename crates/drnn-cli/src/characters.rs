@@ -1,11 +1,12 @@
 //! A text on the command line, as masked characters to train on and to test with: for `train` and `sweep`.
 
 use crate::Failure;
+use crate::reading::Reading;
 use crate::shape::Shape;
 use clap::Args;
 use drnn::{Builder, NetSpec, Padding, grouped};
 use drnn_train::chars::{EMBEDDING, Held, Masked, Masking, SHARE, WINDOW, split};
-use drnn_train::read::{Alphabet, Symbols, open};
+use drnn_train::read::{Alphabet, Input, Source as Opened, Symbols};
 use drnn_train::sine::derived;
 use drnn_train::{Options, Source};
 use std::convert::Infallible;
@@ -20,7 +21,7 @@ pub struct CharsArguments {
     /// The text, UTF-8; plain, or packed by gzip, zstd or zip
     #[arg(long, value_name = "FILE")]
     text: PathBuf,
-    /// Only the first so many characters of it
+    /// Only the first so many characters of it; what follows is not read
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     first: Option<u64>,
     /// The characters that the model knows, \n for a line's end [default: those of the text]
@@ -45,6 +46,8 @@ pub struct CharsArguments {
     /// To test with at the end: likewise, the last of the text; 0 for none
     #[arg(long, value_name = "SHARE|N|FILE", default_value = "0.05")]
     test: Apart,
+    #[command(flatten)]
+    reading: Reading,
 }
 
 /// What is not learned from.
@@ -76,12 +79,18 @@ impl CharsArguments {
         self.window as usize
     }
 
-    fn alphabet(&self) -> Result<Alphabet, Failure> {
+    /// Opens the text, of which so much is read as is wanted.
+    fn open(&self, text: &Input) -> Result<Opened, Failure> {
+        let source = text.open()?;
+        Ok(self.first.into_iter().fold(source, Opened::first_characters))
+    }
+
+    fn alphabet(&self, text: &Input) -> Result<Alphabet, Failure> {
         Ok(match &self.alphabet {
             Some(characters) => Alphabet::new(
                 characters.replace("\\n", "\n").replace("\\t", "\t").chars().collect(),
             )?,
-            None => Alphabet::find(open(&self.text)?, self.symbols as usize)?,
+            None => Alphabet::find(self.open(text)?, self.symbols as usize)?,
         })
     }
 }
@@ -104,17 +113,17 @@ impl Characters {
     /// `seed` is of the masks.
     pub fn read(arguments: &CharsArguments, seed: u64) -> Result<Characters, Failure> {
         let CharsArguments { text, mask, valid, test, .. } = arguments;
-        let (alphabet, window) = (arguments.alphabet()?, arguments.window());
-        let symbols = Arc::new(Symbols::read(open(text)?, &alphabet)?);
+        let input = arguments.reading.input(text)?;
+        let (alphabet, window) = (arguments.alphabet(&input)?, arguments.window());
+        let symbols = Arc::new(Symbols::read(arguments.open(&input)?, &alphabet)?);
         let mut notes: Vec<String> = unknown(text, &symbols).into_iter().collect();
-        let first = arguments.first.map_or(symbols.len(), |n| symbols.len().min(n as usize));
-        let [train, held_valid, held_test] = split(first, valid.held(), test.held())?;
+        let [train, held_valid, held_test] = split(symbols.len(), valid.held(), test.held())?;
         let mut masked = |name: &str, number: u64, apart: Option<(&Apart, Range<usize>)>| {
             let (text, range) = match apart {
                 None => (symbols.clone(), train.clone()),
                 Some((Apart::Held(_), range)) => (symbols.clone(), range),
                 Some((Apart::File(path), _)) => {
-                    let text = Arc::new(Symbols::read(open(path)?, &alphabet)?);
+                    let text = Arc::new(Symbols::read(arguments.reading.open(path)?, &alphabet)?);
                     notes.extend(unknown(path, &text));
                     let range = 0..text.len();
                     (text, range)

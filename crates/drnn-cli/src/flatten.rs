@@ -5,6 +5,7 @@ use crate::Failure;
 use crate::import::ImportArguments;
 use crate::net::parse_connections;
 use crate::paths::{check_not_read, make_folder};
+use crate::reading::Reading;
 use crate::{npy, states};
 use clap::{Args, ValueEnum};
 use drnn::rng::Rng;
@@ -55,6 +56,8 @@ pub struct Flatten {
     import: ImportArguments,
     #[command(flatten)]
     check: Check,
+    #[command(flatten)]
+    reading: Reading,
 }
 
 /// Turn one layer that is a flattened stack back into the stack
@@ -154,7 +157,7 @@ impl Flatten {
         let Some(path) = self.h0.as_ref().or(self.c0.as_ref()) else {
             return Ok(Beginning { states: States::zeros(stack.spec(), 1), rows: 1 });
         };
-        let rows = match npy::read(path)?.shape.as_slice() {
+        let rows = match npy::read(path, self.reading)?.shape.as_slice() {
             &[_, rows, _] if rows > 0 => rows,
             shape => {
                 let (path, expected) = (path.display(), "floats [layers, B, n]");
@@ -163,7 +166,8 @@ impl Flatten {
                 )));
             }
         };
-        let states = states::read(self.h0.as_ref(), self.c0.as_ref(), stack.spec(), rows)?;
+        let (h0, c0) = (self.h0.as_ref(), self.c0.as_ref());
+        let states = states::read(h0, c0, stack.spec(), rows, self.reading)?;
         let states = states.unwrap_or_else(|| States::zeros(stack.spec(), rows));
         Ok(Beginning { states, rows })
     }

@@ -24,6 +24,7 @@
 //! | `tag` | `drnn tag`: words in, tags out |
 //! | `builtin` | small models that are part of the program |
 //! | `tagging` | treebanks as data, and scores for people |
+//! | `reading` | how much is read of users' files |
 //! | `place` | where networks are trained: processor or GPU |
 //! | `training`, `stop` | what is seen of a training while it goes on; Ctrl-C |
 //! | `training_folder` | the folder that trainings write to, locked |
@@ -50,6 +51,7 @@ mod npy;
 mod paths;
 mod place;
 mod plot;
+mod reading;
 mod report;
 mod reproduce;
 mod run;
@@ -129,6 +131,9 @@ impl From<std::io::Error> for Failure {
     }
 }
 
+/// Characters of an error message.
+const MAX_MESSAGE: usize = 4_000;
+
 fn main() -> ExitCode {
     place::prepare();
     let result = match Arguments::parse().command {
@@ -158,7 +163,8 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
         Err(Failure::Input(message)) => {
-            eprintln!("error: {message}");
+            // Whatever a message quotes from a file, it stays one that can be read.
+            eprintln!("error: {}", drnn::shortened(&message, MAX_MESSAGE));
             ExitCode::from(2)
         }
         Err(Failure::Check(message)) => {

@@ -14,13 +14,19 @@ pub enum ModelFile {
 impl ModelFile {
     /// Reads a file; `options` say what one of PyTorch does not.
     pub fn open(path: &Path, options: &Import) -> Result<ModelFile, Failure> {
-        let cannot = |e| Failure::Input(format!("{}: cannot be read: {e}", path.display()));
-        let bytes = std::fs::read(path).map_err(cannot)?;
-        let several = Bundle::is_bundle(&bytes) == Some(true);
-        drop(bytes);
-        Ok(match several {
-            true => ModelFile::Several(Bundle::load(path)?),
-            false => ModelFile::One(Box::new(Model::import(path, options)?)),
+        // Read once: it may be a pipe.
+        let bytes = drnn::read_model_file(path)?;
+        let in_file = |e: drnn::Error| match e {
+            drnn::Error::File { reason, .. } => {
+                Failure::Input(format!("{}: {reason}", path.display()))
+            }
+            other => Failure::Input(format!("{}: {other}", path.display())),
+        };
+        Ok(match Bundle::is_bundle(&bytes) == Some(true) {
+            true => ModelFile::Several(Bundle::from_bytes(&bytes).map_err(in_file)?),
+            false => {
+                ModelFile::One(Box::new(Model::import_bytes(&bytes, options).map_err(in_file)?))
+            }
         })
     }
 

@@ -1,15 +1,15 @@
 //! NumPy arrays in and out.
 
 use crate::Failure;
+use crate::reading::Reading;
 pub use drnn_train::read::{Array, Values};
 use npyz::WriterBuilder;
 use std::io::Write;
 use std::path::Path;
 
 /// Reads `path`.
-pub fn read(path: &Path) -> Result<Array, Failure> {
-    let array = drnn_train::read::open(path).and_then(drnn_train::read::array);
-    array.map_err(|e| Failure::Input(e.to_string()))
+pub fn read(path: &Path, reading: Reading) -> Result<Array, Failure> {
+    Ok(drnn_train::read::array(reading.open(path)?)?)
 }
 
 /// Writes floats of `shape` to `path`: all of the file or nothing.

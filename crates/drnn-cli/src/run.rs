@@ -5,6 +5,7 @@ use crate::Failure;
 use crate::import::ImportArguments;
 use crate::npy::{self, Array, Values};
 use crate::paths::{check_not_read, make_folder, same_file};
+use crate::reading::Reading;
 use crate::states;
 use clap::Args;
 use drnn::{Batch, Error, InputSpec, NetSpec};
@@ -41,14 +42,20 @@ pub struct Arguments {
     states: Option<PathBuf>,
     #[command(flatten)]
     import: ImportArguments,
+    #[command(flatten)]
+    reading: Reading,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let model = arguments.import.load(&arguments.model)?;
     let spec = model.spec();
     arguments.check()?;
-    let input = Input::read(&arguments.x, spec)?;
-    let lengths = arguments.lengths.as_deref().map(|path| lengths(path, input.rows)).transpose()?;
+    let input = Input::read(&arguments.x, spec, arguments.reading)?;
+    let lengths = arguments
+        .lengths
+        .as_deref()
+        .map(|path| lengths(path, input.rows, arguments.reading))
+        .transpose()?;
     let mut batch = match &input.values {
         Values::Floats(x) => Batch::dense(x, input.steps, input.rows),
         Values::Integers(_) => Batch::tokens(&input.tokens, input.steps, input.rows),
@@ -57,7 +64,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         batch = batch.lengths(lengths);
     }
     let (h0, c0) = (arguments.h0.as_ref(), arguments.c0.as_ref());
-    let start = states::read(h0, c0, spec, input.rows)?;
+    let start = states::read(h0, c0, spec, input.rows, arguments.reading)?;
     let answers = model
         .run(&batch, start.as_ref())
         .map_err(|error| Failure::Input(arguments.explain(&input, error)))?;
@@ -124,8 +131,8 @@ struct Input {
 }
 
 impl Input {
-    fn read(path: &Path, spec: &NetSpec) -> Result<Input, Failure> {
-        let Array { shape, values } = npy::read(path)?;
+    fn read(path: &Path, spec: &NetSpec, reading: Reading) -> Result<Input, Failure> {
+        let Array { shape, values } = npy::read(path, reading)?;
         let wrong = |expected: &str| {
             let (kind, path) = (values.kind(), path.display());
             Err(Failure::Input(format!("{path}: {kind} of shape {shape:?}, expected {expected}")))
@@ -150,8 +157,8 @@ impl Input {
     }
 }
 
-fn lengths(path: &Path, rows: usize) -> Result<Vec<usize>, Failure> {
-    match npy::read(path)? {
+fn lengths(path: &Path, rows: usize, reading: Reading) -> Result<Vec<usize>, Failure> {
+    match npy::read(path, reading)? {
         Array { shape, values: Values::Integers(lengths) } if shape == [rows] => lengths
             .iter()
             .map(|&length| {

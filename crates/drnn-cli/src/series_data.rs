@@ -1,10 +1,11 @@
 //! Series on the command line, the same for `train` and `sweep`: `--csv F --target y --sequence id`.
 
 use crate::Failure;
+use crate::reading::Reading;
 use clap::{Args, ValueEnum};
-use drnn::grouped;
+use drnn::{grouped, shortened};
 use drnn_train::Source;
-use drnn_train::read::{Missing, open};
+use drnn_train::read::{Input, MAX_CLASSES, Missing};
 use drnn_train::series::{
     Columns, Parts, Sequences, SeriesTask, Shares, Windows, from_arrays, from_table,
 };
@@ -55,6 +56,11 @@ pub struct SeriesData {
     /// To test with, likewise; 0 for nothing
     #[arg(long, value_name = "SHARE|FILE", default_value = "0.1", value_parser = held)]
     test: Held,
+    /// Most classes that the target may have
+    #[arg(long, value_name = "N", default_value_t = MAX_CLASSES as u32, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
+    max_classes: u32,
+    #[command(flatten)]
+    reading: Reading,
 }
 
 /// What becomes of missing inputs.
@@ -124,7 +130,7 @@ impl SeriesData {
         let missing = self.missing.into();
         let files: Vec<PathBuf> =
             [&self.csv, &self.x, &self.y].into_iter().flatten().cloned().collect();
-        let all = read_files(&files, &self.columns())?;
+        let all = read_files(&files, &self.columns(), self.reading)?;
         let columns = Columns {
             inputs: Some(all.inputs.clone()),
             classes: Some(all.is_classes()),
@@ -141,7 +147,7 @@ impl SeriesData {
         let Parts { train, valid, test } = all.part(shares, seed)?;
         let read_held = |held: &Held, part: Option<Sequences>| match held {
             Held::Share(_) => Ok(part),
-            Held::Files(files) => read_files(files, &columns).map(Some),
+            Held::Files(files) => read_files(files, &columns, self.reading).map(Some),
         };
         let (valid, test) = (read_held(&self.valid, valid)?, read_held(&self.test, test)?);
         let valid = valid.ok_or_else(|| Failure::Input("nothing to judge by".into()))?;
@@ -168,6 +174,7 @@ impl SeriesData {
             classes: self.classify.then_some(true),
             missing: self.missing.into(),
             delimiter: self.delimiter,
+            max_classes: self.max_classes as usize,
         }
     }
 
@@ -176,13 +183,13 @@ impl SeriesData {
             |file: &PathBuf| file.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let names: Vec<String> = files.iter().map(name).collect();
         let inputs = match all.inputs.len() {
-            0..=6 => all.inputs.join(", "),
+            0..=6 => joined(&all.inputs),
             n => format!("{n} inputs"),
         };
         format!(
             "{}: {inputs} -> {}{}; {} steps in {}",
             names.join(", "),
-            all.targets.join(", "),
+            joined(&all.targets),
             if all.is_classes() { " (classes)" } else { "" },
             grouped(all.steps()),
             counted(all.len(), "sequence")
@@ -204,17 +211,24 @@ impl Ready {
 }
 
 /// Tables, joined; or two arrays.
-pub fn read_files(files: &[PathBuf], columns: &Columns) -> Result<Sequences, Failure> {
+pub fn read_files(
+    files: &[PathBuf],
+    columns: &Columns,
+    reading: Reading,
+) -> Result<Sequences, Failure> {
     let mut arrays = 0;
+    let mut inputs: Vec<Input> = Vec::new();
     for path in files {
-        arrays += usize::from(open(path)?.is_array());
+        let input = reading.input(path)?;
+        arrays += usize::from(input.open()?.is_array());
+        inputs.push(input);
     }
-    match files {
+    match &inputs[..] {
         [] => Err(Failure::Input("no data".into())),
-        [x, y] if arrays == 2 => Ok(from_arrays(x, y, columns.missing)?),
+        [x, y] if arrays == 2 => Ok(from_arrays(x, y, columns.missing, columns.max_classes)?),
         [first, ..] if arrays > 0 => {
             let why = "arrays come in twos: inputs X.npy, then targets Y.npy";
-            Err(Failure::Input(format!("{}: {why}", first.display())))
+            Err(Failure::Input(format!("{}: {why}", first.path().display())))
         }
         [first, others @ ..] => {
             let mut all = from_table(first, columns)?;
@@ -224,6 +238,11 @@ pub fn read_files(files: &[PathBuf], columns: &Columns) -> Result<Sequences, Fai
             Ok(all)
         }
     }
+}
+
+/// Names, each of them shortened.
+fn joined(names: &[String]) -> String {
+    names.iter().map(|name| shortened(name, 60)).collect::<Vec<_>>().join(", ")
 }
 
 /// `1 sequence`, `2,000 sequences`.
@@ -245,12 +264,21 @@ pub fn told_of(data: &Sequences) -> Vec<String> {
         .collect()
 }
 
+/// Columns of which a note says that they never change.
+const MAX_NOTES: usize = 8;
+
 /// Columns that never change in what is learned from.
 fn constant(task: &SeriesTask, train: &Sequences) -> Vec<String> {
     let names = train.constant();
     let kind = |name: &String| if task.targets.contains(name) { "the target" } else { "the input" };
-    names
-        .iter()
-        .map(|name| format!("{} {name} never changes in the part to learn from.", kind(name)))
-        .collect()
+    let note = |name: &&String| {
+        let (kind, name) = (kind(name), shortened(name, 60));
+        format!("{kind} {name} never changes in the part to learn from.")
+    };
+    let mut notes: Vec<String> = names.iter().take(MAX_NOTES).map(note).collect();
+    if names.len() > MAX_NOTES {
+        let more = grouped(names.len() - MAX_NOTES);
+        notes.push(format!("{more} more columns never change in the part to learn from."));
+    }
+    notes
 }

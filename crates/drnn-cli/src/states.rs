@@ -3,6 +3,7 @@
 use crate::Failure;
 use crate::npy::{self, Array, Values};
 use crate::paths::make_folder;
+use crate::reading::Reading;
 use drnn::{NetSpec, States};
 use std::path::{Path, PathBuf};
 
@@ -21,11 +22,12 @@ pub fn read(
     c: Option<&PathBuf>,
     spec: &NetSpec,
     rows: usize,
+    reading: Reading,
 ) -> Result<Option<States>, Failure> {
     if c.is_some() && !spec.cell().has_cell_state() {
         return Err(Failure::Input(format!("--c0: {spec} has no cell state")));
     }
-    let read = |path: Option<&PathBuf>| path.map(|p| values(p, spec, rows)).transpose();
+    let read = |path: Option<&PathBuf>| path.map(|p| values(p, spec, rows, reading)).transpose();
     let (h, c) = (read(h)?, read(c)?);
     let Some(len) = h.as_ref().or(c.as_ref()).map(Vec::len) else {
         return Ok(None);
@@ -35,9 +37,9 @@ pub fn read(
     Ok(Some(States { h: h.unwrap_or_else(zeros), c }))
 }
 
-fn values(path: &Path, spec: &NetSpec, rows: usize) -> Result<Vec<f32>, Failure> {
+fn values(path: &Path, spec: &NetSpec, rows: usize, reading: Reading) -> Result<Vec<f32>, Failure> {
     let expected = shape(spec, rows);
-    match npy::read(path)? {
+    match npy::read(path, reading)? {
         Array { shape, values: Values::Floats(values) } if shape == expected => {
             Ok(by_layer(spec, rows, &values))
         }

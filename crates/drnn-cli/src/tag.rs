@@ -5,6 +5,7 @@
 
 use crate::Failure;
 use crate::builtin;
+use crate::reading::Reading;
 use clap::{Args, ValueEnum};
 use drnn_train::read::{self, Sentence, Source, TaggedFormat, TokenKind};
 use drnn_train::tagger::{Counting, Room, Sentences, TagStream, Tagger, tokenize};
@@ -33,6 +34,8 @@ pub struct Arguments {
     /// Also the probability of each tag, as a third column of tsv
     #[arg(long)]
     probabilities: bool,
+    #[command(flatten)]
+    reading: Reading,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -83,7 +86,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         From::Conllu => To::Conllu,
         _ => To::Tsv,
     });
-    let source = open(arguments.file.as_deref())?;
+    let source = open(arguments.file.as_deref(), arguments.reading)?;
     let late = match tagger.net().latency() {
         None => "when the sentence has ended".into(),
         Some(0) => "at once".into(),
@@ -107,9 +110,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     tag_all(&receive, &mut rows, &mut under_way)
 }
 
-fn open(file: Option<&Path>) -> Result<Source, Failure> {
+fn open(file: Option<&Path>, reading: Reading) -> Result<Source, Failure> {
     Ok(match file {
-        Some(path) => read::open(path)?,
+        Some(path) => reading.open(path)?,
         None => Source::new("standard input", BufReader::new(std::io::stdin()))?,
     })
 }

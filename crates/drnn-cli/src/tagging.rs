@@ -1,7 +1,8 @@
 //! What the commands that tag have in common: treebanks as data, and scores for people.
 
 use crate::Failure;
-use crate::report::training_run::Judged;
+use crate::reading::Reading;
+use crate::report::training_run::{Judged, most_frequent};
 use drnn::{BundleTable, Cpu, grouped};
 use drnn_train::read;
 use drnn_train::tagger::{
@@ -33,11 +34,12 @@ impl Treebank {
         vectors: Option<&Path>,
         tuned: bool,
         limits: &Limits,
+        reading: Reading,
     ) -> Result<Treebank, Failure> {
         let mut parts: Vec<Vec<Sentence>> = Vec::new();
         let mut names = Vec::new();
         for path in files.into_iter().flatten() {
-            let sentences = read_sentences(path)?;
+            let sentences = read_sentences(path, reading.limits())?;
             for sentence in &sentences {
                 check_tagged(path, sentence, counting)?;
             }
@@ -51,7 +53,7 @@ impl Treebank {
         let (known, vectors) = match vectors {
             None => (None, None),
             Some(path) => {
-                let (words, table) = read_vectors(path, limits.words, &mut notes)?;
+                let (words, table) = read_vectors(reading.open(path)?, limits.words, &mut notes)?;
                 names.push(path.file_name().unwrap_or_default().to_string_lossy().into_owned());
                 (Some(words), Some(table))
             }
@@ -141,12 +143,12 @@ fn check_tagged(path: &Path, sentence: &Sentence, counting: Counting) -> Result<
 
 /// Words and their vectors, the first so many.
 fn read_vectors(
-    path: &Path,
+    source: read::Source,
     most: usize,
     notes: &mut Vec<String>,
 ) -> Result<(Vec<String>, BundleTable), Failure> {
     let mut words = Vec::new();
-    let vectors = read::vectors(read::open(path)?, |word| {
+    let vectors = read::vectors(source, |word| {
         let wanted = words.len() < most;
         if wanted {
             words.push(word.to_string());
@@ -193,13 +195,14 @@ pub fn table(part: &str, scores: &Scores, counting: Counting) -> Judged {
 /// How often each tag was found, and how often an answer was right.
 pub fn by_tag(vocabulary: &Vocabulary, scores: &Scores, part: &str) -> Judged {
     let share = |value: Option<f64>| value.map_or("none".into(), |x| format!("{:.2}", 100.0 * x));
-    let rows = vocabulary.tags().iter().enumerate().map(|(i, tag)| {
+    let (shown, which) = most_frequent(&scores.confusion);
+    let rows = shown.into_iter().map(|i| {
         let (all, found, right) = scores.of_tag(i);
-        vec![tag.clone(), grouped(all as usize), share(found), share(right)]
+        vec![vocabulary.tags()[i].clone(), grouped(all as usize), share(found), share(right)]
     });
     Judged::Table {
         caption: format!(
-            "By tag, {part} part: how many there are, the share of them that was found, and the share of the answers that \
+            "By tag, {part} part{which}: how many there are, the share of them that was found, and the share of the answers that \
              were right, in percent."
         ),
         head: ["tag", "count", "found", "right"].map(String::from).into(),
@@ -209,5 +212,5 @@ pub fn by_tag(vocabulary: &Vocabulary, scores: &Scores, part: &str) -> Judged {
 
 /// What was taken for what.
 pub fn confusion(vocabulary: &Vocabulary, scores: &Scores) -> Judged {
-    Judged::Confusion { classes: vocabulary.tags().to_vec(), counts: scores.confusion.clone() }
+    Judged::confusion(vocabulary.tags(), &scores.confusion)
 }

@@ -9,7 +9,7 @@
 //! | your data | [`read`] | tagged sentences, word vectors, text, tables; plain or packed, errors with file and line |
 //! | sequences to learn from | [`Source`], [`Examples`] | batches in a seeded order; sequences in memory |
 //! | some that a few numbers say how to make | [`Recipe`], [`Made`] | when they are asked for; on a device, by itself |
-//! | what answers are worth | [`loss`] | cross-entropy, squared error; positions that do not count |
+//! | what answers are worth | [`loss`], [`Confusion`] | cross-entropy, squared error; positions that do not count; what is taken for what |
 //! | steps | [`Engine`], [`Learner`] | forward, loss, backward, clip, [`Adam`]; on the CPU |
 //! | what a network is worth | [`Metric`], [`recommended`] | and which delay is enough |
 //! | a whole training | [`Fit`] | batch by batch; stops, evaluates; checkpoints that go on to the bit |
@@ -29,6 +29,7 @@ mod adam;
 pub mod campaign;
 pub mod chars;
 pub mod checkpoint;
+mod confusion;
 pub mod contract;
 mod data;
 mod engine;
@@ -53,6 +54,7 @@ mod stop;
 pub mod tagger;
 
 pub use adam::{Adam, AdamOptions, clip_scale, norm};
+pub use confusion::{Confusion, Square};
 pub use data::{Answers, Examples, Inputs};
 pub use engine::{Batches, Engine, State, Steps};
 pub use error::{Error, Result};

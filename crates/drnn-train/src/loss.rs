@@ -19,6 +19,18 @@ pub enum Targets<'a> {
     Values(&'a [f32]),
 }
 
+impl<'a> Targets<'a> {
+    /// Those of one position, of m values; None where there are no more.
+    pub(crate) fn position(self, position: usize, m: usize) -> Option<Targets<'a>> {
+        match self {
+            Targets::Classes(classes) => classes.get(position..position + 1).map(Targets::Classes),
+            Targets::Values(values) => {
+                values.get(position * m..).and_then(|rest| Some(Targets::Values(rest.get(..m)?)))
+            }
+        }
+    }
+}
+
 /// A sum over positions, to be put together with others.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct LossSum {

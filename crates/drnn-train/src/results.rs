@@ -170,9 +170,13 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<Contents> {
     Ok(contents)
 }
 
+/// Bytes of a file of results; a campaign of the paper's size has a hundredth of it.
+pub const MAX_RESULTS: u64 = 1 << 28;
+
 /// Reads a file of results.
 pub fn read(path: &Path) -> Result<(Protocol, Records)> {
-    let bytes = std::fs::read(path).map_err(|e| refuse(path, format!("cannot be read: {e}")))?;
+    let bytes = drnn::read_file(path, MAX_RESULTS)
+        .map_err(|e| refuse(path, format!("cannot be read: {e}")))?;
     from_bytes(path, &bytes)
 }
 

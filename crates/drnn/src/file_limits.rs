@@ -1,7 +1,7 @@
 //! Limits of what is read from model files, and why they are where they are.
 //!
-//! A model of this program has a dozen tensors per layer, a PyTorch checkpoint with its optimiser some
-//! hundreds; the limits lie far above that, and far below what makes a reader slow.
+//! A model of this program has a dozen tensors per layer, a PyTorch checkpoint with its optimiser
+//! some hundreds; the limits lie far above that, and far below what makes a reader slow.
 
 /// Tensors of a file, and other entries of a safetensors header.
 pub(crate) const MAX_TENSORS: usize = 10_000;
@@ -37,8 +37,8 @@ pub(crate) fn short(name: &str) -> String {
     shortened(name, MAX_SHOWN)
 }
 
-/// A message that may hold text from a file, fit for a terminal: of bounded length, and what would move
-/// the cursor is written as `\u{1b}`.
+/// A message that may hold text from a file, fit for a terminal: of bounded length, and what would
+/// move the cursor is written as `\u{1b}`.
 pub(crate) fn printable(message: &str) -> String {
     let short = shortened(message, MAX_MESSAGE);
     let plain = short.chars().map(|c| match c.is_control() {

@@ -100,8 +100,8 @@ impl<'a> TensorFile<'a> {
     }
 }
 
-/// Refuses a header of too many entries or too long names before anything is made of it. What else is
-/// wrong with the file is for its reader to find.
+/// Refuses a header of too many entries or too long names before anything is made of it. What else
+/// is wrong with the file is for its reader to find.
 fn check_entries(bytes: &[u8]) -> Result<()> {
     let Some((len, rest)) = bytes.split_first_chunk::<8>() else { return Ok(()) };
     let len = usize::try_from(u64::from_le_bytes(*len)).unwrap_or(usize::MAX);

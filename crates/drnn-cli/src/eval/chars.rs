@@ -6,7 +6,7 @@ use crate::characters::unknown;
 use crate::model_file::ModelFile;
 use crate::training;
 use drnn_train::chars::{CharTask, Masked, Masking, paper_bpc};
-use drnn_train::read::{Symbols, open};
+use drnn_train::read::Symbols;
 use drnn_train::{AdamOptions, Engine, Learner, LossSum, Metric, Source};
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use std::sync::Arc;
 const SEED: u64 = 1;
 
 /// Scores whole windows of all texts.
-pub fn evaluate(asked: &Asked) -> Result<Evaluation, Failure> {
+pub fn evaluate(asked: Asked) -> Result<Evaluation, Failure> {
     let in_model = |why: String| Failure::Input(format!("{}: {why}", asked.path.display()));
-    let ModelFile::One(model) = asked.model else {
+    let ModelFile::One(model) = &asked.model else {
         return Err(in_model("a model for characters is one network".into()));
     };
     let task = CharTask::of(model).map_err(|e| in_model(e.to_string()))?;
@@ -27,7 +27,7 @@ pub fn evaluate(asked: &Asked) -> Result<Evaluation, Failure> {
     learner.set_state(state)?;
     let (mut found, mut windows, mut notes) = (LossSum::default(), 0, Vec::new());
     for path in asked.data {
-        let text = Arc::new(Symbols::read(open(path)?, task.alphabet())?);
+        let text = Arc::new(Symbols::read(asked.reading.open(path)?, task.alphabet())?);
         notes.extend(unknown(path, &text));
         let all = 0..text.len();
         let masking = Masking { window, share: task.masked(), mask: task.mask(), seed: SEED };

@@ -12,6 +12,7 @@ mod tagger;
 
 use crate::Failure;
 use crate::model_file::{ModelFile, task_facts};
+use crate::reading::Reading;
 use crate::report::page::number;
 use crate::report::training_run::{Judged, told};
 use clap::Args;
@@ -38,16 +39,19 @@ pub struct Arguments {
     /// One JSON object instead of text
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    reading: Reading,
 }
 
 /// A model, and what to score it on.
 pub struct Asked<'a> {
     pub path: &'a Path,
-    pub model: &'a ModelFile,
+    pub model: ModelFile,
     pub data: &'a [PathBuf],
+    pub reading: Reading,
 }
 
-type Evaluate = fn(&Asked) -> Result<Evaluation, Failure>;
+type Evaluate = fn(Asked) -> Result<Evaluation, Failure>;
 
 /// How models are scored, by the name of their task. Another task is a line here.
 const TASKS: [(&str, Evaluate); 3] =
@@ -67,7 +71,7 @@ pub struct Evaluation {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let Arguments { model: path, data, json } = arguments;
+    let Arguments { model: path, data, json, reading } = arguments;
     let in_model = |why: String| Failure::Input(format!("{}: {why}", path.display()));
     let model = ModelFile::open(path, &Import::default())?;
     let Some(task) = model.task() else {
@@ -79,7 +83,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let known = TASKS.map(|(name, _)| name).join(", ");
         return Err(in_model(format!("its task is {name:?}; this program scores {known}")));
     };
-    let found = evaluate(&Asked { path, model: &model, data })?;
+    let found = evaluate(Asked { path, model, data, reading: *reading })?;
     let text = match json {
         true => format!("{}\n", found.value(path.display().to_string(), &name, data)),
         false => found.text(&name),

@@ -4,19 +4,21 @@ use super::{Asked, Evaluation};
 use crate::Failure;
 use crate::model_file::ModelFile;
 use crate::report::page::number;
-use crate::report::training_run::{Judged, MOST_CLASSES};
+use crate::report::training_run::{Judged, most_frequent};
 use crate::series_data::{read_files, told_of};
 use drnn::grouped;
+use drnn_train::Confusion;
+use drnn_train::read::MAX_CLASSES;
 use drnn_train::series::{Columns, Found, Score, SeriesTask, TargetScore, score};
 
 /// Scores whole sequences.
-pub fn evaluate(asked: &Asked) -> Result<Evaluation, Failure> {
+pub fn evaluate(asked: Asked) -> Result<Evaluation, Failure> {
     let in_model = |why: String| Failure::Input(format!("{}: {why}", asked.path.display()));
-    let (ModelFile::One(model), Some(task)) = (asked.model, asked.model.task()) else {
+    let (ModelFile::One(model), Some(task)) = (&asked.model, asked.model.task()) else {
         return Err(in_model("a model of series is one network".into()));
     };
     let task = SeriesTask::from_value(task, model.spec()).map_err(|e| in_model(e.to_string()))?;
-    let data = read_files(asked.data, &columns(&task))?;
+    let data = read_files(asked.data, &columns(&task), asked.reading)?;
     let found = score(model, &task, &data)?;
     let mut notes = told_of(&data);
     if found.unknown > 0 {
@@ -47,6 +49,8 @@ fn columns(task: &SeriesTask) -> Columns {
         classes: Some(task.classes.is_some()),
         missing: task.missing,
         delimiter: u8::try_from(task.delimiter).unwrap_or(b','),
+        // The model knows its classes; some more may be new to it.
+        max_classes: MAX_CLASSES.max(2 * task.answer_width()),
     }
 }
 
@@ -72,15 +76,11 @@ pub fn judged(score: &Score, task: &SeriesTask, set: &str) -> Vec<Judged> {
     let head = |names: [&str; 5]| names.map(String::from).to_vec();
     match (&score.found, &task.classes) {
         (Found::Classes { confusion, .. }, Some(classes)) => {
-            let rows = (0..classes.len()).map(|i| class_row(&classes[i], confusion, i)).collect();
-            let caption = format!("Classes of the {set} data.");
+            let (shown, which) = most_frequent(confusion);
+            let rows = shown.into_iter().map(|i| class_row(&classes[i], confusion, i)).collect();
+            let caption = format!("Classes of the {set} data{which}.");
             let head = head(["class", "steps", "precision", "recall", "F1"]);
-            let mut judged = vec![Judged::Table { caption, head, rows }];
-            if classes.len() <= MOST_CLASSES {
-                let (classes, counts) = (classes.clone(), confusion.clone());
-                judged.push(Judged::Confusion { classes, counts });
-            }
-            judged
+            vec![Judged::Table { caption, head, rows }, Judged::confusion(classes, confusion)]
         }
         (Found::Errors(targets), _) => {
             let rows =
@@ -100,10 +100,9 @@ fn target_row(name: &str, target: &TargetScore) -> Vec<String> {
 }
 
 /// Precision: of what was taken for it. Recall: of what is it.
-fn class_row(name: &str, confusion: &[Vec<u64>], class: usize) -> Vec<String> {
-    let right = confusion[class][class] as f64;
-    let truth: u64 = confusion[class].iter().sum();
-    let taken: u64 = confusion.iter().map(|row| row[class]).sum();
+fn class_row(name: &str, confusion: &Confusion, class: usize) -> Vec<String> {
+    let right = confusion.right(class) as f64;
+    let (truth, taken) = (confusion.of_truth(class), confusion.of_answer(class));
     let share = |of: f64| if of > 0.0 { format!("{:.4}", right / of) } else { "none".into() };
     vec![
         name.into(),

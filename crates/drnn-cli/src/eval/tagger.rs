@@ -2,17 +2,24 @@
 
 use super::{Asked, Evaluation};
 use crate::Failure;
+use crate::model_file::ModelFile;
 use crate::tagging::{by_tag, confusion, table};
 use drnn::grouped;
 use drnn_train::tagger::{Counting, Scores, Sentences, Share, Tagger, read_sentences};
 
 /// Scores all files together.
-pub fn evaluate(asked: &Asked) -> Result<Evaluation, Failure> {
-    let tagger = Tagger::load(asked.path)?.on(&drnn::Cpu::from_env()?);
+pub fn evaluate(asked: Asked) -> Result<Evaluation, Failure> {
+    let ModelFile::Several(bundle) = asked.model else {
+        let why = "a tagger is several networks";
+        return Err(Failure::Input(format!("{}: {why}", asked.path.display())));
+    };
+    let tagger = Tagger::from_bundle(bundle)
+        .map_err(|e| Failure::Input(format!("{}: {e}", asked.path.display())))?
+        .on(&drnn::Cpu::from_env()?);
     let (vocabulary, counting) = (tagger.vocabulary(), tagger.counting());
     let mut data = Sentences::new();
     for path in asked.data {
-        for sentence in read_sentences(path)? {
+        for sentence in read_sentences(path, asked.reading.limits())? {
             let tokens = counting.tokens(&sentence).map(|(form, tag)| (form, Some(tag)));
             data.push(vocabulary, tokens);
         }

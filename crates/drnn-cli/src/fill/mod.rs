@@ -18,11 +18,11 @@ mod output;
 
 use crate::Failure;
 use crate::builtin::characters;
+use crate::reading::Reading;
 use clap::Args;
 use decode::Decoder;
 use drnn::{Cpu, Direction};
 use drnn_train::chars::CharTask;
-use drnn_train::read::open;
 use guess::{Guesser, Lines, Live};
 use holes::Holes;
 use output::{Form, Output};
@@ -56,6 +56,8 @@ pub struct Arguments {
     /// Each line is a text of its own: all of it is answered when it ends
     #[arg(long)]
     lines: bool,
+    #[command(flatten)]
+    reading: Reading,
 }
 
 /// Alternatives that JSON has where nobody says.
@@ -90,7 +92,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         false => Box::new(Live::new(&model, &task, output)?),
     };
     match &arguments.file {
-        Some(path) => fill(&path.display().to_string(), open(path)?, holes, &mut *guesser),
+        Some(path) => {
+            fill(&path.display().to_string(), arguments.reading.open(path)?, holes, &mut *guesser)
+        }
         None => fill("stdin", std::io::stdin().lock(), holes, &mut *guesser),
     }
 }

@@ -1,7 +1,7 @@
 //! Heat maps side by side: `colour(v) = (v - low) / (high - low)`, one scale for all, v a power of ten.
 
 use super::Picture;
-use super::page::{escaped, head, put};
+use super::page::{head, label as short, put};
 use std::fmt::Write;
 
 /// Heat maps over the same columns and rows.
@@ -136,9 +136,9 @@ impl HeatMaps {
         let (w, h) =
             (frame.0 / self.columns.len().max(1) as f64, frame.1 / self.rows.len().max(1) as f64);
         let (right, bottom) = (left + frame.0, top + frame.1);
-        let name = escaped(&map.name);
+        let name = short(&map.name);
         put(out, format!(r#"<text x="{left}" y="{:.1}">{name}</text>"#, top - 12.0));
-        let (x, y, label) = (left - 8.0, top - 12.0, escaped(&self.y));
+        let (x, y, label) = (left - 8.0, top - 12.0, short(&self.y));
         put(out, format!(r#"<text class="soft end" x="{x}" y="{y:.1}">{label}</text>"#));
         for (row, values) in map.values.iter().enumerate() {
             let y = bottom - h * (row + 1) as f64;
@@ -169,16 +169,16 @@ impl HeatMaps {
         }
         let every = if w < LABELLED { 2 } else { 1 };
         for (i, label) in self.columns.iter().enumerate().step_by(every) {
-            let (x, y, label) = (left + w * (i as f64 + 0.5), bottom + 18.0, escaped(label));
+            let (x, y, label) = (left + w * (i as f64 + 0.5), bottom + 18.0, short(label));
             put(out, format!(r#"<text class="soft mid" x="{x:.1}" y="{y}">{label}</text>"#));
         }
         let every = self.rows.len().div_ceil(10).max(1);
         for (i, label) in self.rows.iter().enumerate().filter(|(i, _)| (i + 1) % every == 0) {
             let (x, y) = (left - 8.0, bottom - h * (i as f64 + 0.5) + 4.0);
-            let label = escaped(label);
+            let label = short(label);
             put(out, format!(r#"<text class="soft end" x="{x}" y="{y:.1}">{label}</text>"#));
         }
-        let (x, y, label) = (left + frame.0 / 2.0, bottom + 38.0, escaped(&self.x));
+        let (x, y, label) = (left + frame.0 / 2.0, bottom + 38.0, short(&self.x));
         put(out, format!(r#"<text class="mid" x="{x:.1}" y="{y}">{label}</text>"#));
     }
 
@@ -186,7 +186,7 @@ impl HeatMaps {
     fn draw_scale(&self, out: &mut String, layout: &Layout, (low, high): (i32, i32)) {
         let Layout { width, scale: x, first: (_, top), frame: (_, height), .. } = *layout;
         let (end, above) = (width - 12.0, 44.0);
-        let label = escaped(&self.scale);
+        let label = short(&self.scale);
         put(out, format!(r#"<text class="soft end" x="{end}" y="{above}">{label}</text>"#));
         let h = height / COLOURS.len() as f64;
         for i in 0..COLOURS.len() {

@@ -1,5 +1,6 @@
 //! What all pictures share: colours for light and dark, text, the beginning of the file.
 
+use drnn::shortened;
 use std::fmt::Write;
 
 /// Colours of lines, light and dark: of about the same strength each, told apart by most
@@ -16,7 +17,7 @@ pub const COLOURS: [(&str, &str); 6] = [
 /// The beginning of a picture: its title, and the style of all that may follow. `more` is style for light and
 /// dark alike.
 pub fn head(title: &str, (w, h): (f64, f64), more: &str) -> String {
-    let title = escaped(title);
+    let title = label(title);
     let (mut light, mut dark) = (String::new(), String::new());
     for (i, (in_light, in_dark)) in COLOURS.iter().enumerate() {
         let _ = write!(light, " .c{i} {{ color: {in_light} }}");
@@ -43,6 +44,16 @@ pub fn head(title: &str, (w, h): (f64, f64), more: &str) -> String {
 <text class="title" x="12" y="28">{title}</text>
 "##
     )
+}
+
+/// Characters of a name or a title in a picture. Whoever renders a picture lays out every one of
+/// them.
+const MAX_LABEL: usize = 120;
+
+/// A name or a title that may come from a file, cut where it is longer than any picture has room
+/// for.
+pub fn label(text: &str) -> String {
+    escaped(&shortened(text, MAX_LABEL))
 }
 
 /// Appends an element, on a line of its own.

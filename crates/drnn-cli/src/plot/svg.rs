@@ -1,7 +1,7 @@
 //! A plot drawn as SVG.
 
 use super::axis::Axis;
-use super::page::{COLOURS, escaped, head, put};
+use super::page::{COLOURS, head, label, put};
 use super::{Line, Plot, Scale, Style};
 use std::fmt::Write;
 
@@ -80,7 +80,7 @@ pub fn draw(plot: &Plot, layout: &Layout) -> String {
         put(&mut out, format!(r#"<path class="guide" d="M{at:.1} {top}V{bottom}"/>"#));
     }
     let (middle, below, above) = ((left + right) / 2.0, bottom + 42.0, top - 14.0);
-    let (x_label, y_label) = (escaped(&plot.x), escaped(&plot.y));
+    let (x_label, y_label) = (label(&plot.x), label(&plot.y));
     put(&mut out, format!(r#"<text class="mid" x="{middle}" y="{below}">{x_label}</text>"#));
     put(&mut out, format!(r#"<text class="soft" x="12" y="{above}">{y_label}</text>"#));
 
@@ -113,7 +113,7 @@ fn legend(out: &mut String, plot: &Plot, layout: &Layout) {
         if line.marked() {
             put(out, mark(line.colour, (left + 17.0, y)));
         }
-        let (x, y, name) = (left + 44.0, y + 4.5, escaped(&line.name));
+        let (x, y, name) = (left + 44.0, y + 4.5, label(&line.name));
         put(out, format!(r#"<text x="{x}" y="{y}">{name}</text>"#));
     }
     if shown < count {

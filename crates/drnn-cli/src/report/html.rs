@@ -3,14 +3,15 @@
 //! Each picture is there twice, wide and narrow; the style sheet shows the one that fits. Tables scroll sideways
 //! under a first column that stays. Light or dark follows the reader's system, on paper it is light.
 
-use super::page::{Figure, Page, Part, Table};
+use super::page::{Figure, MAX_CELL, MAX_TITLE, Page, Part, Table};
 use crate::plot::page::escaped as xml;
+use drnn::shortened;
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("page.css");
 
 pub fn page(page: &Page) -> String {
-    let title = escaped(&page.title);
+    let title = escaped(&shortened(&page.title, MAX_TITLE));
     let mut out = format!(
         r#"<!DOCTYPE html>
 <html lang="en">
@@ -58,12 +59,14 @@ fn table(out: &mut String, Table { caption, head, rows }: &Table) -> std::fmt::R
         out,
         "<div class=\"scroll\" role=\"region\" aria-label=\"Table\" tabindex=\"0\">\n<table>"
     )?;
-    let head = head.iter().map(|cell| format!("<th scope=\"col\">{}</th>", escaped(cell)));
+    let head = head
+        .iter()
+        .map(|cell| format!("<th scope=\"col\">{}</th>", escaped(&shortened(cell, MAX_CELL))));
     writeln!(out, "<thead><tr>{}</tr></thead>\n<tbody>", head.collect::<String>())?;
     for row in rows {
         out.push_str("<tr>");
         for (i, cell) in row.iter().enumerate() {
-            let cell = escaped(cell);
+            let cell = escaped(&shortened(cell, MAX_CELL));
             match i {
                 0 => write!(out, "<th scope=\"row\">{cell}</th>")?,
                 _ => write!(out, "<td>{cell}</td>")?,

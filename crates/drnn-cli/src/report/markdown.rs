@@ -1,10 +1,11 @@
 //! A report as Markdown. Pictures are the files beside it.
 
-use super::page::{Page, Part, Table};
+use super::page::{MAX_CELL, MAX_TITLE, Page, Part, Table};
+use drnn::shortened;
 use std::fmt::Write;
 
 pub fn page(page: &Page) -> String {
-    let mut out = format!("# {}\n", escaped(&page.title));
+    let mut out = format!("# {}\n", escaped(&shortened(&page.title, MAX_TITLE)));
     for part in &page.parts {
         out.push('\n');
         let _ = match part {
@@ -26,7 +27,8 @@ pub fn page(page: &Page) -> String {
             Part::Table(Table { caption, head, rows }) => table(&mut out, head, rows, "--:")
                 .and_then(|()| writeln!(out, "\n{}", escaped(caption))),
             Part::Figure(figure) => {
-                let (title, name) = (escaped(figure.picture.title()), figure.name);
+                let title = escaped(&shortened(figure.picture.title(), MAX_TITLE));
+                let name = figure.name;
                 writeln!(out, "![{title}]({name}.svg)\n\n{}", escaped(&figure.caption))
             }
         };
@@ -36,9 +38,10 @@ pub fn page(page: &Page) -> String {
 
 fn table(out: &mut String, head: &[String], rows: &[Vec<String>], align: &str) -> std::fmt::Result {
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
-    out.push_str(&line(head.iter().map(|cell| escaped(cell)).collect()));
+    let cell = |cell: &String| escaped(&shortened(cell, MAX_CELL));
+    out.push_str(&line(head.iter().map(cell).collect()));
     writeln!(out, "|---{}|", format!("|{align}").repeat(head.len().saturating_sub(1)))?;
-    rows.iter().for_each(|row| out.push_str(&line(row.iter().map(|cell| escaped(cell)).collect())));
+    rows.iter().for_each(|row| out.push_str(&line(row.iter().map(cell).collect())));
     Ok(())
 }
 

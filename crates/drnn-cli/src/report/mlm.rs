@@ -4,9 +4,8 @@ mod plots;
 mod words;
 
 use super::kinds::{Files, Reported};
-use super::{Provenance, html, markdown};
+use super::{Provenance, bitmap, check_runs, html, markdown};
 use crate::plot::Picture;
-use crate::plot::png::png;
 use drnn_train::chars::paper::Row;
 use drnn_train::chars::paper_bpc;
 use drnn_train::{Epoch, Options, Reason};
@@ -101,9 +100,7 @@ impl Reported for MlmResults {
     const FORMAT: u64 = 1;
 
     fn check(&self) -> Result<(), String> {
-        if self.runs.is_empty() {
-            return Err("holds no runs".into());
-        }
+        check_runs(self.runs.len())?;
         if !(1..=1_000_000).contains(&self.window) {
             return Err(format!("windows of {} characters", self.window));
         }
@@ -129,16 +126,17 @@ impl Reported for MlmResults {
     /// index.html, report.md, mlm.csv, bpc.svg, bpc.png, losses.svg.
     fn files(&self) -> Result<Files, String> {
         self.check()?;
-        let (page, plot) = (words::page(self), plots::bpc(self).svg());
-        let picture = png(&plot).map_err(|why| format!("bpc.png: {why}"))?;
-        Ok(vec![
+        let (mut page, plot) = (words::page(self), plots::bpc(self).svg());
+        let picture = bitmap("bpc.png", &plot, &mut page);
+        let mut files = vec![
             ("index.html", html::page(&page).into_bytes()),
             ("report.md", markdown::page(&page).into_bytes()),
             ("mlm.csv", csv(self).into_bytes()),
             ("bpc.svg", plot.into_bytes()),
-            ("bpc.png", picture),
-            ("losses.svg", plots::losses(self).svg().into_bytes()),
-        ])
+        ];
+        files.extend(picture);
+        files.push(("losses.svg", plots::losses(self).svg().into_bytes()));
+        Ok(files)
     }
 
     fn table(&self) -> String {

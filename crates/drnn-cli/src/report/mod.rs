@@ -31,11 +31,14 @@ pub use kinds::Reported;
 use crate::Failure;
 use crate::paths::{check_not_read, same_file};
 use crate::place::Place;
+use crate::plot::png::png;
 use crate::reproduce::write_files;
 use clap::Args;
 use drnn::Cpu;
 use drnn_train::cpu_name;
+use drnn_train::results::MAX_RESULTS;
 use kinds::Report;
+use page::{Page, Part};
 use serde::{Deserialize, Serialize};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -119,6 +122,31 @@ impl Provenance {
     }
 }
 
+/// Trainings of a results file that a report is made of: more make no page that anybody reads.
+const MAX_RUNS: usize = 20_000;
+
+/// Refuses results of no trainings, or of too many for a report.
+fn check_runs(runs: usize) -> Result<(), String> {
+    match runs {
+        0 => Err("holds no runs".into()),
+        1..=MAX_RUNS => Ok(()),
+        _ => Err(format!("holds {runs} runs; reports are made of at most {MAX_RUNS}")),
+    }
+}
+
+/// A picture as a bitmap; where it cannot be drawn, a note on the page and here.
+fn bitmap(name: &'static str, svg: &str, page: &mut Page) -> Option<(&'static str, Vec<u8>)> {
+    match png(svg) {
+        Ok(picture) => Some((name, picture)),
+        Err(why) => {
+            let note = format!("{name} is left out, it could not be drawn: {why}");
+            eprintln!("note: {note}");
+            page.parts.push(Part::Text(note));
+            None
+        }
+    }
+}
+
 /// Writes results as `KIND.json` and their report to `folder`, and tells them: as a table, or as that JSON.
 pub fn publish<R: Reported + Serialize>(
     results: &R,
@@ -126,11 +154,12 @@ pub fn publish<R: Reported + Serialize>(
     as_json: bool,
 ) -> Result<(), Failure> {
     let json = serde_json::to_string(results).map_err(std::io::Error::from)? + "\n";
-    let name = format!("{}.json", R::KIND);
-    let report = results.files().map_err(Failure::Input)?;
-    let mut files: Vec<(&str, &[u8])> = vec![(&name, json.as_bytes())];
-    files.extend(report.iter().map(|(name, contents)| (*name, contents.as_slice())));
-    write_files(folder, &files)?;
+    // Before anything is drawn of them: whatever becomes of the report, the results are there.
+    write_files(folder, &[(&format!("{}.json", R::KIND), json.as_bytes())])?;
+    match results.files() {
+        Ok(report) => write_files(folder, &report)?,
+        Err(why) => eprintln!("note: there is no report, it could not be drawn: {why}"),
+    }
     let text = if as_json { json } else { results.table() };
     Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
 }
@@ -141,7 +170,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut reports = Vec::new();
     for (path, folder) in results.iter().zip(folders) {
         let refuse = |why| Failure::Input(format!("{}: {why}", path.display()));
-        let bytes = std::fs::read(path).map_err(|e| refuse(format!("cannot be read: {e}")))?;
+        let bytes = drnn::read_file(path, MAX_RESULTS)
+            .map_err(|e| refuse(format!("cannot be read: {e}")))?;
         let report = kinds::report(path, &bytes).map_err(refuse)?;
         for (name, _) in &report.files {
             check_not_read("--out", &folder.join(name), results.iter().map(PathBuf::as_path))?;
@@ -196,6 +226,44 @@ mod tests {
         let folders = folders(&results, out.map(Path::new))?;
         let text = |folder: &PathBuf| folder.to_str().unwrap().replace('\\', "/");
         Ok(folders.iter().map(text).collect::<Vec<_>>().join(" "))
+    }
+
+    /// Results of which no report can be made.
+    #[derive(Serialize, Deserialize)]
+    struct Undrawable(u32);
+
+    impl Reported for Undrawable {
+        const KIND: &'static str = "undrawable";
+        const FORMAT: u64 = 1;
+
+        fn check(&self) -> Result<(), String> {
+            Ok(())
+        }
+
+        fn files(&self) -> Result<kinds::Files, String> {
+            Err("there is no paper".into())
+        }
+
+        fn table(&self) -> String {
+            String::new()
+        }
+    }
+
+    #[test]
+    fn results_are_there_whatever_becomes_of_the_report() {
+        let folder = tempfile::tempdir().unwrap();
+        publish(&Undrawable(7), folder.path(), false).unwrap();
+        let json = std::fs::read_to_string(folder.path().join("undrawable.json")).unwrap();
+        assert_eq!(json, "7\n");
+    }
+
+    #[test]
+    fn a_picture_that_cannot_be_drawn_is_a_note() {
+        let mut page = Page { title: "T".into(), parts: Vec::new() };
+        assert!(bitmap("a.png", "<svg", &mut page).is_none());
+        assert!(
+            matches!(&page.parts[..], [Part::Text(note)] if note.starts_with("a.png is left out"))
+        );
     }
 
     #[test]

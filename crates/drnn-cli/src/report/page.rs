@@ -1,6 +1,7 @@
 //! What a report says, before it is HTML, Markdown or text.
 
 use crate::plot::Picture;
+use drnn::shortened;
 use std::fmt::Write;
 
 /// A report.
@@ -21,6 +22,12 @@ pub enum Part {
     Figure(Figure),
 }
 
+/// Characters of a cell on a terminal, and in a report.
+const MAX_TEXT_CELL: usize = 60;
+pub const MAX_CELL: usize = 200;
+/// Characters of a title.
+pub const MAX_TITLE: usize = 200;
+
 /// The first column names the row; the others hold numbers.
 pub struct Table {
     pub caption: String,
@@ -36,9 +43,13 @@ pub struct Figure {
 }
 
 impl Table {
-    /// For a terminal.
+    /// For a terminal. Long cells are cut: a column is as wide as its widest.
     pub fn text(&self) -> String {
-        let rows = || [&self.head].into_iter().chain(&self.rows);
+        let cut = |row: &Vec<String>| -> Vec<String> {
+            row.iter().map(|cell| shortened(cell, MAX_TEXT_CELL)).collect()
+        };
+        let all: Vec<Vec<String>> = [&self.head].into_iter().chain(&self.rows).map(cut).collect();
+        let rows = || all.iter();
         let width = |i: usize| {
             rows().filter_map(|row| row.get(i)).map(|cell| cell.chars().count()).max().unwrap_or(0)
         };
@@ -126,6 +137,13 @@ pub fn duration(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_cells_are_cut() {
+        let (caption, head) = (String::new(), vec!["name".into(), "n".into()]);
+        let table = Table { caption, head, rows: vec![vec!["é".repeat(70_000), "1".into()]] };
+        assert_eq!(table.text().lines().nth(1).unwrap().chars().count(), 60 + 2 + 2 + 1);
+    }
 
     #[test]
     fn numbers_for_people() {

@@ -3,7 +3,7 @@
 use super::kinds::{Files, Reported};
 use super::page::{Figure, Page, Part, Table, duration, mean_sd, moments};
 use super::training::{deviations_part, provenance_parts, title, training_facts};
-use super::{Provenance, html, markdown};
+use super::{Provenance, check_runs, html, markdown};
 use crate::plot::{Line, Picture, Plot, Scale, Style};
 use drnn::grouped;
 use drnn_train::tagger::{Scores, Share};
@@ -251,9 +251,7 @@ impl Reported for PosResults {
     const FORMAT: u64 = 1;
 
     fn check(&self) -> Result<(), String> {
-        if self.runs.is_empty() {
-            return Err("holds no runs".into());
-        }
+        check_runs(self.runs.len())?;
         for (i, run) in self.runs.iter().enumerate() {
             let refuse =
                 |why: String| Err(format!("runs[{i}], {} / {}: {why}", run.chars, run.words));

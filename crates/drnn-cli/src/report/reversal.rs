@@ -6,9 +6,8 @@ mod words;
 use super::kinds::{Files, Reported};
 use super::page::moments;
 use super::training::title;
-use super::{Provenance, html, markdown};
+use super::{Provenance, bitmap, check_runs, html, markdown};
 use crate::plot::Picture;
-use crate::plot::png::png;
 use drnn_train::{Epoch, Options, PaperNet, Reason};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt::Write;
@@ -109,9 +108,7 @@ impl Reported for ReversalResults {
                 "sequences of {steps} elements of {symbols} symbols; expected 1 to {MOST_STEPS} of at least 1"
             ));
         }
-        if self.runs.is_empty() {
-            return Err("holds no runs".into());
-        }
+        check_runs(self.runs.len())?;
         self.runs.iter().enumerate().try_for_each(|(i, run)| {
             run.check().map_err(|why| format!("runs[{i}], {:?}: {why}", run.net))
         })
@@ -120,16 +117,17 @@ impl Reported for ReversalResults {
     /// index.html, report.md, reversal.csv, accuracy.svg, accuracy.png, losses.svg.
     fn files(&self) -> Result<Files, String> {
         self.check()?;
-        let (page, accuracy) = (words::page(self), plots::accuracy(self).svg());
-        let picture = png(&accuracy).map_err(|why| format!("accuracy.png: {why}"))?;
-        Ok(vec![
+        let (mut page, accuracy) = (words::page(self), plots::accuracy(self).svg());
+        let picture = bitmap("accuracy.png", &accuracy, &mut page);
+        let mut files = vec![
             ("index.html", html::page(&page).into_bytes()),
             ("report.md", markdown::page(&page).into_bytes()),
             ("reversal.csv", csv(self).into_bytes()),
             ("accuracy.svg", accuracy.into_bytes()),
-            ("accuracy.png", picture),
-            ("losses.svg", plots::losses(self).svg().into_bytes()),
-        ])
+        ];
+        files.extend(picture);
+        files.push(("losses.svg", plots::losses(self).svg().into_bytes()));
+        Ok(files)
     }
 
     fn table(&self) -> String {

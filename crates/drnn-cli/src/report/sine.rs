@@ -10,9 +10,8 @@ mod words;
 
 use super::kinds::{Files, Report, Reported};
 use super::page::moments;
-use super::{Origin, html, markdown};
+use super::{Origin, bitmap, html, markdown};
 use crate::plot::Picture;
-use crate::plot::png::png;
 use drnn_train::PaperNet;
 use drnn_train::campaign::{Gamma, GridCell, Protocol};
 use drnn_train::results::{Record, Records, from_bytes};
@@ -188,15 +187,15 @@ impl Reported for SineResults {
     /// All of [`NAMES`] but sine.json; sine-sd.svg where there are several data sets.
     fn files(&self) -> Result<Files, String> {
         self.check()?;
-        let (page, mean) = (words::page(self), maps::mean(self).svg());
-        let picture = png(&mean).map_err(|why| format!("sine.png: {why}"))?;
+        let (mut page, mean) = (words::page(self), maps::mean(self).svg());
+        let picture = bitmap("sine.png", &mean, &mut page);
         let mut files = vec![
             ("index.html", html::page(&page).into_bytes()),
             ("report.md", markdown::page(&page).into_bytes()),
             ("sine.csv", self.csv().into_bytes()),
             ("sine.svg", mean.into_bytes()),
-            ("sine.png", picture),
         ];
+        files.extend(picture);
         files.extend(maps::sd(self).map(|maps| ("sine-sd.svg", maps.svg().into_bytes())));
         Ok(files)
     }

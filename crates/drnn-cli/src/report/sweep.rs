@@ -3,12 +3,12 @@
 use super::kinds::{Files, Reported};
 use super::page::{Figure, Page, Part, Table, duration, mean_sd, moments, number};
 use super::training::{provenance_parts, training_facts};
-use super::{Provenance, html, markdown};
-use crate::plot::png::png;
+use super::{Provenance, bitmap, check_runs, html, markdown};
 use crate::plot::{Line, Picture, Plot, Scale, Style};
-use drnn::grouped;
+use drnn::{grouped, shortened};
 use drnn_train::{Metric, Options, Reason, recommended};
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use std::fmt::Write;
 
 /// What sweep.json holds.
@@ -51,6 +51,9 @@ pub struct Run {
     pub seconds: f64,
 }
 
+/// Networks that are compared in words; the table has them all.
+const MAX_COMPARED: usize = 20;
+
 /// Repetitions of one network.
 struct Group<'a> {
     runs: Vec<&'a Run>,
@@ -76,8 +79,10 @@ impl SweepResults {
     /// By net, the least delay first; those that others are compared with at the end.
     fn groups(&self) -> Vec<Group<'_>> {
         let mut groups: Vec<Group> = Vec::new();
+        let mut places: HashMap<&str, usize> = HashMap::new();
         for run in &self.runs {
-            match groups.iter_mut().find(|group| group.runs[0].net == run.net) {
+            let place = *places.entry(&run.net).or_insert(groups.len());
+            match groups.get_mut(place) {
                 Some(group) => group.runs.push(run),
                 None => groups.push(Group { runs: vec![run] }),
             }
@@ -130,19 +135,23 @@ impl SweepResults {
             false => format!("within {:.0} % of the least", self.tolerance * 100.0),
         };
         let mut out = format!(
-            "Recommended: {net}, which answers {delay} steps late: the shortest delay whose {} on the validation set, {}, is {close}.",
+            "Recommended: {}, which answers {delay} steps late: the shortest delay whose {} on the validation set, {}, is {close}.",
+            shortened(&net, 60),
             self.metric,
             self.shown(worth)
         );
-        for group in
-            groups.iter().filter(|group| group.runs[0].compared && group.valid().is_finite())
-        {
+        let compared = |group: &&Group| group.runs[0].compared && group.valid().is_finite();
+        for group in groups.iter().filter(compared).take(MAX_COMPARED) {
             let wait = group.runs[0].delay.map_or("waits for the end".into(), |d| match d {
                 0 => "does not wait".to_string(),
                 d => format!("answers {d} steps late"),
             });
-            let _ =
-                write!(out, " {}, which {wait}: {}.", group.runs[0].net, self.shown(group.valid()));
+            let _ = write!(
+                out,
+                " {}, which {wait}: {}.",
+                shortened(&group.runs[0].net, 60),
+                self.shown(group.valid())
+            );
         }
         out
     }
@@ -248,14 +257,13 @@ impl Reported for SweepResults {
     const FORMAT: u64 = 1;
 
     fn check(&self) -> Result<(), String> {
-        if self.runs.is_empty() {
-            return Err("holds no runs".into());
-        }
+        check_runs(self.runs.len())?;
         if !(self.tolerance >= 0.0 && self.tolerance.is_finite()) {
             return Err(format!("tolerance is {}", self.tolerance));
         }
         for (i, run) in self.runs.iter().enumerate() {
-            let refuse = |why: String| Err(format!("runs[{i}], {:?}: {why}", run.net));
+            let refuse =
+                |why: String| Err(format!("runs[{i}], {:?}: {why}", shortened(&run.net, 60)));
             for (name, value) in [("valid", run.valid), ("test", run.test)] {
                 match value {
                     None if run.ended == Reason::NotFinite => {}
@@ -280,15 +288,16 @@ impl Reported for SweepResults {
     /// index.html, report.md, sweep.csv, sweep.svg, sweep.png.
     fn files(&self) -> Result<Files, String> {
         self.check()?;
-        let (page, plot) = (self.page(), self.plot().svg());
-        let picture = png(&plot).map_err(|why| format!("sweep.png: {why}"))?;
-        Ok(vec![
+        let (mut page, plot) = (self.page(), self.plot().svg());
+        let picture = bitmap("sweep.png", &plot, &mut page);
+        let mut files = vec![
             ("index.html", html::page(&page).into_bytes()),
             ("report.md", markdown::page(&page).into_bytes()),
             ("sweep.csv", csv(self).into_bytes()),
             ("sweep.svg", plot.into_bytes()),
-            ("sweep.png", picture),
-        ])
+        ];
+        files.extend(picture);
+        Ok(files)
     }
 
     /// And what follows from it.

@@ -6,7 +6,7 @@ use super::training::{provenance_parts, training_facts};
 use super::{Provenance, html, markdown};
 use crate::plot::{Confusion, Line, Picture, Plot, Scale, Style};
 use drnn::grouped;
-use drnn_train::{Epoch, Metric, Options, Reason};
+use drnn_train::{Epoch, Metric, Options, Reason, Square};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
@@ -34,6 +34,7 @@ pub struct TrainingResults {
     pub ended: Reason,
     /// The model is that of this epoch.
     pub kept_epoch: usize,
+    #[serde(deserialize_with = "number_or_null")]
     pub valid: f64,
     pub test: Option<f64>,
     pub seconds: f64,
@@ -46,6 +47,11 @@ pub struct TrainingResults {
     pub notes: Vec<String>,
 }
 
+/// JSON has null for what is no number.
+fn number_or_null<'de, D: serde::Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Ok(Option::<f64>::deserialize(from)?.unwrap_or(f64::NAN))
+}
+
 /// Something that was found out about the model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -53,7 +59,13 @@ pub enum Judged {
     /// Numbers in rows: the first column names the row.
     Table { caption: String, head: Vec<String>, rows: Vec<Vec<String>> },
     /// How often a class (row) was taken for another (column).
-    Confusion { classes: Vec<String>, counts: Vec<Vec<u64>> },
+    Confusion {
+        classes: Vec<String>,
+        counts: Vec<Vec<u64>>,
+        /// Classes that share the last row and column.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        others: usize,
+    },
 }
 
 /// Tables and notes for a terminal; pictures are left out.
@@ -71,8 +83,39 @@ pub fn told(judged: &[Judged], notes: &[String]) -> String {
     out
 }
 
-/// Most classes that a picture of their confusion has room for.
-pub const MOST_CLASSES: usize = 60;
+/// Classes that a picture of their confusion has room for.
+const MAX_SHOWN_CLASSES: usize = 60;
+/// Rows of a table of classes.
+const MAX_CLASS_ROWS: usize = 500;
+
+impl Judged {
+    /// What is taken for what. Of many classes the most frequent, and the others together.
+    pub fn confusion(names: &[String], confusion: &drnn_train::Confusion) -> Judged {
+        let Square { classes, others, counts } = confusion.square(MAX_SHOWN_CLASSES);
+        let mut classes: Vec<String> = classes.into_iter().map(|i| names[i].clone()).collect();
+        if others > 0 {
+            classes.push(format!("{others} others"));
+        }
+        Judged::Confusion { classes, counts, others }
+    }
+}
+
+fn is_zero(n: &usize) -> bool {
+    *n == 0
+}
+
+/// The classes that a table shows, in their order, and what its caption says where these are not
+/// all.
+pub fn most_frequent(confusion: &drnn_train::Confusion) -> (Vec<usize>, String) {
+    let (mut shown, all) = (confusion.by_frequency(), confusion.classes());
+    shown.truncate(MAX_CLASS_ROWS);
+    shown.sort_unstable();
+    let which = match all > shown.len() {
+        true => format!(", the {MAX_CLASS_ROWS} most frequent of {}", grouped(all)),
+        false => String::new(),
+    };
+    (shown, which)
+}
 
 impl TrainingResults {
     fn shown(&self, value: f64) -> String {
@@ -168,7 +211,9 @@ impl TrainingResults {
                 head: head.clone(),
                 rows: rows.clone(),
             }),
-            Judged::Confusion { classes, counts } => Part::Figure(confusion(classes, counts)),
+            Judged::Confusion { classes, counts, others } => {
+                Part::Figure(confusion(classes, counts, *others))
+            }
         }));
         if !self.notes.is_empty() {
             parts.push(Part::List(self.notes.clone()));
@@ -180,12 +225,32 @@ impl TrainingResults {
     }
 }
 
-fn confusion(classes: &[String], counts: &[Vec<u64>]) -> Figure {
+/// The picture of a confusion. One of more classes than it has room for is drawn of the most
+/// frequent.
+fn confusion(classes: &[String], counts: &[Vec<u64>], others: usize) -> Figure {
     let title = "What is taken for what".into();
+    if classes.len() > MAX_SHOWN_CLASSES {
+        let mut all = drnn_train::Confusion::new(classes.len());
+        for (truth, row) in counts.iter().enumerate() {
+            let counted = row.iter().enumerate().filter(|(_, count)| **count > 0);
+            counted.for_each(|(answer, &count)| all.add(truth, answer, count));
+        }
+        if let Judged::Confusion { classes, counts, others } = Judged::confusion(classes, &all) {
+            return confusion(&classes, &counts, others);
+        }
+    }
+    let mut caption = String::from(
+        "Of all of a kind, the share that is answered so, in percent; right answers are green.",
+    );
+    if others > 0 {
+        let shown = classes.len().saturating_sub(1);
+        let _ = write!(
+            caption,
+            " These are the {shown} most frequent classes; the last row and column are the {others} others."
+        );
+    }
     let picture = Confusion { title, classes: classes.to_vec(), counts: counts.to_vec() };
-    let caption =
-        "Of all of a kind, the share that is answered so, in percent; right answers are green.";
-    Figure { name: "confusion", picture: Box::new(picture), caption: caption.into() }
+    Figure { name: "confusion", picture: Box::new(picture), caption }
 }
 
 impl Reported for TrainingResults {
@@ -199,7 +264,8 @@ impl Reported for TrainingResults {
         let values =
             [("valid", Some(self.valid)), ("test", self.test), ("seconds", Some(self.seconds))];
         for (name, value) in values {
-            if value.is_some_and(|x| !(x >= 0.0 && x.is_finite())) {
+            // What was no number, and is null in the file, is shown as such.
+            if value.is_some_and(|x| x < 0.0) {
                 return Err(format!("{name} is {value:?}, expected 0 or more"));
             }
         }
@@ -210,12 +276,12 @@ impl Reported for TrainingResults {
                         return Err("a table has rows of another length than its head".into());
                     }
                 }
-                Judged::Confusion { classes, counts } => {
+                Judged::Confusion { classes, counts, .. } => {
                     let square = counts.len() == classes.len()
                         && counts.iter().all(|row| row.len() == classes.len());
-                    if !square || classes.len() > MOST_CLASSES {
+                    if !square {
                         return Err(format!(
-                            "confusion of {} classes, expected a square of at most {MOST_CLASSES}",
+                            "confusion of {} classes, expected a square of counts",
                             classes.len()
                         ));
                     }
@@ -236,9 +302,9 @@ impl Reported for TrainingResults {
             ("losses.svg", self.plot().svg().into_bytes()),
         ];
         for judged in &self.judged {
-            if let Judged::Confusion { classes, counts } = judged {
-                files
-                    .push(("confusion.svg", confusion(classes, counts).picture.svg().into_bytes()));
+            if let Judged::Confusion { classes, counts, others } = judged {
+                let picture = confusion(classes, counts, *others).picture;
+                files.push(("confusion.svg", picture.svg().into_bytes()));
             }
         }
         Ok(files)

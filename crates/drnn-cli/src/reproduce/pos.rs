@@ -2,6 +2,7 @@
 
 use crate::Failure;
 use crate::place::Place;
+use crate::reading::Reading;
 use crate::report::pos::{PosResults, Run, paper_pairs};
 use crate::report::{Provenance, Reported, publish};
 use crate::tagging::Treebank;
@@ -96,8 +97,14 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let files = arguments.files()?;
     let files = [Some(files[0].as_path()), Some(&files[1]), Some(&files[2])];
     let limits = Limits::default();
-    let bank =
-        Treebank::read(files, Counting::Lines, arguments.vectors.as_deref(), false, &limits)?;
+    let bank = Treebank::read(
+        files,
+        Counting::Lines,
+        arguments.vectors.as_deref(),
+        false,
+        &limits,
+        Reading::default(),
+    )?;
     let (options, pairs) = (arguments.options(), arguments.pairs()?);
     let repeats = arguments.repeats.unwrap_or(if arguments.full { 5 } else { 1 });
     let out = arguments.out.clone().unwrap_or_else(|| format!("out/pos-{lang}").into());

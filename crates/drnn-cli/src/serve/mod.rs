@@ -14,6 +14,7 @@ mod quantity;
 use crate::Failure;
 use clap::Args;
 use drnn_serve::{Limits, Options, Server, Token};
+use drnn_train::results::MAX_RESULTS;
 use logs::Level;
 use quantity::{bytes, time};
 use std::net::SocketAddr;
@@ -228,8 +229,10 @@ fn options(arguments: &Arguments) -> Result<Options, Failure> {
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
-    let cannot = |e| Failure::Input(format!("{}: cannot be read: {e}", path.display()));
-    std::fs::read_to_string(path).map_err(cannot)
+    let cannot =
+        |e: std::io::Error| Failure::Input(format!("{}: cannot be read: {e}", path.display()));
+    let bytes = drnn::read_file(path, MAX_RESULTS).map_err(cannot)?;
+    String::from_utf8(bytes).map_err(|_| cannot(std::io::ErrorKind::InvalidData.into()))
 }
 
 fn read_token(path: &Path) -> Result<Token, Failure> {

@@ -5,11 +5,13 @@ use super::task::Task;
 use crate::Failure;
 use crate::net::Kind;
 use crate::place::Place;
+use crate::reading::Reading;
 use crate::shape::Shape;
 use crate::tagging::Treebank;
 use crate::train::tagger::paper_options;
 use clap::Args;
 use drnn::Cpu;
+use drnn_train::read::MAX_CLASSES;
 use drnn_train::tagger::{Counting, Limits, Sentences, Sizes, TaggerLearner};
 use drnn_train::{Metric, Options, PaperNet};
 use std::path::PathBuf;
@@ -29,6 +31,11 @@ pub struct TaggerSweep {
     /// Network over characters, the same for all: lstm, bilstm, dlstm-D
     #[arg(long = "char", value_name = "NET", default_value = "dlstm-1")]
     chars: PaperNet,
+    /// Most tags that there may be
+    #[arg(long, value_name = "N", default_value_t = MAX_CLASSES as u32, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
+    max_tags: u32,
+    #[command(flatten)]
+    reading: Reading,
     #[command(flatten)]
     pub sweep: Sweep,
 }
@@ -43,7 +50,8 @@ pub struct Ready {
 impl TaggerSweep {
     pub fn ready(&self) -> Result<Ready, Failure> {
         let files = [&self.train, &self.dev, &self.test].map(|path| Some(path.as_path()));
-        let mut bank = Treebank::read(files, Counting::Words, None, false, &Limits::default())?;
+        let limits = Limits { tags: self.max_tags as usize, ..Limits::default() };
+        let mut bank = Treebank::read(files, Counting::Words, None, false, &limits, self.reading)?;
         let test = bank.test.take().unwrap_or_default();
         Ok(Ready { bank, test, chars: self.chars })
     }

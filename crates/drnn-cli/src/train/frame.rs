@@ -109,6 +109,16 @@ pub struct More {
     pub worth: Option<Worth>,
 }
 
+impl More {
+    /// In the place of a closer look that failed.
+    fn left_out(failure: Failure) -> Result<More, Failure> {
+        let (Failure::Input(why) | Failure::Check(why)) = failure else { return Err(failure) };
+        let note = format!("A closer look at the model is left out, it failed: {why}");
+        eprintln!("note: {note}");
+        Ok(More { notes: vec![note], ..More::default() })
+    }
+}
+
 /// The metric of a trained model.
 pub struct Worth {
     pub valid: f64,
@@ -206,7 +216,10 @@ impl Training {
         let kept_epoch = lane.fit.progress().history.len();
         let rows = options.batch.max(64);
         let engine = lane.fit.engine();
-        let More { judged, mut notes, worth } = more(engine)?;
+        // The model first: what is made of it afterwards may fail, and is then left out.
+        let precision = if self.half { Precision::F16 } else { Precision::F32 };
+        save(engine, &out.join("model.safetensors"), precision)?;
+        let More { judged, mut notes, worth } = more(engine).or_else(More::left_out)?;
         notes.extend(note);
         let mut judge = |data: &E::Data| -> Result<f64, Failure> {
             Ok(metric.of(&engine.evaluate(data, 0, rows, &mut |_, _| {})?))
@@ -215,8 +228,6 @@ impl Training {
             Some(worth) => worth,
             None => Worth { valid: judge(valid)?, test: test.map(judge).transpose()? },
         };
-        let precision = if self.half { Precision::F16 } else { Precision::F32 };
-        save(engine, &out.join("model.safetensors"), precision)?;
         let results = TrainingResults {
             kind: TrainingResults::KIND.into(),
             format: TrainingResults::FORMAT,
@@ -252,5 +263,18 @@ fn restore_last<E: Engine>(fit: &mut Fit<E>, last: &Path) -> Result<Option<Strin
         Resumed::Newest => Ok(None),
         Resumed::Previous(note) => Ok(Some(note)),
         Resumed::NoCheckpoint => Err(Failure::Input(format!("{}: is missing", last.display()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closer_look_that_fails_is_a_note() {
+        let more = More::left_out(Failure::Input("nothing to score".into())).unwrap();
+        assert!(more.notes[0].contains("nothing to score") && more.worth.is_none());
+        // What the user or the system stops is stopped.
+        assert!(More::left_out(Failure::Interrupted(String::new())).is_err());
     }
 }

@@ -2,9 +2,11 @@
 
 use super::frame::{Job, More, Training};
 use crate::Failure;
+use crate::reading::Reading;
 use crate::report::training_run::Judged;
 use crate::tagging::{Treebank, by_tag, confusion, table};
 use clap::{Args, ValueEnum};
+use drnn_train::read::MAX_CLASSES;
 use drnn_train::tagger::{Counting, Limits, Scores, Sizes, Tagger, TaggerLearner};
 use drnn_train::{Engine, Metric, Options, PaperNet};
 use std::path::PathBuf;
@@ -62,6 +64,11 @@ pub struct Arguments {
     /// What is read of a treebank: its words, or every line as the paper's authors do
     #[arg(long, value_enum, default_value = "words")]
     tokens: Tokens,
+    /// Most tags that there may be
+    #[arg(long, value_name = "N", default_value_t = MAX_CLASSES as u32, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
+    max_tags: u32,
+    #[command(flatten)]
+    reading: Reading,
     #[command(flatten)]
     training: Training,
 }
@@ -96,11 +103,19 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         alphabet: arguments.alphabet.into(),
         least_count: arguments.least_count.into(),
         words: arguments.most_words as usize,
+        tags: arguments.max_tags as usize,
     };
     let files = [Some(&arguments.train), Some(&arguments.dev), arguments.test.as_ref()];
     let vectors = arguments.vectors.as_deref();
     let files = files.map(|file| file.map(PathBuf::as_path));
-    let bank = Treebank::read(files, arguments.tokens.into(), vectors, arguments.tune, &limits)?;
+    let bank = Treebank::read(
+        files,
+        arguments.tokens.into(),
+        vectors,
+        arguments.tune,
+        &limits,
+        arguments.reading,
+    )?;
     let options = training.options(paper_options());
     let engine = bank.learner(&cpu, [*chars, *words], &arguments.sizes(), &options)?;
     let net = engine.net().clone();

@@ -64,7 +64,7 @@ impl LiveModel {
             line: None,
             reason: e.to_string(),
         };
-        let bytes = std::fs::read(path).map_err(|e| in_file(&format!("cannot be read: {e}")))?;
+        let bytes = drnn::read_model_file(path)?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         LiveModel::from_bytes(&name, &bytes).map_err(|e| match e {
             // Already says which file: none.

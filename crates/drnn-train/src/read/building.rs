@@ -1,5 +1,6 @@
 //! A table in the making: rows come one by one, missing numbers as NaN.
 
+use super::limits::check_name;
 use super::quote;
 use super::table::{Choice, Missing, Names, Table};
 use std::collections::HashMap;
@@ -11,13 +12,23 @@ pub(super) struct Building {
     label: Interner,
     sequence: Interner,
     last: Vec<Option<usize>>, // row by sequence
+    label_column: String,
+    max_labels: usize,
 }
 
 impl Building {
     pub(super) fn new(columns: Vec<String>, choice: &Choice) -> Building {
         let table = Table { columns, ..Table::default() };
         let [label, sequence] = [Interner::default(), Interner::default()];
-        Building { table, missing: choice.missing, label, sequence, last: Vec::new() }
+        Building {
+            table,
+            missing: choice.missing,
+            label,
+            sequence,
+            last: Vec::new(),
+            label_column: choice.label.clone().unwrap_or_default(),
+            max_labels: choice.max_labels,
+        }
     }
 
     /// Puts a row, NaN for missing numbers.
@@ -38,10 +49,21 @@ impl Building {
             return Err("the row's label or sequence is empty".into());
         }
         if let Some(label) = label {
+            check_name("the row's label", label)?;
+            if self.label.0.len() >= self.max_labels && !self.label.0.contains_key(label) {
+                return Err(format!(
+                    "column {} has more than {} different classes, and {} is another; does it hold \
+                     numbers or names? Choose another --target, or allow more with --max-classes N",
+                    quote(&self.label_column),
+                    drnn::grouped(self.max_labels),
+                    quote(label)
+                ));
+            }
             self.label.push(label, table.label.get_or_insert_default());
         }
         let mut sequence_id = 0;
         if let Some(sequence) = sequence {
+            check_name("the row's sequence", sequence)?;
             sequence_id = self.sequence.push(sequence, table.sequence.get_or_insert_default());
         }
         if self.last.len() <= sequence_id {

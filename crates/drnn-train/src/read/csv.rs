@@ -7,7 +7,8 @@
 //!
 //! Blank lines are skipped. Fields are taken without the spaces around them.
 
-use super::lines::{LONGEST_LINE, Lines};
+use super::limits::LONGEST_LINE;
+use super::lines::Lines;
 use super::refuse;
 use crate::error::{Error, Result};
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator};

@@ -1,12 +1,10 @@
 //! Lines of UTF-8, without their ends: LF, CRLF, or what becomes of that when it is converted twice (CR CR LF).
 
+use super::limits::LONGEST_LINE;
 use super::open::{Source, broken};
 use super::refuse;
 use crate::error::{Error, Result};
 use std::io::{BufRead, Read};
-
-/// A line may have so many bytes. Whatever is longer is no text with lines, and is not to fill the memory.
-pub const LONGEST_LINE: usize = 1 << 20;
 
 /// The lines of a file, one at a time in memory that is used again.
 #[derive(Debug)]
@@ -27,6 +25,9 @@ impl Lines {
     /// The next line; None at the end.
     #[allow(clippy::should_implement_trait)] // an iterator could not lend
     pub fn next(&mut self) -> Result<Option<&str>> {
+        if self.number == 0 {
+            self.source.check_text()?;
+        }
         self.line.clear();
         let limit = LONGEST_LINE as u64 + 2; // with its end
         let mut source = self.source.by_ref().take(limit);

@@ -6,12 +6,14 @@
 //!
 //! | what is in the file | reader | |
 //! |---|---|---|
-//! | anything | [`open`](open()) | plain, gzip, zstd or zip, told by its first bytes |
+//! | anything | [`open`](open()), [`Input`] | plain, gzip, zstd or zip, told by its first bytes; once or several times |
 //! | sentences with tags | [`sentences`] | CoNLL-U, or word TAB tag; one sentence after the other |
 //! | word vectors | [`vectors`](vectors()) | GloVe and word2vec as text; only the words you want |
 //! | a text | [`Alphabet`], [`Symbols`] | characters as numbers, one byte each where that is enough |
 //! | series, features | [`table`](table()) | CSV with a header, or a NumPy array |
 //! | an array | [`array`] | NumPy's `.npy` |
+//!
+//! How much they read has [limits](ReadLimits), all of them in `limits`.
 //!
 //! All of them read from the front to the end once and keep what they give back, not the file. Errors name the file
 //! and the line, `train.conllu:17: ..`; what they quote from a file has its control characters escaped.
@@ -19,6 +21,8 @@
 mod alphabet;
 mod building;
 mod csv;
+mod input;
+mod limits;
 mod lines;
 mod npy;
 mod open;
@@ -33,13 +37,18 @@ mod zstd;
 
 pub use alphabet::Alphabet;
 pub(crate) use csv::Fields;
-pub use lines::{LONGEST_LINE, Lines};
+pub use input::Input;
+pub use limits::{
+    LONGEST_LINE, LONGEST_SENTENCE, MAX_CLASSES, MAX_COLUMNS, MAX_EXPANSION, MAX_INPUT, MAX_NAME,
+    MAX_VECTOR_WIDTH, MIN_EXPANDED, ReadLimits,
+};
+pub use lines::Lines;
 pub use npy::{Array, Values, array};
-pub use open::{Source, open};
+pub use open::{Source, open, open_with};
 pub use sentence::{Sentence, Token, TokenKind};
 pub use table::{Choice, Missing, Names, Table, is_text, table};
 pub(crate) use table::{Places, number};
-pub use tagged::{LONGEST_SENTENCE, Sentences, TaggedFormat, sentences};
+pub use tagged::{Sentences, TaggedFormat, sentences};
 pub use text::Symbols;
 pub use vectors::{Vectors, vectors};
 
@@ -78,7 +87,7 @@ fn escape(text: impl Iterator<Item = char>) -> String {
 }
 
 /// The names in a list for an error message, the first of them where there are many.
-fn listed<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
+pub(crate) fn listed<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
     let count = names.len();
     let mut shown: Vec<String> = names.take(12).map(quote).collect();
     if count > shown.len() {

@@ -1,9 +1,10 @@
 //! NumPy arrays: floats become f32, integers i64, Fortran order becomes C order.
 
+use super::limits::{MAX_ARRAY_HEADER, MAX_ELEMENTS};
 use super::open::Source;
 use super::refuse;
 use crate::error::Result;
-use npyz::{NpyFile, NpyHeader, Order};
+use npyz::{DType, NpyFile, NpyHeader, Order};
 use std::io::Read;
 
 /// An array in C order.
@@ -43,12 +44,6 @@ impl Source {
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 
-/// More than any header of a plain array takes.
-const LONGEST_HEADER: usize = 4096;
-
-/// More elements than any file has. With it no product of dimensions overflows.
-const MOST_ELEMENTS: usize = 1 << 40;
-
 /// Reads an array.
 pub fn array(mut source: Source) -> Result<Array> {
     let name = source.name().to_string();
@@ -77,7 +72,7 @@ fn header(source: &mut impl Read) -> Found<Vec<u8>> {
         source.read_exact(&mut bytes[10..]).map_err(not_whole)?;
         len |= usize::from(bytes[10]) << 16 | usize::from(bytes[11]) << 24;
     }
-    if len > LONGEST_HEADER {
+    if len > MAX_ARRAY_HEADER {
         return Err("is not a whole .npy file of plain numbers".into());
     }
     let start = bytes.len();
@@ -101,17 +96,35 @@ fn plain_shape(header: &[u8]) -> Found<Vec<usize>> {
     let dims: Vec<usize> = dims.map(|n| n.parse().map_err(|_| broken())).collect::<Found<_>>()?;
     match dims.iter().try_fold(1usize, |a, &n| a.checked_mul(n)) {
         // Neighbouring dimensions are multiplied without checks later on, zeros or not.
-        Some(n) if n <= MOST_ELEMENTS && dims.iter().all(|&n| n < 1 << 31) && dims.len() <= 3 => {
+        Some(n) if n <= MAX_ELEMENTS && dims.iter().all(|&n| n < 1 << 31) && dims.len() <= 3 => {
             Ok(dims)
         }
         _ => Err(format!("claims shape {dims:?}, more than an array may have")),
     }
 }
 
+/// Where the file says how long it is, its data must be as long as its shape says.
+fn check_length(header: &NpyHeader, shape: &[usize], data: Option<u64>) -> Found<()> {
+    let size = match header.dtype() {
+        DType::Plain(number) if !number.uses_pickled_array() => number.num_bytes(),
+        _ => None, // refused for what it is
+    };
+    let size = size.unwrap_or(0) as u64;
+    let claimed = shape.iter().fold(size, |bytes, n| bytes.saturating_mul(*n as u64));
+    match data {
+        Some(data) if data < claimed => Err(format!(
+            "claims shape {shape:?}, {claimed} bytes of data, and holds {data}: it is not whole"
+        )),
+        _ => Ok(()),
+    }
+}
+
 fn read(source: &mut Source) -> Found<Array> {
     let header = header(source)?;
     let shape = plain_shape(&header)?;
+    let start = header.len() as u64;
     let header = NpyHeader::from_reader(&header[..]).map_err(not_whole)?;
+    check_length(&header, &shape, source.plain_len().map(|len| len.saturating_sub(start)))?;
     let (order, dtype) = (header.order(), header.dtype().descr());
     let mut file = NpyFile::with_header(header, source);
     // The vector grows as numbers come: the shape is only a claim.
@@ -208,6 +221,12 @@ mod tests {
             let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}");
             assert!(parse(&npy(&header, &[0; 8])).is_err(), "{shape}");
         }
+        // A claim is compared with the file before anything is read of it.
+        let header = "{'descr': '<f8', 'fortran_order': False, 'shape': (1000, 1000, 1000), }";
+        let message = parse(&npy(header, &[0; 80])).unwrap_err().to_string();
+        assert!(message.contains("8000000000 bytes of data, and holds 80"), "{message}");
+        let object = npy("{'descr': '|O', 'fortran_order': False, 'shape': (3,), }", &[0; 8]);
+        assert!(parse(&object).unwrap_err().to_string().contains("expected floats"));
         // What fuzzers found, here or in other readers.
         let found = concat!(env!("CARGO_MANIFEST_DIR"), "/../drnn/tests/regressions");
         for entry in std::fs::read_dir(found).unwrap() {

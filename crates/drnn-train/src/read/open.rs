@@ -8,13 +8,18 @@
 //! | anything else | plain |
 //!
 //! Names do not matter. A byte order mark is skipped. Packed data that end too early, or whose checksum is wrong, are an error.
+//! So is whatever is longer than it may be (`limits`): packed data are measured while they are
+//! unpacked, against the packed bytes they came from, so that an archive made to fill the memory is
+//! stopped after some megabytes.
 
+use super::limits::{MAX_EXPANSION, MAX_INPUT, MIN_EXPANDED, ReadLimits};
 use super::{escape, refuse, zip, zstd};
 use crate::error::{Error, Result};
 use rawzip::FileReader;
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How much is read at a time.
 pub(super) const BUFFER: usize = 1 << 16;
@@ -27,51 +32,105 @@ pub struct Source {
     packing: &'static str,
     head: Vec<u8>,
     stream: Stream,
+    /// Bytes read so far, and the most there may be.
+    read: u64,
+    max: u64,
+    /// Whether `max` is what somebody chose, and packed bytes do not count.
+    chosen: bool,
+    packed: Arc<AtomicU64>,
+    /// Bytes of a plain file that says how long it is.
+    plain_len: Option<u64>,
+    max_characters: u64,
 }
 
 /// Opens a file.
 pub fn open(path: &Path) -> Result<Source> {
-    let name = escape(path.display().to_string().chars());
+    open_with(path, ReadLimits::default())
+}
+
+/// Opens a file of which so much may be read.
+pub fn open_with(path: &Path, limits: ReadLimits) -> Result<Source> {
+    let name = display(path);
     let fail = |e: io::Error| refuse(&name, None, format!("cannot be read: {e}"));
-    let file = File::open(path).map_err(fail)?;
-    let len = file.metadata().map_err(fail)?.len();
+    let (file, len) = drnn::open_file(path).map_err(fail)?;
     let again = file.try_clone().map_err(fail)?;
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let plain = BufReader::with_capacity(BUFFER, file);
-    Source::unpack(&name, plain, || zip::unzip(FileReader::from(again), len, &stem))
+    // What a file is added while we read is not waited for: it may never end.
+    let plain = BufReader::with_capacity(BUFFER, file.take(len.unwrap_or(u64::MAX)));
+    let from = Origin { len, max: limits.max(len.is_none()), chosen: limits.max_input.is_some() };
+    match len {
+        Some(len) => Source::unpack(&name, plain, from, |packed| {
+            zip::unzip(FileReader::from(again), len, &stem(path), packed)
+        }),
+        None => Source::unpack(&name, plain, from, no_zip),
+    }
+}
+
+/// A path as errors show it.
+pub(super) fn display(path: &Path) -> String {
+    escape(path.display().to_string().chars())
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn no_zip(_: &Arc<AtomicU64>) -> std::result::Result<Stream, String> {
+    Err("is a zip archive, which cannot be read from a stream; unpack it first".into())
+}
+
+impl ReadLimits {
+    fn max(self, is_stream: bool) -> u64 {
+        self.max_input.unwrap_or(if is_stream { drnn::MAX_STREAM } else { MAX_INPUT })
+    }
+}
+
+/// What is known of a stream before it is read.
+struct Origin {
+    len: Option<u64>,
+    max: u64,
+    chosen: bool,
 }
 
 impl Source {
-    /// Reads from a stream, packed or not. A zip archive has its directory at the end and is refused here.
+    /// Reads from a stream, packed or not, however long it goes on. A zip archive has its directory
+    /// at the end and is refused here.
     pub fn new(name: &str, stream: impl BufRead + Send + 'static) -> Result<Source> {
-        Source::unpack(name, stream, || {
-            Err("is a zip archive, which cannot be read from a stream; unpack it first".into())
-        })
+        Source::unpack(name, stream, Origin { len: None, max: u64::MAX, chosen: false }, no_zip)
     }
 
     /// Reads from memory, packed or not.
     pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<Source> {
-        let stem = Path::new(name).file_stem().unwrap_or_default().to_string_lossy();
+        Source::held(name, bytes.into(), ReadLimits::default())
+    }
+
+    pub(super) fn held(name: &str, bytes: Arc<[u8]>, limits: ReadLimits) -> Result<Source> {
         let len = bytes.len() as u64;
-        let bytes: std::sync::Arc<[u8]> = bytes.into();
-        let plain = Cursor::new(bytes.clone());
-        Source::unpack(name, plain, || zip::unzip(Cursor::new(bytes), len, &stem))
+        let from =
+            Origin { len: Some(len), max: limits.max(false), chosen: limits.max_input.is_some() };
+        Source::unpack(name, Cursor::new(bytes.clone()), from, |packed| {
+            zip::unzip(Cursor::new(bytes), len, &stem(Path::new(name)), packed)
+        })
     }
 
     fn unpack<R: BufRead + Send + 'static>(
         name: &str,
         stream: R,
-        unzip: impl FnOnce() -> std::result::Result<Stream, String>,
+        from: Origin,
+        unzip: impl FnOnce(&Arc<AtomicU64>) -> std::result::Result<Stream, String>,
     ) -> Result<Source> {
         let fail = |packing: &str, e: io::Error| broken(name, explained(packing, e));
         let (head, stream) = look(stream).map_err(|e| fail("", e))?;
+        let packed = Arc::new(AtomicU64::new(0));
         let (packing, mut stream): (&str, Stream) = match head[..] {
-            [0x1f, 0x8b, ..] => ("gzip", buffered(flate2::bufread::MultiGzDecoder::new(stream))),
+            [0x1f, 0x8b, ..] => {
+                let stream = Counted::new(stream, &packed);
+                ("gzip", buffered(flate2::bufread::MultiGzDecoder::new(stream)))
+            }
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => {
-                ("zstd", buffered(zstd::Frames::new(stream)))
+                ("zstd", buffered(zstd::Frames::new(Counted::new(stream, &packed))))
             }
             [b'P', b'K', 3, 4, ..] | [b'P', b'K', 5, 6, ..] => {
-                ("zip", unzip().map_err(|reason| refuse(name, None, reason))?)
+                ("zip", unzip(&packed).map_err(|reason| refuse(name, None, reason))?)
             }
             [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41] | [0xfd, b'7', b'z', b'X', b'Z', 0] => {
                 let reason = "is packed by bzip2 or xz, which are not read here; unpack it, or pack it by gzip or zstd";
@@ -93,7 +152,65 @@ impl Source {
                 rest.to_vec()
             }
         };
-        Ok(Source { name: name.to_string(), packing, head, stream })
+        let Origin { len, max, chosen } = from;
+        let plain_len = len.filter(|_| packing.is_empty());
+        Ok(Source {
+            name: name.to_string(),
+            packing,
+            head,
+            stream,
+            read: 0,
+            max,
+            chosen,
+            packed,
+            plain_len,
+            max_characters: u64::MAX,
+        })
+    }
+
+    /// The same, of whose text only the first `count` characters are read.
+    pub fn first_characters(self, count: u64) -> Source {
+        Source { max_characters: count, ..self }
+    }
+
+    pub(super) fn max_characters(&self) -> u64 {
+        self.max_characters
+    }
+
+    /// Bytes of a plain file, where it says so.
+    pub(super) fn plain_len(&self) -> Option<u64> {
+        self.plain_len
+    }
+
+    /// Refuses what begins as no text in UTF-8 does.
+    pub(super) fn check_text(&self) -> Result<()> {
+        let what = match self.head[..] {
+            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "is UTF-16; save the file as UTF-8",
+            _ if self.head.contains(&0) => {
+                "is no text in UTF-8: it begins with NUL bytes, as binary files and UTF-16 do"
+            }
+            _ => return Ok(()),
+        };
+        Err(refuse(&self.name, None, what))
+    }
+
+    /// That no more has come than may.
+    fn check_size(&self) -> io::Result<()> {
+        let packed = self.packed.load(Ordering::Relaxed);
+        let expanded = packed.saturating_mul(MAX_EXPANSION).saturating_add(MIN_EXPANDED);
+        let dense = !self.packing.is_empty() && !self.chosen && self.read > expanded;
+        if self.read <= self.max && !dense {
+            return Ok(());
+        }
+        let (read, hint) = (self.read, "--max-input SIZE, such as 20G, allows more");
+        let what = match dense {
+            true => format!(
+                "its first {packed} bytes of {} data expand to more than {read}; {hint}, if that is meant",
+                self.packing
+            ),
+            false => format!("it has more than {} bytes, the most that are read; {hint}", self.max),
+        };
+        Err(io::Error::new(io::ErrorKind::FileTooLarge, what))
     }
 
     /// What errors call it.
@@ -133,18 +250,54 @@ pub(super) fn buffered(stream: impl Read + Send + 'static) -> Stream {
     Box::new(BufReader::with_capacity(BUFFER, stream))
 }
 
+/// A stream that counts what is taken of it.
+pub(super) struct Counted<R> {
+    stream: R,
+    count: Arc<AtomicU64>,
+}
+
+impl<R> Counted<R> {
+    pub(super) fn new(stream: R, count: &Arc<AtomicU64>) -> Counted<R> {
+        Counted { stream, count: count.clone() }
+    }
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let count = self.stream.read(to)?;
+        self.count.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+}
+
+impl<R: BufRead> BufRead for Counted<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.stream.fill_buf()
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.count.fetch_add(count as u64, Ordering::Relaxed);
+        self.stream.consume(count);
+    }
+}
+
 impl Read for Source {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        self.stream.read(to).map_err(|e| explained(self.packing, e))
+        self.check_size()?;
+        let count = self.stream.read(to).map_err(|e| explained(self.packing, e))?;
+        self.read += count as u64;
+        Ok(count)
     }
 }
 
 impl BufRead for Source {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.check_size()?;
         self.stream.fill_buf().map_err(|e| explained(self.packing, e))
     }
 
     fn consume(&mut self, count: usize) {
+        self.read += count as u64;
         self.stream.consume(count);
     }
 }

@@ -5,10 +5,13 @@ use super::refuse;
 use crate::error::Result;
 use std::io::{BufRead, Read};
 
-/// Hands the text of a file to `take`, piece by piece. Strict UTF-8.
+/// Hands the text of a file to `take`, piece by piece: all of it, or as many characters as are
+/// wanted, and no more is read then. Strict UTF-8.
 pub(super) fn pieces(source: &mut Source, mut take: impl FnMut(&str)) -> Result<()> {
+    source.check_text()?;
     let mut place = Place { line: 1, column: 1 };
-    loop {
+    let mut left = source.max_characters();
+    while left > 0 {
         let buffer = source.fill_buf();
         let bytes = match buffer {
             Ok([]) => return Ok(()),
@@ -24,6 +27,8 @@ pub(super) fn pieces(source: &mut Source, mut take: impl FnMut(&str)) -> Result<
                 (text, Some((rest.first().copied(), e.error_len())))
             }
         };
+        let text = beginning(text, &mut left);
+        let rest = rest.filter(|_| left > 0);
         take(text);
         place.pass(text.as_bytes());
         let count = text.len();
@@ -48,10 +53,27 @@ pub(super) fn pieces(source: &mut Source, mut take: impl FnMut(&str)) -> Result<
             let Ok(text) = std::str::from_utf8(&character[..len]) else {
                 return Err(place.refuse(source));
             };
+            let text = beginning(text, &mut left);
             take(text);
             place.pass(text.as_bytes());
         }
     }
+    Ok(())
+}
+
+/// The first characters of `text`, as many as there are `left`, which become fewer.
+fn beginning<'a>(text: &'a str, left: &mut u64) -> &'a str {
+    if *left == u64::MAX {
+        return text; // nobody counts
+    }
+    let count = text.chars().count() as u64;
+    if count <= *left {
+        *left -= count;
+        return text;
+    }
+    let end = text.char_indices().nth(*left as usize).map_or(text.len(), |(at, _)| at);
+    *left = 0;
+    &text[..end]
 }
 
 /// Where in a text.

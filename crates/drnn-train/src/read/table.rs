@@ -9,6 +9,7 @@
 
 use super::building::Building;
 use super::csv::Rows;
+use super::limits::{MAX_CLASSES, MAX_COLUMNS, check_name};
 use super::npy::{self, Array, Values};
 use super::open::Source;
 use super::{listed, quote, refuse};
@@ -49,12 +50,21 @@ pub struct Choice {
     pub missing: Missing,
     /// Between the columns of CSV.
     pub delimiter: u8,
+    /// Different texts that the label may have.
+    pub max_labels: usize,
 }
 
 impl Default for Choice {
     fn default() -> Choice {
         let missing = Missing::default();
-        Choice { numbers: None, label: None, sequence: None, missing, delimiter: b',' }
+        Choice {
+            numbers: None,
+            label: None,
+            sequence: None,
+            missing,
+            delimiter: b',',
+            max_labels: MAX_CLASSES,
+        }
     }
 }
 
@@ -171,12 +181,22 @@ pub(crate) fn number(field: &str) -> std::result::Result<f32, String> {
         return Ok(f32::NAN);
     }
     match field.parse::<f32>() {
-        Ok(number) if number.is_infinite() => Err(format!("{} is not finite", quote(field))),
+        Ok(number) if number.is_infinite() => {
+            Err(format!("{} {}", quote(field), not_finite(field)))
+        }
         Ok(number) => Ok(number),
         Err(_) => Err(format!(
             "{} is no number; leave the column out, or write NA where a number is missing",
             quote(field)
         )),
+    }
+}
+
+/// What is said of a field that is read as infinite.
+pub(super) fn not_finite(field: &str) -> &'static str {
+    match field.bytes().any(|b| b.is_ascii_digit()) {
+        true => "is too large; numbers go up to 3.4e38",
+        false => "is not finite",
     }
 }
 
@@ -226,8 +246,13 @@ pub(crate) struct Places {
 
 impl Places {
     pub fn new(header: &[String], choice: &Choice) -> std::result::Result<Places, String> {
+        if header.len() > MAX_COLUMNS {
+            let columns = header.len();
+            return Err(format!("the header has {columns} columns (at most {MAX_COLUMNS})"));
+        }
         let mut places = HashMap::new();
         for (i, name) in header.iter().enumerate() {
+            check_name(&format!("column {}", i + 1), name)?;
             if places.insert(name.as_str(), i).is_some() {
                 return Err(format!("the header has column {} twice", quote(name)));
             }

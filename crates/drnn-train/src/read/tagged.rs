@@ -17,17 +17,12 @@
 //! Columns tell which it is. A comment begins with `#`; among two columns it has no TAB. Comments without a sentence are
 //! dropped, a missing blank line at the end is not missed.
 
+use super::limits::{LONGEST_SENTENCE, MAX_SENTENCE_BYTES, check_name};
 use super::lines::Lines;
 use super::open::Source;
 use super::sentence::{Sentence, Token, TokenKind, is_comment};
 use super::{quote, refuse};
 use crate::error::Result;
-
-/// A sentence may have so many lines. What has more has no blank lines between its sentences.
-pub const LONGEST_SENTENCE: usize = 100_000;
-
-/// And so many bytes.
-const MOST_BYTES: usize = 1 << 26;
 
 /// How sentences are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,9 +75,9 @@ impl Sentences {
             self.block.push('\n');
             count += 1;
             let first = *first.get_or_insert(self.lines.number());
-            if count > LONGEST_SENTENCE || self.block.len() > MOST_BYTES {
+            if count > LONGEST_SENTENCE || self.block.len() > MAX_SENTENCE_BYTES {
                 let what = format!(
-                    "the sentence that begins here has more than {LONGEST_SENTENCE} lines or {MOST_BYTES} bytes; \
+                    "the sentence that begins here has more than {LONGEST_SENTENCE} lines or {MAX_SENTENCE_BYTES} bytes; \
                      sentences end with a blank line"
                 );
                 return Err(refuse(self.lines.name(), first, what));
@@ -100,13 +95,15 @@ impl Sentences {
                 Some(TaggedFormat::ConllU) => conll_u(&self.block),
                 Some(TaggedFormat::TwoColumns) => two_columns(&self.block),
             };
-            let tokens = parsed
+            let mut tokens = parsed
                 .map_err(|(at, reason)| refuse(self.lines.name(), line + at as u64, reason))?;
             if tokens.is_empty() {
                 continue;
             }
             self.format = format;
             self.found = true;
+            // Of short sentences more than half would be room for more.
+            tokens.shrink_to_fit();
             let lines = self.keep_lines.then(|| self.block.clone());
             let tag_column = if format == Some(TaggedFormat::ConllU) { 3 } else { 1 };
             return Ok(Some(Sentence { tokens, line, lines, tag_column }));
@@ -200,6 +197,7 @@ fn token(form: &str, tag: &str, kind: TokenKind) -> std::result::Result<Token, S
     if tag.trim().is_empty() {
         return Err(format!("the tag of {} is empty; write _ where there is none", quote(form)));
     }
+    check_name("the tag", tag)?;
     Ok(Token { form: form.into(), tag: tag.into(), kind })
 }
 

@@ -178,6 +178,30 @@ mod tests {
     }
 
     #[test]
+    fn no_more_is_read_than_is_wanted() {
+        use std::io::{BufReader, Read};
+        let text = "añ€𝄞\n".repeat(30_000);
+        for count in [1, 2, 4, 5, 65_533, 65_534, 65_535, 149_999, 150_000, 150_001] {
+            let source = || source(&text).first_characters(count);
+            let alphabet = Alphabet::find(source(), 100).unwrap();
+            let symbols = Symbols::read(source(), &alphabet).unwrap();
+            let expected = text.chars().take(count as usize);
+            assert_eq!(symbols.len(), expected.clone().count());
+            assert_eq!(alphabet.len(), symbols.len().min(5), "{count}");
+            let mut found = Vec::new();
+            symbols.get(0..symbols.len(), &mut found).unwrap();
+            assert!(found.into_iter().eq(expected.map(|symbol| alphabet.id(symbol))), "{count}");
+        }
+        // What follows may be anything, and without end.
+        let endless =
+            b"abc".chain(std::io::repeat(b'a').take(100_000)).chain(std::io::repeat(0xff));
+        let source = Source::new("a", BufReader::new(endless)).unwrap().first_characters(1000);
+        let alphabet = Alphabet::new(vec!['a', 'b']).unwrap();
+        let symbols = Symbols::read(source, &alphabet).unwrap();
+        assert_eq!((symbols.len(), symbols.unknown()), (1000, 1));
+    }
+
+    #[test]
     fn bad_texts() {
         let alphabet = Alphabet::new(vec!['a']).unwrap();
         let message = |text: &[u8]| {

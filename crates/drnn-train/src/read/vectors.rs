@@ -9,7 +9,9 @@
 //! Only the words you want are kept; lines of others are looked over for width and letters, not parsed. Of a word
 //! that comes twice the first vector counts.
 
+use super::limits::MAX_VECTOR_WIDTH;
 use super::open::Source;
+use super::table::not_finite;
 use super::{quote, refuse};
 use crate::error::Result;
 use std::collections::HashMap;
@@ -89,9 +91,10 @@ impl Vectors {
         if self.width == 0 {
             if let Some((count, width)) = header(line) {
                 (self.header, self.width) = (Some((count, width)), width);
-                return Ok(());
+                return check_width(width);
             }
             self.width = width(line);
+            check_width(self.width)?;
         }
         let (word, numbers) = self.split(line)?;
         self.seen += 1;
@@ -105,7 +108,10 @@ impl Vectors {
         for number in numbers.split(SPACES) {
             match number.parse::<f32>() {
                 Ok(value) if value.is_finite() => self.values.push(value),
-                Ok(_) => return Err(format!("{} of {} is not finite", quote(number), quote(word))),
+                Ok(_) => {
+                    let (why, word) = (not_finite(number), quote(word));
+                    return Err(format!("{} of {word} {why}", quote(number)));
+                }
                 Err(_) => return Err(no_number(number, word)),
             }
         }
@@ -147,6 +153,13 @@ impl Vectors {
     }
 }
 
+fn check_width(width: usize) -> std::result::Result<(), String> {
+    match width {
+        ..=MAX_VECTOR_WIDTH => Ok(()),
+        _ => Err(format!("vectors of {width} numbers (at most {MAX_VECTOR_WIDTH})")),
+    }
+}
+
 const SPACES: [char; 2] = [' ', '\t'];
 
 fn no_number(number: &str, word: &str) -> String {
@@ -173,6 +186,17 @@ mod tests {
 
     fn read(text: &str) -> Result<Vectors> {
         vectors(Source::from_bytes("a", text.into()).unwrap(), |word| word != "no")
+    }
+
+    #[test]
+    fn wide_vectors_are_refused() {
+        let wide = format!("the{}\n", " 1".repeat(10_001));
+        for text in ["1 10000000\nthe 1 2\n", &wide] {
+            let message = read(text).unwrap_err().to_string();
+            assert!(message.starts_with("a:1: vectors of 1000"), "{message}");
+        }
+        let message = read("the 1 2\nof 1e39 1\n").unwrap_err().to_string();
+        assert!(message.contains("a:2: `1e39` of `of` is too large"), "{message}");
     }
 
     #[test]
@@ -213,7 +237,7 @@ mod tests {
             ("a 1 2\nb 1  2\n", "a:2: `b 1  2` has more than 2 numbers; one space"),
             ("a 1 2\nb nan 2\n", "a:2: `nan` of `b` is no number"),
             ("a 1 2\nb 1 inf\n", "a:2: `inf` of `b` is no number"),
-            ("a 1 2\nb 1 1e99\n", "a:2: `1e99` of `b` is not finite"),
+            ("a 1 2\nb 1 1e99\n", "a:2: `1e99` of `b` is too large"),
         ] {
             let found = read(text).unwrap_err().to_string();
             assert!(found.starts_with(message), "{text:?}: {found}");

@@ -1,20 +1,21 @@
 //! The one file in a zip archive, or the one named like the archive: `text8` in `text8.zip`, `a.csv` in `a.zip`.
 
+use super::limits::MAX_ARCHIVE_FILES;
 use super::listed;
-use super::open::{BUFFER, Stream, buffered};
+use super::open::{BUFFER, Counted, Stream, buffered};
 use rawzip::{CompressionMethod, RangeReader, ReaderAt, ZipLocator};
 use std::io::BufReader;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
-/// Archives of more files are refused before their directory is read.
-const MOST_FILES: u64 = 10_000;
-
-/// The unpacked data, whose length and checksum are checked at their end.
+/// The unpacked data, whose length and checksum are checked at their end. `packed_bytes` counts
+/// what was read of the archive for them.
 pub(super) fn unzip<R: ReaderAt + Send + Sync + 'static>(
     archive: R,
     len: u64,
     stem: &str,
+    packed_bytes: &Arc<AtomicU64>,
 ) -> Result<Stream, String> {
     let broken =
         |e: rawzip::Error| format!("is a damaged zip archive ({e}); make or fetch it again");
@@ -23,14 +24,14 @@ pub(super) fn unzip<R: ReaderAt + Send + Sync + 'static>(
     let mut buffer = vec![0; rawzip::MAX_CENTRAL_DIRECTORY_RECORD_SIZE];
     let located = ZipLocator::new().locate_in_reader(data.clone(), &mut buffer, len);
     let archive = located.map_err(|(_, e)| broken(e))?;
-    if archive.entries_hint() > MOST_FILES {
+    if archive.entries_hint() > MAX_ARCHIVE_FILES {
         return Err(format!("holds {} files; expected one", archive.entries_hint()));
     }
 
     let mut files = Vec::new();
     let mut entries = archive.entries(&mut buffer);
     while let Some(entry) = entries.next_entry().map_err(broken)? {
-        if !entry.is_dir() && files.len() as u64 <= MOST_FILES {
+        if !entry.is_dir() && files.len() as u64 <= MAX_ARCHIVE_FILES {
             let name = String::from_utf8_lossy(entry.file_path().as_bytes()).into_owned();
             files.push((name, entry.wayfinder(), entry.compression_method(), entry.flags()));
         }
@@ -57,6 +58,7 @@ pub(super) fn unzip<R: ReaderAt + Send + Sync + 'static>(
     let entry = archive.get_entry(*way).map_err(broken)?;
     let (start, end) = entry.compressed_data_range();
     let packed = BufReader::with_capacity(BUFFER, RangeReader::new(data.clone(), start..end));
+    let packed = Counted::new(packed, packed_bytes);
     match *method {
         CompressionMethod::STORE => Ok(buffered(entry.verifying_reader(packed))),
         CompressionMethod::DEFLATE => {

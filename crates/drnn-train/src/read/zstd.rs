@@ -1,11 +1,9 @@
 //! zstd: frames one behind the other, some of which are to be skipped.
 
+use super::limits::MAX_ZSTD_WINDOW;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::io::{self, BufRead, Read};
-
-/// What the program `zstd` takes without being asked twice; memory for so much is needed.
-const LARGEST_WINDOW: u64 = 1 << 27;
 
 /// Unpacks all frames of a stream.
 pub(super) struct Frames<R> {
@@ -17,7 +15,7 @@ pub(super) struct Frames<R> {
 impl<R: BufRead> Frames<R> {
     pub(super) fn new(packed: R) -> Frames<R> {
         let mut decoder = FrameDecoder::new();
-        decoder.set_max_window_size(LARGEST_WINDOW);
+        decoder.set_max_window_size(MAX_ZSTD_WINDOW);
         Frames { packed, decoder, in_frame: false }
     }
 

@@ -11,9 +11,10 @@
 
 use super::sequences::{Sequences, Truth};
 use crate::error::{Error, Result};
-use crate::read::{self, Array, Choice, Missing, Source, Table, Values, quote, refuse};
-use std::collections::BTreeSet;
-use std::path::Path;
+use crate::read::{
+    self, Array, Choice, Input, Missing, Source, Table, Values, listed, quote, refuse,
+};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// Which columns are what.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,10 +33,12 @@ pub struct Columns {
     pub missing: Missing,
     /// Between columns.
     pub delimiter: u8,
+    /// Classes that the target may have.
+    pub max_classes: usize,
 }
 
 /// Reads a table.
-pub fn from_table(path: &Path, columns: &Columns) -> Result<Sequences> {
+pub fn from_table(input: &Input, columns: &Columns) -> Result<Sequences> {
     let Columns { targets, sequence, delimiter, .. } = columns;
     columns.check()?;
     let is_classes = match columns.classes {
@@ -43,7 +46,7 @@ pub fn from_table(path: &Path, columns: &Columns) -> Result<Sequences> {
         None => {
             let mut any = false;
             for target in targets {
-                any |= read::is_text(read::open(path)?, target, *delimiter)?;
+                any |= read::is_text(input.open()?, target, *delimiter)?;
             }
             any
         }
@@ -52,7 +55,7 @@ pub fn from_table(path: &Path, columns: &Columns) -> Result<Sequences> {
         let what = format!("{} targets, but classes are of one column", targets.len());
         return Err(Error::Options(what));
     }
-    let source = read::open(path)?;
+    let source = input.open()?;
     let name = source.name().to_string();
     let label = is_classes.then(|| targets[0].clone());
     let numbers = columns.inputs.as_ref().map(|inputs| {
@@ -60,7 +63,14 @@ pub fn from_table(path: &Path, columns: &Columns) -> Result<Sequences> {
         inputs.iter().chain(values).cloned().collect()
     });
     let sequence = sequence.clone();
-    let choice = Choice { numbers, label, sequence, missing: Missing::Keep, delimiter: *delimiter };
+    let choice = Choice {
+        numbers,
+        label,
+        sequence,
+        missing: Missing::Keep,
+        delimiter: *delimiter,
+        max_labels: columns.max_classes,
+    };
     from_rows(&name, &read::table(source, &choice)?, columns)
 }
 
@@ -72,7 +82,8 @@ impl Columns {
             return fail("no target: which column is to be answered?".into());
         }
         let all = || inputs.iter().flatten().chain(targets).chain(sequence);
-        if let Some(twice) = all().find(|name| all().filter(|other| other == name).count() > 1) {
+        let mut seen = HashSet::new();
+        if let Some(twice) = all().find(|name| !seen.insert(*name)) {
             return fail(format!(
                 "column {} is named twice: it is an input, a target or the sequence, and as an input a target would \
                  only be copied",
@@ -91,12 +102,14 @@ fn from_rows(name: &str, table: &Table, columns: &Columns) -> Result<Sequences> 
         return Err(refuse(name, None, "has no column beside the target: nothing to answer from"));
     }
     let labels = table.label.as_ref().map(|label| label.names.clone());
-    let place = |name: &String| table.columns.iter().position(|column| column == name);
+    let places: HashMap<&String, usize> =
+        table.columns.iter().enumerate().map(|(i, column)| (column, i)).collect();
+    let place = |name: &String| places.get(name).copied();
     let x_at: Vec<usize> = inputs.iter().filter_map(place).collect();
     let y_at: Vec<usize> = columns.targets.iter().filter_map(place).collect();
     if labels.is_none() && y_at.len() < columns.targets.len() {
         let missing = columns.targets.iter().find(|target| place(target).is_none());
-        let there = table.columns.join(", ");
+        let there = listed(table.columns.iter().map(String::as_str));
         let what = format!("has no column {}; there are {there}", quote(missing.map_or("", |m| m)));
         return Err(refuse(name, 1, what));
     }
@@ -134,9 +147,14 @@ fn from_rows(name: &str, table: &Table, columns: &Columns) -> Result<Sequences> 
 }
 
 /// Reads two arrays. Inputs are called x0, x1, .., targets y0, y1, .., classes by their numbers.
-pub fn from_arrays(x: &Path, y: &Path, missing: Missing) -> Result<Sequences> {
-    let open = |path: &Path| {
-        let source: Source = read::open(path)?;
+pub fn from_arrays(
+    x: &Input,
+    y: &Input,
+    missing: Missing,
+    max_classes: usize,
+) -> Result<Sequences> {
+    let open = |input: &Input| {
+        let source: Source = input.open()?;
         let name = source.name().to_string();
         Ok::<_, Error>((name, read::array(source)?))
     };
@@ -162,6 +180,14 @@ pub fn from_arrays(x: &Path, y: &Path, missing: Missing) -> Result<Sequences> {
         Values::Integers(y) => Some(y.iter().copied().filter(|y| *y >= 0).collect()),
         Values::Floats(_) => None,
     };
+    if classes.as_ref().is_some_and(|classes| classes.len() > max_classes) {
+        let what = format!(
+            "has more than {} different classes; targets that are values are floats, and \
+             --max-classes N allows more",
+            drnn::grouped(max_classes)
+        );
+        return Err(refuse(&y_name, None, what));
+    }
     let classes: Option<Vec<i64>> = classes.map(|classes| classes.into_iter().collect());
     let labels = classes.as_ref().map(|classes| classes.iter().map(i64::to_string).collect());
     let mut sequences = Sequences::new(named('x', q), named('y', m.unwrap_or(1)), labels);

@@ -7,10 +7,11 @@
 use super::sequences::Sequences;
 use super::task::SeriesTask;
 use super::windows::Windows;
+use crate::confusion::Confusion;
 use crate::error::{Error, Result};
 use crate::loss::{IGNORE, LossSum, Targets, loss};
 use crate::source::{Gathered, Source};
-use drnn::Model;
+use drnn::{Direction, Model, Stream};
 
 /// A model on some data.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,7 +36,7 @@ pub enum Found {
         /// Cross-entropy of classes that it knows, and how many were right.
         loss: LossSum,
         /// How often a class (row) was taken for another (column).
-        confusion: Vec<Vec<u64>>,
+        confusion: Confusion,
     },
 }
 
@@ -77,16 +78,26 @@ impl Score {
 
 /// Elements of a batch, about: more would only take memory.
 const ELEMENTS: usize = 1 << 16;
+/// Values of all answers that are made at once, where they can be made one by one: 256 MB.
+const MAX_VALUES: usize = 1 << 26;
 
 /// Runs whole sequences through a model, and compares.
 pub fn score(model: &Model, task: &SeriesTask, data: &Sequences) -> Result<Score> {
     let windows = Windows::whole(data, task)?;
     windows.fits(model.spec())?;
     let all: Vec<u32> = (0..windows.len() as u32).collect();
-    let rows = (ELEMENTS / windows.longest().max(1)).clamp(1, 64);
+    let longest = windows.longest().max(1);
+    // Of many classes, and long sequences, all answers at once would not fit into memory.
+    let values = longest.saturating_mul(task.answer_width());
+    let rows = (ELEMENTS / longest).clamp(1, 64).min((MAX_VALUES / values).max(1));
+    let streams = values > MAX_VALUES && model.spec().direction() == Direction::Forward;
     let mut sums = Sums::new(task);
     let mut gathered = Gathered::default();
     for chosen in all.chunks(rows) {
+        if streams {
+            chosen.iter().try_for_each(|row| sums.add_streamed(model, &windows, *row))?;
+            continue;
+        }
         windows.gather(0, chosen, &mut gathered);
         let answers = model.run(&gathered.batch(), None)?;
         sums.add(&answers.values, gathered.targets());
@@ -100,19 +111,17 @@ pub fn score(model: &Model, task: &SeriesTask, data: &Sequences) -> Result<Score
 }
 
 /// Sums over batches, scaled.
-enum Sums {
+pub(super) enum Sums {
     /// Per target: count, squared errors, targets, their squares.
     Errors(Vec<[f64; 4]>),
-    Classes(LossSum, Vec<Vec<u64>>),
+    Classes(LossSum, Confusion),
 }
 
 impl Sums {
-    fn new(task: &SeriesTask) -> Sums {
+    pub(super) fn new(task: &SeriesTask) -> Sums {
         match &task.classes {
             None => Sums::Errors(vec![[0.0; 4]; task.targets.len()]),
-            Some(classes) => {
-                Sums::Classes(LossSum::default(), vec![vec![0; classes.len()]; classes.len()])
-            }
+            Some(classes) => Sums::Classes(LossSum::default(), Confusion::new(classes.len())),
         }
     }
 
@@ -131,21 +140,48 @@ impl Sums {
                 }
             }
             (Sums::Classes(sum, confusion), Targets::Classes(classes)) => {
-                let m = confusion.len();
-                sum.add(loss(answers, m, targets, &mut vec![0.0; answers.len()]));
-                for (y, &class) in answers.chunks_exact(m).zip(classes) {
+                let m = confusion.classes();
+                let (mut batch, mut gradient) = (LossSum::default(), vec![0.0; m]);
+                for (y, class) in answers.chunks_exact(m).zip(classes.chunks(1)) {
+                    batch.add(loss(y, m, Targets::Classes(class), &mut gradient));
+                    let class = class[0];
                     if class != IGNORE {
                         let likeliest =
                             (1..m).fold(0, |best, i| if y[i] > y[best] { i } else { best });
-                        confusion[class as usize][likeliest] += 1;
+                        confusion.add(class as usize, likeliest, 1);
                     }
                 }
+                sum.add(batch);
             }
             _ => unreachable!("windows and sums are of one task"),
         }
     }
 
-    fn found(self, task: &SeriesTask) -> Found {
+    /// The same of one whole sequence, answer by answer.
+    pub(super) fn add_streamed(
+        &mut self,
+        model: &Model,
+        windows: &Windows,
+        row: u32,
+    ) -> Result<()> {
+        let (x, targets) = windows.sequence(row);
+        let mut stream = Stream::new(model)?;
+        let mut at = 0..;
+        let mut take = |y: &[f32]| {
+            if let Some(target) = at.next().and_then(|step| targets.position(step, y.len())) {
+                self.add(y, target);
+            }
+        };
+        for element in x {
+            if let Some(y) = stream.push(element)? {
+                take(y);
+            }
+        }
+        stream.finish().iter().for_each(|y| take(y));
+        Ok(())
+    }
+
+    pub(super) fn found(self, task: &SeriesTask) -> Found {
         let sums = match self {
             Sums::Classes(loss, confusion) => return Found::Classes { loss, confusion },
             Sums::Errors(sums) => sums,

@@ -1,7 +1,7 @@
 use super::*;
 use crate::error::Result;
 use crate::loss::{IGNORE, Targets};
-use crate::read::Missing;
+use crate::read::{Input, Missing, ReadLimits};
 use crate::source::{Gathered, Source};
 use drnn::{Cell, Model, NetSpec, Padding};
 use std::path::PathBuf;
@@ -9,14 +9,15 @@ use std::path::PathBuf;
 fn columns(targets: &[&str]) -> Columns {
     let targets = targets.iter().map(|name| name.to_string()).collect();
     let (inputs, sequence, classes) = (None, None, None);
-    Columns { inputs, targets, sequence, classes, missing: Missing::Refuse, delimiter: b',' }
+    let (missing, delimiter, max_classes) = (Missing::Refuse, b',', 3);
+    Columns { inputs, targets, sequence, classes, missing, delimiter, max_classes }
 }
 
 fn read(text: &str, columns: &Columns) -> Result<Sequences> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.csv");
     std::fs::write(&path, text).unwrap();
-    from_table(&path, columns)
+    from_table(&Input::new(&path, ReadLimits::default())?, columns)
 }
 
 fn refused(text: &str, columns: &Columns) -> String {
@@ -277,6 +278,10 @@ fn arrays() {
     let x = npy(&folder, "x.npy", &[2, 2, 1], &[1.0f32, 2.0, 3.0, 4.0]);
     let y = npy(&folder, "y.npy", &[2, 2, 1], &[10.0f64, 20.0, 30.0, f64::NAN]);
     let c = npy(&folder, "c.npy", &[2, 2], &[5i64, 2, -1, 2]);
+    let from_arrays = |x: &PathBuf, y: &PathBuf, missing| {
+        let [x, y] = [x, y].map(|path| Input::new(path, ReadLimits::default()).unwrap());
+        from_arrays(&x, &y, missing, 2)
+    };
     let message = from_arrays(&x, &y, Missing::Refuse).unwrap_err().to_string();
     assert!(message.contains("x.npy: step 1 of sequence 1: column `y0` is missing"), "{message}");
     let values = from_arrays(&x, &y, Missing::Zero).unwrap();
@@ -286,6 +291,7 @@ fn arrays() {
     assert_eq!((classes.labels.join(" "), classes.unanswered), ("2 5".into(), 1));
     for (x, y, why) in [
         (&y, &x, "is missing"),
+        (&x, &npy(&folder, "m.npy", &[2, 2], &[5i64, 2, 1, 2]), "m.npy: has more than 2 different"),
         (&c, &y, "c.npy: integers of shape [2, 2], expected floats [T, B, q]"),
         (&x, &npy(&folder, "z.npy", &[1, 2, 1], &[1.0f32, 2.0]), "expected floats [2, 2, m] or"),
         (&npy(&folder, "i.npy", &[2, 2, 1], &[f32::INFINITY; 4]), &y, "is not finite"),
@@ -294,4 +300,39 @@ fn arrays() {
         let message = from_arrays(x, y, Missing::Refuse).unwrap_err().to_string();
         assert!(message.contains(why), "{message}");
     }
+}
+
+/// Answers one by one are what answers all at once are.
+#[test]
+fn scores_of_streams_are_scores_of_runs() {
+    let rows: String =
+        (0..300).map(|i| format!("{},{}\n", i * i % 17, ["a", "b", "c"][i % 3])).collect();
+    let data = read(&format!("x,y\n{rows}"), &columns(&["y"])).unwrap();
+    let task = learn(&data);
+    let spec = task.widths(NetSpec::builder(Cell::Lstm)).units([5]).delay(2, Padding::Null);
+    let model = Model::init(&spec.build().unwrap(), 1);
+    let whole = score(&model, &task, &data).unwrap();
+    let mut sums = super::score::Sums::new(&task);
+    sums.add_streamed(&model, &Windows::whole(&data, &task).unwrap(), 0).unwrap();
+    let (Found::Classes { loss: a, confusion: b }, Found::Classes { loss: c, confusion: d }) =
+        (whole.found, sums.found(&task))
+    else {
+        panic!("classes were asked for")
+    };
+    assert_eq!((a.count, a.right, b), (c.count, c.right, d));
+    assert!((a.sum - c.sum).abs() < 1e-9 * a.sum);
+}
+
+#[test]
+fn a_pipe_is_read_as_often_as_a_file() {
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let text: String = (0..50_000).map(|i| format!("{i},{}\n", 2 * i)).collect();
+    let thread = std::thread::spawn(move || drop(write!(writer, "x,y\n{text}")));
+    let path = PathBuf::from(format!("/proc/self/fd/{}", reader.as_raw_fd()));
+    let input = Input::new(&path, ReadLimits::default()).unwrap();
+    thread.join().unwrap();
+    assert_eq!(from_table(&input, &columns(&["y"])).unwrap().steps(), 50_000);
+    assert!(!input.open().unwrap().is_array());
 }

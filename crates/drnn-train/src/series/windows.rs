@@ -14,9 +14,10 @@ use super::sequences::Sequences;
 use super::task::SeriesTask;
 use crate::data::Answers;
 use crate::error::{Error, Result};
-use crate::loss::IGNORE;
+use crate::loss::{IGNORE, Targets};
 use crate::source::{Gathered, Source, check_widths};
 use drnn::NetSpec;
+use std::collections::HashMap;
 
 /// Windows of sequences, scaled.
 #[derive(Debug, Clone, PartialEq)]
@@ -88,8 +89,10 @@ impl Windows {
                 y.iter().enumerate().map(|(i, &y)| targets.apply(i % m, y)).collect(),
             ),
             (Answers::Classes(y), _, Some(classes)) => {
-                let place = |name| classes.iter().position(|class| class == name);
-                let ids: Vec<Option<usize>> = data.labels.iter().map(place).collect();
+                let places: HashMap<&String, usize> =
+                    classes.iter().enumerate().map(|(i, class)| (class, i)).collect();
+                let ids: Vec<Option<usize>> =
+                    data.labels.iter().map(|name| places.get(name).copied()).collect();
                 let mut class = |label: &u32| {
                     let Some(id) = ids.get(*label as usize) else { return IGNORE };
                     unknown += usize::from(id.is_none());
@@ -117,6 +120,17 @@ impl Windows {
     /// Steps that the longest window reads.
     pub fn longest(&self) -> usize {
         self.windows.iter().map(|window| window.read).max().unwrap_or(0)
+    }
+
+    /// A window that is a whole sequence: its elements one by one, and all its targets.
+    pub(super) fn sequence(&self, row: u32) -> (impl Iterator<Item = &[f32]>, Targets<'_>) {
+        let Window { start, answered, read } = self.windows[row as usize];
+        let [q, m] = self.widths;
+        let targets = match &self.y {
+            Answers::Classes(y) => Targets::Classes(&y[start..][..answered]),
+            Answers::Values(y) => Targets::Values(&y[start * m..][..answered * m]),
+        };
+        (self.x[start * q..][..read * q].chunks_exact(q), targets)
     }
 
     /// Chosen windows to (T, B, width); `none` behind `steps` of a window.

@@ -3,7 +3,7 @@
 use super::sentences::Sentences;
 use super::vocabulary::Vocabulary;
 use crate::error::Result;
-use crate::read::{self, TokenKind};
+use crate::read::{self, ReadLimits, TokenKind};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -26,8 +26,8 @@ pub enum Counting {
 pub use read::Sentence;
 
 /// All sentences of a file.
-pub fn read_sentences(path: &Path) -> Result<Vec<Sentence>> {
-    read::sentences(read::open(path)?, None).collect()
+pub fn read_sentences(path: &Path, limits: ReadLimits) -> Result<Vec<Sentence>> {
+    read::sentences(read::open_with(path, limits)?, None).collect()
 }
 
 impl Counting {

@@ -94,7 +94,8 @@ impl Tagger {
         Tagger::from_bundle(Bundle::from_bytes(bytes)?)
     }
 
-    fn from_bundle(mut bundle: Bundle) -> Result<Tagger> {
+    /// From networks and tables that were read.
+    pub fn from_bundle(mut bundle: Bundle) -> Result<Tagger> {
         let refuse = |why: &str| Error::Data(format!("is no tagger: {why}"));
         let Task { task, vocabulary, counting } =
             serde_json::from_value(bundle.task).map_err(|e| refuse(&e.to_string()))?;

@@ -4,6 +4,7 @@ use super::corpus::NO_WORD;
 use super::model::{Room, Tagger};
 use super::sentences::Sentences;
 use super::vocabulary::UNKNOWN;
+use crate::confusion::Confusion;
 use crate::error::Result;
 use crate::loss::IGNORE;
 
@@ -40,7 +41,7 @@ pub struct Scores {
     /// Over every line that was read, as the paper's authors count.
     pub lines: Share,
     /// By true tag, then by answer.
-    pub confusion: Vec<Vec<u64>>,
+    pub confusion: Confusion,
     /// Words whose tag the tagger has never seen: they are wrong, and in no row of `confusion`.
     pub other_tags: u64,
 }
@@ -53,7 +54,7 @@ impl Scores {
     pub fn of(tagger: &Tagger, data: &Sentences) -> Result<Scores> {
         let tags = tagger.vocabulary().tags().len();
         let no_word = tagger.vocabulary().tag(NO_WORD);
-        let mut scores = Scores { confusion: vec![vec![0; tags]; tags], ..Scores::default() };
+        let mut scores = Scores { confusion: Confusion::new(tags), ..Scores::default() };
         let mut room = Room::default();
         // Those of like length together, so that none waits for others.
         let mut order: Vec<u32> = (0..data.len() as u32).collect();
@@ -74,7 +75,7 @@ impl Scores {
                 }
                 match word.tag {
                     IGNORE => scores.other_tags += 1,
-                    tag => scores.confusion[tag as usize][answer] += 1,
+                    tag => scores.confusion.add(tag as usize, answer, 1),
                 }
             })?;
         }
@@ -83,9 +84,8 @@ impl Scores {
 
     /// Of a tag: how many there are, the share of them that was found, and the share of answers that were right.
     pub fn of_tag(&self, tag: usize) -> (u64, Option<f64>, Option<f64>) {
-        let right = self.confusion[tag][tag];
-        let all: u64 = self.confusion[tag].iter().sum();
-        let answers: u64 = self.confusion.iter().map(|row| row[tag]).sum();
+        let (right, all) = (self.confusion.right(tag), self.confusion.of_truth(tag));
+        let answers = self.confusion.of_answer(tag);
         let (found, precise) = (Share { right, of: all }, Share { right, of: answers });
         (all, found.value(), precise.value())
     }

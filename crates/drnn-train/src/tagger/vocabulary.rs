@@ -1,8 +1,9 @@
 //! What characters, words and tags are called: numbers.
 
 use crate::error::{Error, Result};
+use crate::read::{MAX_CLASSES, listed};
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 
 /// A character or word that was not there in training.
@@ -28,12 +29,14 @@ pub struct Limits {
     pub least_count: usize,
     /// Words, those that are special too.
     pub words: usize,
+    /// Tags; more are an error.
+    pub tags: usize,
 }
 
 impl Default for Limits {
     /// The paper's alphabet of 100; words that occur twice.
     fn default() -> Limits {
-        Limits { alphabet: 100, least_count: 2, words: 1_000_000 }
+        Limits { alphabet: 100, least_count: 2, words: 1_000_000, tags: MAX_CLASSES }
     }
 }
 
@@ -112,6 +115,15 @@ impl Vocabulary {
         if tags.is_empty() {
             return Err(Error::Data("no words to learn from".into()));
         }
+        if tags.len() > limits.tags {
+            return Err(Error::Data(format!(
+                "the training part has {} different tags, such as {}, more than {}; is the tag in \
+                 the right column? --max-tags N allows more",
+                drnn::grouped(tags.len()),
+                listed(tags.keys().copied().collect::<BTreeSet<_>>().into_iter().take(3)),
+                drnn::grouped(limits.tags)
+            )));
+        }
         let most = limits.alphabet.saturating_sub(SPECIAL);
         let symbols = by_frequency(symbols).into_iter().map(|(c, _)| c).take(most).collect();
         let words = known.unwrap_or_else(|| {
@@ -183,6 +195,10 @@ mod tests {
         let text = serde_json::to_string(&found).unwrap();
         assert_eq!(serde_json::from_str::<Vocabulary>(&text).unwrap(), found);
         assert!(serde_json::from_str::<Vocabulary>(&text.replace("NOUN", "DET")).is_err());
+        let few = Limits { tags: 2, ..limits };
+        let message = Vocabulary::of(tokens.into_iter(), None, &few).unwrap_err().to_string();
+        assert!(message.contains("3 different tags, such as `DET`"), "{message}");
+        assert!(message.contains("--max-tags N"), "{message}");
         let known = Some(vec!["zebra".into()]);
         let found = Vocabulary::of(tokens.into_iter(), known, &limits).unwrap();
         assert_eq!((found.words(), found.word("zebra"), found.word("the")), (5, 4, UNKNOWN));

@@ -134,3 +134,65 @@ fn files_by_path() {
     assert!(message.contains("no\\nne: cannot be read: "), "{message}");
     assert!(open(folder.path()).is_err());
 }
+
+/// Packed data that expand to `megabytes` of spaces.
+fn bombs(megabytes: usize) -> Vec<(&'static str, Vec<u8>)> {
+    let spaces = vec![b' '; megabytes << 20];
+    let zip = zip(&[("a", &spaces)], DEFLATE);
+    vec![("gzip", gzip(&spaces)), ("zstd", zstd(&spaces)), ("zip", zip)]
+}
+
+fn length(source: Result<Source>) -> Result<u64> {
+    let mut source = source?;
+    let name = source.name().to_string();
+    io::copy(&mut source, &mut io::sink()).map_err(|e| broken(&name, e))
+}
+
+#[test]
+fn packed_data_that_expand_too_much_are_stopped() {
+    for (packing, bytes) in bombs(40) {
+        let message = length(Source::from_bytes("a", bytes.clone())).unwrap_err().to_string();
+        assert!(message.contains(&format!("bytes of {packing} data expand")), "{message}");
+        assert!(message.contains("--max-input SIZE"), "{message}");
+        // Who says how much may do so.
+        let limits = |max_input| ReadLimits { max_input: Some(max_input) };
+        let open = |max_input| Source::held("a", bytes.clone().into(), limits(max_input));
+        assert_eq!(length(open(40 << 20)).unwrap(), 40 << 20, "{packing}");
+        let message = length(open((40 << 20) - 1)).unwrap_err().to_string();
+        assert!(message.contains("it has more than 41943039 bytes"), "{message}");
+    }
+    // Small ones may be as dense as they like, and large ones as dense as tables are.
+    for (packing, bytes) in bombs(7) {
+        assert_eq!(length(Source::from_bytes("a", bytes)).unwrap(), 7 << 20, "{packing}");
+    }
+    let rows: String = (0..2_000_000).map(|i| format!("{},{}\n", i % 97, i % 89)).collect();
+    assert_eq!(length(Source::from_bytes("a", gzip(rows.as_bytes()))).unwrap(), rows.len() as u64);
+}
+
+#[test]
+fn a_stream_has_a_limit_and_what_is_no_file_is_refused() {
+    let many = io::repeat(b' ').take(1 << 20);
+    let source = Source::new("a", BufReader::new(many)).unwrap();
+    assert_eq!(length(Ok(Source { max: 1 << 20, ..source })).unwrap(), 1 << 20);
+    let source = Source::new("a", BufReader::new(io::repeat(b' '))).unwrap();
+    let message = length(Ok(Source { max: 1 << 20, ..source })).unwrap_err().to_string();
+    assert!(message.contains("it has more than 1048576 bytes"), "{message}");
+    let message = open(Path::new("/")).unwrap_err().to_string();
+    assert!(message.contains("cannot be read: it is a folder"), "{message}");
+    if cfg!(unix) {
+        let message = open(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert!(message.contains("cannot be read: it is a device"), "{message}");
+    }
+}
+
+#[test]
+fn what_is_no_text_is_named() {
+    let utf16: Vec<u8> = "x,y\n1,2\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let marked = [&[0xff, 0xfe], &utf16[..]].concat();
+    for (bytes, why) in [(&utf16, "NUL bytes"), (&marked, "is UTF-16"), (&vec![0; 99], "NUL bytes")]
+    {
+        let mut lines = Source::from_bytes("a", bytes.clone()).unwrap().lines();
+        let message = lines.next().unwrap_err().to_string();
+        assert!(message.starts_with("a: ") && message.contains(why), "{message}");
+    }
+}

@@ -71,7 +71,7 @@ fn bad_tables() {
         ("a,b\n1,2,3\n", &all, "a.csv:2: the row has 3 columns, the header has 2"),
         ("a,b\n\n1,x\x1b\n", &all, "a.csv:3: column `b`: `x\\u{1b}` is no number; leave"),
         ("a,b\n1,inf\n", &all, "a.csv:2: column `b`: `inf` is not finite"),
-        ("a,b\n1,-1e39\n", &all, "a.csv:2: column `b`: `-1e39` is not finite"),
+        ("a,b\n1,-1e39\n", &all, "a.csv:2: column `b`: `-1e39` is too large"),
         ("a,b, a\n1,2,3\n", &all, "a.csv:1: the header has column `a` twice"),
         ("a,b\n1,2\n", &named(&["c"]), "a.csv:1: has no column `c`; there are `a`, `b`"),
         (
@@ -152,4 +152,40 @@ fn rows_know_their_lines() {
     let found = read("a,b\n1,2\n\n,4\n", &keep).unwrap();
     assert_eq!((&found.lines[..], found.filled), (&[2, 4][..], 0));
     assert!(found.values[2].is_nan());
+}
+
+#[test]
+fn names_columns_and_classes_have_limits() {
+    let long = "n".repeat(70_000);
+    let message = |text: &str, choice: &Choice| {
+        let source = Source::from_bytes("a", text.into()).unwrap();
+        table(source, choice).unwrap_err().to_string()
+    };
+    let choice = Choice {
+        label: Some("class".into()),
+        sequence: Some("id".into()),
+        max_labels: 2,
+        ..Choice::default()
+    };
+    let found = message(&format!("id,x,class,{long}\n1,2,a,4\n"), &choice);
+    assert!(found.starts_with("a:1: column 4 has a name of 70000 bytes (at most 1000): `nnn"));
+    assert!(found.len() < 200, "{found}");
+    let found = message(&format!("id,x,class\n1,2,a\n1,2,{long}\n"), &choice);
+    assert!(found.starts_with("a:3: the row's label has a name of 70000 bytes"), "{found}");
+    let found = message(&format!("id,x,class\n{long},2,a\n"), &choice);
+    assert!(found.starts_with("a:2: the row's sequence has a name of 70000 bytes"), "{found}");
+    let found = message("id,x,class\n1,2,a\n1,2,b\n1,2,a\n1,2,1e5\n", &choice);
+    assert!(found.starts_with("a:5: column `class` has more than 2 different classes"), "{found}");
+    assert!(found.contains("`1e5`") && found.contains("--max-classes N"), "{found}");
+    let columns: Vec<String> = (0..=MAX_COLUMNS).map(|i| i.to_string()).collect();
+    let found = message(&format!("{}\n", columns.join(",")), &Choice::default());
+    assert_eq!(found, "a:1: the header has 100001 columns (at most 100000)");
+}
+
+#[test]
+fn numbers_that_are_too_large_are_no_words() {
+    let message = |number: &str| super::number(number).unwrap_err();
+    assert_eq!(message("1e39"), "`1e39` is too large; numbers go up to 3.4e38");
+    assert_eq!(message("-inf"), "`-inf` is not finite");
+    assert!(message("x1").contains("is no number"));
 }

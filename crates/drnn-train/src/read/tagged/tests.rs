@@ -118,3 +118,12 @@ fn what_ends_it_and_what_is_asked_for() {
     );
     assert!(read(&long[4..]).is_ok());
 }
+
+#[test]
+fn tags_are_no_texts() {
+    let text = format!("w\tA\n\nw\t{}\n", "n".repeat(1_000_000));
+    let source = Source::from_bytes("a", text.into()).unwrap();
+    let message = sentences(source, None).nth(1).unwrap().unwrap_err().to_string();
+    assert!(message.starts_with("a:3: the tag has a name of 1000000 bytes"), "{message}");
+    assert!(message.len() < 200, "{message}");
+}
