@@ -14,6 +14,9 @@ fuzz_target!(|bytes: &[u8]| {
         let tags: Vec<&str> = sentence.words().map(|word| word.tag.as_str()).collect();
         text += &sentence.with_tags(&tags).unwrap();
     }
+    if text.bytes().take(6).any(|byte| byte == 0) {
+        return; // taken for no text, now that blank lines before it are gone
+    }
     let source = Source::new("f", std::io::Cursor::new(text.into_bytes())).unwrap();
     let again: Result<Vec<Sentence>> = sentences(source, reader.format()).collect();
     let tokens = |all: &[Sentence]| -> Vec<Vec<Token>> { all.iter().map(|s| s.tokens.clone()).collect() };

@@ -34,9 +34,8 @@ impl Reading {
 fn size(text: &str) -> Result<u64, String> {
     let units = [('K', 10), ('M', 20), ('G', 30), ('T', 40)];
     let upper = text.to_ascii_uppercase();
-    let unit = units.into_iter().find(|(unit, _)| upper.ends_with(*unit));
-    let (digits, shift) =
-        unit.map_or((&upper[..], 0), |(unit, n)| (upper.trim_end_matches(unit), n));
+    let unit = units.into_iter().find_map(|(unit, n)| Some((upper.strip_suffix(unit)?, n)));
+    let (digits, shift) = unit.unwrap_or((&upper, 0));
     let bytes = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift));
     bytes.filter(|n| *n > 0).ok_or("expected a number of bytes, like 500M or 20G".into())
 }

@@ -34,14 +34,15 @@ impl Confusion {
         self.truths.len()
     }
 
-    /// Counts `count` more of a class that were answered so.
+    /// Counts `count` more of a class that were answered so. Counts of a results file may be any.
     ///
     /// # Panics
     /// If one of them is not below the number of classes.
     pub fn add(&mut self, truth: usize, answer: usize, count: u64) {
-        self.truths[truth] += count;
-        self.answers[answer] += count;
-        *self.counts.entry((truth as u32, answer as u32)).or_default() += count;
+        self.truths[truth] = self.truths[truth].saturating_add(count);
+        self.answers[answer] = self.answers[answer].saturating_add(count);
+        let pair = self.counts.entry((truth as u32, answer as u32)).or_default();
+        *pair = pair.saturating_add(count);
     }
 
     /// How many there are of a class.
@@ -81,7 +82,8 @@ impl Confusion {
         classes.iter().enumerate().for_each(|(at, &class)| place[class] = at);
         let mut counts = vec![vec![0; size]; size];
         for (&(truth, answer), &count) in &self.counts {
-            counts[place[truth as usize]][place[answer as usize]] += count;
+            let sum: &mut u64 = &mut counts[place[truth as usize]][place[answer as usize]];
+            *sum = sum.saturating_add(count);
         }
         Square { classes, others, counts }
     }

@@ -74,7 +74,7 @@ pub fn read_model_file(path: &Path) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.by_ref().take(START).read_to_end(&mut bytes).map_err(cannot)?;
     if bytes.len() as u64 == START && !is_model_start(&bytes) {
-        let what = "is no model file: neither safetensors nor .pt of PyTorch";
+        let what = "is not a whole safetensors file, nor a .pt file of PyTorch";
         return Err(in_file(refuse(what), path));
     }
     read_rest(&mut file, len, len.unwrap_or(MAX_STREAM), &mut bytes).map_err(cannot)?;
@@ -98,7 +98,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         std::fs::write(&path, [b'x'; 100]).unwrap();
-        assert!(message(path.to_str().unwrap()).contains("is no model file"));
+        assert!(message(path.to_str().unwrap()).contains("is not a whole safetensors file"));
         assert_eq!(read_file(&path, 100).unwrap().len(), 100);
         let error = read_file(&path, 99).unwrap_err().to_string();
         assert!(error.contains("more than 99 bytes"), "{error}");

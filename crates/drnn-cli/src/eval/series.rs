@@ -8,7 +8,6 @@ use crate::report::training_run::{Judged, most_frequent};
 use crate::series_data::{read_files, told_of};
 use drnn::grouped;
 use drnn_train::Confusion;
-use drnn_train::read::MAX_CLASSES;
 use drnn_train::series::{Columns, Found, Score, SeriesTask, TargetScore, score};
 
 /// Scores whole sequences.
@@ -49,8 +48,8 @@ fn columns(task: &SeriesTask) -> Columns {
         classes: Some(task.classes.is_some()),
         missing: task.missing,
         delimiter: u8::try_from(task.delimiter).unwrap_or(b','),
-        // The model knows its classes; some more may be new to it.
-        max_classes: MAX_CLASSES.max(2 * task.answer_width()),
+        // Those that the model does not know make no network larger: they count as wrong.
+        max_classes: usize::MAX,
     }
 }
 

@@ -58,7 +58,7 @@ impl Confusion {
             );
         }
         for (row, counts) in self.counts.iter().enumerate() {
-            let all = counts.iter().sum::<u64>().max(1) as f64;
+            let all = counts.iter().map(|count| *count as f64).sum::<f64>().max(1.0);
             for (column, &count) in counts.iter().enumerate().filter(|(_, count)| **count > 0) {
                 let share = count as f64 / all;
                 let (x, y) = (left + cell * column as f64, top + cell * row as f64);
