@@ -1,6 +1,6 @@
 //! A GPU, found at run time.
 
-use crate::driver::ctx;
+use crate::driver::{ctx, mem_get_info};
 use crate::error::{Error, Result};
 use crate::kernels::Kernels;
 use crate::library;
@@ -168,6 +168,13 @@ impl Device {
     /// Bytes of its memory.
     pub fn memory(&self) -> usize {
         self.0.memory
+    }
+
+    /// Bytes of its memory that nobody has.
+    pub fn free_memory(&self) -> Result<usize> {
+        let _quiet = self.quiet()?;
+        let (free, _) = mem_get_info()?;
+        Ok(free)
     }
 
     /// What kernels are compiled for: `sm_90a` on Hopper, whose own instructions need the `a`.

@@ -2,6 +2,7 @@
 
 use cudarc::cublas::result::CublasError;
 use cudarc::driver::DriverError;
+use cudarc::driver::sys::CUresult;
 
 /// The one error type.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -35,6 +36,10 @@ pub enum Error {
     #[error("the GPU's driver: {0}")]
     Driver(String),
 
+    /// The card's memory is taken.
+    #[error("the GPU's memory is full: smaller batches or fewer units take less")]
+    Memory,
+
     /// cuBLAS refused a call.
     #[error("cuBLAS: {0}")]
     Cublas(String),
@@ -46,6 +51,9 @@ pub enum Error {
 
 impl From<DriverError> for Error {
     fn from(error: DriverError) -> Error {
+        if error.0 == CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+            return Error::Memory;
+        }
         let text = error.error_string().ok().and_then(|text| text.to_str().ok());
         Error::Driver(text.map_or(format!("{:?}", error.0), str::to_string))
     }

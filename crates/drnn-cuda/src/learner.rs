@@ -123,14 +123,8 @@ impl CudaLearner {
         if self.work.as_ref().is_some_and(|work| work.holds(shape, goal)) {
             return Ok(());
         }
-        let most = self.plan.spec.units().iter().max().copied().unwrap_or(0);
-        let widest = (self.plan.cell.gates() * most).max(self.plan.spec.answer_width());
-        if shape.slots().saturating_mul(widest.max(self.plan.widest())) > u32::MAX as usize {
-            return Err(Error::Options(format!(
-                "{} steps of {} sequences are too many for one batch on a GPU; take smaller batches",
-                shape.steps, shape.rows
-            )));
-        }
+        let checked = self.plan.check_batch(shape.steps, shape.rows);
+        checked.map_err(|why| Error::Options(why.to_string()))?;
         self.stream.wait()?;
         self.graphs.clear();
         self.packed = None;

@@ -22,6 +22,7 @@
 //! | `driver` | CUDA's functions, or a recorder's where there is no GPU: for tests |
 //! | `plan`, `stage` | shapes and offsets; batches as the GPU reads them |
 //! | `work`, `pass`, `asked`, `state` | memory for a pass; what every pass has; some answers only; parameters and optimiser |
+//! | `estimate` | what a training takes of a card's memory, before it does |
 //! | `plain/` | recurrences on any card, step by step; small LSTMs: all steps in one launch |
 //! | `persistent/` | recurrences on Hopper: all steps in one launch on many multiprocessors, layers of a stack at once |
 //! | `learner` | [`CudaLearner`]: a [`drnn_train::Engine`] |
@@ -38,6 +39,7 @@ mod compile;
 mod device;
 mod driver;
 mod error;
+mod estimate;
 mod group;
 mod kernels;
 mod learner;
@@ -57,6 +59,7 @@ mod work;
 
 pub use device::Device;
 pub use error::{Error, Result};
+pub use estimate::estimate;
 pub use group::{CudaGroup, CudaLane};
 pub use learner::CudaLearner;
 pub use pass::Until;

@@ -9,6 +9,7 @@
 //!
 //! What the forward direction's step s reads is step s - 1, the reverse direction's s + 1: the zeros are both's start.
 
+use crate::error::Error;
 use drnn::params::Layout;
 use drnn::{Cell, InputSpec, NetSpec, Padding};
 
@@ -189,6 +190,18 @@ impl Plan {
     pub fn widest(&self) -> usize {
         let layers = self.layers.iter().map(|layer| layer[0].width.max(layer[0].inputs));
         layers.max().unwrap_or(0)
+    }
+
+    /// Whether a batch can be counted in 32 bits, as kernels do.
+    pub fn check_batch(&self, steps: usize, rows: usize) -> Result<(), Error> {
+        let most = self.spec.units().iter().max().copied().unwrap_or(0);
+        let widest = (self.cell.gates() * most).max(self.spec.answer_width()).max(self.widest());
+        match steps.saturating_mul(rows).saturating_mul(widest) > u32::MAX as usize {
+            true => Err(Error::Unsupported(format!(
+                "{steps} steps of {rows} sequences are too many for one batch on a GPU; take smaller batches"
+            ))),
+            false => Ok(()),
+        }
     }
 
     /// Symbol that is read after the end, where there is one.

@@ -43,7 +43,7 @@ pub(crate) struct Products {
 unsafe impl Send for Products {}
 
 /// Bytes that NVIDIA recommends for Hopper; plenty for others.
-const WORKSPACE: usize = 32 << 20;
+pub(crate) const WORKSPACE: usize = 32 << 20;
 
 /// A matrix on the GPU: its first value, and the distance between rows.
 #[derive(Debug, Clone, Copy)]

@@ -6,6 +6,7 @@ use crate::engine::{Batches, Engine};
 use crate::error::{Error, Result};
 use crate::learner::Learner;
 use crate::loss::LossSum;
+use crate::memory::EVALUATED;
 use crate::schedule::Schedule;
 use crate::source::{Source, order};
 use crate::stop::{Reason, Stopping};
@@ -253,7 +254,7 @@ impl<'a, E: Engine> Fit<'a, E> {
     }
 
     fn end_epoch(&mut self, rate: f32) -> Result<Advance> {
-        let (visit, rows) = (self.progress.history.len(), self.options.batch.max(500));
+        let (visit, rows) = (self.progress.history.len(), self.options.batch.max(EVALUATED));
         let valid = match self.engine.loss(self.valid, visit, rows) {
             // The last step has let the parameters run away.
             Err(Error::Drnn(drnn::Error::NotFinite { .. })) => {

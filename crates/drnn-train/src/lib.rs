@@ -19,6 +19,7 @@
 //! | text with holes | [`chars`] | masked characters, what a model's file says of them |
 //! | series of numbers | [`series`] | tables as sequences: parts, scaling, windows, scores |
 //! | answers while input arrives | [`live`] | any model that streams: elements in, named answers out; alone or many together |
+//! | what memory a training takes | [`Estimate`] | before anything is allocated |
 //! | the paper's tasks | [`reversal`], [`sine`] | data, bounds, accuracy |
 //!
 //! A training is a function of its options and data: not of threads, not of where it was interrupted.
@@ -40,6 +41,7 @@ mod learner;
 pub mod live;
 mod loss;
 mod machine;
+mod memory;
 mod metric;
 pub mod paper;
 pub mod read;
@@ -62,6 +64,7 @@ pub use fit::{Advance, Epoch, Fit, Options, Progress, Resumed};
 pub use learner::Learner;
 pub use loss::{IGNORE, LossSum, Targets, loss, weighted_cross_entropy};
 pub use machine::{cpu_name, machine};
+pub use memory::Estimate;
 pub use metric::{Metric, recommended};
 pub use paper::PaperNet;
 pub use recipe::{Made, Recipe};

@@ -4,6 +4,7 @@ use crate::data::{Answers, Examples, Inputs};
 use crate::error::{Error, Result};
 use crate::loss::Targets;
 use crate::recipe::Recipe;
+use drnn::memory::BatchSize;
 use drnn::rng::Rng;
 use drnn::{Batch, InputSpec, NetSpec};
 
@@ -34,6 +35,14 @@ pub trait Source: Sync {
     /// its own.
     fn recipe(&self) -> Option<&Recipe> {
         None
+    }
+
+    /// The largest batch of `rows` sequences that there is, without what is looked ahead to: for estimates of
+    /// memory. Nothing, where that is not known.
+    fn batch_size(&self, rows: usize) -> BatchSize {
+        let steps = self.recipe().map(Recipe::steps);
+        let steps = steps.or_else(|| Some(self.whole()?.steps()));
+        BatchSize::new(steps.unwrap_or(0), rows.min(self.len()))
     }
 
     /// Puts the sequences `chosen` side by side, step after step. What is drawn anew each time depends on

@@ -47,6 +47,7 @@
 //! | train it | [`Tape`] | forward, then backward to one flat gradient; several models as [`Lane`]s |
 //! | know its depth in time | [`depth`] | non-linearities between an input and an answer |
 //! | choose threads | [`Cpu`] | results never depend on them |
+//! | know what memory it takes | [`memory`] | a model, a stream, a run, a training pass: before anything is allocated |
 //!
 //! Inside, from the outside in:
 //!
@@ -106,6 +107,7 @@ mod gradient;
 mod kernel;
 mod layer_gradient;
 mod mask;
+pub mod memory;
 mod model;
 mod net;
 pub mod onnx;

@@ -21,6 +21,7 @@ use crate::batch::{Batch, States};
 use crate::blocks::StartState;
 use crate::cpu::Cpu;
 use crate::error::Result;
+use crate::memory;
 use crate::net::Net;
 use crate::params::{Layout, initial};
 use crate::pass::{Lane, LaneWork, check_params, forward};
@@ -194,6 +195,7 @@ impl Model {
         let net = self.net();
         let pool = || self.work.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let mut work = pool().pop().unwrap_or_default();
+        memory::probe_run(&self.spec, batch, keep, || work.bytes().1)?;
         forward(&net, &|_| &self.weights, &lanes, std::slice::from_mut(&mut work), keep);
         let shape = batch.answer_shape(&self.spec);
         let values = work.answers.slice(shape.iter().product()).to_vec();

@@ -31,6 +31,7 @@ use crate::buffer::Slots;
 use crate::cpu::Cpu;
 use crate::error::{Error, Result, Shape};
 use crate::gradient::Gradient;
+use crate::memory;
 use crate::net::Net;
 use crate::outer::OuterWork;
 use crate::params::Layout;
@@ -89,6 +90,8 @@ impl Tape {
         for (i, lane) in lanes.iter().enumerate() {
             lane.check(&self.spec, &self.layout).map_err(|e| e.in_lane(i, lanes.len()))?;
         }
+        let batches = lanes.iter().map(|lane| &lane.batch);
+        memory::probe_training(&self.spec, batches, || self.memory())?;
         let width = self.cpu.kernels.width;
         if self.work.len() < lanes.len() {
             self.weights.resize_with(lanes.len(), || Weights::new(width));

@@ -3,6 +3,7 @@
 
 use crate::buffer::Buffer;
 use crate::kernel::pack::{pack, packed_len};
+use crate::memory::floats;
 use crate::params::Layout;
 use crate::spec::NetSpec;
 use crate::wiring::{Matrix, columns};
@@ -121,6 +122,49 @@ impl Weights {
         matrices.map(|m| m.data.bytes()).sum::<usize>()
             + self.layers.iter().map(|l| l.bias.bytes()).sum::<usize>()
     }
+}
+
+/// Bytes that [`Weights`] of `spec` hold once they were packed forward, or where `trained` both ways;
+/// `width` is the kernels'.
+pub(crate) fn packed_bytes(spec: &NetSpec, layout: &Layout, width: usize, trained: bool) -> usize {
+    let directions = spec.direction().count();
+    let len = |k: usize, cols: usize| k.saturating_mul(cols.next_multiple_of(width));
+    // Matrices of the same number share their memory, whichever way they are packed.
+    let larger = |forward: Vec<usize>, back: Vec<usize>| -> usize {
+        let back = if trained { back } else { Vec::new() };
+        let all = 0..forward.len().max(back.len());
+        let at = |of: &[usize], i: usize| of.get(i).copied().unwrap_or(0);
+        all.map(|i| floats([at(&forward, i).max(at(&back, i))])).fold(0, usize::saturating_add)
+    };
+    let mut bytes = 0_usize;
+    for layer in 0..spec.layers() {
+        let wiring = layout.wiring(layer);
+        let parts = if layer == 0 { 1 } else { directions };
+        let q = spec.layer_input(layer) / parts;
+        let fed = wiring.groups.iter().filter(|g| g.x.is_some());
+        let fed = fed.flat_map(|g| std::iter::repeat_n(len(q, g.columns.len()), parts));
+        let homes = wiring.x_homes.iter();
+        let homes = homes.flat_map(|h| std::iter::repeat_n(len(h.rows.len(), q), parts));
+        let x = larger(fed.collect(), homes.collect());
+        let recurrent = wiring.groups.iter().filter_map(|g| g.h.as_ref());
+        let recurrent = recurrent.map(|h| len(h.units.len(), h.rows.len()));
+        let back = wiring.homes.iter().flat_map(|home| &home.from);
+        let back = back.map(|(_, rows)| len(rows.rows.len(), rows.units.len()));
+        let h = larger(recurrent.collect(), back.collect());
+        let bias = floats([columns(spec.cell(), spec.units()[layer])]);
+        let all = x.saturating_add(h).saturating_add(bias);
+        bytes = bytes.saturating_add(all.saturating_mul(directions));
+    }
+    if let Some(m) = spec.outputs() {
+        let homes = &layout.wiring(spec.layers() - 1).homes;
+        let forward = vec![len(spec.answer_units().len(), m); directions];
+        let back = match directions {
+            1 => homes.iter().map(|home| len(m, home.units.len())).collect(),
+            _ => vec![len(m, spec.hidden_width() / directions); directions],
+        };
+        bytes = bytes.saturating_add(larger(forward, back));
+    }
+    bytes
 }
 
 /// Where one direction of one layer is packed from.

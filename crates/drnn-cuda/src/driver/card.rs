@@ -2,9 +2,9 @@
 
 pub(crate) use cudarc::cublas::result::{create_handle, destroy_handle, gemm_ex, set_stream};
 pub(crate) use cudarc::driver::result::{
-    ctx, event, free_host, free_sync, function, graph, malloc_host, memcpy_dtod_async,
-    memcpy_dtoh_sync, memcpy_htod_async, memcpy_htod_sync, memset_d8_async, module, occupancy,
-    stream,
+    ctx, event, free_host, free_sync, function, graph, malloc_host, mem_get_info,
+    memcpy_dtod_async, memcpy_dtoh_sync, memcpy_htod_async, memcpy_htod_sync, memset_d8_async,
+    module, occupancy, stream,
 };
 
 use crate::compile::Source;

@@ -69,6 +69,13 @@ pub(super) fn is_stack(plan: &Plan) -> bool {
         && plan.layers.iter().all(|l| l.len() == 1 && width(l) == width(&plan.layers[0]))
 }
 
+/// How one row of a layer would be divided: what is needed for more is a multiple.
+fn tiling_of_one(plan: &Plan, padded: usize) -> Tiling {
+    let (stacked, directions) = (is_stack(plan), plan.layers[0].len());
+    let lanes = if stacked { plan.layers.len() } else { directions };
+    Tiling { cell: plan.cell, padded, rows: 1, groups: 1, lanes, stacked, below: directions }
+}
+
 /// Every byte of words that nobody has told yet: `SENTINEL` of the kernels.
 const UNTOLD: u8 = 0xff;
 
@@ -150,17 +157,8 @@ impl HalfWork {
         let widest = most(&|p| p.width);
         // For any number of rows up to these: groups have at least 16, and the last may be short of up to 64.
         let (rows, groups) = (room.rows + 64, room.rows.div_ceil(16));
-        let all_at_once = is_stack(plan);
-        let lanes = if all_at_once { all.len() } else { directions };
-        let of_one = |padded: usize| Tiling {
-            cell: plan.cell,
-            padded,
-            rows: 1,
-            groups: 1,
-            lanes,
-            stacked: all_at_once,
-            below: directions,
-        };
+        let of_one = |padded: usize| tiling_of_one(plan, padded);
+        let lanes = of_one(all[0].n).lanes;
         let sum = |of: &dyn Fn(&Padded) -> usize| all.iter().map(of).sum::<usize>();
         let packed = |way: usize| halves(sum(&|p| 8 * directions * of_one(p.n).packed()[way]));
         let told = || Buffer::filled(device, sum(&|p| rows * p.width * room.steps), UNTOLD);
@@ -186,6 +184,36 @@ impl HalfWork {
             d_bias: floats(lanes * groups * 4 * most(&|p| p.n))?,
             d_w: floats(most(&|p| 4 * p.n * p.n.max(p.inputs)).max(m * last))?,
         })
+    }
+
+    /// Bytes that all of it takes, about: of buffers that have a row for each step, or are as large as weights.
+    pub fn estimate(plan: &Plan, room: Shape) -> f64 {
+        let (all, directions) = (Padded::layers(plan), plan.layers[0].len() as f64);
+        let (slots, rows) = (room.slots() as f64, room.rows as f64);
+        let kept = (room.steps + 2) as f64 * rows;
+        let (mut halves, mut widest, mut largest) = (slots * all[0].inputs as f64, 0.0, 0.0);
+        let mut parts: f64 = 0.0;
+        for p in &all {
+            let [n, width, inputs] = [p.n, p.width, p.inputs].map(|n| n as f64);
+            // Gates, cell states, states, and twice what blocks tell each other.
+            halves += directions * (4.0 * slots + kept) * n + kept * width;
+            halves += 2.0 * (rows + 64.0) * width * room.steps as f64;
+            // Weights of inputs, and those of recurrences as they are packed, for both ways.
+            let tiling = tiling_of_one(plan, p.n);
+            let packed: usize = tiling.packed().into_iter().sum();
+            halves += directions * (4.0 * n * inputs + 8.0 * packed as f64);
+            parts = parts.max((rows + 64.0) * tiling.parts() as f64);
+            widest = f64::max(widest, width);
+            largest = f64::max(largest, 4.0 * n * n.max(inputs));
+        }
+        let m = plan.spec.answer_width().next_multiple_of(8) as f64;
+        let embedding = match plan.spec.input() {
+            InputSpec::Tokens { embedding, .. } => embedding as f64,
+            InputSpec::Dense(_) => 0.0,
+        };
+        halves += parts + 2.0 * slots * widest + (room.answers as f64) * rows * m;
+        let floats = room.answers as f64 * rows * m + slots * embedding + largest;
+        2.0 * halves + 4.0 * floats
     }
 
     pub fn bytes(&self) -> usize {

@@ -2,11 +2,13 @@
 
 use super::{Zeros, ampere, batches, hopper};
 use crate::device::Device;
+use crate::estimate::estimate;
 use crate::group::{CudaGroup, CudaLane};
 use crate::learner::CudaLearner;
 use crate::pass::Until;
 use crate::persistent::Card;
 use crate::product::Precision;
+use drnn::memory::BatchSize;
 use drnn::{Cell, NetSpec, Padding};
 use drnn_train::reversal::Reversal;
 use drnn_train::sine::{Part, Sine};
@@ -73,6 +75,36 @@ fn train(device: &Device, precision: Precision, spec: &NetSpec, rows: usize, len
         }
         assert!(device.recorder().forget() > 0 || spec.answers_to(elements) == 0, "{}", what());
     }
+}
+
+/// Estimates of a card's memory against what it is asked for: at most 1 % below, at most 15 % and 2 MB above.
+#[test]
+fn estimates_are_close_to_what_is_held() {
+    for (device, precision) in [(hopper(), Precision::F16), (ampere(), Precision::F32)] {
+        let free = device.free_memory().expect("a card");
+        for spec in characters().iter().chain(&others()) {
+            for (rows, elements) in [(1, 20), (7, 30), (128, 60)] {
+                let size = BatchSize::new(elements, rows);
+                let estimate = CudaLearner::estimate(&device, precision, spec, size);
+                let estimate = estimate.expect("an estimate");
+                let learner = CudaLearner::new(&device, precision, spec, AdamOptions::default(), 1);
+                let mut learner = learner.expect("a learner");
+                let data = Zeros { spec: spec.clone(), sequences: rows, elements, one_of: None };
+                let all: Vec<u32> = (0..rows as u32).collect();
+                learner.train(&data, &batches(&all, rows)).expect("a step");
+                let held = free - device.free_memory().expect("a card");
+                let (low, high) = (held - held / 100, held + held / 100 * 15 + 2_000_000);
+                let what = format!("{spec}, {rows} x {elements} on {}", device.arch());
+                assert!((low..=high).contains(&estimate), "{what}: {estimate}, held {held}");
+                drop(learner);
+                device.recorder().forget();
+            }
+        }
+        assert_eq!(device.free_memory(), Ok(free));
+    }
+    let large = NetSpec::builder(Cell::Gru).dense(1).units([50_000; 3]).bidirectional().build();
+    let too_many = estimate(&large.expect("a network"), BatchSize::new(usize::MAX, 1 << 20));
+    assert!(too_many.unwrap_err().to_string().contains("smaller batches"));
 }
 
 fn every_way(specs: &[NetSpec], lengths: &[usize], batches: &[usize]) {

@@ -5,6 +5,7 @@ use crate::loss::IGNORE;
 use crate::read::Symbols;
 use crate::sine::derived;
 use crate::source::{Gathered, Source};
+use drnn::memory::BatchSize;
 use drnn::rng::Rng;
 use drnn::{InputSpec, NetSpec};
 use std::ops::Range;
@@ -90,6 +91,14 @@ impl Source for Masked {
 
     fn rows_at_once(&self) -> usize {
         ROWS_AT_ONCE
+    }
+
+    fn batch_size(&self, rows: usize) -> BatchSize {
+        let (steps, rows) = (self.masking.window, rows.min(self.len()));
+        let slots = steps.saturating_mul(rows);
+        // What is masked is drawn: a little more than the share, to be sure.
+        let asked = (slots as f64 * self.masking.share * 1.05) as usize + 64;
+        BatchSize { steps, rows, asked: Some(asked.min(slots)) }
     }
 
     /// Behind the end of the part everything is masked.

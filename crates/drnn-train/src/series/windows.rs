@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::loss::{IGNORE, Targets};
 use crate::source::{Gathered, Source, check_widths};
 use drnn::NetSpec;
+use drnn::memory::BatchSize;
 use std::collections::HashMap;
 
 /// Windows of sequences, scaled.
@@ -158,6 +159,10 @@ impl Windows {
 impl Source for Windows {
     fn len(&self) -> usize {
         self.windows.len()
+    }
+
+    fn batch_size(&self, rows: usize) -> BatchSize {
+        BatchSize::new(self.longest(), rows.min(self.len()))
     }
 
     fn fits(&self, spec: &NetSpec) -> Result<()> {

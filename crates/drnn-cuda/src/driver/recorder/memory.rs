@@ -61,6 +61,11 @@ impl Memory {
         }
     }
 
+    /// Bytes of all arrays.
+    pub fn bytes(&self) -> usize {
+        self.live.values().map(Held::bytes).sum()
+    }
+
     /// Arrays that there are.
     pub fn count(&self) -> usize {
         self.live.len()

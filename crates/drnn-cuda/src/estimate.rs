@@ -1,0 +1,84 @@
+//! How much of a card's memory a training takes, told before anything is allocated.
+//!
+//! The sums follow [`crate::work`] and the recurrences' own memory line by line; a test holds them against what a
+//! recorder is asked for. They are floats, because no size overflows those.
+
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::learner::CudaLearner;
+use crate::persistent::{self, HalfWork};
+use crate::plan::{Plan, Shape};
+use crate::product::{Precision, WORKSPACE};
+use crate::work::{BUNDLE, CHUNKS};
+use drnn::memory::BatchSize;
+use drnn::{Cell, InputSpec, NetSpec};
+
+/// Bytes of a card that training takes with batches of up to `size`, step by step: what any card can do. With f16
+/// large networks take less. An error where there are no kernels for the network, or for that much at once.
+pub fn estimate(spec: &NetSpec, size: BatchSize) -> Result<usize> {
+    let plan = Plan::new(spec).map_err(Error::Unsupported)?;
+    of_plan(&plan, size, false)
+}
+
+impl CudaLearner {
+    /// Bytes that training takes on `device`, with batches of up to `size`.
+    pub fn estimate(
+        device: &Device,
+        precision: Precision,
+        spec: &NetSpec,
+        size: BatchSize,
+    ) -> Result<usize> {
+        let plan = Plan::new(spec).map_err(Error::Unsupported)?;
+        let half = precision == Precision::F16 && persistent::takes(device, &plan);
+        of_plan(&plan, size, half)
+    }
+}
+
+fn of_plan(plan: &Plan, size: BatchSize, half: bool) -> Result<usize> {
+    let spec = &plan.spec;
+    let answers = spec.answers_to(size.steps);
+    let steps = if answers == 0 { 0 } else { answers.saturating_add(spec.delay()) };
+    plan.check_batch(steps, size.rows)?;
+    let shape = Shape { steps, answers, rows: size.rows, asked: None };
+    let recurrent = if half { HalfWork::estimate(plan, shape) } else { plain(plan, shape) };
+    let parameters = 4.0 * spec.parameters() as f64; // with gradient and Adam's two vectors
+    Ok((4.0 * parameters + recurrent + around(plan, shape) + WORKSPACE as f64) as usize)
+}
+
+/// Bytes of what both ways of a recurrence have around them.
+fn around(plan: &Plan, shape: Shape) -> f64 {
+    let [slots, positions] = [shape.slots(), shape.positions()].map(|n| n as f64);
+    let (spec, m) = (&plan.spec, plan.spec.answer_width() as f64);
+    let (input, embedded, targets) = match spec.input() {
+        InputSpec::Dense(q) => (slots * q as f64, 0.0, positions * m),
+        InputSpec::Tokens { symbols, embedding } => {
+            (2.0 * slots + symbols as f64, slots * embedding as f64, positions)
+        }
+    };
+    let staged = BUNDLE as f64 * (shape.rows as f64 + input + positions + targets);
+    let most_units = spec.units().iter().max().copied().unwrap_or(0);
+    let columns = (plan.cell.gates() * most_units).max(spec.answer_width());
+    let partial = (CHUNKS * columns) as f64;
+    4.0 * (staged + embedded + 2.0 * positions * m + 2.0 * positions + partial)
+}
+
+/// Bytes of [`crate::plain::PlainWork`].
+fn plain(plan: &Plan, shape: Shape) -> f64 {
+    let (slots, rows) = (shape.slots() as f64, shape.rows as f64);
+    let kept = (shape.steps + 2) as f64 * rows;
+    let most_units = plan.spec.units().iter().max().copied().unwrap_or(0) as f64;
+    let mut floats = 2.0 * slots * plan.widest() as f64 + 2.0 * rows * most_units;
+    for layer in &plan.layers {
+        floats += kept * layer[0].width as f64;
+        for recurrence in layer {
+            let n = recurrence.n as f64;
+            floats += slots * recurrence.gates as f64;
+            floats += match plan.cell {
+                Cell::Gru => slots * n,
+                Cell::Lstm => kept * n,
+                Cell::RnnTanh | Cell::RnnRelu => 0.0,
+            };
+        }
+    }
+    4.0 * floats
+}

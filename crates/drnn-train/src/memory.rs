@@ -1,0 +1,85 @@
+//! How much memory a training takes on this machine, told before anything is allocated.
+
+use crate::source::Source;
+use crate::tagger::{Sentences, TaggerNet};
+use drnn::memory::{BatchSize, training};
+use drnn::{InputSpec, NetSpec};
+
+/// Sequences that [`crate::Fit`] evaluates at once, at least.
+pub(crate) const EVALUATED: usize = 500;
+
+/// Bytes that training takes, by what they are for. All of them stop at `usize::MAX`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Estimate {
+    /// Parameters, their gradient, and Adam's two vectors.
+    pub weights: usize,
+    /// A batch, its pass forward and backward, and packed weights.
+    pub pass: usize,
+    /// A copy of parameters and optimiser on its way to a file.
+    pub checkpoint: usize,
+}
+
+impl Estimate {
+    /// A network on `threads` threads of the processor, with batches of `batch` sequences, on all of `data`:
+    /// what is learned from first, then what it is judged by and tested with.
+    pub fn new(spec: &NetSpec, data: &[&dyn Source], batch: usize, threads: usize) -> Estimate {
+        let size = |(i, data): (usize, &&dyn Source)| match i {
+            0 => data.batch_size(batch),
+            _ => data.batch_size(batch.max(EVALUATED).min(data.rows_at_once())),
+        };
+        let passes = data.iter().enumerate().map(size).map(|size| pass(spec, size, threads));
+        let pass = passes.max().unwrap_or(0);
+        Estimate { pass, ..Estimate::of_parameters(spec.parameters()) }
+    }
+
+    /// A network on batches of this size.
+    pub fn of_batch(spec: &NetSpec, size: BatchSize, threads: usize) -> Estimate {
+        Estimate { pass: pass(spec, size, threads), ..Estimate::of_parameters(spec.parameters()) }
+    }
+
+    /// A tagger, likewise.
+    pub fn tagger(net: &TaggerNet, data: &[&Sentences], batch: usize, threads: usize) -> Estimate {
+        let of = |(i, data): (usize, &&Sentences)| {
+            let rows = if i == 0 { batch } else { batch.max(EVALUATED) };
+            let longest = (0..data.len()).map(|i| data.get(i).len()).max().unwrap_or(0);
+            let words = BatchSize::new(longest + 2 + net.words.delay(), rows.min(data.len()));
+            let all = data.spellings();
+            let spellings = words.steps.saturating_mul(words.rows).min(all.len());
+            let longest = (0..all.len() as u32).map(|i| all.get(i).len()).max().unwrap_or(0);
+            let chars = BatchSize { asked: Some(0), ..BatchSize::new(longest, spellings) };
+            let [chars, words] =
+                [(&net.chars, chars), (&net.words, words)].map(|(spec, s)| pass(spec, s, threads));
+            chars.saturating_add(words)
+        };
+        let pass = data.iter().enumerate().map(of).max().unwrap_or(0);
+        Estimate { pass, ..Estimate::of_parameters(net.parameters()) }
+    }
+
+    fn of_parameters(parameters: usize) -> Estimate {
+        let vectors = |n: usize| parameters.saturating_mul(n * size_of::<f32>());
+        // A checkpoint is three vectors, copied once and once more as bytes.
+        Estimate { weights: vectors(4), pass: 0, checkpoint: vectors(6) }
+    }
+
+    /// All of it.
+    pub fn total(&self) -> usize {
+        self.weights.saturating_add(self.pass).saturating_add(self.checkpoint)
+    }
+}
+
+/// A batch of one network and its pass.
+fn pass(spec: &NetSpec, size: BatchSize, threads: usize) -> usize {
+    let size = BatchSize { steps: size.steps.saturating_add(spec.look_ahead()), ..size };
+    let memory = training(spec, size, threads);
+    let slots = size.steps.saturating_mul(size.rows);
+    let (q, m) = match spec.input() {
+        InputSpec::Dense(q) => (q, spec.answer_width()),
+        InputSpec::Tokens { .. } => (1, spec.answer_width()),
+    };
+    let floats = |n: usize, width: usize| n.saturating_mul(width).saturating_mul(size_of::<f32>());
+    // Elements, targets (values, or a class each), and the gradient of the answers.
+    let answers = floats(size.asked.unwrap_or(slots), m);
+    [memory.kept, memory.extra, memory.fixed, floats(slots, q + 1), answers, answers]
+        .into_iter()
+        .fold(0, usize::saturating_add)
+}
