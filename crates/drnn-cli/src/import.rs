@@ -3,7 +3,8 @@
 use crate::Failure;
 use crate::net::Nonlinearity;
 use clap::Args;
-use drnn::{Import, Model};
+use drnn::{Bundle, Cell, Import, Model, NetSpec};
+use drnn_train::live::LiveModel;
 use std::path::Path;
 
 /// What a PyTorch file does not say.
@@ -20,7 +21,41 @@ pub struct ImportArguments {
 impl ImportArguments {
     /// Reads the model.
     pub fn load(&self, path: &Path) -> Result<Model, Failure> {
+        let model = Model::import(path, &self.options())?;
+        note_activation(path, model.spec(), self.nonlinearity);
+        Ok(model)
+    }
+
+    /// The same for whatever streams or is served.
+    pub fn load_live(&self, path: &Path) -> Result<LiveModel, Failure> {
+        let model = LiveModel::import(path, &self.options())?;
+        note_activation(path, model.spec(), self.nonlinearity);
+        Ok(model)
+    }
+
+    /// Whether anything is said.
+    pub fn are_given(&self) -> bool {
+        self.prefix.is_some() || self.nonlinearity.is_some()
+    }
+
+    fn options(&self) -> Import {
         let relu = self.nonlinearity == Some(Nonlinearity::Relu);
-        Ok(Model::import(path, &Import { prefix: self.prefix.clone(), relu })?)
+        Import { prefix: self.prefix.clone(), relu }
+    }
+}
+
+/// Whether a file is of PyTorch, not drnn's own.
+pub fn is_foreign(path: &Path) -> bool {
+    std::fs::read(path).is_ok_and(|bytes| Bundle::is_bundle(&bytes).is_none())
+}
+
+/// A plain RNN of PyTorch may have been trained with either activation, and its file does not say which: what is taken
+/// for granted is told.
+pub fn note_activation(path: &Path, spec: &NetSpec, said: Option<Nonlinearity>) {
+    if spec.cell() == Cell::RnnTanh && said.is_none() && is_foreign(path) {
+        eprintln!(
+            "note: {}: a plain RNN, read as one with tanh; --nonlinearity relu if it has relu",
+            path.display()
+        );
     }
 }

@@ -98,6 +98,36 @@ fn folder() -> tempfile::TempDir {
 }
 
 #[test]
+fn an_rnn_of_pytorch_is_served_with_the_activation_it_has() {
+    let folder = folder();
+    let folder = folder.path();
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../drnn/tests/golden/rnn_relu.safetensors");
+    std::fs::copy(golden, folder.join("relu.safetensors")).unwrap();
+    let x = [0.5f32, -1.0, 0.25, 2.0, 1.0, 1.0];
+    common::write(&folder.join("x.npy"), &[2, 1, 3], &x);
+    done(folder, "run relu.safetensors x.npy -o y.npy --nonlinearity relu");
+    let (shape, y) = common::read(&folder.join("y.npy"));
+    // Beside one of drnn's own, which it does not concern.
+    let server = Server::start(folder, "relu.safetensors small.safetensors --nonlinearity relu");
+    let body = r#"{"model": "relu", "sequences": [[[0.5, -1, 0.25], [2, 1, 1]]]}"#;
+    let reply: serde_json::Value = serde_json::from_str(&server.ask("POST /v1/run", body)).unwrap();
+    for (t, y) in y.chunks(shape[2] as usize).enumerate() {
+        let values: Vec<f32> =
+            serde_json::from_value(reply["answers"][0][t]["values"].clone()).unwrap();
+        assert_eq!(values, y, "{reply}");
+    }
+    drop(server);
+    for (arguments, why) in [
+        ("small.safetensors --nonlinearity relu", "no model is a file of PyTorch"),
+        ("--prefix a.", "no model is a file of PyTorch"),
+        ("relu.safetensors --prefix a.", "`a.weight_ih_l0` is missing"),
+    ] {
+        let said = refused(folder, &format!("serve {arguments}"));
+        assert!(said.contains(why), "{arguments}: {said}");
+    }
+}
+
+#[test]
 fn what_cannot_be_served_is_refused() {
     let folder = folder();
     let folder = folder.path();

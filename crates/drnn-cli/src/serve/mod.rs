@@ -12,6 +12,7 @@ mod models;
 mod quantity;
 
 use crate::Failure;
+use crate::import::ImportArguments;
 use clap::Args;
 use drnn_serve::{Limits, Options, Server, Token};
 use drnn_train::results::MAX_RESULTS;
@@ -58,6 +59,8 @@ pub struct Arguments {
     /// Results of `drnn sweep` (sweep.json), for the page
     #[arg(long, value_name = "FILE")]
     sweep: Option<PathBuf>,
+    #[command(flatten)]
+    import: ImportArguments,
     #[command(flatten)]
     limits: LimitArguments,
     /// What is logged
@@ -123,7 +126,7 @@ fn origin(text: &str) -> Result<String, String> {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let options = options(arguments)?;
-    let models = models::load(&arguments.models)?;
+    let models = models::load(&arguments.models, &arguments.import)?;
     logs::begin(arguments.log, arguments.log_json);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|e| Failure::Input(format!("no threads can be had: {e}")))?;

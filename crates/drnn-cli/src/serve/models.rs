@@ -2,12 +2,13 @@
 
 use crate::Failure;
 use crate::builtin;
+use crate::import::{ImportArguments, is_foreign};
 use drnn_serve::Models;
 use drnn_train::live::LiveModel;
 use std::path::Path;
 
-/// Those that are named, or all that are built in.
-pub fn load(arguments: &[String]) -> Result<Models, Failure> {
+/// Those that are named, or all that are built in. What `import` says is for files of PyTorch among them.
+pub fn load(arguments: &[String], import: &ImportArguments) -> Result<Models, Failure> {
     // A thread each: requests and streams are many, and each gains little from more.
     let cpu = drnn::Cpu::from_env()?.with_threads(1);
     let mut models = Models::new();
@@ -19,6 +20,7 @@ pub fn load(arguments: &[String]) -> Result<Models, Failure> {
             add(name, LiveModel::from_bytes(name, bytes)?)?;
         }
     }
+    let mut foreign = 0;
     for argument in arguments {
         let (name, source) = match argument.split_once('=') {
             // An equals sign may be part of a file's name.
@@ -26,11 +28,20 @@ pub fn load(arguments: &[String]) -> Result<Models, Failure> {
             _ => (None, argument.as_str()),
         };
         let inside = builtin::ALL.iter().find(|(name, _)| *name == source);
+        let path = Path::new(source);
         let model = match inside {
-            Some((_, bytes)) if !Path::new(source).exists() => LiveModel::from_bytes(source, bytes),
-            _ => LiveModel::load(Path::new(source)),
-        }?;
+            Some((_, bytes)) if !path.exists() => LiveModel::from_bytes(source, bytes)?,
+            _ if is_foreign(path) => {
+                foreign += 1;
+                import.load_live(path)?
+            }
+            _ => LiveModel::load(path)?,
+        };
         add(argument, name.into_iter().fold(model, LiveModel::named))?;
+    }
+    if import.are_given() && foreign == 0 {
+        let why = "--prefix, --nonlinearity: no model is a file of PyTorch, which they are for";
+        return Err(Failure::Input(why.into()));
     }
     Ok(models)
 }

@@ -19,10 +19,11 @@ mod output;
 
 use crate::Failure;
 use crate::fill::decode::Decoder;
+use crate::import::ImportArguments;
 use crate::stop::Stop;
 use arrival::{Arrival, Arrived};
 use clap::{Args, ValueEnum};
-use drnn_train::live::{LiveModel, LiveStream, Reads};
+use drnn_train::live::{LiveStream, Reads};
 use elements::{Elements, From, Item};
 use output::{Output, To};
 use std::path::PathBuf;
@@ -55,6 +56,8 @@ pub struct Arguments {
     /// Threads: more than one pay only for large models, and only where cores are idle
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: u16,
+    #[command(flatten)]
+    import: ImportArguments,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -68,9 +71,9 @@ enum Flush {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let Arguments { model: path, from, to, flush, threads } = arguments;
+    let Arguments { model: path, from, to, flush, threads, import } = arguments;
     let cpu = drnn::Cpu::from_env()?.with_threads((*threads).into());
-    let model = LiveModel::load(path)?.on(&cpu);
+    let model = import.load_live(path)?.on(&cpu);
     let stream =
         LiveStream::new(&model).map_err(|e| Failure::Input(format!("{}: {e}", path.display())))?;
     let elements = Elements::new(&model, *from, *flush == Flush::Blank)?;

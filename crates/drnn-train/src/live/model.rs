@@ -6,7 +6,7 @@ use crate::chars::CharTask;
 use crate::error::{Error, Result};
 use crate::series::SeriesTask;
 use crate::tagger::Tagger;
-use drnn::{Bundle, Cpu, Direction, Import, InputSpec, Model};
+use drnn::{Bundle, Cpu, Direction, Import, InputSpec, Model, NetSpec};
 use std::fmt;
 use std::path::Path;
 
@@ -59,6 +59,11 @@ pub(super) const ALTERNATIVES: usize = 3;
 impl LiveModel {
     /// Reads a model file of any kind: drnn's own, or a PyTorch state dict. Its name is the file's.
     pub fn load(path: &Path) -> Result<LiveModel> {
+        LiveModel::import(path, &Import::default())
+    }
+
+    /// The same, where `options` say what a PyTorch file does not; drnn's own files say it themselves.
+    pub fn import(path: &Path, options: &Import) -> Result<LiveModel> {
         let in_file = |e: &dyn ToString| Error::File {
             file: path.display().to_string(),
             line: None,
@@ -66,7 +71,7 @@ impl LiveModel {
         };
         let bytes = drnn::read_model_file(path)?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
-        LiveModel::from_bytes(&name, &bytes).map_err(|e| match e {
+        LiveModel::import_bytes(&name, &bytes, options).map_err(|e| match e {
             // Already says which file: none.
             Error::Drnn(drnn::Error::File { reason, .. }) => in_file(&reason),
             other => in_file(&other),
@@ -75,12 +80,19 @@ impl LiveModel {
 
     /// From the bytes of such a file.
     pub fn from_bytes(name: &str, bytes: &[u8]) -> Result<LiveModel> {
+        LiveModel::import_bytes(name, bytes, &Import::default())
+    }
+
+    fn import_bytes(name: &str, bytes: &[u8], options: &Import) -> Result<LiveModel> {
         match Bundle::is_bundle(bytes) {
+            Some(true) if options.prefix.is_some() || options.relu => Err(Error::Data(
+                "is drnn's own, and says itself what its names and activation are".into(),
+            )),
             Some(true) => {
                 let task = Task::Tagger(Box::new(Tagger::from_bytes(bytes)?));
                 Ok(LiveModel { name: name.into(), task })
             }
-            _ => LiveModel::new(name, Model::import_bytes(bytes, &Import::default())?),
+            _ => LiveModel::new(name, Model::import_bytes(bytes, options)?),
         }
     }
 
@@ -99,6 +111,11 @@ impl LiveModel {
             _ => Task::Plain(Box::new(model)),
         };
         Ok(LiveModel { name: name.into(), task })
+    }
+
+    /// What kind of network gives its answers.
+    pub fn spec(&self) -> &NetSpec {
+        self.network().spec()
     }
 
     /// Whether it answers while its input is arriving. A bidirectional one reads a sequence from its end too.
