@@ -2,6 +2,7 @@
 
 use crate::Failure;
 use crate::import::ImportArguments;
+use crate::memory::{Force, Needs};
 use crate::paths::check_not_read;
 use clap::Args;
 use drnn::grouped;
@@ -29,6 +30,8 @@ pub struct Arguments {
     step: bool,
     #[command(flatten)]
     import: ImportArguments,
+    #[command(flatten)]
+    force: Force,
     /// One JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -38,6 +41,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let model = arguments.import.load(&arguments.model)?;
     check_not_read("--onnx", &arguments.onnx, [arguments.model.as_path()])?;
     let kind = if arguments.step { Kind::Step } else { Kind::Whole };
+    // The graph's tensors, and the same as the bytes of a file.
+    let bytes = model.params().len().saturating_mul(3 * size_of::<f32>());
+    Needs::new("the graph", bytes).check(arguments.force, "smaller models")?;
     let onnx = model
         .to_onnx(kind)
         .map_err(|e| Failure::Input(format!("{}: {e}", arguments.model.display())))?;

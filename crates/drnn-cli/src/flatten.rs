@@ -3,11 +3,14 @@
 
 use crate::Failure;
 use crate::import::ImportArguments;
+use crate::memory::{Force, Needs};
 use crate::net::parse_connections;
 use crate::paths::{check_not_read, make_folder};
 use crate::reading::Reading;
 use crate::{npy, states};
 use clap::{Args, ValueEnum};
+use drnn::flatten::flat_spec;
+use drnn::memory::{self, BatchSize};
 use drnn::rng::Rng;
 use drnn::{
     Batch, Connections, Difference, InputSpec, Model, NetSpec, Padding, StartState, States, compare,
@@ -96,6 +99,20 @@ struct Check {
     /// One JSON object instead of text
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    force: Force,
+}
+
+impl Check {
+    /// Whether there is memory for so many copies of the flattened network, and for running it.
+    fn memory(&self, flat: &NetSpec, copies: usize) -> Result<(), Failure> {
+        let size = BatchSize::new(STEPS + flat.look_ahead(), ROWS);
+        let run = memory::training(flat, size, 1);
+        Needs::new("one layer's weights", memory::model(flat))
+            .times(copies)
+            .and("the check", run.kept.saturating_add(run.extra))
+            .check(self.force, "stacks of fewer units")
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -116,7 +133,9 @@ pub fn flatten(arguments: &Flatten) -> Result<(), Failure> {
     check_not_read("-o", &arguments.output, [arguments.input.as_path()])?;
     let stack = arguments.import.load(&arguments.input)?;
     let start = if solved { StartState::Solved } else { StartState::Held };
-    let flat = stack.flatten(start).map_err(|e| Failure::Input(at(&arguments.input, &e)))?;
+    let refuse = |e: drnn::Error| Failure::Input(at(&arguments.input, &e));
+    arguments.check.memory(&flat_spec(stack.spec(), start).map_err(refuse)?, 2)?;
+    let flat = stack.flatten(start).map_err(refuse)?;
     let flat = match &arguments.connections {
         Connections::Stacked => flat,
         connections => flat
@@ -198,6 +217,7 @@ pub fn unflatten(arguments: &Unflatten) -> Result<(), Failure> {
             flat = flat.delayed(delay, Padding::Null).map_err(refuse)?;
         }
     }
+    arguments.check.memory(flat.spec(), 2)?;
     let stack = flat.unflatten(arguments.units.as_deref()).map_err(refuse)?;
     let again = stack.flatten(StartState::Held)?;
     if again.params() != flat.params() {

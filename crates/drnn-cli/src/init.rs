@@ -1,9 +1,10 @@
 //! `drnn init`: a network with random weights, to try things on or to train elsewhere.
 
 use crate::Failure;
+use crate::memory::{Force, Needs};
 use crate::net::Net;
 use clap::Args;
-use drnn::Model;
+use drnn::{Model, memory};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -22,10 +23,15 @@ pub struct Arguments {
     /// Seed of the weights
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    #[command(flatten)]
+    force: Force,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let model = Model::init(&arguments.net.spec()?, arguments.seed);
+    let spec = arguments.net.spec()?;
+    let needs = Needs::new("weights", memory::model(&spec));
+    needs.check(arguments.force, "fewer --units or --layers")?;
+    let model = Model::init(&spec, arguments.seed);
     model.save(&arguments.output)?;
     writeln!(std::io::stdout().lock(), "{model}")?;
     eprintln!("wrote {}", arguments.output.display());

@@ -1,20 +1,24 @@
 //! `drnn inspect`: what a model file holds, or what a network would be made of.
 
 use crate::Failure;
+use crate::import::note_activation;
+use crate::memory::shown;
+use crate::memory_use::MemoryUse;
 use crate::model_file::{ModelFile, task_facts};
 use crate::net::Net;
 use crate::paths::check_not_read;
 use crate::{block_picture, block_table};
 use clap::Args;
+use drnn::memory::{self, BatchSize};
 use drnn::params::Layout;
-use drnn::{BlockMap, Bundle, Import, NetSpec, grouped};
+use drnn::{BlockMap, Bundle, Direction, Import, NetSpec, grouped};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Show what a model file holds, or what a network would be made of
 ///
-/// Size, latency, and every tensor by its PyTorch name. A file is drnn's own, or the state dict of a
+/// Size, latency, every tensor by its PyTorch name, and the memory it takes. A file is drnn's own, or the state dict of a
 /// PyTorch nn.RNN, nn.LSTM or nn.GRU as safetensors or .pt. Of stacks and of networks in blocks it also shows how
 /// strong the connections between layers are, and as a picture what they connect; of a trained model, what for.
 /// Examples:
@@ -35,13 +39,20 @@ pub struct Arguments {
     /// Draw the connections between layers to this file
     #[arg(long, value_name = "F")]
     svg: Option<PathBuf>,
+    /// Sequences of a batch, B, in what is said of memory
+    #[arg(long, value_name = "B", default_value_t = 32)]
+    batch: usize,
+    /// Elements of each sequence, T, in what is said of memory
+    #[arg(long, value_name = "T", default_value_t = 100)]
+    steps: usize,
     /// One JSON object instead of text
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let Arguments { file, prefix, net, svg, json } = arguments;
+    let Arguments { file, prefix, net, svg, batch, steps, json } = arguments;
+    let size = BatchSize::new(*steps, *batch);
     let mut out = std::io::stdout().lock();
     let Some(file) = file else {
         if svg.is_some() {
@@ -49,7 +60,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             return Err(Failure::Input(why.into()));
         }
         let spec = net.spec()?;
-        let text = if *json { line(network(&spec, None)) } else { network_text(&spec, "") };
+        let text = match json {
+            true => line(network(&spec, None, size)?),
+            false => network_text(&spec, "") + &MemoryUse::new(&spec, size)?.text(),
+        };
         return Ok(out.write_all(text.as_bytes())?);
     };
     let options = Import { prefix: prefix.clone(), relu: net.is_relu() };
@@ -61,17 +75,18 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             return Err(Failure::Input(format!("{file}: {why}")));
         }
         ModelFile::Several(bundle) => {
-            let text = if *json { line(bundle_value(bundle)) } else { bundle_text(bundle) };
+            let text = if *json { line(bundle_value(bundle, size)?) } else { bundle_text(bundle) };
             return Ok(out.write_all(text.as_bytes())?);
         }
     };
     let (spec, map) = (model.spec(), BlockMap::of(model));
+    note_activation(file, spec, net.nonlinearity());
     if let Some(svg) = svg {
         check_not_read("--svg", svg, [file.as_path()])?;
         draw(file, svg, map.as_ref(), spec)?;
     }
     if *json {
-        let mut value = network(spec, map.as_ref());
+        let mut value = network(spec, map.as_ref(), size)?;
         value["task"] = json!(model.task());
         return Ok(out.write_all(line(value).as_bytes())?);
     }
@@ -82,6 +97,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(task) = model.task() {
         text += &task_text(task);
     }
+    text += &MemoryUse::new(spec, size)?.text();
     Ok(out.write_all(text.as_bytes())?)
 }
 
@@ -90,21 +106,22 @@ fn line(value: Value) -> String {
 }
 
 /// A network for machines.
-fn network(spec: &NetSpec, map: Option<&BlockMap>) -> Value {
+fn network(spec: &NetSpec, map: Option<&BlockMap>, size: BatchSize) -> Result<Value, Failure> {
     let tensors: Vec<_> = Layout::new(spec)
         .tensors()
         .iter()
         .map(|t| json!({"name": t.name, "shape": t.dims, "parameters": t.range.len()}))
         .collect();
-    json!({
+    Ok(json!({
         "description": spec.to_string(),
         "spec": spec,
         "delay": spec.delay(),
-        "streams": spec.direction() == drnn::Direction::Forward,
+        "streams": spec.direction() == Direction::Forward,
         "parameters": spec.parameters(),
         "tensors": tensors,
         "blocks": map.map(block_table::value),
-    })
+        "memory": MemoryUse::new(spec, size)?,
+    }))
 }
 
 /// And for people, with `prefix` before the names of its tensors.
@@ -121,16 +138,18 @@ fn network_text(spec: &NetSpec, prefix: &str) -> String {
     out + &format!("{:width$}  {:14} {:>13}\n", "total", "", grouped(layout.len()))
 }
 
-fn bundle_value(bundle: &Bundle) -> Value {
-    let networks = bundle.networks.iter();
-    let networks = networks.map(|(name, model)| (name.clone(), network(model.spec(), None)));
+fn bundle_value(bundle: &Bundle, size: BatchSize) -> Result<Value, Failure> {
+    let mut networks = serde_json::Map::new();
+    for (name, model) in &bundle.networks {
+        networks.insert(name.clone(), network(model.spec(), None, size)?);
+    }
     let tables = bundle.tables.iter();
     let tables = tables.map(|(name, t)| (name.clone(), json!({"shape": [t.rows, t.width]})));
-    json!({
-        "networks": Value::Object(networks.collect()),
+    Ok(json!({
+        "networks": Value::Object(networks),
         "tables": Value::Object(tables.collect()),
         "task": bundle.task,
-    })
+    }))
 }
 
 fn bundle_text(bundle: &Bundle) -> String {
@@ -142,7 +161,10 @@ fn bundle_text(bundle: &Bundle) -> String {
     for (name, table) in &bundle.tables {
         out += &format!("table {name}: [{}, {}]\n", grouped(table.rows), table.width);
     }
-    out + &task_text(&bundle.task)
+    let models = bundle.networks.values().map(|model| memory::model(model.spec()));
+    let tables = bundle.tables.values().map(|table| size_of_val(table.values.as_slice()));
+    let bytes = models.chain(tables).fold(0, usize::saturating_add);
+    out + &format!("memory {}\n", shown(bytes)) + &task_text(&bundle.task)
 }
 
 /// What it was trained for.

@@ -26,6 +26,7 @@
 //! | `tagging` | treebanks as data, and scores for people |
 //! | `reading` | how much is read of users' files |
 //! | `place` | where networks are trained: processor or GPU |
+//! | `memory`, `free_memory`, `memory_use` | what a command is about to take, against what is free; what networks take |
 //! | `training`, `stop` | what is seen of a training while it goes on; Ctrl-C |
 //! | `training_folder` | the folder that trainings write to, locked |
 //! | `report` | `drnn report`: pages for people, made from results files |
@@ -42,9 +43,12 @@ mod eval;
 mod export;
 mod fill;
 mod flatten;
+mod free_memory;
 mod import;
 mod init;
 mod inspect;
+mod memory;
+mod memory_use;
 mod model_file;
 mod net;
 mod npy;

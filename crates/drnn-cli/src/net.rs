@@ -165,6 +165,11 @@ pub fn checked_delay(net: Kind, delay: Option<usize>) -> Result<usize, Failure> 
 }
 
 impl Net {
+    /// The activation of a plain RNN, where it is said.
+    pub fn nonlinearity(&self) -> Option<Nonlinearity> {
+        self.nonlinearity
+    }
+
     /// Whether a plain RNN is said to have relu.
     pub fn is_relu(&self) -> bool {
         self.nonlinearity == Some(Nonlinearity::Relu)

@@ -1,10 +1,12 @@
 //! Where networks are trained: on the processor, or on a GPU.
 
 use crate::Failure;
+use crate::memory::Needs;
 use clap::{Args, ValueEnum};
+use drnn::memory::{self, BatchSize};
 use drnn::{Cpu, Model, NetSpec};
 use drnn_cuda::{CudaLearner, Device, Precision};
-use drnn_train::{Engine, Error, Learner, Options, Result, Source};
+use drnn_train::{Engine, Error, Estimate, Learner, Options, Result, Source};
 use std::ops::{Deref, DerefMut};
 
 /// Lets trainings that share a GPU really run side by side: CUDA puts their work into 8 queues unless it is told otherwise
@@ -101,6 +103,30 @@ impl Place {
             }
         };
         Ok(Network { spec: spec.clone(), engine })
+    }
+
+    /// The memory that training a network there takes, with batches of `batch` sequences of `data`: what is learned
+    /// from first.
+    pub fn needs(
+        &self,
+        spec: &NetSpec,
+        data: &[&dyn Source],
+        batch: usize,
+        threads: usize,
+    ) -> Result<Needs> {
+        let estimate = Estimate::new(spec, data, batch, threads);
+        let Place::Cuda(device, precision) = self else { return Ok(estimate.into()) };
+        let rows = |i: usize| if i == 0 { batch } else { batch.max(500) };
+        let sizes = data.iter().enumerate().map(|(i, data)| data.batch_size(rows(i)));
+        let mut card = 0;
+        for BatchSize { steps, rows, .. } in sizes {
+            let size = BatchSize::new(steps.saturating_add(spec.look_ahead()), rows);
+            let bytes = CudaLearner::estimate(device, *precision, spec, size);
+            card = card.max(bytes.map_err(Error::from)?);
+        }
+        // Parameters are drawn here before they are copied there.
+        let weights = memory::model(spec);
+        Ok(Needs::from(Estimate { weights, pass: 0, ..estimate }).and_card(card))
     }
 
     /// Threads for so many trainings: those that wait for a GPU need no core.

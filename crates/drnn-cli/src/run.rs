@@ -3,11 +3,13 @@
 
 use crate::Failure;
 use crate::import::ImportArguments;
+use crate::memory::{Force, Needs};
 use crate::npy::{self, Array, Values};
 use crate::paths::{check_not_read, make_folder, same_file};
 use crate::reading::Reading;
 use crate::states;
 use clap::Args;
+use drnn::memory::{self, BatchSize};
 use drnn::{Batch, Error, InputSpec, NetSpec};
 use std::path::{Path, PathBuf};
 
@@ -44,6 +46,8 @@ pub struct Arguments {
     import: ImportArguments,
     #[command(flatten)]
     reading: Reading,
+    #[command(flatten)]
+    force: Force,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -65,6 +69,12 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let (h0, c0) = (arguments.h0.as_ref(), arguments.c0.as_ref());
     let start = states::read(h0, c0, spec, input.rows, arguments.reading)?;
+    // The answers are copied once more on their way to the file.
+    let size = BatchSize::new(input.steps, input.rows);
+    let answers = [spec.answers_to(input.steps), input.rows, spec.answer_width(), size_of::<f32>()];
+    Needs::new("states", memory::run(spec, size))
+        .and("the file", answers.into_iter().fold(1, usize::saturating_mul))
+        .check(arguments.force, "fewer or shorter sequences at once")?;
     let answers = model
         .run(&batch, start.as_ref())
         .map_err(|error| Failure::Input(arguments.explain(&input, error)))?;

@@ -1,9 +1,11 @@
 //! Series on the command line, the same for `train` and `sweep`: `--csv F --target y --sequence id`.
 
 use crate::Failure;
+use crate::memory::Needs;
 use crate::reading::Reading;
 use clap::{Args, ValueEnum};
-use drnn::{grouped, shortened};
+use drnn::memory::{self, BatchSize};
+use drnn::{NetSpec, grouped, shortened};
 use drnn_train::Source;
 use drnn_train::read::{Input, MAX_CLASSES, Missing};
 use drnn_train::series::{
@@ -202,6 +204,14 @@ impl Ready {
     pub fn windows(&self, ahead: usize) -> Result<(Windows, Windows, Option<Windows>), Failure> {
         let of = |part: &Sequences| Windows::new(part, &self.task, self.window, ahead);
         Ok((of(&self.train)?, of(&self.valid)?, self.test.as_ref().map(of).transpose()?))
+    }
+
+    /// The memory that a network takes to be scored on whole sequences.
+    pub fn scoring(&self, spec: &NetSpec) -> Needs {
+        let longest = [Some(&self.valid), self.test.as_ref()].into_iter().flatten();
+        let steps = longest.map(Sequences::longest).max().unwrap_or(0);
+        let run = memory::run(spec, BatchSize::new(steps, 1));
+        Needs::new("scoring", memory::model(spec).saturating_add(run))
     }
 
     /// Sequences of a batch where nobody says: enough steps in an epoch, also of small data.

@@ -1,6 +1,7 @@
 //! What the commands that tag have in common: treebanks as data, and scores for people.
 
 use crate::Failure;
+use crate::memory::Needs;
 use crate::reading::Reading;
 use crate::report::training_run::{Judged, most_frequent};
 use drnn::{BundleTable, Cpu, grouped};
@@ -9,7 +10,7 @@ use drnn_train::tagger::{
     Counting, Limits, Scores, Sentence, Sentences, Share, Sizes, TaggerLearner, TaggerNet,
     Vocabulary, read_sentences, with_special,
 };
-use drnn_train::{Options, PaperNet};
+use drnn_train::{Estimate, Options, PaperNet};
 use std::path::Path;
 
 /// A treebank's parts as numbers.
@@ -77,7 +78,28 @@ impl Treebank {
         Ok(Treebank { counting, vocabulary, train, dev, test, vectors, tuned, names, notes })
     }
 
-    /// The two networks for it, to be trained.
+    /// The two networks for it.
+    fn net(&self, nets: [PaperNet; 2], sizes: &Sizes) -> Result<TaggerNet, Failure> {
+        let width = self.vectors.as_ref().map_or(sizes.word, |table| table.width);
+        let sizes = Sizes { word: width, ..*sizes };
+        let frozen = self.vectors.clone().filter(|_| !self.tuned);
+        Ok(TaggerNet::new(&self.vocabulary, nets, &sizes, frozen)?)
+    }
+
+    /// The memory that training them takes.
+    pub fn needs(
+        &self,
+        nets: [PaperNet; 2],
+        sizes: &Sizes,
+        batch: usize,
+        threads: usize,
+    ) -> Result<Needs, Failure> {
+        let parts: Vec<&Sentences> =
+            [&self.train, &self.dev].into_iter().chain(&self.test).collect();
+        Ok(Estimate::tagger(&self.net(nets, sizes)?, &parts, batch, threads).into())
+    }
+
+    /// The two networks, to be trained.
     pub fn learner(
         &self,
         cpu: &Cpu,
@@ -85,10 +107,7 @@ impl Treebank {
         sizes: &Sizes,
         options: &Options,
     ) -> Result<TaggerLearner, Failure> {
-        let width = self.vectors.as_ref().map_or(sizes.word, |table| table.width);
-        let sizes = Sizes { word: width, ..*sizes };
-        let frozen = self.vectors.clone().filter(|_| !self.tuned);
-        let net = TaggerNet::new(&self.vocabulary, nets, &sizes, frozen)?;
+        let net = self.net(nets, sizes)?;
         let learner = TaggerLearner::new(cpu, net, options.adam, options.seed);
         Ok(match &self.vectors {
             Some(table) if self.tuned => learner.with_vectors(table)?,

@@ -2,6 +2,7 @@
 //! everything as JSON lines in a file.
 
 use crate::Failure;
+use crate::memory::Force;
 use crate::place::{Place, PlaceArguments};
 use crate::stop::Stop;
 use crate::training_folder::TrainingFolder;
@@ -31,7 +32,12 @@ pub struct Running {
     pub resume: bool,
     #[command(flatten)]
     pub place: PlaceArguments,
+    #[command(flatten)]
+    pub force: Force,
 }
+
+/// What a training that does not fit into memory could do without.
+pub const LESS: &str = "fewer --units or a smaller --batch";
 
 /// A length of time.
 pub fn minutes(text: &str) -> Result<f64, String> {

@@ -37,7 +37,11 @@ output.weight     [27, 512]             13,824
 output.bias       [27]                      27
 total                                1,087,283
 ";
-    assert_eq!(stdout(&output), expected);
+    let text = stdout(&output);
+    let (tensors, memory) = text.split_once("\nmemory, ").unwrap();
+    assert_eq!(tensors, expected);
+    assert!(memory.starts_with("model        8.7 MB  weights, and a copy packed"), "{memory}");
+    assert!(memory.contains("\nmemory, training"), "{memory}");
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::{done, read, write};
-use drnn::{Batch, Model};
+use ::drnn::{Batch, Import, Model};
+use common::{done, drnn, read, text, write};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -109,6 +109,59 @@ fn plain_models_answer_as_in_a_run_from_every_kind_of_text() {
         let out = answers(folder, &format!("stream tokens.safetensors --from {from}"), text);
         assert_eq!(numbers(&out), expected, "{from}");
     }
+}
+
+/// A file of PyTorch says neither which activation its RNN has nor, where it holds more, which part is meant.
+#[test]
+fn files_of_pytorch_stream_as_they_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../drnn/tests/golden");
+    for name in ["rnn_relu.safetensors", "pt_rnn_prefix.pt"] {
+        std::fs::copy(golden.join(name), folder.join(name)).unwrap();
+    }
+    let relu = "rnn_relu.safetensors --nonlinearity relu";
+    let q = Model::import(folder.join("rnn_relu.safetensors"), &Import::default());
+    let q = q.unwrap().spec().input().width();
+    let x: Vec<f32> = (0..9 * q).map(|i| (i as f32).sin()).collect();
+    write(&folder.join("x.npy"), &[9, 1, q as u64], &x);
+    let lines: String = x.chunks(q).map(|row| format!("{}\n", serde_json::json!(row))).collect();
+    let run = |options: &str| {
+        done(folder, &format!("run {options} x.npy -o y.npy"));
+        read(&folder.join("y.npy")).1
+    };
+    let stream = |options: &str| {
+        let (code, out, said) =
+            fed(folder, &format!("stream {options} --from json"), lines.as_bytes());
+        assert_eq!(code, Some(0), "{options}: {said}");
+        (numbers(&out), said)
+    };
+    let note =
+        "note: rnn_relu.safetensors: a plain RNN, read as one with tanh; --nonlinearity relu";
+    let (found, said) = stream(relu);
+    assert_eq!(found, run(relu));
+    assert!(!said.contains("note:") && said.contains("relu"), "{said}");
+    let (tanh, said) = stream("rnn_relu.safetensors");
+    assert_ne!(tanh, found);
+    assert!(said.contains(note), "{said}");
+    let (same, said) = stream("rnn_relu.safetensors --nonlinearity tanh");
+    assert!(same == tanh && !said.contains("note:"), "{said}");
+    for command in ["run rnn_relu.safetensors x.npy -o y.npy", "inspect rnn_relu.safetensors"] {
+        assert!(text(&drnn(folder, command).stderr).contains(note), "{command}");
+    }
+    // drnn's own files say it themselves.
+    done(folder, &format!("init --net rnn --units 3 --inputs {q} -o own.safetensors"));
+    let (_, said) = stream("own.safetensors");
+    assert!(!said.contains("note:"), "{said}");
+    for options in ["own.safetensors --nonlinearity relu", "own.safetensors --prefix a."] {
+        let (_, said) = refused(folder, &format!("stream {options}"), b"");
+        assert!(said.contains("is drnn's own"), "{options}: {said}");
+    }
+    let tagger = format!("{} --prefix a.", builtin("tagger-en.safetensors").display());
+    let (_, said) = refused(folder, &format!("stream {tagger}"), b"");
+    assert!(said.contains("is drnn's own"), "{said}");
+    let (_, said) = refused(folder, "stream pt_rnn_prefix.pt --prefix none.", b"");
+    assert!(said.contains("`none.weight_ih_l0` is missing"), "{said}");
 }
 
 #[test]

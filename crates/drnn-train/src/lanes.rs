@@ -112,7 +112,10 @@ pub fn run<'a, E: Engine>(
     std::thread::scope(|scope| {
         let work = &work;
         for i in 1..threads.min(count) {
-            scope.spawn(move || work(i));
+            // Where the system gives no more threads, those that are there do it all.
+            if std::thread::Builder::new().spawn_scoped(scope, move || work(i)).is_err() {
+                break;
+            }
         }
         work(0);
     });

@@ -3,6 +3,7 @@
 mod text8;
 
 use crate::Failure;
+use crate::memory::Needs;
 use crate::place::Place;
 use crate::report::mlm::{MlmResults, Run};
 use crate::report::{Provenance, Reported, publish};
@@ -76,6 +77,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let place = arguments.running.place.find()?;
     let (which, options) = (arguments.which()?, arguments.options());
     let text = Text8::open(arguments.data.as_deref(), arguments.first(), arguments.seed)?;
+    arguments.check_memory(&which, &text, (&cpu, &place))?;
     let folder = arguments.running.folder(&arguments.out, &["mlm.json"], training::EARLIER)?;
     arguments.announce(&which, &text, &cpu);
     let command = training::command();
@@ -104,6 +106,27 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 type Which = (Row, usize);
 
 impl Arguments {
+    /// Whether there is memory for all networks that are trained at once, before there is a folder.
+    fn check_memory(
+        &self,
+        which: &[Which],
+        text: &Text8,
+        (cpu, place): (&Cpu, &Place),
+    ) -> Result<(), Failure> {
+        let data = [&text.train, &text.valid, &text.test].map(|part| part as &dyn Source);
+        for some in which.chunks(cpu.threads()) {
+            let mut needs = Vec::new();
+            for (row, _) in some {
+                let threads = cpu.threads().div_ceil(some.len());
+                let batch = self.options().batch;
+                needs.push(place.needs(&row.spec()?, &data, batch, threads)?);
+            }
+            let needs = Needs::side_by_side(needs, some.len());
+            needs.check_at(self.running.force, place, "a smaller --batch or fewer --threads")?;
+        }
+        Ok(())
+    }
+
     /// Trains some networks side by side, and tests them.
     fn train(
         &self,

@@ -1,6 +1,7 @@
 //! `drnn reproduce pos`: the paper's tables of part-of-speech tagging.
 
 use crate::Failure;
+use crate::memory::Needs;
 use crate::place::Place;
 use crate::reading::Reading;
 use crate::report::pos::{PosResults, Run, paper_pairs};
@@ -109,6 +110,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let repeats = arguments.repeats.unwrap_or(if arguments.full { 5 } else { 1 });
     let out = arguments.out.clone().unwrap_or_else(|| format!("out/pos-{lang}").into());
     let one = cpu.with_threads(1);
+    let mut needs = Vec::new();
+    for &pair in &pairs {
+        let one = bank.needs(pair, &Sizes::default(), options.batch, 1)?;
+        needs.extend(std::iter::repeat_n(one, repeats.into()));
+    }
+    let needs = Needs::side_by_side(needs, cpu.threads());
+    needs.check(arguments.running.force, "fewer of --char and --word, or --repeats")?;
     let (mut fits, mut which) = (Vec::new(), Vec::new());
     for repetition in 0..usize::from(repeats) {
         for &pair in &pairs {

@@ -1,7 +1,8 @@
 //! `drnn reproduce reversal`: networks of several delays learn to answer a sequence backwards.
 
 use crate::Failure;
-use crate::place::Network;
+use crate::memory::Needs;
+use crate::place::{Network, Place};
 use crate::report::reversal::{ReversalResults, Run, Task};
 use crate::report::{Provenance, Reported, publish};
 use crate::training::{self, Running, Watch};
@@ -62,6 +63,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let cpu = training::cpu(arguments.running.threads)?; // before there is a folder
     let place = arguments.running.place.find()?;
     let which = arguments.which()?;
+    arguments.check_memory(&which, &place, &cpu)?;
     let folder = arguments.running.folder(&arguments.out, &["reversal.json"], training::EARLIER)?;
     let task = Reversal::default();
     let (n, seed) = (arguments.sequences as usize, arguments.seed);
@@ -151,6 +153,27 @@ fn measure(
 }
 
 impl Arguments {
+    /// Whether there is memory for data and all networks, before there is a folder.
+    fn check_memory(&self, which: &[Which], place: &Place, cpu: &Cpu) -> Result<(), Failure> {
+        let (task, n) = (Reversal::default(), self.sequences as usize);
+        let part = |count| task.made(count, 0);
+        let data = [part(n)?, part(n / 5)?, part(n / 5)?];
+        let bytes = (n + 2 * (n / 5)) * task.steps * (task.symbols + 1) * size_of::<f32>();
+        let mut needs = Vec::new();
+        for (net, _) in which {
+            let spec = net.spec(task.symbols, task.symbols)?;
+            let parts = data.each_ref().map(|part| part as &dyn Source);
+            let threads = cpu.threads().div_ceil(which.len());
+            needs.push(place.needs(&spec, &parts, self.options().batch, threads)?);
+        }
+        let needs = Needs::side_by_side(needs, place.threads(cpu, which.len()));
+        needs.and("data", bytes).check_at(
+            self.running.force,
+            place,
+            "fewer --sequences, --delays or --repeats",
+        )
+    }
+
     fn options(&self) -> Options {
         let paper = Options {
             stopping: Stopping { patience: Some(10), min_delta: 1e-3, at_value: None },

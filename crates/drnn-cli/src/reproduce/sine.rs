@@ -5,6 +5,7 @@
 
 use super::write_files;
 use crate::Failure;
+use crate::memory::{Force, Needs};
 use crate::paths::make_folder;
 use crate::place::{Place, PlaceArguments};
 use crate::report::Reported;
@@ -20,7 +21,8 @@ use drnn_train::campaign::{
 };
 use drnn_train::lanes::Control;
 use drnn_train::results::{self, Record, Results};
-use drnn_train::{Advance, Options, PaperNet, Schedule, checkpoint};
+use drnn_train::sine::{Part, Sine};
+use drnn_train::{Advance, Estimate, Options, PaperNet, Schedule, Source, checkpoint};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write as _};
@@ -94,6 +96,8 @@ pub struct Arguments {
     checkpoint_every: f64,
     #[command(flatten)]
     place: PlaceArguments,
+    #[command(flatten)]
+    force: Force,
     /// Train nothing: join the results of these files, of one campaign, in the folder
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["full", "gammas", "aheads", "cells", "nets",
         "sets", "epochs", "rate", "batch", "sequences", "seed", "threads", "shard", "device", "precision"])]
@@ -211,6 +215,8 @@ impl Arguments {
                 return Err(Failure::Input(what));
             }
         }
+        let place = self.place.find()?;
+        self.check_memory(&protocol, &cells, &place)?;
         let stop = Stop::on_ctrl_c()?; // before there is anything to lose
         make_folder(&self.out)?;
         let lock = FolderLock::take(&self.out)?;
@@ -222,7 +228,6 @@ impl Arguments {
         let done = cells.iter().filter(|cell| results.records().contains_key(cell)).count();
         let left: Vec<GridCell> =
             cells.iter().filter(|cell| !results.records().contains_key(cell)).copied().collect();
-        let place = self.place.find()?;
         let pools = self.pools(&place, &left, &protocol.training)?;
         let (count, at_once) = (cells.len(), pools.iter().map(|pool| pool.at_once).sum::<usize>());
         eprintln!(
@@ -253,6 +258,39 @@ impl Arguments {
             )));
         }
         Ok((lock, SineResults::new(&protocol, results.records())))
+    }
+
+    /// Whether there is memory for all that are trained at once, before there is a folder. A GPU's is looked after by
+    /// its driver: it refuses what does not fit, and nothing is lost.
+    fn check_memory(
+        &self,
+        protocol: &Protocol,
+        cells: &[GridCell],
+        place: &Place,
+    ) -> Result<(), Failure> {
+        let threads = training::cpu(self.threads)?.threads();
+        let at_once = cells.len().min(threads);
+        let task = Sine::new(1.0, 0);
+        let mut made = Vec::new();
+        for (count, part) in
+            protocol.sequences.into_iter().zip([Part::Train, Part::Valid, Part::Test])
+        {
+            made.push(task.made(count, 0, part)?);
+        }
+        let data: Vec<&dyn Source> = made.iter().map(|made| made as &dyn Source).collect();
+        let bytes = protocol.sequences.iter().sum::<usize>() * task.steps * 2 * size_of::<f32>();
+        let mut most = Needs::default();
+        for net in cells.iter().map(|cell| cell.net).collect::<BTreeSet<_>>() {
+            let estimate = Estimate::new(&net.spec(1, 1)?, &data, protocol.training.batch, 1);
+            let needs = match place {
+                Place::Cpu => Needs::from(estimate),
+                Place::Cuda(..) => Needs::default(),
+            };
+            let needs = needs.and("data", bytes);
+            most = if needs.total() > most.total() { needs } else { most };
+        }
+        let less = "fewer --threads or --sequences, or a smaller --batch";
+        most.times(at_once).check(self.force, less)
     }
 
     /// Who trains what: on a GPU a group for each network, where there can be one.

@@ -3,6 +3,7 @@
 
 use super::{Head, write_files};
 use crate::Failure;
+use crate::memory::{Force, Needs};
 use crate::paths::make_folder;
 use crate::training;
 use clap::Args;
@@ -54,6 +55,8 @@ pub struct Arguments {
     /// The contents of theorem.json instead of text
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    force: Force,
 }
 
 /// What theorem.json holds.
@@ -96,6 +99,7 @@ struct Solved {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    arguments.check_memory()?;
     make_folder(&arguments.out)?;
     let report = arguments.report()?;
     let json = serde_json::to_string(&report).map_err(std::io::Error::from)? + "\n";
@@ -161,6 +165,16 @@ impl Arguments {
             theorem,
             solved: self.solved()?,
         })
+    }
+
+    /// Whether there is memory for a flattened network on each thread, before there is a folder: as f32, packed, and
+    /// as f64.
+    fn check_memory(&self) -> Result<(), Failure> {
+        let flat = |(_, spec): &(String, NetSpec)| flat_spec(spec, StartState::Held).ok();
+        let sizes = self.nets().iter().filter_map(flat).map(|flat| flat.parameters()).max();
+        let bytes = sizes.unwrap_or(0).saturating_mul(2 * size_of::<f32>() + size_of::<f64>());
+        let needs = Needs::new("flattened networks", bytes).times(training::cpu(None)?.threads());
+        needs.check(self.force, "fewer --units or --layers")
     }
 
     /// All cells, depths and widths: (column of the table, network).

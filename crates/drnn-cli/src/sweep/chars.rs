@@ -4,6 +4,7 @@ use super::Sweep;
 use super::task::Task;
 use crate::Failure;
 use crate::characters::{Characters, CharsArguments};
+use crate::memory::Needs;
 use crate::place::{Network, Place};
 use crate::shape::Shape;
 use clap::Args;
@@ -69,6 +70,16 @@ impl Task for Characters {
 
     fn same_size(&self, shape: Shape) -> Result<Shape, Failure> {
         Ok(shape.same_size(Characters::data(self))?)
+    }
+
+    fn needs(
+        &self,
+        place: &Place,
+        shape: &Shape,
+        batch: usize,
+        threads: usize,
+    ) -> Result<Needs, Failure> {
+        Ok(place.needs(&self.spec(shape)?, &Task::data(self), batch, threads)?)
     }
 
     fn engine(

@@ -15,11 +15,12 @@ mod tagger;
 mod task;
 
 use crate::Failure;
+use crate::memory::Needs;
 use crate::net::Kind;
 use crate::report::sweep::{Run, SweepResults};
 use crate::report::{Provenance, Reported, publish};
 use crate::shape::Shape;
-use crate::training::{self, Running, Watch};
+use crate::training::{self, LESS, Running, Watch};
 use clap::{Args, Subcommand};
 use drnn::Cpu;
 use drnn_train::{Engine, Fit, Options, Reason, Schedule};
@@ -93,7 +94,7 @@ pub struct Sweep {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     #[command(flatten)]
-    running: Running,
+    pub running: Running,
     /// The contents of sweep.json instead of text
     #[arg(long)]
     json: bool,
@@ -125,6 +126,19 @@ impl Sweep {
         let out = self.out.clone().unwrap_or_else(|| format!("out/sweep-{}", task.name()).into());
         let (shapes, options) = (self.shapes(task)?, self.options(task));
         let one = cpu.with_threads(1);
+        let lanes = shapes.len() * usize::from(self.repeats);
+        let mut needs = Vec::new();
+        for shape in &shapes {
+            let threads = cpu.threads().div_ceil(lanes);
+            let one = task.needs(&place, shape, options.batch, threads)?;
+            needs.extend(std::iter::repeat_n(one, self.repeats.into()));
+        }
+        let needs = Needs::side_by_side(needs, place.threads(&cpu, lanes));
+        needs.check_at(
+            self.running.force,
+            &place,
+            &format!("{LESS}, fewer --delays or --repeats"),
+        )?;
         let [train, valid, _] = task.data();
         let mut which = Vec::new();
         let mut fits = Vec::new();

@@ -3,6 +3,7 @@
 use super::Sweep;
 use super::task::{Part, Task};
 use crate::Failure;
+use crate::memory::Needs;
 use crate::place::{Network, Place};
 use crate::series_data::{Ready, SeriesData};
 use crate::shape::Shape;
@@ -88,6 +89,17 @@ impl Task for Series {
 
     fn same_size(&self, shape: Shape) -> Result<Shape, Failure> {
         Ok(shape.same_size(|builder| self.ready.task.widths(builder))?)
+    }
+
+    fn needs(
+        &self,
+        place: &Place,
+        shape: &Shape,
+        batch: usize,
+        threads: usize,
+    ) -> Result<Needs, Failure> {
+        let spec = shape.spec(Padding::Null, |builder| self.ready.task.widths(builder))?;
+        Ok(place.needs(&spec, &self.data(), batch, threads)?)
     }
 
     fn engine(

@@ -3,6 +3,7 @@
 use super::Sweep;
 use super::task::Task;
 use crate::Failure;
+use crate::memory::Needs;
 use crate::place::{Network, Place};
 use crate::shape::Shape;
 use clap::Args;
@@ -64,10 +65,18 @@ fn parts(sequences: u32) -> [usize; 3] {
     [n, (n / 5).max(1), (n / 5).max(1)]
 }
 
+/// Whether there is memory for so many sequences of so many steps, with so many values in and out at each.
+fn check_data(counts: [usize; 3], [steps, q, m]: [usize; 3], sweep: &Sweep) -> Result<(), Failure> {
+    let sequences = counts.into_iter().sum::<usize>();
+    let bytes = [steps, q + m, size_of::<f32>()].into_iter().fold(sequences, usize::saturating_mul);
+    Needs::new("data", bytes).check(sweep.running.force, "fewer --sequences")
+}
+
 impl ReversalTask {
     pub fn ready(&self, seed: u64) -> Result<Dense, Failure> {
         let (steps, symbols) = (usize::from(self.steps), usize::from(self.symbols));
         let (task, counts) = (Reversal { steps, symbols }, parts(self.sequences));
+        check_data(counts, [steps, symbols, 1], &self.sweep)?;
         // Streams of numbers of their own, whatever their lengths: as `drnn reproduce reversal` draws them.
         let part =
             |i: usize| task.examples(counts[i], seed.wrapping_mul(4).wrapping_add(i as u64 + 1));
@@ -92,6 +101,7 @@ impl SineTask {
     pub fn ready(&self, seed: u64) -> Result<Dense, Failure> {
         let (task, counts) =
             (Sine::new(self.gamma.into(), self.ahead.into()), parts(self.sequences));
+        check_data(counts, [task.steps, 1, 1], &self.sweep)?;
         Ok(Dense {
             name: "sine",
             what: format!("sine, gamma {}, {} elements ahead, seed {seed}", self.gamma, self.ahead),
@@ -153,6 +163,17 @@ impl Task for Dense {
 
     fn same_size(&self, shape: Shape) -> Result<Shape, Failure> {
         Ok(shape.same_size(Dense::data(self))?)
+    }
+
+    fn needs(
+        &self,
+        place: &Place,
+        shape: &Shape,
+        batch: usize,
+        threads: usize,
+    ) -> Result<Needs, Failure> {
+        let spec = shape.spec(Padding::Null, Dense::data(self))?;
+        Ok(place.needs(&spec, &Task::data(self), batch, threads)?)
     }
 
     fn engine(

@@ -3,6 +3,7 @@
 use super::Sweep;
 use super::task::Task;
 use crate::Failure;
+use crate::memory::Needs;
 use crate::net::Kind;
 use crate::place::Place;
 use crate::reading::Reading;
@@ -54,6 +55,19 @@ impl TaggerSweep {
         let mut bank = Treebank::read(files, Counting::Words, None, false, &limits, self.reading)?;
         let test = bank.test.take().unwrap_or_default();
         Ok(Ready { bank, test, chars: self.chars })
+    }
+}
+
+/// All of the paper's sizes in proportion.
+fn sizes(shape: &Shape) -> Sizes {
+    let paper = Sizes::default();
+    let of = |size: usize| (shape.units[0] * size).div_ceil(paper.words);
+    Sizes {
+        words: of(paper.words),
+        both_words: of(paper.both_words),
+        chars: of(paper.chars),
+        both_chars: of(paper.both_chars),
+        ..paper
     }
 }
 
@@ -117,6 +131,16 @@ impl Task for Ready {
         }
     }
 
+    fn needs(
+        &self,
+        _: &Place,
+        shape: &Shape,
+        batch: usize,
+        threads: usize,
+    ) -> Result<Needs, Failure> {
+        self.bank.needs([self.chars, words(shape)?], &sizes(shape), batch, threads)
+    }
+
     fn engine(
         &self,
         _: &Place,
@@ -124,16 +148,6 @@ impl Task for Ready {
         shape: &Shape,
         options: &Options,
     ) -> Result<TaggerLearner, Failure> {
-        let paper = Sizes::default();
-        // All of the paper's sizes in proportion.
-        let of = |size: usize| (shape.units[0] * size).div_ceil(paper.words);
-        let sizes = Sizes {
-            words: of(paper.words),
-            both_words: of(paper.both_words),
-            chars: of(paper.chars),
-            both_chars: of(paper.both_chars),
-            ..paper
-        };
-        self.bank.learner(cpu, [self.chars, words(shape)?], &sizes, options)
+        self.bank.learner(cpu, [self.chars, words(shape)?], &sizes(shape), options)
     }
 }

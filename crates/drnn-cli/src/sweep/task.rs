@@ -1,6 +1,7 @@
 //! What a sweep needs to know of a task.
 
 use crate::Failure;
+use crate::memory::Needs;
 use crate::place::Place;
 use crate::shape::Shape;
 use drnn::Cpu;
@@ -49,6 +50,15 @@ pub trait Task {
 
     /// Bidirectional networks no larger than plain ones.
     fn same_size(&self, shape: Shape) -> Result<Shape, Failure>;
+
+    /// The memory that its training takes.
+    fn needs(
+        &self,
+        place: &Place,
+        shape: &Shape,
+        batch: usize,
+        threads: usize,
+    ) -> Result<Needs, Failure>;
 
     /// A network to be trained.
     fn engine(

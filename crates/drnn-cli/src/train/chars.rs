@@ -4,6 +4,7 @@ use super::frame::{Job, More, Training};
 use crate::Failure;
 use crate::characters::{Characters, CharsArguments};
 use crate::shape::ShapeArguments;
+use crate::training::LESS;
 use clap::Args;
 use drnn_train::chars::{CharTask, paper_bpc};
 use drnn_train::{Engine, Metric, Options, Source};
@@ -34,6 +35,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     data.tell();
     let options = training.options(Options { epochs: 20, ..data.options() });
     let spec = data.spec(&shape)?;
+    let parts = [Some(&data.train), Some(&data.valid), data.test.as_ref()].into_iter().flatten();
+    let parts: Vec<&dyn Source> = parts.map(|part| part as &dyn Source).collect();
+    let needs = place.needs(&spec, &parts, options.batch, cpu.threads())?;
+    needs.check_at(training.running.force, &place, &format!("{LESS}, or shorter --window"))?;
     let task = CharTask::new(data.alphabet.clone(), characters.window(), characters.mask);
     let (window, ahead) = (characters.window(), spec.look_ahead());
     let job = Job {

@@ -6,6 +6,7 @@ use crate::eval::series::judged;
 use crate::place::Network;
 use crate::series_data::{Ready, SeriesData};
 use crate::shape::ShapeArguments;
+use crate::training::LESS;
 use clap::Args;
 use drnn::{Cpu, Padding};
 use drnn_train::series::{Score, Sequences, SeriesTask, score};
@@ -41,6 +42,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let spec = shape.spec(Padding::Null, |builder| ready.task.widths(builder))?;
     let (train, valid, test) = ready.windows(shape.delay)?;
     let options = training.options(suggested(ready.batch(&train)));
+    let parts = [Some(&train), Some(&valid), test.as_ref()].into_iter().flatten();
+    let parts: Vec<&dyn Source> = parts.map(|part| part as &dyn Source).collect();
+    let needs = place.needs(&spec, &parts, options.batch, cpu.threads())?;
+    let needs = needs.join(ready.scoring(&spec));
+    needs.check_at(training.running.force, &place, &format!("{LESS}, or shorter --window"))?;
     let job = Job {
         task: SeriesTask::NAME,
         what: ready.what.clone(),

@@ -117,7 +117,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         arguments.reading,
     )?;
     let options = training.options(paper_options());
-    let engine = bank.learner(&cpu, [*chars, *words], &arguments.sizes(), &options)?;
+    let (nets, sizes) = ([*chars, *words], arguments.sizes());
+    let needs = bank.needs(nets, &sizes, options.batch, cpu.threads())?;
+    let less = "fewer --word-units and --char-units or a smaller --batch";
+    needs.check(training.running.force, less)?;
+    let engine = bank.learner(&cpu, nets, &sizes, &options)?;
     let net = engine.net().clone();
     let job = Job {
         task: "tagger",

@@ -195,8 +195,16 @@ pub fn run_pools(
     std::thread::scope(|scope| {
         let work = &work;
         for (pool, cells) in pools.iter().zip(&left) {
-            for _ in 0..pool.at_once.min(cells.0.len()) {
-                scope.spawn(move || work(pool, cells));
+            for i in 0..pool.at_once.min(cells.0.len()) {
+                let thread = std::thread::Builder::new();
+                if thread.spawn_scoped(scope, move || work(pool, cells)).is_ok() {
+                    continue;
+                }
+                // The system gives no more threads: those that are there do it all, or this one.
+                if i == 0 {
+                    work(pool, cells);
+                }
+                break;
             }
         }
     });
