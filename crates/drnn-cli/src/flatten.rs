@@ -134,7 +134,8 @@ pub fn flatten(arguments: &Flatten) -> Result<(), Failure> {
     let stack = arguments.import.load(&arguments.input)?;
     let start = if solved { StartState::Solved } else { StartState::Held };
     let refuse = |e: drnn::Error| Failure::Input(at(&arguments.input, &e));
-    arguments.check.memory(&flat_spec(stack.spec(), start).map_err(refuse)?, 2)?;
+    let copies = if arguments.connections == Connections::Stacked { 1 } else { 2 };
+    arguments.check.memory(&flat_spec(stack.spec(), start).map_err(refuse)?, copies)?;
     let flat = stack.flatten(start).map_err(refuse)?;
     let flat = match &arguments.connections {
         Connections::Stacked => flat,
@@ -217,7 +218,7 @@ pub fn unflatten(arguments: &Unflatten) -> Result<(), Failure> {
             flat = flat.delayed(delay, Padding::Null).map_err(refuse)?;
         }
     }
-    arguments.check.memory(flat.spec(), 2)?;
+    arguments.check.memory(flat.spec(), 2)?; // the stack, and that flattened again
     let stack = flat.unflatten(arguments.units.as_deref()).map_err(refuse)?;
     let again = stack.flatten(StartState::Held)?;
     if again.params() != flat.params() {

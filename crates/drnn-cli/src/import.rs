@@ -49,8 +49,8 @@ pub fn is_foreign(path: &Path) -> bool {
     std::fs::read(path).is_ok_and(|bytes| Bundle::is_bundle(&bytes).is_none())
 }
 
-/// A plain RNN of PyTorch may have been trained with either activation, and its file does not say which: what is taken
-/// for granted is told.
+/// A plain RNN of PyTorch may have been trained with either activation, and its file does not say
+/// which: what is taken for granted is told.
 pub fn note_activation(path: &Path, spec: &NetSpec, said: Option<Nonlinearity>) {
     if spec.cell() == Cell::RnnTanh && said.is_none() && is_foreign(path) {
         eprintln!(

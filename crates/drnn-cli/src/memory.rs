@@ -59,8 +59,8 @@ impl Needs {
         self
     }
 
-    /// Trainings side by side, on so many threads: all keep their memory, but no more checkpoints are written at a
-    /// time than there are threads.
+    /// Trainings side by side, on so many threads: all keep their memory, but no more checkpoints
+    /// are written at a time than there are threads.
     pub fn side_by_side(all: impl IntoIterator<Item = Needs>, threads: usize) -> Needs {
         let (mut sum, mut count, mut largest) = (Needs::default(), 0, 0);
         for mut needs in all {
@@ -76,7 +76,8 @@ impl Needs {
         self.parts.iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
     }
 
-    /// Refused where it is more than is free, with both numbers and `less`, the options that make it less.
+    /// Refused where it is more than is free, with both numbers and `less`, the options that make
+    /// it less.
     pub fn check(&self, force: Force, less: &str) -> Result<(), Failure> {
         self.check_at(force, &Place::Cpu, less)
     }
@@ -149,8 +150,8 @@ mod tests {
         assert_eq!(needs.refusal(None, Some(0), "fewer --units"), None);
         assert_eq!(
             needs.refusal(Some(1 << 30), None, "fewer --units").unwrap(),
-            "needs about 5.4 GB of memory (weights 3.2 GB, passes 2.1 GB), 1.1 GB are free; fewer --units \
-             take less, --force tries it"
+            "needs about 5.4 GB of memory (weights 3.2 GB, passes 2.1 GB), 1.1 GB are free; fewer \
+             --units take less, --force tries it"
         );
         let all = needs.clone().join(Needs::new("weights", usize::MAX)).times(3);
         assert_eq!(all.total(), usize::MAX);

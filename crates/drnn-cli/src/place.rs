@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use drnn::memory::{self, BatchSize};
 use drnn::{Cpu, Model, NetSpec};
 use drnn_cuda::{CudaLearner, Device, Precision};
-use drnn_train::{Engine, Error, Estimate, Learner, Options, Result, Source};
+use drnn_train::{EVALUATED, Engine, Error, Estimate, Learner, Options, Result, Source};
 use std::ops::{Deref, DerefMut};
 
 /// Lets trainings that share a GPU really run side by side: CUDA puts their work into 8 queues unless it is told otherwise
@@ -105,8 +105,8 @@ impl Place {
         Ok(Network { spec: spec.clone(), engine })
     }
 
-    /// The memory that training a network there takes, with batches of `batch` sequences of `data`: what is learned
-    /// from first.
+    /// The memory that training a network there takes, with batches of `batch` sequences of `data`:
+    /// what is learned from first.
     pub fn needs(
         &self,
         spec: &NetSpec,
@@ -116,7 +116,7 @@ impl Place {
     ) -> Result<Needs> {
         let estimate = Estimate::new(spec, data, batch, threads);
         let Place::Cuda(device, precision) = self else { return Ok(estimate.into()) };
-        let rows = |i: usize| if i == 0 { batch } else { batch.max(500) };
+        let rows = |i: usize| if i == 0 { batch } else { batch.max(EVALUATED) };
         let sizes = data.iter().enumerate().map(|(i, data)| data.batch_size(rows(i)));
         let mut card = 0;
         for BatchSize { steps, rows, .. } in sizes {

@@ -111,7 +111,8 @@ fn plain_models_answer_as_in_a_run_from_every_kind_of_text() {
     }
 }
 
-/// A file of PyTorch says neither which activation its RNN has nor, where it holds more, which part is meant.
+/// A file of PyTorch says neither which activation its RNN has nor, where it holds more, which part
+/// is meant.
 #[test]
 fn files_of_pytorch_stream_as_they_run() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
 //! How much of a card's memory a training takes, told before anything is allocated.
 //!
-//! The sums follow [`crate::work`] and the recurrences' own memory line by line; a test holds them against what a
-//! recorder is asked for. They are floats, because no size overflows those.
+//! The sums follow [`crate::work`] and the recurrences' own memory line by line; a test holds them
+//! against what a recorder is asked for. They are floats, because no size overflows those.
 
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -13,8 +13,9 @@ use crate::work::{BUNDLE, CHUNKS};
 use drnn::memory::BatchSize;
 use drnn::{Cell, InputSpec, NetSpec};
 
-/// Bytes of a card that training takes with batches of up to `size`, step by step: what any card can do. With f16
-/// large networks take less. An error where there are no kernels for the network, or for that much at once.
+/// Bytes of a card that training takes with batches of up to `size`, step by step: what any card
+/// can do. With f16 large networks take less. An error where there are no kernels for the network,
+/// or for that much at once.
 pub fn estimate(spec: &NetSpec, size: BatchSize) -> Result<usize> {
     let plan = Plan::new(spec).map_err(Error::Unsupported)?;
     of_plan(&plan, size, false)

@@ -198,7 +198,8 @@ impl Plan {
         let widest = (self.cell.gates() * most).max(self.spec.answer_width()).max(self.widest());
         match steps.saturating_mul(rows).saturating_mul(widest) > u32::MAX as usize {
             true => Err(Error::Unsupported(format!(
-                "{steps} steps of {rows} sequences are too many for one batch on a GPU; take smaller batches"
+                "{steps} steps of {rows} sequences are too many for one batch on a GPU; take \
+                 smaller batches"
             ))),
             false => Ok(()),
         }

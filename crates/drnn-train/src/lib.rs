@@ -64,7 +64,7 @@ pub use fit::{Advance, Epoch, Fit, Options, Progress, Resumed};
 pub use learner::Learner;
 pub use loss::{IGNORE, LossSum, Targets, loss, weighted_cross_entropy};
 pub use machine::{cpu_name, machine};
-pub use memory::Estimate;
+pub use memory::{EVALUATED, Estimate};
 pub use metric::{Metric, recommended};
 pub use paper::PaperNet;
 pub use recipe::{Made, Recipe};

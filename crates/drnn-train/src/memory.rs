@@ -6,7 +6,7 @@ use drnn::memory::{BatchSize, training};
 use drnn::{InputSpec, NetSpec};
 
 /// Sequences that [`crate::Fit`] evaluates at once, at least.
-pub(crate) const EVALUATED: usize = 500;
+pub const EVALUATED: usize = 500;
 
 /// Bytes that training takes, by what they are for. All of them stop at `usize::MAX`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -20,8 +20,8 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// A network on `threads` threads of the processor, with batches of `batch` sequences, on all of `data`:
-    /// what is learned from first, then what it is judged by and tested with.
+    /// A network on `threads` threads of the processor, with batches of `batch` sequences, on all
+    /// of `data`: what is learned from first, then what it is judged by and tested with.
     pub fn new(spec: &NetSpec, data: &[&dyn Source], batch: usize, threads: usize) -> Estimate {
         let size = |(i, data): (usize, &&dyn Source)| match i {
             0 => data.batch_size(batch),

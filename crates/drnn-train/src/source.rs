@@ -37,8 +37,8 @@ pub trait Source: Sync {
         None
     }
 
-    /// The largest batch of `rows` sequences that there is, without what is looked ahead to: for estimates of
-    /// memory. Nothing, where that is not known.
+    /// The largest batch of `rows` sequences that there is, without what is looked ahead to: for
+    /// estimates of memory. Nothing, where that is not known.
     fn batch_size(&self, rows: usize) -> BatchSize {
         let steps = self.recipe().map(Recipe::steps);
         let steps = steps.or_else(|| Some(self.whole()?.steps()));

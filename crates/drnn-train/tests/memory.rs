@@ -43,7 +43,8 @@ fn peak<E: Engine>(make: impl Fn() -> E, train: &E::Data, valid: &E::Data, batch
     PEAK.load(Ordering::Relaxed) - before
 }
 
-/// At most 3 % and 32 kB below the truth. A checkpoint may take less than is thought: 35 % and 64 kB above.
+/// At most 3 % and 32 kB below the truth. A checkpoint may take less than is thought: 35 % and 64
+/// kB above.
 fn assert_close(what: &str, estimate: Estimate, truth: usize) {
     let low = truth.saturating_sub(truth / 100 * 3 + 32_000);
     let (total, high) = (estimate.total(), truth + truth / 100 * 35 + 64_000);
@@ -64,7 +65,8 @@ fn plain(spec: &NetSpec, [train, valid]: [&(dyn Source + 'static); 2], batch: us
 fn estimates_are_close_to_what_trainings_allocate() {
     let reversal = Reversal { steps: 30, symbols: 6 };
     let made = [reversal.made(300, 1), reversal.made(40, 2)].map(Result::unwrap);
-    made.iter().for_each(|made| assert!(made.whole().is_some())); // made before anything is measured
+    // Made before anything is measured.
+    made.iter().for_each(|made| assert!(made.whole().is_some()));
     let data = made.each_ref().map(|made| made as &dyn Source);
     let dense = |builder: Builder| builder.dense(6).outputs(6).build().unwrap();
     for cell in [Cell::Lstm, Cell::Gru, Cell::RnnTanh] {

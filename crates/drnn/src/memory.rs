@@ -83,9 +83,9 @@ pub fn training(spec: &NetSpec, size: BatchSize, threads: usize) -> Memory {
     Memory { kept, extra: held.saturating_add(pass.back()), fixed: total(fixed) }
 }
 
-/// Whether the system would hand out the memory that a run over this batch takes beyond what is `held`;
-/// `keep` is whether every state is kept. Refused here, because a failed allocation later on would end
-/// the program.
+/// Whether the system would hand out the memory that a run over this batch takes beyond what is
+/// `held`; `keep` is whether every state is kept. Refused here, because a failed allocation later
+/// on would end the program.
 pub(crate) fn probe_run(
     spec: &NetSpec,
     batch: &Batch,

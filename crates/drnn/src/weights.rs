@@ -124,8 +124,8 @@ impl Weights {
     }
 }
 
-/// Bytes that [`Weights`] of `spec` hold once they were packed forward, or where `trained` both ways;
-/// `width` is the kernels'.
+/// Bytes that [`Weights`] of `spec` hold once they were packed forward, or where `trained` both
+/// ways; `width` is the kernels'.
 pub(crate) fn packed_bytes(spec: &NetSpec, layout: &Layout, width: usize, trained: bool) -> usize {
     let directions = spec.direction().count();
     let len = |k: usize, cols: usize| k.saturating_mul(cols.next_multiple_of(width));

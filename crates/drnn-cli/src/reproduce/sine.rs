@@ -260,8 +260,8 @@ impl Arguments {
         Ok((lock, SineResults::new(&protocol, results.records())))
     }
 
-    /// Whether there is memory for all that are trained at once, before there is a folder. A GPU's is looked after by
-    /// its driver: it refuses what does not fit, and nothing is lost.
+    /// Whether there is memory for all that are trained at once, before there is a folder. A GPU's
+    /// is looked after by its driver: it refuses what does not fit, and nothing is lost.
     fn check_memory(
         &self,
         protocol: &Protocol,

@@ -167,8 +167,8 @@ impl Arguments {
         })
     }
 
-    /// Whether there is memory for a flattened network on each thread, before there is a folder: as f32, packed, and
-    /// as f64.
+    /// Whether there is memory for a flattened network on each thread, before there is a folder: as
+    /// f32, packed, and as f64.
     fn check_memory(&self) -> Result<(), Failure> {
         let flat = |(_, spec): &(String, NetSpec)| flat_spec(spec, StartState::Held).ok();
         let sizes = self.nets().iter().filter_map(flat).map(|flat| flat.parameters()).max();

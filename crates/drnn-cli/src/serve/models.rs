@@ -7,7 +7,8 @@ use drnn_serve::Models;
 use drnn_train::live::LiveModel;
 use std::path::Path;
 
-/// Those that are named, or all that are built in. What `import` says is for files of PyTorch among them.
+/// Those that are named, or all that are built in. What `import` says is for files of PyTorch among
+/// them.
 pub fn load(arguments: &[String], import: &ImportArguments) -> Result<Models, Failure> {
     // A thread each: requests and streams are many, and each gains little from more.
     let cpu = drnn::Cpu::from_env()?.with_threads(1);

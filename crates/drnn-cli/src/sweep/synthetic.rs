@@ -65,7 +65,8 @@ fn parts(sequences: u32) -> [usize; 3] {
     [n, (n / 5).max(1), (n / 5).max(1)]
 }
 
-/// Whether there is memory for so many sequences of so many steps, with so many values in and out at each.
+/// Whether there is memory for so many sequences of so many steps, with so many values in and out
+/// at each.
 fn check_data(counts: [usize; 3], [steps, q, m]: [usize; 3], sweep: &Sweep) -> Result<(), Failure> {
     let sequences = counts.into_iter().sum::<usize>();
     let bytes = [steps, q + m, size_of::<f32>()].into_iter().fold(sequences, usize::saturating_mul);

@@ -186,7 +186,8 @@ impl HalfWork {
         })
     }
 
-    /// Bytes that all of it takes, about: of buffers that have a row for each step, or are as large as weights.
+    /// Bytes that all of it takes, about: of buffers that have a row for each step, or are as large
+    /// as weights.
     pub fn estimate(plan: &Plan, room: Shape) -> f64 {
         let (all, directions) = (Padded::layers(plan), plan.layers[0].len() as f64);
         let (slots, rows) = (room.slots() as f64, room.rows as f64);

@@ -77,7 +77,8 @@ fn train(device: &Device, precision: Precision, spec: &NetSpec, rows: usize, len
     }
 }
 
-/// Estimates of a card's memory against what it is asked for: at most 1 % below, at most 15 % and 2 MB above.
+/// Estimates of a card's memory against what it is asked for: at most 1 % below, at most 15 % and 2
+/// MB above.
 #[test]
 fn estimates_are_close_to_what_is_held() {
     for (device, precision) in [(hopper(), Precision::F16), (ampere(), Precision::F32)] {

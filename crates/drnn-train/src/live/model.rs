@@ -62,7 +62,8 @@ impl LiveModel {
         LiveModel::import(path, &Import::default())
     }
 
-    /// The same, where `options` say what a PyTorch file does not; drnn's own files say it themselves.
+    /// The same, where `options` say what a PyTorch file does not; drnn's own files say it
+    /// themselves.
     pub fn import(path: &Path, options: &Import) -> Result<LiveModel> {
         let in_file = |e: &dyn ToString| Error::File {
             file: path.display().to_string(),
