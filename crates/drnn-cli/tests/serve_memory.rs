@@ -67,6 +67,19 @@ impl Server {
         stream
     }
 
+    /// Sees the most that it holds, until that has become no more for some seconds: what is asked for
+    /// must be computed first.
+    async fn watch(&self, most: &mut usize) {
+        let mut since = Instant::now();
+        while since.elapsed() < Duration::from_secs(3) {
+            let now = self.memory();
+            if now > *most {
+                (*most, since) = (now, Instant::now());
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     async fn answer(&self, bytes: &[u8]) -> Vec<u8> {
         let mut answer = Vec::new();
         self.send(0, bytes).await.read_to_end(&mut answer).await.unwrap();
@@ -97,8 +110,22 @@ async fn the_worst_that_clients_can_do_stays_within_what_is_said() {
     assert!(server.answer(largest.as_bytes()).await.starts_with(b"HTTP/1.1 200"));
     let before = server.memory();
 
-    let mut open = Vec::new();
-    // Streams with answers that are not read, messages that wait, and one that does not end.
+    let (mut open, mut most) = (Vec::new(), 0);
+    // Answers that nobody reads: as many as there are bytes for, and the rest waits.
+    let (large, small) = (post(&masks(10_000)), post(&masks(100)));
+    for client in 0..50 {
+        open.push(server.send(client, large.as_bytes()).await);
+        open.push(server.send(client, small.as_bytes()).await);
+    }
+    server.watch(&mut most).await;
+    // Heads and bodies that do not end; streams whose answers are not read, whose messages wait, and
+    // whose last one does not end.
+    let head = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {}", "x".repeat(15_000));
+    let body = post(&" ".repeat(200 << 10));
+    for client in 0..45 {
+        open.push(server.send(client, head.as_bytes()).await);
+        open.push(server.send(client, &body.as_bytes()[..body.len() - 1]).await);
+    }
     let upgrade = "GET /v1/stream HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                    Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
     let message = frame(&format!(r#"{{"text": "{}"}}"#, "_".repeat(1900)));
@@ -108,25 +135,7 @@ async fn the_worst_that_clients_can_do_stays_within_what_is_said() {
             [upgrade.as_bytes(), &message, &message, &endless[..endless.len() - 1]].concat();
         open.push(server.send(client, &bytes).await);
     }
-    // Heads, bodies and answers.
-    let head = format!("GET / HTTP/1.1\r\nHost: localhost\r\nX: {}", "x".repeat(15_000));
-    let body = post(&" ".repeat(200 << 10));
-    let small = post(&masks(100));
-    for client in 0..66 {
-        open.push(server.send(client, head.as_bytes()).await);
-        open.push(server.send(client, &body.as_bytes()[..body.len() - 1]).await);
-        open.push(server.send(client, post(&masks(10_000)).as_bytes()).await);
-        let _ = server.send(client, small.as_bytes()).await;
-    }
-    // Until it has become no more for some seconds: what is asked for must be computed first.
-    let (mut most, mut since) = (0, Instant::now());
-    while since.elapsed() < Duration::from_secs(4) {
-        let now = server.memory();
-        if now > most {
-            (most, since) = (now, Instant::now());
-        }
-        sleep(Duration::from_millis(20)).await;
-    }
+    server.watch(&mut most).await;
     let held = most.saturating_sub(before);
     eprintln!("{held} bytes of {}, and {before} before", server.worst_case);
     assert!(held <= server.worst_case, "{held} bytes, {} were said", server.worst_case);

@@ -78,6 +78,23 @@ impl Lease {
         Lease { own: none(), all: none() }
     }
 
+    /// Takes what is missing to `bytes`, if it is there: whoever waited for more while holding some
+    /// could wait for somebody who waits likewise.
+    pub fn try_grow_to(&mut self, bytes: usize) -> bool {
+        let missing = bytes.saturating_sub(self.own.num_permits());
+        let take = |from: &Arc<Semaphore>| {
+            let missing = u32::try_from(missing).ok()?;
+            from.clone().try_acquire_many_owned(missing).ok()
+        };
+        let (Some(own), Some(all)) = (take(self.own.semaphore()), take(self.all.semaphore()))
+        else {
+            return false;
+        };
+        self.own.merge(own);
+        self.all.merge(all);
+        true
+    }
+
     /// Gives back what is more than `bytes`.
     pub fn shrink_to(&mut self, bytes: usize) {
         let excess = self.own.num_permits().saturating_sub(bytes);
@@ -110,7 +127,9 @@ mod tests {
         let second = now(&budget, 2, 50).unwrap();
         assert!(now(&budget, 3, 1).is_none(), "the budget is used up");
         let nothing = now(&budget, 3, 0).unwrap();
-        first.shrink_to(5);
+        assert!(!first.try_grow_to(51) && first.try_grow_to(50) && first.try_grow_to(1));
+        first.shrink_to(4);
+        assert!(!first.try_grow_to(51) && first.try_grow_to(5));
         first.shrink_to(7);
         assert!(now(&budget, 1, 46).is_none());
         let third = now(&budget, 3, 45).unwrap();

@@ -121,10 +121,9 @@ impl Connections {
     /// for longest. One at least, and more where there are many, so that many who arrive at once do not
     /// have all looked through for each.
     pub fn close_quietest(&self) {
-        let open = self.lock();
-        let mut idle: HashMap<Client, Vec<&Connection>> = HashMap::new();
-        for connection in open.all.values().filter(|c| !c.is_held() && !c.is_closed()) {
-            idle.entry(connection.client).or_default().push(connection);
+        let mut idle: HashMap<Client, Vec<Arc<Connection>>> = HashMap::new();
+        for connection in self.lock().all.values().filter(|c| !c.is_held() && !c.is_closed()) {
+            idle.entry(connection.client).or_default().push(connection.clone());
         }
         let Some(mut quiet) = idle.into_values().max_by_key(Vec::len) else { return };
         let count = (quiet.len() / CLOSED_AT_ONCE).max(1);
@@ -134,12 +133,13 @@ impl Connections {
 
     /// Closes those that have not taken a byte of what they are sent for as long as `patience`.
     pub fn close_blocked(&self, patience: Duration) {
-        for connection in self.lock().all.values() {
+        let is_blocked = |connection: &&Arc<Connection>| {
             let extra = if connection.is_held() { FAREWELL } else { Duration::ZERO };
-            if connection.blocked_for().is_some_and(|time| time >= patience + extra) {
-                connection.close();
-            }
-        }
+            connection.blocked_for().is_some_and(|time| time >= patience + extra)
+        };
+        let blocked: Vec<_> = self.lock().all.values().filter(is_blocked).cloned().collect();
+        // Without the lock: whoever is woken may end at once, and give up its place.
+        blocked.iter().for_each(|connection| connection.close());
     }
 }
 

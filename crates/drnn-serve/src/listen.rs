@@ -194,8 +194,7 @@ async fn serve_connection(
     mut stopping: watch::Receiver<bool>,
     patience: Duration,
 ) {
-    // Answers are small and must not wait for each other.
-    let _ = transport.set_nodelay();
+    let _ = transport.set_options(patience); // a connection that is broken already shows soon
     let connection = transport.connection().clone();
     let stopped = stopping.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {

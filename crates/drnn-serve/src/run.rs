@@ -33,8 +33,8 @@ pub async fn run(
     if length > limits.body {
         return Err(too_large(limits.body));
     }
-    let bytes = cost::received(length, limits.elements).saturating_sub(FREE_RECEIVED);
-    let _received = lease(&shared, &shared.received, client, bytes).await?;
+    let bytes = length.saturating_sub(FREE_RECEIVED);
+    let mut received = lease(&shared, &shared.received, client, bytes).await?;
     let body = match timeout(limits.patience, to_bytes(body, limits.body)).await {
         Err(_) => return Err(Refusal::too_slow("the body did not arrive in time")),
         Ok(Err(e)) if is_limit(&e) => return Err(too_large(limits.body)),
@@ -45,6 +45,11 @@ pub async fn run(
     let served = shared.models.get(request.model.as_deref())?;
     let sequences = request.elements(&served.model, limits.elements)?;
     drop(body);
+    let bytes = cost::elements(&sequences).saturating_sub(FREE_RECEIVED);
+    received.shrink_to(bytes);
+    if !received.try_grow_to(bytes) {
+        return Err(busy());
+    }
     let bytes = cost::answers(&served, &sequences).saturating_sub(FREE_ANSWERS);
     let mut lease = lease(&shared, &shared.answers, client, bytes).await?;
     let _held = connection.hold();
@@ -68,8 +73,12 @@ async fn lease(
              send fewer elements at a time",
             budget.share()
         ))),
-        Err(_) => Err(Refusal::busy("too many requests and answers are waiting; retry later")),
+        Err(_) => Err(busy()),
     }
+}
+
+fn busy() -> Refusal {
+    Refusal::busy("too many requests and answers are waiting; retry later")
 }
 
 fn too_large(most: usize) -> Refusal {

@@ -34,6 +34,7 @@ use axum::http::{HeaderMap, HeaderValue, Uri};
 use axum::response::Response;
 use futures_util::SinkExt;
 use serde_json::json;
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::time::{sleep, sleep_until, timeout};
@@ -272,7 +273,7 @@ impl<'a> Talk<'a> {
                 Some(WsError::Protocol(_)) => {
                     Ending::new("protocol", 1002, "frames are not as WebSocket has them")
                 }
-                _ => Ending::gone("client_gone"),
+                error => lost(error),
             }),
         }
     }
@@ -350,7 +351,7 @@ enum Next {
 async fn next(pending: &Option<Pending>, live: &LiveSeat, shared: &Shared, client: Client) -> Next {
     match pending {
         Some(Pending::Text(text)) => {
-            let bytes = cost::received(text.len(), shared.options.limits.in_flight);
+            let bytes = cost::message(text.len(), shared.options.limits.in_flight);
             // The first that waits is free up to a size, so that a stream always goes on.
             let free = if live.is_idle() { FREE_RECEIVED } else { 0 };
             Next::Read(shared.received.lease(client, bytes.saturating_sub(free)).await)
@@ -363,10 +364,19 @@ async fn next(pending: &Option<Pending>, live: &LiveSeat, shared: &Shared, clien
     }
 }
 
-fn sent<E, T>(sent: Result<Result<(), E>, T>) -> Result<(), Ending> {
+/// A connection that is no more: why.
+fn lost(error: Option<&WsError>) -> Ending {
+    match error {
+        // Closed for not taking what it is sent, by us or by the system.
+        Some(WsError::Io(e)) if e.kind() == ErrorKind::TimedOut => Ending::gone("too_slow"),
+        _ => Ending::gone("client_gone"),
+    }
+}
+
+fn sent<T>(sent: Result<Result<(), axum::Error>, T>) -> Result<(), Ending> {
     match sent {
         Ok(Ok(())) => Ok(()),
-        Ok(Err(_)) => Err(Ending::gone("client_gone")),
+        Ok(Err(e)) => Err(lost(e.into_inner().downcast_ref())),
         Err(_) => Err(Ending::new("too_slow", 1008, "the client does not read its answers")),
     }
 }

@@ -1,13 +1,15 @@
 //! A connection's bytes, in and out.
 //!
 //! Nothing is read from a client that does not take what it is sent: so whatever is made of requests,
-//! messages and pings can pile up nowhere. How long it takes nothing is noted, for `connections`.
+//! messages and pings can pile up nowhere. How long it takes nothing is noted, for `connections`; of what
+//! the system has buffered, the system knows.
 
 use crate::connections::{Connection, Place};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -29,9 +31,15 @@ impl Transport {
         &self.place.connection
     }
 
-    /// Small pieces are sent at once.
-    pub fn set_nodelay(&self) -> io::Result<()> {
-        self.stream.set_nodelay(true)
+    /// Small pieces are sent at once, and the system closes the connection where what it has buffered is
+    /// not taken for as long as `patience`; elsewhere than on Linux it decides for itself how long.
+    pub fn set_options(&self, patience: Duration) -> io::Result<()> {
+        self.stream.set_nodelay(true)?;
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        socket2::SockRef::from(&self.stream).set_tcp_user_timeout(Some(patience))?;
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        let _ = patience;
+        Ok(())
     }
 
     fn set_blocked(&mut self, blocked: bool) {

@@ -172,14 +172,14 @@ async fn requests_and_answers_have_budgets() {
     let mut stalled = Vec::new();
     for _ in 0..40 {
         let mut stream = connect(&served).await;
-        let large = run_request(&padded(10_000));
+        let large = run_request(&padded(400_000));
         stream.write_all(&large[..large.len() - 1]).await.unwrap();
         stalled.push(stream);
     }
     assert_eq!(served.run(&text(50)).await.status, 200);
-    let large = served.run(&padded(10_000)).await;
+    let large = served.run(&padded(400_000)).await;
     assert!([200, 503].contains(&large.status), "{}", large.body);
-    assert_eq!(served.run(&padded(20_000)).await.code(), "too_large");
+    assert_eq!(served.run(&padded(600_000)).await.code(), "too_large");
     let mut client = served.ready("").await;
     client.say(r#"{"text": "abc", "flush": true}"#).await;
     assert_eq!(client.until("flushed").await.len(), 4);

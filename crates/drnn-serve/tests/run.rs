@@ -142,7 +142,7 @@ async fn what_is_wrong_is_said_and_nothing_else_happens() {
             r#"{"model": "dense", "sequences": [[[1, 1e39]]]}"#,
             422,
             "element_refused",
-            "is not a number",
+            "is too large",
         ),
         (
             r#"{"model": "dense", "texts": ["a"]}"#,

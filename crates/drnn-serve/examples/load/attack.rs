@@ -36,9 +36,12 @@ pub struct Attack {
     /// The address that attackers come from; by default that of the good ones
     #[arg(long, default_value = "127.0.0.1")]
     from: std::net::IpAddr,
-    /// A model of characters
+    /// The model that attackers ask, of characters
     #[arg(long, default_value = "chars-en")]
     model: String,
+    /// The model that good clients ask, likewise; by default the same
+    #[arg(long)]
+    good_model: Option<String>,
     /// The server's process, to watch its memory
     #[arg(long)]
     pid: Option<u32>,
@@ -133,10 +136,10 @@ pub async fn run(attack: Attack) -> bool {
 /// A few characters now and then, and the time until all of them are answered.
 async fn good(attack: &Attack, number: usize, until: Instant) -> io::Result<Vec<f64>> {
     let (address, pause) = (attack.address.to_string(), Duration::from_millis(100));
+    let model = attack.good_model.as_ref().unwrap_or(&attack.model);
     let mut times = Vec::new();
     if number.is_multiple_of(2) {
-        let body =
-            json!({"model": attack.model, "texts": ["th_ old man liv_s in paris"]}).to_string();
+        let body = json!({"model": model, "texts": ["th_ old man liv_s in paris"]}).to_string();
         while Instant::now() < until {
             let begun = Instant::now();
             let (status, _) = patient(post(&address, "/v1/run", body.as_bytes())).await??;
@@ -148,7 +151,7 @@ async fn good(attack: &Attack, number: usize, until: Instant) -> io::Result<Vec<
         }
         return Ok(times);
     }
-    let query = format!("?model={}", attack.model);
+    let query = format!("?model={model}");
     let (mut socket, _) = patient(open(&address, &query)).await?.map_err(io::Error::other)?;
     while Instant::now() < until {
         let begun = Instant::now();

@@ -9,7 +9,7 @@
 
 use super::model::{LiveModel, Task};
 use crate::error::{Error, Result};
-use crate::read::{number, quote};
+use crate::read::{TOO_LARGE, number, quote};
 use drnn::InputSpec;
 use serde_json::Value;
 
@@ -107,6 +107,7 @@ fn float(value: &Value) -> Result<f32> {
     match (value, value.as_f64().map(|x| x as f32)) {
         (Value::Null, _) => Ok(f32::NAN),
         (_, Some(x)) if x.is_finite() => Ok(x),
+        (_, Some(_)) => refuse(format!("{} {TOO_LARGE}", quote(&value.to_string()))),
         _ => expected("a number, or null where it is missing", value),
     }
 }

@@ -47,7 +47,7 @@ pub use npy::{Array, Values, array};
 pub use open::{Source, open, open_with};
 pub use sentence::{Sentence, Token, TokenKind};
 pub use table::{Choice, Missing, Names, Table, is_text, table};
-pub(crate) use table::{Places, number};
+pub(crate) use table::{Places, TOO_LARGE, number};
 pub use tagged::{Sentences, TaggedFormat, sentences};
 pub use text::Symbols;
 pub use vectors::{Vectors, vectors};

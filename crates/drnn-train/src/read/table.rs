@@ -192,10 +192,13 @@ pub(crate) fn number(field: &str) -> std::result::Result<f32, String> {
     }
 }
 
+/// What is said of a number that an f32 cannot hold.
+pub(crate) const TOO_LARGE: &str = "is too large; numbers go up to 3.4e38";
+
 /// What is said of a field that is read as infinite.
 pub(super) fn not_finite(field: &str) -> &'static str {
     match field.bytes().any(|b| b.is_ascii_digit()) {
-        true => "is too large; numbers go up to 3.4e38",
+        true => TOO_LARGE,
         false => "is not finite",
     }
 }
