@@ -2,7 +2,7 @@
 //!
 //! Whoever refuses a request may not have read its body. A connection that is closed with bytes unread
 //! is reset, and the client, which is still sending, never sees the answer. So what is left of a body is
-//! read and thrown away, for as long as the client may take to send one.
+//! read and thrown away, until the client has had as long as it may take to send one.
 
 use axum::body::{Bytes, HttpBody};
 use axum::http::{Request, header};
@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 /// A body of which nothing is left unread.
 pub struct Received {
@@ -20,7 +20,7 @@ pub struct Received {
     body: Option<Incoming>,
     /// Whether the client sends it only after it was told to go on, and has not been.
     held_back: bool,
-    patience: Duration,
+    until: Instant,
     stopping: watch::Receiver<bool>,
 }
 
@@ -32,7 +32,8 @@ impl Received {
         stopping: watch::Receiver<bool>,
     ) -> Request<Received> {
         let held_back = request.headers().contains_key(header::EXPECT);
-        request.map(|body| Received { body: Some(body), held_back, patience, stopping })
+        let until = Instant::now() + patience;
+        request.map(|body| Received { body: Some(body), held_back, until, stopping })
     }
 }
 
@@ -63,10 +64,10 @@ impl Drop for Received {
         if body.is_end_stream() || self.held_back {
             return;
         }
-        let (patience, mut stopping) = (self.patience, self.stopping.clone());
+        let (until, mut stopping) = (self.until, self.stopping.clone());
         tokio::spawn(async move {
             tokio::select! {
-                _ = timeout(patience, async { while let Some(Ok(_)) = body.frame().await {} }) => {}
+                _ = timeout_at(until, async { while let Some(Ok(_)) = body.frame().await {} }) => {}
                 () = crate::listen::asked(&mut stopping) => {}
             }
         });

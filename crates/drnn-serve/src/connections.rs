@@ -25,6 +25,8 @@ use tokio::time::timeout;
 pub const FAREWELL: Duration = Duration::from_millis(500);
 /// While the server stops, how long a client may take nothing of what it is sent.
 pub const STOPPING_PATIENCE: Duration = Duration::from_secs(1);
+/// How long a connection has moved no byte that can make way: what it has sent may not be read yet.
+const MIN_QUIET: Duration = Duration::from_millis(250);
 /// Of so many idle connections one is closed at once.
 const CLOSED_AT_ONCE: usize = 64;
 /// How often those that are full are looked through again.
@@ -122,7 +124,7 @@ impl Connections {
     /// have all looked through for each.
     pub fn close_quietest(&self) {
         let mut idle: HashMap<Client, Vec<Arc<Connection>>> = HashMap::new();
-        for connection in self.lock().all.values().filter(|c| !c.is_held() && !c.is_closed()) {
+        for connection in self.lock().all.values().filter(|connection| connection.is_idle()) {
             idle.entry(connection.client).or_default().push(connection.clone());
         }
         let Some(mut quiet) = idle.into_values().max_by_key(Vec::len) else { return };
@@ -164,6 +166,12 @@ impl Connection {
 
     fn is_held(&self) -> bool {
         self.holders.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether it can make way for others.
+    fn is_idle(&self) -> bool {
+        let quiet = self.now().saturating_sub(self.moved.load(Ordering::Relaxed));
+        !self.is_held() && !self.is_closed() && quiet >= MIN_QUIET.as_millis() as u64
     }
 
     fn now(&self) -> u64 {
@@ -238,16 +246,17 @@ mod tests {
         let places = [1, 2, 2, 2, 2, 1].map(|of| admit(of).unwrap());
         assert!(admit(3).is_none());
         let _held = places[1].connection.hold();
-        sleep(MOMENT);
+        let closed_none = || places.iter().all(|place| !place.connection.is_closed());
+        connections.close_quietest();
+        assert!(closed_none(), "closed before it could have been read");
+        sleep(MIN_QUIET);
         places[2].connection.moved();
         connections.close_quietest();
         let closed = || places.each_ref().map(|place| place.connection.is_closed());
         assert_eq!(closed(), [false, false, false, true, false, false]);
-        // Of those that are left each has two, and what is closed already is not closed again.
-        connections.close_quietest();
-        connections.close_quietest();
-        connections.close_quietest();
-        connections.close_quietest();
+        // What is closed already is not closed again.
+        sleep(MIN_QUIET);
+        (0..4).for_each(|_| connections.close_quietest());
         assert_eq!(closed(), [true, false, true, true, true, true]);
         drop(places);
         assert!(connections.lock().all.is_empty());

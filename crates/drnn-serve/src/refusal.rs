@@ -97,6 +97,8 @@ impl IntoResponse for Refusal {
             |name, value| response.headers_mut().insert(name, HeaderValue::from_static(value));
         match self.status {
             StatusCode::UNAUTHORIZED => put(header::WWW_AUTHENTICATE, "Bearer"),
+            // What is left of the body is not waited for.
+            StatusCode::REQUEST_TIMEOUT => put(header::CONNECTION, "close"),
             // Connections are among what there is too little of.
             StatusCode::SERVICE_UNAVAILABLE => {
                 put(header::CONNECTION, "close");

@@ -59,14 +59,14 @@ pub async fn run(
     Ok(json_response(Bytes::from_owner(Answers { json: answers, _lease: lease })))
 }
 
-/// Waits for bytes of a budget, not longer than the client may make us wait.
+/// Waits for bytes of a budget, but not for as long as those who do not read their answers can keep them.
 async fn lease(
     shared: &Shared,
     budget: &Budget,
     client: Client,
     bytes: usize,
 ) -> Result<Lease, Refusal> {
-    match timeout(shared.options.limits.patience, budget.lease(client, bytes)).await {
+    match timeout(shared.options.limits.patience / 2, budget.lease(client, bytes)).await {
         Ok(Some(lease)) => Ok(lease),
         Ok(None) => Err(Refusal::too_large(format!(
             "the request and its answers may take {bytes} bytes, more than the {} that one client can have; \

@@ -92,7 +92,7 @@ pub async fn run(attack: Attack) -> bool {
             tokio::spawn(async move {
                 while Instant::now() < until {
                     let _ = attacker(&attack, &fared, until).await;
-                    sleep(Duration::from_millis(100)).await;
+                    sleep(Duration::from_secs(1)).await;
                 }
             });
         }
