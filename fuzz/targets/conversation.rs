@@ -14,6 +14,7 @@
 //! ```
 #![no_main]
 
+#[allow(dead_code, reason = "other targets use more of it")]
 mod models;
 
 use drnn_serve::{Models, Options, Server};

@@ -29,7 +29,7 @@ pub const STOPPING_PATIENCE: Duration = Duration::from_secs(1);
 const MIN_QUIET: Duration = Duration::from_millis(250);
 /// Of so many idle connections one is closed at once.
 const CLOSED_AT_ONCE: usize = 64;
-/// How often those that are full are looked through again.
+/// How long one that was closed is waited for, before all are looked through again.
 const RETRY: Duration = Duration::from_millis(50);
 /// Of [`Connection::blocked_since`]: it is not.
 const NEVER: u64 = u64::MAX;
@@ -89,13 +89,17 @@ impl Connections {
     /// A place for a connection; another is closed for it where all are taken.
     pub async fn admit(self: &Arc<Self>, client: Client) -> Place {
         loop {
-            let left = self.left.notified();
-            if let Some(place) = self.try_admit(client) {
-                return place;
+            match self.try_admit(client) {
+                Some(place) => return place,
+                None => self.make_way().await,
             }
-            self.close_quietest();
-            let _ = timeout(RETRY, left).await;
         }
+    }
+
+    /// Closes some, and waits for a moment until one has left.
+    pub async fn make_way(&self) {
+        self.close_quietest();
+        let _ = timeout(RETRY, self.left.notified()).await;
     }
 
     fn try_admit(self: &Arc<Self>, client: Client) -> Option<Place> {
@@ -122,7 +126,7 @@ impl Connections {
     /// Closes some that nobody holds: of the client with the most of them, those that have moved no byte
     /// for longest. One at least, and more where there are many, so that many who arrive at once do not
     /// have all looked through for each.
-    pub fn close_quietest(&self) {
+    fn close_quietest(&self) {
         let mut idle: HashMap<Client, Vec<Arc<Connection>>> = HashMap::new();
         for connection in self.lock().all.values().filter(|connection| connection.is_idle()) {
             idle.entry(connection.client).or_default().push(connection.clone());

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{interval, sleep, timeout};
+use tokio::time::{interval, timeout};
 use tower::ServiceExt;
 
 /// Bytes of the head of a request, and of what is buffered of a connection's responses.
@@ -32,9 +32,7 @@ pub const MAX_HEAD: usize = 16 << 10;
 const SEND_BUFFER: u32 = 128 << 10;
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
-/// Where no connection can be accepted, some may end soon.
-const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
-/// How often the log says so.
+/// How often the log says that no connection can be accepted.
 const WARN_EVERY: Duration = Duration::from_secs(10);
 /// How often it is looked for clients that do not take what they are sent.
 const TICK: Duration = Duration::from_millis(100);
@@ -130,8 +128,7 @@ impl Server {
                             warned = Some(Instant::now());
                         }
                         // Mostly because there are no more file descriptors.
-                        connections.close_quietest();
-                        sleep(ACCEPT_BACKOFF).await;
+                        connections.make_way().await;
                         None
                     }
                 }
