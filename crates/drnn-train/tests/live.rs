@@ -375,7 +375,7 @@ fn elements_as_text() {
         (dense.line("1 x"), "`x` is no number"),
         (dense.line("1 inf"), "`inf` is not finite"),
         (dense.json("[1, 1e999]"), "not JSON"),
-        (dense.json("[1, 1e40]"), "is not a number, or null"),
+        (dense.json("[1, 1e40]"), "is too large"),
         (dense.json("3"), "an array of 2 numbers"),
         (dense.json(r#"{"a": 1}"#), "an array of 2 numbers"),
         (series.json(r#"{"a": 1}"#), "has no `b`"),
