@@ -11,10 +11,11 @@
 
 use crate::client::Client;
 use futures_util::task::AtomicWaker;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
@@ -34,11 +35,19 @@ const RETRY: Duration = Duration::from_millis(50);
 /// Of [`Connection::blocked_since`]: it is not.
 const NEVER: u64 = u64::MAX;
 
+/// Milliseconds since some fixed moment. Tests put one of their own in its place.
+type Clock = fn() -> u64;
+
+fn monotonic() -> u64 {
+    static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    BEGUN.elapsed().as_millis() as u64
+}
+
 /// All open connections.
 #[derive(Debug)]
 pub struct Connections {
     most: usize,
-    begun: Instant,
+    clock: Clock,
     open: Mutex<Open>,
     left: Notify,
 }
@@ -53,7 +62,7 @@ struct Open {
 #[derive(Debug)]
 pub struct Connection {
     client: Client,
-    begun: Instant,
+    clock: Clock,
     /// When a byte last came or went, in milliseconds.
     moved: AtomicU64,
     /// Since when what is sent is not taken.
@@ -78,8 +87,11 @@ pub struct Held(Arc<Connection>);
 impl Connections {
     /// At most so many.
     pub fn new(most: usize) -> Connections {
-        let (open, left) = (Mutex::default(), Notify::new());
-        Connections { most, begun: Instant::now(), open, left }
+        Connections::with_clock(most, monotonic)
+    }
+
+    fn with_clock(most: usize, clock: Clock) -> Connections {
+        Connections { most, clock, open: Mutex::default(), left: Notify::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
@@ -109,7 +121,7 @@ impl Connections {
         }
         let connection = Arc::new(Connection {
             client,
-            begun: self.begun,
+            clock: self.clock,
             moved: AtomicU64::new(0),
             blocked_since: AtomicU64::new(NEVER),
             holders: AtomicUsize::new(0),
@@ -124,16 +136,18 @@ impl Connections {
     }
 
     /// Closes some that nobody holds: of the client with the most of them, those that have moved no byte
-    /// for longest. One at least, and more where there are many, so that many who arrive at once do not
+    /// for longest; of two clients with as many, the one with the quietest. One at least, and more where there are many, so that many who arrive at once do not
     /// have all looked through for each.
     fn close_quietest(&self) {
         let mut idle: HashMap<Client, Vec<Arc<Connection>>> = HashMap::new();
         for connection in self.lock().all.values().filter(|connection| connection.is_idle()) {
             idle.entry(connection.client).or_default().push(connection.clone());
         }
-        let Some(mut quiet) = idle.into_values().max_by_key(Vec::len) else { return };
+        let moved = |connection: &Arc<Connection>| connection.moved.load(Ordering::Relaxed);
+        let order = |of: &Vec<_>| (of.len(), Reverse(of.iter().map(moved).min()));
+        let Some(mut quiet) = idle.into_values().max_by_key(order) else { return };
         let count = (quiet.len() / CLOSED_AT_ONCE).max(1);
-        quiet.select_nth_unstable_by_key(count - 1, |c| c.moved.load(Ordering::Relaxed));
+        quiet.select_nth_unstable_by_key(count - 1, moved);
         quiet[..count].iter().for_each(|connection| connection.close());
     }
 
@@ -174,17 +188,13 @@ impl Connection {
 
     /// Whether it can make way for others.
     fn is_idle(&self) -> bool {
-        let quiet = self.now().saturating_sub(self.moved.load(Ordering::Relaxed));
+        let quiet = (self.clock)().saturating_sub(self.moved.load(Ordering::Relaxed));
         !self.is_held() && !self.is_closed() && quiet >= MIN_QUIET.as_millis() as u64
-    }
-
-    fn now(&self) -> u64 {
-        self.begun.elapsed().as_millis() as u64
     }
 
     /// A byte came or went.
     pub fn moved(&self) {
-        self.moved.store(self.now(), Ordering::Relaxed);
+        self.moved.store((self.clock)(), Ordering::Relaxed);
     }
 
     /// What is sent is taken, or not.
@@ -192,14 +202,14 @@ impl Connection {
         if !blocked {
             self.blocked_since.store(NEVER, Ordering::Relaxed);
         } else if self.blocked_for().is_none() {
-            self.blocked_since.store(self.now(), Ordering::Relaxed);
+            self.blocked_since.store((self.clock)(), Ordering::Relaxed);
         }
     }
 
     fn blocked_for(&self) -> Option<Duration> {
         match self.blocked_since.load(Ordering::Relaxed) {
             NEVER => None,
-            since => Some(Duration::from_millis(self.now().saturating_sub(since))),
+            since => Some(Duration::from_millis((self.clock)().saturating_sub(since))),
         }
     }
 
@@ -231,8 +241,18 @@ impl Drop for Held {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
     use std::net::IpAddr;
-    use std::thread::sleep;
+
+    thread_local!(static NOW: Cell<u64> = const { Cell::new(0) });
+
+    fn advance(time: Duration) {
+        NOW.set(NOW.get() + time.as_millis() as u64);
+    }
+
+    fn connections(most: usize) -> Arc<Connections> {
+        Arc::new(Connections::with_clock(most, || NOW.get()))
+    }
 
     fn client(last: u8) -> Client {
         IpAddr::from([10, 0, 0, last]).into()
@@ -240,47 +260,61 @@ mod tests {
 
     const MOMENT: Duration = Duration::from_millis(5);
 
+    /// Connections of these clients, each begun a moment after the one before.
+    fn admit<const N: usize>(all: &Arc<Connections>, clients: [u8; N]) -> [Place; N] {
+        clients.map(|of| {
+            advance(MOMENT);
+            all.try_admit(client(of)).unwrap()
+        })
+    }
+
+    fn closed<const N: usize>(places: &[Place; N]) -> [bool; N] {
+        places.each_ref().map(|place| place.connection.is_closed())
+    }
+
     #[test]
     fn the_quietest_of_the_client_with_the_most_makes_way() {
-        let connections = Arc::new(Connections::new(6));
-        let admit = |of: u8| {
-            sleep(MOMENT);
-            connections.try_admit(client(of))
-        };
-        let places = [1, 2, 2, 2, 2, 1].map(|of| admit(of).unwrap());
-        assert!(admit(3).is_none());
+        let connections = connections(7);
+        let places = admit(&connections, [1, 2, 2, 2, 2, 2, 1]);
+        assert!(connections.try_admit(client(3)).is_none());
         let _held = places[1].connection.hold();
-        let closed_none = || places.iter().all(|place| !place.connection.is_closed());
         connections.close_quietest();
-        assert!(closed_none(), "closed before it could have been read");
-        sleep(MIN_QUIET);
+        assert_eq!(closed(&places), [false; 7], "closed before it could have been read");
+        advance(MIN_QUIET);
         places[2].connection.moved();
         connections.close_quietest();
-        let closed = || places.each_ref().map(|place| place.connection.is_closed());
-        assert_eq!(closed(), [false, false, false, true, false, false]);
+        assert_eq!(closed(&places), [false, false, false, true, false, false, false]);
+        // Now the clients have two each that are idle, and the first has the quietest.
+        connections.close_quietest();
+        assert_eq!(closed(&places), [true, false, false, true, false, false, false]);
         // What is closed already is not closed again.
-        sleep(MIN_QUIET);
-        (0..4).for_each(|_| connections.close_quietest());
-        assert_eq!(closed(), [true, false, true, true, true, true]);
+        advance(MIN_QUIET);
+        (0..5).for_each(|_| connections.close_quietest());
+        assert_eq!(closed(&places), [true, false, true, true, true, true, true]);
         drop(places);
         assert!(connections.lock().all.is_empty());
     }
 
     #[test]
     fn those_that_take_nothing_are_closed_in_time() {
-        let connections = Arc::new(Connections::new(3));
-        let places = [1, 1, 1].map(|of| connections.try_admit(client(of)).unwrap());
+        let connections = connections(3);
+        let places = admit(&connections, [1, 1, 1]);
         let [blocked, held, good] = places.each_ref().map(|place| &place.connection);
         let _guard = held.hold();
         blocked.set_blocked(true);
         held.set_blocked(true);
         good.set_blocked(true);
-        sleep(4 * MOMENT);
+        advance(4 * MOMENT);
         blocked.set_blocked(true); // still
         good.set_blocked(false);
-        connections.close_blocked(2 * MOMENT);
-        assert!(blocked.is_closed() && !held.is_closed() && !good.is_closed());
+        connections.close_blocked(5 * MOMENT);
+        assert_eq!(closed(&places), [false; 3]);
+        connections.close_blocked(4 * MOMENT);
+        assert_eq!(closed(&places), [true, false, false]);
         assert!(blocked.check_open(Waker::noop()).is_err());
         assert!(good.check_open(Waker::noop()).is_ok());
+        advance(FAREWELL);
+        connections.close_blocked(4 * MOMENT);
+        assert_eq!(closed(&places), [true, true, false]);
     }
 }
