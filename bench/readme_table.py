@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the table of README.md's section Speed from results/, between its two markers. Needs Python only."""
+"""Writes the table of README.md's section "Speed" from results/, between its markers. Needs Python only."""
 
 import json
 import os
@@ -8,7 +8,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BEGIN, END = "<!-- speed: made by bench/readme_table.py -->\n", "<!-- /speed -->"
 WORK = {
     "train-n100": "training step, n=100, B=100, T=50",
-    "train-n100-lanes8": "the same, 8 models side by side",
+    "train-n100-lanes8": "the same, 8 models at once (lanes)",
     "fit-n100-lanes8": "the same with data, loss, clipping, Adam",
     "train-n512-tokens": "training step, n=512, B=128, T=188, tokens",
     "fit-n128-masked": "training step on masked characters, n=128, B=128, T=188, with all of it",
@@ -32,10 +32,10 @@ def ratios(file):
 
 def main():
     plain = ratios("peers-cpu.json") | ratios("peers-cpu-stacks.json") | ratios("peers-cpu-fit.json")
-    kept = ratios("peers-cpu-kept-heap.json")
+    retained = ratios("peers-cpu-kept-heap.json")
     columns = [
         ("PyTorch", plain, "torch"),
-        ("PyTorch, heap kept", kept, "torch"),
+        ("PyTorch, heap retained", retained, "torch"),
         ("ONNX Runtime", plain, "ort"),
         ("tract", plain, "tract"),
         ("candle", plain, "candle"),
@@ -46,7 +46,8 @@ def main():
         for _, source, peer in columns:
             ratio = source.get(case, {}).get(peer)
             cells.append("{:.2f} ({:.2f} to {:.2f})".format(*ratio) if ratio else "")
-        lines.append(f"| {work} | " + " | ".join(cells) + " |")
+        if any(cells):
+            lines.append(f"| {work} | " + " | ".join(cells) + " |")
     path = os.path.join(ROOT, "README.md")
     with open(path) as file:
         text = file.read()
