@@ -17,7 +17,7 @@ def read(name):
 
 
 def differences():
-    yield "| cell | networks | single precision | double precision |"
+    yield "| cell | networks | f32 | f64 |"
     yield "|---|---|---|---|"
     rows = read("theorem.csv")
     for cell, name in NAMES.items():
@@ -29,7 +29,7 @@ def differences():
 def solved():
     rows = [row for row in read("solved.csv") if row["layers"] != "1"]
     layers = sorted({int(row["layers"]) for row in rows})
-    yield "| solved from zeros / from a state the network has been in | " + " | ".join(f"k = {k}" for k in layers) + " |"
+    yield "| solved from zeros / from a state that the network has been in | " + " | ".join(f"k = {k}" for k in layers) + " |"
     yield "|---" * (len(layers) + 1) + "|"
     for cell, name in NAMES.items():
         own = {int(row["layers"]): row for row in rows if row["cell"] == cell}
