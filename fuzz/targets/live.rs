@@ -8,7 +8,8 @@
 
 mod models;
 
-use drnn_train::live::{Element, LiveStream, Row, Rows};
+use drnn_tasks::live::{Element, LiveStream};
+use drnn_train::read::{ElementRow, ElementRows};
 use libfuzzer_sys::fuzz_target;
 use models::MODELS;
 
@@ -16,14 +17,14 @@ fuzz_target!(|input: &[u8]| {
     let Some((&choices, bytes)) = input.split_first() else { return };
     let text = String::from_utf8_lossy(bytes);
     let model = &MODELS[usize::from(choices & 15) % MODELS.len()];
-    let mut rows = Rows::new(model);
+    let mut rows = ElementRows::new(model);
     let mut read = |line: &str| -> Option<Element> {
         match choices >> 6 {
             0 => model.line(line).ok(),
             1 => model.json(line).ok(),
             _ => match rows.read(line).ok()? {
-                Row::Header => None,
-                Row::Element { element, .. } => Some(element),
+                ElementRow::Header => None,
+                ElementRow::Element { element, .. } => Some(element),
             },
         }
     };

@@ -8,7 +8,7 @@
 mod models;
 
 use drnn_serve::message::parse;
-use drnn_train::live::LiveStream;
+use drnn_tasks::live::LiveStream;
 use libfuzzer_sys::fuzz_target;
 use models::MODELS;
 

@@ -8,7 +8,7 @@
 mod models;
 
 use drnn_serve::request::parse;
-use drnn_train::live::{LiveRun, LiveStream};
+use drnn_tasks::live::{LiveRun, LiveStream};
 use libfuzzer_sys::fuzz_target;
 use models::MODELS;
 
@@ -30,7 +30,10 @@ fuzz_target!(|input: &[u8]| {
             answers.extend(stream.push(element)?.map(|answer| answer.json()));
             Ok::<(), drnn_train::Error>(())
         });
-        assert_eq!(whole.as_ref().err().map(ToString::to_string), pushed.err().map(|e| e.to_string()));
+        assert_eq!(
+            whole.as_ref().err().map(ToString::to_string),
+            pushed.err().map(|e| e.to_string())
+        );
         let Ok(whole) = whole else { continue };
         answers.extend(stream.flush().unwrap().iter().map(|answer| answer.json()));
         let mut found = Vec::new();

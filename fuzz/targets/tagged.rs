@@ -19,6 +19,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let source = Source::new("f", std::io::Cursor::new(text.into_bytes())).unwrap();
     let again: Result<Vec<Sentence>> = sentences(source, reader.format()).collect();
-    let tokens = |all: &[Sentence]| -> Vec<Vec<Token>> { all.iter().map(|s| s.tokens.clone()).collect() };
+    let tokens =
+        |all: &[Sentence]| -> Vec<Vec<Token>> { all.iter().map(|s| s.tokens.clone()).collect() };
     assert_eq!(tokens(&again.unwrap()), tokens(&all));
 });

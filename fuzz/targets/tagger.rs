@@ -2,7 +2,8 @@
 #![no_main]
 
 use drnn::Bundle;
-use drnn_train::tagger::{Room, Sentences, TagStream, Tagger, tokenize};
+use drnn_tasks::tagger::{TagStream, Tagger, tokenize};
+use drnn_train::tagger::{Sentences, TagWorkspace, outputs};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -12,14 +13,17 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(tokens.concat(), line.split_whitespace().collect::<String>());
     let _ = Bundle::from_bytes(bytes);
     let Ok(tagger) = Tagger::from_bytes(bytes) else { return };
-    if tagger.parameters() > 20_000 || tagger.net().words.delay() > 100 || tagger.net().chars.delay() > 100 {
+    if tagger.parameters() > 20_000
+        || tagger.net().words.delay() > 100
+        || tagger.net().chars.delay() > 100
+    {
         return;
     }
     let mut data = Sentences::new();
     data.push(tagger.vocabulary(), ["a", "b\u{e9}", ""].iter().map(|form| (*form, Some("X"))));
     let mut whole = Vec::new();
     let look = |_: usize, _: usize, y: &[f32]| whole.push(y.to_vec());
-    if tagger.answers(&data, &[0], &mut Room::default(), look).is_err() {
+    if outputs(&tagger, &data, &[0], &mut TagWorkspace::default(), look).is_err() {
         return;
     }
     assert_eq!(whole.len(), 3);

@@ -2,7 +2,7 @@
 
 use crate::Failure;
 use drnn::Model;
-use drnn_train::tagger::Tagger;
+use drnn_tasks::tagger::Tagger;
 use std::path::Path;
 
 /// `models/README.md` says how they were trained, and on what.

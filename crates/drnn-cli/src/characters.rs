@@ -5,8 +5,9 @@ use crate::reading::Reading;
 use crate::shape::Shape;
 use clap::Args;
 use drnn::{Builder, NetSpec, Padding, grouped};
+use drnn_tasks::chars::Alphabet;
 use drnn_train::chars::{EMBEDDING, Held, Masked, Masking, SHARE, WINDOW, split};
-use drnn_train::read::{Alphabet, Input, Source as Opened, Symbols};
+use drnn_train::read::{Input, Source as Opened, Symbols};
 use drnn_train::sine::derived;
 use drnn_train::{Options, Source};
 use std::convert::Infallible;
@@ -90,7 +91,7 @@ impl CharsArguments {
             Some(characters) => Alphabet::new(
                 characters.replace("\\n", "\n").replace("\\t", "\t").chars().collect(),
             )?,
-            None => Alphabet::find(self.open(text)?, self.symbols as usize)?,
+            None => drnn_train::read::alphabet(self.open(text)?, self.symbols as usize)?,
         })
     }
 }

@@ -4,7 +4,7 @@ use crate::Failure;
 use crate::net::Nonlinearity;
 use clap::Args;
 use drnn::{Bundle, Cell, Import, Model, NetSpec};
-use drnn_train::live::LiveModel;
+use drnn_tasks::live::LiveModel;
 use std::path::Path;
 
 /// What a PyTorch file does not say.

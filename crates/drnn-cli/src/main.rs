@@ -123,6 +123,12 @@ impl From<drnn::Error> for Failure {
     }
 }
 
+impl From<drnn_tasks::Error> for Failure {
+    fn from(error: drnn_tasks::Error) -> Failure {
+        Failure::Input(error.to_string())
+    }
+}
+
 impl From<drnn_train::Error> for Failure {
     fn from(error: drnn_train::Error) -> Failure {
         Failure::Input(error.to_string())

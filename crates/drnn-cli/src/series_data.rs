@@ -6,10 +6,11 @@ use crate::reading::Reading;
 use clap::{Args, ValueEnum};
 use drnn::memory::{self, BatchSize};
 use drnn::{NetSpec, grouped, shortened};
+use drnn_tasks::series::SeriesTask;
 use drnn_train::Source;
 use drnn_train::read::{Input, MAX_CLASSES, Missing};
 use drnn_train::series::{
-    Columns, Parts, Sequences, SeriesTask, Shares, Windows, from_arrays, from_table,
+    Columns, Parts, Sequences, Shares, Windows, from_arrays, from_table, learn_task,
 };
 use std::path::PathBuf;
 
@@ -159,7 +160,7 @@ impl SeriesData {
                 return Err(Failure::Input(why));
             }
         }
-        let task = SeriesTask::learn(&train, missing, self.sequence.clone(), self.delimiter)?;
+        let task = learn_task(&train, missing, self.sequence.clone(), self.delimiter)?;
         notes.extend(constant(&task, &train));
         let prints = [Some(&train), Some(&valid), test.as_ref()].into_iter().flatten();
         let print = prints.fold(0, |print: u64, part| print.rotate_left(21) ^ part.fingerprint());

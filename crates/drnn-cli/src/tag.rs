@@ -7,8 +7,9 @@ use crate::Failure;
 use crate::builtin;
 use crate::reading::Reading;
 use clap::{Args, ValueEnum};
+use drnn_tasks::tagger::{Counting, TagStream, Tagger, tokenize};
 use drnn_train::read::{self, Sentence, Source, TaggedFormat, TokenKind};
-use drnn_train::tagger::{Counting, Room, Sentences, TagStream, Tagger, tokenize};
+use drnn_train::tagger::{self, Sentences, TagWorkspace, outputs};
 use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
@@ -135,7 +136,8 @@ fn sentences(
 ) -> drnn_train::Result<()> {
     for sentence in read::sentences(source, Some(TaggedFormat::ConllU)).keep_lines() {
         let sentence = sentence?;
-        let tokens = counting.tokens(&sentence).map(|(form, _)| form.to_string()).collect();
+        let tokens =
+            tagger::tokens(counting, &sentence).map(|(form, _)| form.to_string()).collect();
         if send.send(Piece::Whole(Whole { tokens, lines: Some(Box::new(sentence)) })).is_err() {
             break;
         }
@@ -240,7 +242,7 @@ impl UnderWay<'_> {
 struct SideBySide {
     waiting: Vec<Whole>,
     data: Sentences,
-    room: Room,
+    workspace: TagWorkspace,
 }
 
 impl SideBySide {
@@ -256,7 +258,7 @@ impl SideBySide {
         }
         let chosen: Vec<u32> = (0..self.waiting.len() as u32).collect();
         let mut answers: Vec<Vec<Vec<f32>>> = vec![Vec::new(); chosen.len()];
-        rows.tagger.answers(&self.data, &chosen, &mut self.room, |sentence, _, y| {
+        outputs(rows.tagger, &self.data, &chosen, &mut self.workspace, |sentence, _, y| {
             answers[sentence].push(y.to_vec());
         })?;
         for (Whole { tokens, lines }, answers) in self.waiting.drain(..).zip(&answers) {

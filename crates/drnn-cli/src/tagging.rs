@@ -5,10 +5,10 @@ use crate::memory::Needs;
 use crate::reading::Reading;
 use crate::report::training_run::{Judged, most_frequent};
 use drnn::{BundleTable, Cpu, grouped};
+use drnn_tasks::tagger::{Counting, Limits, TaggerNet, Vocabulary};
 use drnn_train::read;
 use drnn_train::tagger::{
-    Counting, Limits, Scores, Sentence, Sentences, Share, Sizes, TaggerLearner, TaggerNet,
-    Vocabulary, read_sentences, with_special,
+    self, Scores, Sentence, Sentences, Share, Sizes, TaggerLearner, read_sentences, with_special,
 };
 use drnn_train::{Estimate, Options, PaperNet};
 use std::path::Path;
@@ -59,9 +59,9 @@ impl Treebank {
                 (Some(words), Some(table))
             }
         };
-        let tokens = train.iter().flat_map(|sentence| counting.tokens(sentence));
+        let tokens = train.iter().flat_map(|sentence| tagger::tokens(counting, sentence));
         let vocabulary = Vocabulary::of(tokens, known, limits)?;
-        let encode = |sentences: &[Sentence]| counting.encode(&vocabulary, sentences);
+        let encode = |sentences: &[Sentence]| tagger::encode(counting, &vocabulary, sentences);
         let (train, dev) = (encode(train), rest.first().map(|dev| encode(dev)).unwrap_or_default());
         let test = rest.get(1).map(|test| encode(test));
         for (name, part) in [("dev", Some(&dev)), ("test", test.as_ref())] {
@@ -83,7 +83,7 @@ impl Treebank {
         let width = self.vectors.as_ref().map_or(sizes.word, |table| table.width);
         let sizes = Sizes { word: width, ..*sizes };
         let frozen = self.vectors.clone().filter(|_| !self.tuned);
-        Ok(TaggerNet::new(&self.vocabulary, nets, &sizes, frozen)?)
+        Ok(sizes.build(&self.vocabulary, nets, frozen)?)
     }
 
     /// The memory that training them takes.

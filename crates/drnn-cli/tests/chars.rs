@@ -4,7 +4,7 @@ mod common;
 
 use common::{done, drnn, refused, text};
 use drnn::Model;
-use drnn_train::chars::CharTask;
+use drnn_tasks::chars::CharTask;
 use std::path::Path;
 
 /// Words in an order that is no pattern.

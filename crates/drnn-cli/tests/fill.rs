@@ -4,8 +4,8 @@ mod common;
 
 use common::{done, drnn, refused, text};
 use drnn::{Cell, Model, NetSpec, Padding};
-use drnn_train::chars::CharTask;
-use drnn_train::read::Alphabet;
+use drnn_tasks::chars::Alphabet;
+use drnn_tasks::chars::CharTask;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Output, Stdio};

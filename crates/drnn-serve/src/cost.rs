@@ -3,7 +3,7 @@
 //! Those of answers and messages are upper bounds, known before the memory is needed.
 
 use crate::models::Served;
-use drnn_train::live::Element;
+use drnn_tasks::live::Element;
 
 /// Bytes of a request or message that need no lease.
 pub const FREE_RECEIVED: usize = 16 << 10;

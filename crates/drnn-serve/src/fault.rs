@@ -1,7 +1,7 @@
 //! Faults of ours, for tests: these tokens panic.
 
 use drnn::{Cell, Model, NetSpec, Padding};
-use drnn_train::live::{Element, LiveModel};
+use drnn_tasks::live::{Element, LiveModel};
 
 /// When it has been read.
 pub const FAULT: u32 = 3;

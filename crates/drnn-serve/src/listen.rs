@@ -63,7 +63,7 @@ impl Stopping {
 
 impl Server {
     /// Listens, and starts the threads of all models. Each should run on one thread of its own
-    /// ([`drnn_train::live::LiveModel::on`]): several requests and streams run at once as it is.
+    /// ([`drnn_tasks::live::LiveModel::on`]): several requests and streams run at once as it is.
     pub async fn bind(options: Options, models: Models) -> std::io::Result<Server> {
         let listener = listen(options.listen)?;
         let metrics = Metrics::new();

@@ -11,7 +11,7 @@
 
 use crate::refusal::Refusal;
 use crate::request::text_elements;
-use drnn_train::live::{Element, LiveModel};
+use drnn_tasks::live::{Element, LiveModel};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 

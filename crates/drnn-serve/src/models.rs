@@ -6,7 +6,7 @@ use crate::options::Options;
 use crate::refusal::Refusal;
 use crate::runner::Runner;
 use crate::stepper::Stepper;
-use drnn_train::live::LiveModel;
+use drnn_tasks::live::LiveModel;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

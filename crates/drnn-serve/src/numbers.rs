@@ -1,6 +1,6 @@
 //! Sequences of plain numbers or tokens, from JSON to elements without a stop between.
 
-use drnn_train::live::{Element, Reads};
+use drnn_tasks::live::{Element, Reads};
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use std::fmt;
 
@@ -56,7 +56,7 @@ impl<'d> Visitor<'d> for InOrder {
 mod tests {
     use super::*;
     use drnn::{Cell, Model, NetSpec};
-    use drnn_train::live::LiveModel;
+    use drnn_tasks::live::LiveModel;
     use serde_json::Value;
 
     #[test]

@@ -7,8 +7,8 @@
 
 use crate::numbers;
 use crate::refusal::Refusal;
-use drnn_train::live::{Element, LiveModel, Reads};
-use drnn_train::tagger::tokenize;
+use drnn_tasks::live::{Element, LiveModel, Reads};
+use drnn_tasks::tagger::tokenize;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;

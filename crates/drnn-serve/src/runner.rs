@@ -3,7 +3,7 @@
 use crate::metrics::WorkMetrics;
 use crate::options::Options;
 use crate::refusal::Refusal;
-use drnn_train::live::{Element, LiveModel, LiveRun, Whole};
+use drnn_tasks::live::{Element, LiveModel, LiveRun, Whole};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -195,7 +195,7 @@ fn reply(model: &str, rows: &[String]) -> String {
 }
 
 /// The answers of each sequence, as JSON.
-fn answers(run: &LiveRun, wholes: &mut [Whole]) -> drnn_train::Result<Vec<String>> {
+fn answers(run: &LiveRun, wholes: &mut [Whole]) -> drnn_tasks::Result<Vec<String>> {
     let mut rows = vec![String::from("["); wholes.len()];
     run.run(wholes, |number, answer| {
         let row = &mut rows[number];

@@ -4,7 +4,7 @@ use crate::budget::Lease;
 use crate::frames::{FrameSender, StreamEvent};
 use crate::message::Message;
 use crate::metrics::WorkMetrics;
-use drnn_train::live::{Answer, Element, LiveId};
+use drnn_tasks::live::{Answer, Element, LiveId};
 use serde_json::json;
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use crate::frames::{FrameReceiver, FrameSender, queue};
 use crate::message::Message;
 use crate::metrics::WorkMetrics;
 use crate::steps::Steps;
-use drnn_train::live::LiveModel;
+use drnn_tasks::live::LiveModel;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -16,7 +16,7 @@ use crate::frames::StreamEvent;
 use crate::metrics::WorkMetrics;
 use crate::said::{Next, Stream};
 use crate::stepper::Command;
-use drnn_train::live::{Answer, Element, LiveBatch, LiveId, LiveModel};
+use drnn_tasks::live::{Answer, Element, LiveBatch, LiveId, LiveModel};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -38,7 +38,7 @@ impl<'m> Steps<'m> {
         model: &'m LiveModel,
         wait: Duration,
         metrics: WorkMetrics,
-    ) -> drnn_train::Result<Steps<'m>> {
+    ) -> drnn_tasks::Result<Steps<'m>> {
         let batch = LiveBatch::new(model)?;
         metrics.waiting.set(0); // nothing is left of whoever was before
         let (streams, by_live, ready) = Default::default();
@@ -188,7 +188,7 @@ impl<'m> Steps<'m> {
         act: impl FnOnce(
             &mut LiveBatch<'m>,
             &mut dyn FnMut(LiveId, Answer<'m>),
-        ) -> drnn_train::Result<()>,
+        ) -> drnn_tasks::Result<()>,
     ) -> Attempt {
         let before = self.batch.changes();
         let Steps { batch, streams, by_live, metrics, .. } = self;
@@ -245,7 +245,7 @@ fn ids(elements: &[(LiveId, Element)]) -> Vec<LiveId> {
 }
 
 /// Whether an element can be read, with a fault to be tested where there is one.
-fn check(batch: &mut LiveBatch, live: LiveId, element: &Element) -> drnn_train::Result<()> {
+fn check(batch: &mut LiveBatch, live: LiveId, element: &Element) -> drnn_tasks::Result<()> {
     #[cfg(test)]
     crate::fault::check_reading(element);
     batch.check(live, element)
@@ -256,7 +256,7 @@ fn step<'m>(
     batch: &mut LiveBatch<'m>,
     elements: &[(LiveId, Element)],
     answer: &mut dyn FnMut(LiveId, Answer<'m>),
-) -> drnn_train::Result<()> {
+) -> drnn_tasks::Result<()> {
     #[cfg(test)]
     elements.iter().for_each(|(_, element)| crate::fault::check_reading(element));
     let outcome = batch.step(elements, answer);
@@ -274,7 +274,7 @@ mod tests {
     use crate::message::{Message, parse};
     use crate::metrics::Metrics;
     use crate::stepper::{LiveSeat, Stepper};
-    use drnn_train::live::LiveStream;
+    use drnn_tasks::live::LiveStream;
     use std::sync::Arc;
 
     type Joined = (LiveSeat, FrameReceiver);

@@ -76,8 +76,8 @@ async fn texts_and_bidirectional_models() {
     let reply = served.run(r#"{"model": "both", "sequences": [[[1, 2], [3, 4]]]}"#).await;
     let both = model("both");
     let run = both.run(&[vec![
-        drnn_train::live::Element::Numbers(vec![1.0, 2.0]),
-        drnn_train::live::Element::Numbers(vec![3.0, 4.0]),
+        drnn_tasks::live::Element::Numbers(vec![1.0, 2.0]),
+        drnn_tasks::live::Element::Numbers(vec![3.0, 4.0]),
     ]]);
     let expected: Vec<String> = run.unwrap()[0].iter().map(|answer| answer.json()).collect();
     assert_eq!(reply.body, format!(r#"{{"model":"both","answers":[[{}]]}}"#, expected.join(",")));

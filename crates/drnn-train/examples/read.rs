@@ -1,6 +1,6 @@
 //! Reads a file and says what is in it and how long that took: `read tagged|vectors|text|table FILE`.
 
-use drnn_train::read::{Alphabet, Choice, Symbols, open, sentences, table, vectors};
+use drnn_train::read::{Choice, Symbols, open, sentences, table, vectors};
 use std::path::Path;
 use std::time::Instant;
 
@@ -23,7 +23,7 @@ fn main() -> drnn_train::Result<()> {
             println!("{} words, {} wide, {} twice", all.len(), all.width(), all.duplicates());
         }
         "text" => {
-            let alphabet = Alphabet::find(open(path)?, 255)?;
+            let alphabet = drnn_train::read::alphabet(open(path)?, 255)?;
             println!("alphabet: {:.3} s", start.elapsed().as_secs_f64());
             let symbols = Symbols::read(open(path)?, &alphabet)?;
             println!("{} characters of {} symbols", symbols.len(), alphabet.len());

@@ -10,6 +10,10 @@ pub enum Error {
     #[error(transparent)]
     Drnn(#[from] drnn::Error),
 
+    /// From a task or a live model.
+    #[error(transparent)]
+    Task(#[from] drnn_tasks::Error),
+
     /// Data that cannot be trained on.
     #[error("{0}")]
     Data(String),

@@ -16,9 +16,9 @@
 //! | that a training goes on after a fault | [`checkpoint`] | a good one on disk at any moment |
 //! | several at once | [`lanes`] | side by side on threads; each ends when it ends |
 //! | very many, one after another | [`campaign`], [`results`] | cells of a grid; killed, resumed, split over machines |
-//! | text with holes | [`chars`] | masked characters, what a model's file says of them |
+//! | text with holes | [`chars`] | masked characters |
 //! | series of numbers | [`series`] | tables as sequences: parts, scaling, windows, scores |
-//! | answers while input arrives | [`live`] | any model that streams: elements in, named answers out; alone or many together |
+//! | predictions while input arrives | [`drnn_tasks::live`] | any model that streams, alone or many together |
 //! | what memory a training takes | [`Estimate`] | before anything is allocated |
 //! | the paper's tasks | [`reversal`], [`sine`] | data, bounds, accuracy |
 //!
@@ -38,7 +38,6 @@ mod error;
 mod fit;
 pub mod lanes;
 mod learner;
-pub mod live;
 mod loss;
 mod machine;
 mod memory;

@@ -1,9 +1,10 @@
 //! How much memory a training takes on this machine, told before anything is allocated.
 
 use crate::source::Source;
-use crate::tagger::{Sentences, TaggerNet};
+use crate::tagger::Sentences;
 use drnn::memory::{BatchSize, training};
 use drnn::{InputSpec, NetSpec};
+use drnn_tasks::tagger::TaggerNet;
 
 /// Sequences that [`crate::Fit`] evaluates at once, at least.
 pub const EVALUATED: usize = 500;

@@ -1,8 +1,9 @@
 //! Masked characters: trainings that go on to the bit, and bits counted by hand.
 
 use drnn::{Batch, Cell, Cpu, NetSpec, Padding};
+use drnn_tasks::chars::Alphabet;
 use drnn_train::chars::{Masked, Masking};
-use drnn_train::read::{self, Alphabet, Symbols};
+use drnn_train::read::{self, Symbols};
 use drnn_train::{
     Advance, Answers, Engine, Fit, Gathered, Inputs, Learner, Metric, Options, Resumed, Source,
 };

@@ -2,14 +2,15 @@
 
 use drnn::rng::Rng;
 use drnn::{Batch, Cell, Model, NetSpec, Padding, Precision};
+use drnn_tasks::chars::Alphabet;
+use drnn_tasks::chars::CharTask;
+use drnn_tasks::live::{Element, LiveBatch, LiveId, LiveModel, LiveStream, Reads, Value, ranked};
+use drnn_tasks::series::{Scaling, Scalings, SeriesTask};
+use drnn_tasks::tagger::{Counting, Limits, Tagger, Vocabulary};
 use drnn_train::PaperNet;
-use drnn_train::chars::CharTask;
-use drnn_train::live::{
-    Element, LiveBatch, LiveId, LiveModel, LiveStream, Reads, Row, Rows, Value, ranked,
-};
-use drnn_train::read::{Alphabet, Missing};
-use drnn_train::series::{Scaling, Scalings, SeriesTask};
-use drnn_train::tagger::{Counting, Limits, Room, Sentences, Sizes, Tagger, TaggerNet, Vocabulary};
+use drnn_train::read::Missing;
+use drnn_train::read::{ElementRow, ElementRows};
+use drnn_train::tagger::{Sentences, Sizes, TagWorkspace, initial_params, outputs};
 use std::collections::BTreeMap;
 
 fn net(cell: Cell, delay: usize, padding: Padding) -> drnn::Builder {
@@ -55,13 +56,13 @@ fn tagger(word: PaperNet) -> Tagger {
     let words = [("the", "DET"), ("ants", "NOUN"), ("run", "VERB")];
     let vocabulary = Vocabulary::of(words.into_iter(), None, &Limits::default()).unwrap();
     let sizes = Sizes { symbol: 3, chars: 5, both_chars: 4, word: 4, words: 6, both_words: 4 };
-    let net = TaggerNet::new(&vocabulary, [PaperNet::BiLstm, word], &sizes, None).unwrap();
-    let params = net.initial(7);
+    let net = sizes.build(&vocabulary, [PaperNet::BiLstm, word], None).unwrap();
+    let params = initial_params(&net, 7);
     Tagger::new(vocabulary, Counting::Words, net, &params).unwrap()
 }
 
 /// Through a file, as users have it.
-fn live_tagger(word: PaperNet) -> drnn_train::Result<LiveModel> {
+fn live_tagger(word: PaperNet) -> drnn_tasks::Result<LiveModel> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("words.safetensors");
     tagger(word).save(&path, Precision::F32).unwrap();
@@ -221,7 +222,7 @@ fn words_are_tagged_as_whole_sentences_are() {
                 r#"{{"position":{i},"word":"{word}","tag":"{tag}","probability":{p}}}"#
             ));
         };
-        tagger.answers(&data, &[0], &mut Room::default(), look).unwrap();
+        outputs(&tagger, &data, &[0], &mut TagWorkspace::default(), look).unwrap();
         let elements = words.map(|word| live.line(word).unwrap());
         let mut stream = LiveStream::new(&live).unwrap();
         for _ in 0..2 {
@@ -392,10 +393,11 @@ fn elements_as_text() {
 #[test]
 fn rows_by_the_names_of_their_columns() {
     let model = series(Missing::Mean, false);
-    let mut rows = Rows::new(&model);
+    let mut rows = ElementRows::new(&model);
     assert!(rows.read("a,x").unwrap_err().to_string().contains("has no column `b`"));
-    assert_eq!(rows.read("b, id,\"a\",x").unwrap(), Row::Header);
-    let element = |a, b, begins| Row::Element { element: Element::Numbers(vec![a, b]), begins };
+    assert_eq!(rows.read("b, id,\"a\",x").unwrap(), ElementRow::Header);
+    let element =
+        |a, b, begins| ElementRow::Element { element: Element::Numbers(vec![a, b]), begins };
     assert_eq!(rows.read("2,p,1,text").unwrap(), element(1.0, 2.0, false));
     assert_eq!(rows.read("2,q,-1,").unwrap(), element(-1.0, 2.0, true));
     assert!(rows.read("2,r,-1").unwrap_err().to_string().contains("3 columns, the header has 4"));
@@ -403,7 +405,7 @@ fn rows_by_the_names_of_their_columns() {
     assert!(rows.read("2,\"r,z,").unwrap_err().to_string().contains("a quote is left open"));
     assert_eq!(rows.read("2,q,-1,").unwrap(), element(-1.0, 2.0, false));
     let plain = LiveModel::new("plain", plain(true)).unwrap();
-    assert_eq!(Rows::new(&plain).read("1, 2").unwrap(), element(1.0, 2.0, false));
+    assert_eq!(ElementRows::new(&plain).read("1, 2").unwrap(), element(1.0, 2.0, false));
 }
 
 #[test]
@@ -507,7 +509,7 @@ fn whole_sequences_of_bidirectional_models() {
         let (tag, p) = tagger.best(y);
         expected.push((words[i].to_string(), tag.to_string(), p));
     };
-    tagger.answers(&data, &[0], &mut Room::default(), look).unwrap();
+    outputs(&tagger, &data, &[0], &mut TagWorkspace::default(), look).unwrap();
     let elements = words.map(|word| Element::Word(word.into())).to_vec();
     let found = live.run(&[elements]).unwrap().remove(0).into_iter().map(|answer| {
         let Value::Tag { word, tag, probability } = answer.value else { panic!("a tag") };

@@ -1,10 +1,12 @@
 //! Estimates of what trainings take against what they allocate, from their making to a checkpoint.
 
 use drnn::{Builder, Cell, Cpu, NetSpec, Padding};
+use drnn_tasks::chars::Alphabet;
+use drnn_tasks::tagger::{Limits, Vocabulary};
 use drnn_train::chars::{Masked, Masking};
-use drnn_train::read::{self, Alphabet, Symbols};
+use drnn_train::read::{self, Symbols};
 use drnn_train::reversal::Reversal;
-use drnn_train::tagger::{Limits, Sentences, Sizes, TaggerLearner, TaggerNet, Vocabulary};
+use drnn_train::tagger::{Sentences, Sizes, TaggerLearner};
 use drnn_train::{Advance, Engine, Estimate, Fit, Learner, Options, PaperNet, Source};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
@@ -96,7 +98,7 @@ fn estimates_are_close_to_what_trainings_allocate() {
         sentences.push(&vocabulary, of.iter().map(|word| (word.as_str(), Some("NOUN"))));
     }
     for nets in [[PaperNet::Lstm, PaperNet::DLstm(2)], [PaperNet::BiLstm, PaperNet::BiLstm]] {
-        let net = TaggerNet::new(&vocabulary, nets, &Sizes::default(), None).unwrap();
+        let net = Sizes::default().build(&vocabulary, nets, None).unwrap();
         let cpu = Cpu::new(1);
         let make = || TaggerLearner::new(&cpu, net.clone(), Default::default(), 1);
         let estimate = Estimate::tagger(&net, &[&sentences, &sentences], 32, 1);

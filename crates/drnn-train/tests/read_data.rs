@@ -1,7 +1,7 @@
 //! The readers on real data, where the environment variable DRNN_DATA names their folder.
 
 use drnn_train::Result;
-use drnn_train::read::{Alphabet, Sentence, Symbols, TaggedFormat, open, sentences, vectors};
+use drnn_train::read::{Sentence, Symbols, TaggedFormat, open, sentences, vectors};
 use std::path::PathBuf;
 
 fn data(name: &str) -> Option<PathBuf> {
@@ -65,7 +65,7 @@ fn glove() -> Result<()> {
 #[test]
 fn text8() -> Result<()> {
     let Some(path) = data("text8-first-74m/text8.zip") else { return Ok(()) };
-    let alphabet = Alphabet::find(open(&path)?, 255)?;
+    let alphabet = drnn_train::read::alphabet(open(&path)?, 255)?;
     assert_eq!((alphabet.len(), alphabet.symbols()[0]), (27, ' '));
     let symbols = Symbols::read(open(&path)?, &alphabet)?;
     assert_eq!((symbols.len(), symbols.unknown()), (74_081_952, 0));

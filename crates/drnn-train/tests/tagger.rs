@@ -1,9 +1,9 @@
 //! The tagger learns what its gradient says, and a trained one is what it was in training.
 
 use drnn::{Cpu, Precision};
+use drnn_tasks::tagger::{Counting, Limits, TagStream, Tagger, Vocabulary};
 use drnn_train::tagger::{
-    Counting, Limits, Room, Scores, Sentences, Sizes, TagStream, Tagger, TaggerLearner, TaggerNet,
-    Vocabulary, with_special,
+    Scores, Sentences, Sizes, TagWorkspace, TaggerLearner, outputs, with_special,
 };
 use drnn_train::{AdamOptions, Advance, Batches, Engine, Fit, Options, PaperNet, Resumed, State};
 
@@ -47,7 +47,7 @@ fn learner(nets: [PaperNet; 2], frozen: bool) -> TaggerLearner {
     let vocabulary = vocabulary();
     let values = (0..(vocabulary.words() - 4) * 3).map(|i| (i as f32).sin()).collect();
     let table = frozen.then(|| with_special(3, values));
-    let net = TaggerNet::new(&vocabulary, nets, &SIZES, table).unwrap();
+    let net = SIZES.build(&vocabulary, nets, table).unwrap();
     TaggerLearner::new(&Cpu::new(2), net, AdamOptions::default(), 1)
 }
 
@@ -124,7 +124,7 @@ fn it_learns_and_resumes_to_the_bit_and_its_file_says_the_same() {
         let answers = |tagger: &Tagger| {
             let mut found = Vec::new();
             let look = |s: usize, w: usize, y: &[f32]| found.push((s, w, y.to_vec()));
-            tagger.answers(&data, &[2, 0], &mut Room::default(), look).unwrap();
+            outputs(&tagger, &data, &[2, 0], &mut TagWorkspace::default(), look).unwrap();
             found
         };
         let before = answers(&tagger);
@@ -140,7 +140,7 @@ fn what_does_not_belong_together_is_refused() {
     let vocabulary = vocabulary();
     let nets = [PaperNet::Lstm, PaperNet::Lstm];
     let short = with_special(3, vec![0.0; 3]);
-    let error = TaggerNet::new(&vocabulary, nets, &SIZES, Some(short)).unwrap_err();
+    let error = SIZES.build(&vocabulary, nets, Some(short)).unwrap_err();
     assert!(error.to_string().contains("5 vectors of 3"), "{error}");
     let none = Vocabulary::of(std::iter::empty(), None, &Limits::default()).unwrap_err();
     assert!(none.to_string().contains("no words"), "{none}");
@@ -162,7 +162,7 @@ fn a_stream_answers_what_whole_sentences_do_and_in_time() {
         let tagger = Tagger::new(vocabulary.clone(), Counting::Words, net, &params).unwrap();
         let mut whole = vec![Vec::new(); 4];
         let look = |s: usize, _: usize, y: &[f32]| whole[s].push(y.to_vec());
-        tagger.answers(&data, &[0, 1, 2, 3], &mut Room::default(), look).unwrap();
+        outputs(&tagger, &data, &[0, 1, 2, 3], &mut TagWorkspace::default(), look).unwrap();
         let Ok(mut stream) = TagStream::new(&tagger) else {
             assert_eq!(late, None, "{nets:?}");
             continue;

@@ -1,10 +1,11 @@
 //! A small model of every kind.
 
 use drnn::{Cell, Model, NetSpec, Padding};
-use drnn_train::chars::CharTask;
-use drnn_train::live::LiveModel;
-use drnn_train::read::{Alphabet, Missing};
-use drnn_train::series::{Scaling, Scalings, SeriesTask};
+use drnn_tasks::chars::Alphabet;
+use drnn_tasks::chars::CharTask;
+use drnn_tasks::live::LiveModel;
+use drnn_tasks::series::{Scaling, Scalings, SeriesTask};
+use drnn_train::read::Missing;
 use std::sync::LazyLock;
 
 const TAGGER: &[u8] = include_bytes!("../../../models/tagger-en.safetensors");

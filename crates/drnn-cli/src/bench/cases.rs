@@ -6,8 +6,9 @@ use drnn::{
     Batch, Cell, Cpu, Element, Gradient, Lane, Model, NetSpec, Padding, Plan, Stream, StreamBatch,
     Tape,
 };
+use drnn_tasks::chars::Alphabet;
 use drnn_train::chars::{Masked, Masking};
-use drnn_train::read::{self, Alphabet, Symbols};
+use drnn_train::read::{self, Symbols};
 use drnn_train::{
     AdamOptions, Answers, Batches, Engine, Examples, Fit, Inputs, Learner, Options, lanes, order,
 };

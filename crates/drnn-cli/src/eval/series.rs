@@ -7,8 +7,9 @@ use crate::report::page::number;
 use crate::report::training_run::{Judged, most_frequent};
 use crate::series_data::{read_files, told_of};
 use drnn::grouped;
+use drnn_tasks::series::SeriesTask;
 use drnn_train::Confusion;
-use drnn_train::series::{Columns, Found, Score, SeriesTask, TargetScore, score};
+use drnn_train::series::{Columns, Found, Score, TargetScore, score};
 
 /// Scores whole sequences.
 pub fn evaluate(asked: Asked) -> Result<Evaluation, Failure> {

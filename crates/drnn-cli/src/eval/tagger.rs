@@ -5,7 +5,8 @@ use crate::Failure;
 use crate::model_file::ModelFile;
 use crate::tagging::{by_tag, confusion, table};
 use drnn::grouped;
-use drnn_train::tagger::{Counting, Scores, Sentences, Share, Tagger, read_sentences};
+use drnn_tasks::tagger::{Counting, Tagger};
+use drnn_train::tagger::{Scores, Sentences, Share, read_sentences};
 
 /// Scores all files together.
 pub fn evaluate(asked: Asked) -> Result<Evaluation, Failure> {
@@ -20,7 +21,8 @@ pub fn evaluate(asked: Asked) -> Result<Evaluation, Failure> {
     let mut data = Sentences::new();
     for path in asked.data {
         for sentence in read_sentences(path, asked.reading.limits())? {
-            let tokens = counting.tokens(&sentence).map(|(form, tag)| (form, Some(tag)));
+            let tokens = drnn_train::tagger::tokens(counting, &sentence)
+                .map(|(form, tag)| (form, Some(tag)));
             data.push(vocabulary, tokens);
         }
     }

@@ -4,7 +4,7 @@ use super::holes::Mark;
 use super::output::Output;
 use crate::Failure;
 use drnn::{Batch, Model, Stream};
-use drnn_train::chars::CharTask;
+use drnn_tasks::chars::CharTask;
 use std::io::Write;
 
 /// Takes a text, mark after mark, and writes it with its holes filled.

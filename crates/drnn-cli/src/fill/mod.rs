@@ -22,7 +22,7 @@ use crate::reading::Reading;
 use clap::Args;
 use decode::Decoder;
 use drnn::{Cpu, Direction};
-use drnn_train::chars::CharTask;
+use drnn_tasks::chars::CharTask;
 use guess::{Guesser, Lines, Live};
 use holes::Holes;
 use output::{Form, Output};

@@ -1,8 +1,8 @@
 //! What is written of a text and its answers: the completed text, or a line for each mask.
 
 use super::holes::Mark;
-use drnn_train::chars::CharTask;
-use drnn_train::live::ranked;
+use drnn_tasks::chars::CharTask;
+use drnn_tasks::live::ranked;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::io::{self, BufWriter, Write};
@@ -110,7 +110,7 @@ impl<W: Write> Output<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drnn_train::read::Alphabet;
+    use drnn_tasks::chars::Alphabet;
 
     /// What is written after each of some marks, whose answers come two late; `b` is the likeliest.
     fn written(form: Form, marks: &[Mark]) -> Vec<String> {

@@ -4,7 +4,7 @@ use crate::Failure;
 use crate::builtin;
 use crate::import::{ImportArguments, is_foreign};
 use drnn_serve::Models;
-use drnn_train::live::LiveModel;
+use drnn_tasks::live::LiveModel;
 use std::path::Path;
 
 /// Those that are named, or all that are built in. What `import` says is for files of PyTorch among

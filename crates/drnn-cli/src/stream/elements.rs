@@ -3,8 +3,8 @@
 use crate::Failure;
 use crate::fill::holes::{Holes, Mark};
 use clap::ValueEnum;
-use drnn_train::live::{Element, LiveModel, Reads, Row, Rows};
-use drnn_train::read::LONGEST_LINE;
+use drnn_tasks::live::{Element, LiveModel, Reads};
+use drnn_train::read::{ElementRow, ElementRows, LONGEST_LINE};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum From {
@@ -34,7 +34,7 @@ pub struct Elements<'m> {
     from: From,
     /// Whether a blank line ends a sequence.
     blank_ends: bool,
-    rows: Rows<'m>,
+    rows: ElementRows<'m>,
     holes: Holes,
     /// What has come of a line, or of a token.
     open: String,
@@ -73,7 +73,7 @@ impl<'m> Elements<'m> {
             return Err(Failure::Input(why));
         }
         let holes = Holes::new(&[]).map_err(Failure::Input)?;
-        let (rows, open) = (Rows::new(model), String::new());
+        let (rows, open) = (ElementRows::new(model), String::new());
         Ok(Elements { model, from, blank_ends, rows, holes, open, is_blank: true, line: 1 })
     }
 
@@ -185,8 +185,8 @@ impl<'m> Elements<'m> {
             (_, true) => Ok([self.blank_ends.then_some(Item::Begins), None]),
             (From::Json, _) => self.model.json(line).map(|e| [None, Some(Item::Element(e))]),
             (From::Csv, _) => self.rows.read(line).map(|row| match row {
-                Row::Header => [None, None],
-                Row::Element { element, begins } => {
+                ElementRow::Header => [None, None],
+                ElementRow::Element { element, begins } => {
                     [begins.then_some(Item::Begins), Some(Item::Element(element))]
                 }
             }),

@@ -23,7 +23,7 @@ use crate::import::ImportArguments;
 use crate::stop::Stop;
 use arrival::{Arrival, Arrived};
 use clap::{Args, ValueEnum};
-use drnn_train::live::{LiveStream, Reads};
+use drnn_tasks::live::{LiveStream, Reads};
 use elements::{Elements, From, Item};
 use output::{Output, To};
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! Answers as text for people, or as JSON for machines: a line each, but for characters.
 
 use clap::ValueEnum;
-use drnn_train::live::{Answer, Value};
+use drnn_tasks::live::{Answer, Value};
 use std::io::{BufWriter, Result, Write};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -10,7 +10,8 @@ use crate::shape::Shape;
 use crate::train::series::{metric, suggested, worth};
 use clap::Args;
 use drnn::{Cpu, Padding};
-use drnn_train::series::{SeriesTask, Windows};
+use drnn_tasks::series::SeriesTask;
+use drnn_train::series::Windows;
 use drnn_train::{Metric, Options, Source};
 
 /// Sequences of numbers from a table or from arrays: mean squared error, or accuracy

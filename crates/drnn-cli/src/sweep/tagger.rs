@@ -12,8 +12,9 @@ use crate::tagging::Treebank;
 use crate::train::tagger::paper_options;
 use clap::Args;
 use drnn::Cpu;
+use drnn_tasks::tagger::{Counting, Limits};
 use drnn_train::read::MAX_CLASSES;
-use drnn_train::tagger::{Counting, Limits, Sentences, Sizes, TaggerLearner};
+use drnn_train::tagger::{Sentences, Sizes, TaggerLearner};
 use drnn_train::{Metric, Options, PaperNet};
 use std::path::PathBuf;
 

@@ -6,7 +6,8 @@ use crate::characters::{Characters, CharsArguments};
 use crate::shape::ShapeArguments;
 use crate::training::LESS;
 use clap::Args;
-use drnn_train::chars::{CharTask, paper_bpc};
+use drnn_tasks::chars::CharTask;
+use drnn_train::chars::paper_bpc;
 use drnn_train::{Engine, Metric, Options, Source};
 use std::time::SystemTime;
 

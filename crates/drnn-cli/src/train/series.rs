@@ -9,7 +9,8 @@ use crate::shape::ShapeArguments;
 use crate::training::LESS;
 use clap::Args;
 use drnn::{Cpu, Padding};
-use drnn_train::series::{Score, Sequences, SeriesTask, score};
+use drnn_tasks::series::SeriesTask;
+use drnn_train::series::{Score, Sequences, score};
 use drnn_train::{Metric, Options, Schedule, Source};
 use std::time::SystemTime;
 

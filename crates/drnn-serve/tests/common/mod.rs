@@ -4,9 +4,9 @@
 
 use drnn::{Cell, Cpu, Model, NetSpec, Padding};
 use drnn_serve::{Models, Options, Server, Stopping};
-use drnn_train::chars::CharTask;
-use drnn_train::live::{LiveModel, LiveStream};
-use drnn_train::read::Alphabet;
+use drnn_tasks::chars::Alphabet;
+use drnn_tasks::chars::CharTask;
+use drnn_tasks::live::{LiveModel, LiveStream};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::Value;
 use std::net::SocketAddr;

@@ -6,8 +6,8 @@ mod models;
 
 use browser::{Browser, text};
 use drnn_serve::{Limits, Options, Token};
-use drnn_train::live::{LiveStream, Value as Said};
-use drnn_train::tagger::tokenize;
+use drnn_tasks::live::{LiveStream, Value as Said};
+use drnn_tasks::tagger::tokenize;
 use models::{ALPHABET, Served, model};
 use serde_json::json;
 use std::path::PathBuf;
@@ -74,7 +74,7 @@ fn filled(name: &str, typed: &str) -> String {
         answers.extend(stream.push(&model.line(&c.to_string()).unwrap()).unwrap());
     }
     answers.extend(stream.flush().unwrap());
-    let letter = |answer: drnn_train::live::Answer| match answer.value {
+    let letter = |answer: drnn_tasks::live::Answer| match answer.value {
         Said::Character { character, .. } => character,
         _ => '?',
     };
@@ -405,7 +405,7 @@ fn picture() {
     let folder = std::env::var_os("DRNN_MODELS").map_or(root.join("models"), PathBuf::from);
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let files = files.filter(|path| path.extension().is_some_and(|end| end == "safetensors"));
-    let models = files.map(|path| drnn_train::live::LiveModel::load(&path).unwrap());
+    let models = files.map(|path| drnn_tasks::live::LiveModel::load(&path).unwrap());
     let Some(mut browser) = Browser::start() else { return };
     let served = Served::with(models, Options::default());
     browser.look(1100, "light");

@@ -2,9 +2,9 @@
 
 use drnn::{Builder, Cell, Cpu, Model, NetSpec, Padding};
 use drnn_serve::{Models, Options, Server, Stopping};
-use drnn_train::chars::CharTask;
-use drnn_train::live::LiveModel;
-use drnn_train::read::Alphabet;
+use drnn_tasks::chars::Alphabet;
+use drnn_tasks::chars::CharTask;
+use drnn_tasks::live::LiveModel;
 use std::net::SocketAddr;
 use std::thread::JoinHandle;
 

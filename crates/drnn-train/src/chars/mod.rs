@@ -8,21 +8,20 @@
 //! A delayed network looks ahead at the d characters that really follow its window. Symbols are the alphabet's
 //! characters, then the mask: what the alphabet does not have is read as the mask, and never asked for.
 //!
+//! What a model's file says of its characters is [`drnn_tasks::chars::CharTask`].
+//!
 //! | file | what |
 //! |---|---|
 //! | `masked` | windows of a text as a [`Source`](crate::Source) |
 //! | `split` | which part of a text is for what |
-//! | `task` | what a model's file says of its characters |
 //! | `paper` | the networks of the paper's table |
 
 mod masked;
 pub mod paper;
 mod split;
-mod task;
 
 pub use masked::{Masked, Masking};
 pub use split::{Held, split};
-pub use task::CharTask;
 
 /// The paper's window, T.
 pub const WINDOW: usize = 180;

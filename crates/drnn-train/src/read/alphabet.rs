@@ -1,83 +1,24 @@
-//! The characters that a model knows, as numbers: 0, 1, .. by frequency, and one more for all others.
+//! The most frequent characters of a text.
 
 use super::open::Source;
 use super::pieces::pieces;
-use super::{quote, refuse};
-use crate::error::{Error, Result};
+use super::refuse;
+use crate::error::Result;
+use drnn_tasks::chars::Alphabet;
 use std::collections::HashMap;
 
-/// Characters and their numbers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Alphabet {
-    symbols: Vec<char>,
-    ascii: [u32; 128],
-    others: HashMap<char, u32>,
-}
-
-impl Alphabet {
-    /// Of given characters, which get the numbers 0, 1, .. in this order.
-    pub fn new(symbols: Vec<char>) -> Result<Alphabet> {
-        let unknown = symbols.len() as u32;
-        let mut alphabet = Alphabet { symbols, ascii: [unknown; 128], others: HashMap::new() };
-        for (id, &symbol) in alphabet.symbols.iter().enumerate() {
-            let id = id as u32;
-            let before = match alphabet.ascii.get_mut(symbol as usize) {
-                Some(place) => Some(std::mem::replace(place, id)).filter(|id| *id != unknown),
-                None => alphabet.others.insert(symbol, id),
-            };
-            if before.is_some() {
-                let symbol = quote(symbol.encode_utf8(&mut [0; 4]));
-                return Err(Error::Data(format!("the alphabet has {symbol} twice")));
-            }
-        }
-        if alphabet.symbols.is_empty() {
-            return Err(Error::Data("the alphabet has no symbols".into()));
-        }
-        Ok(alphabet)
+/// The `max` most frequent characters of a text, line ends included; of equally frequent ones the
+/// lower code point comes first. Reads the text to its end: to read its symbols, open it again.
+pub fn alphabet(mut source: Source, max: usize) -> Result<Alphabet> {
+    let mut counts = Counts { ascii: [[0; 256]; 4], others: HashMap::new() };
+    pieces(&mut source, |piece| counts.add(piece))?;
+    let mut found = counts.found();
+    if found.is_empty() {
+        return Err(refuse(source.name(), None, "holds no text"));
     }
-
-    /// Of the `most` most frequent characters of a text, line ends included; of equally frequent ones the lower
-    /// code point comes first. The text is read to its end: to read its symbols then, open it again.
-    pub fn find(mut source: Source, most: usize) -> Result<Alphabet> {
-        let mut counts = Counts { ascii: [[0; 256]; 4], others: HashMap::new() };
-        pieces(&mut source, |piece| counts.add(piece))?;
-        let mut found = counts.found();
-        if found.is_empty() {
-            return Err(refuse(source.name(), None, "holds no text"));
-        }
-        found.sort_unstable_by_key(|&(symbol, count)| (std::cmp::Reverse(count), symbol));
-        found.truncate(most);
-        Alphabet::new(found.into_iter().map(|(symbol, _)| symbol).collect())
-    }
-
-    /// Its characters in the order of their numbers.
-    pub fn symbols(&self) -> &[char] {
-        &self.symbols
-    }
-
-    /// How many they are, without the unknown one.
-    #[allow(clippy::len_without_is_empty)] // it never is
-    pub fn len(&self) -> usize {
-        self.symbols.len()
-    }
-
-    /// The number of all other characters, one above the last.
-    pub fn unknown(&self) -> u32 {
-        self.symbols.len() as u32
-    }
-
-    /// The number of a character.
-    pub fn id(&self, symbol: char) -> u32 {
-        match self.ascii.get(symbol as usize) {
-            Some(id) => *id,
-            None => self.others.get(&symbol).copied().unwrap_or(self.unknown()),
-        }
-    }
-
-    /// Numbers of the characters below 128.
-    pub(super) fn ascii(&self) -> &[u32; 128] {
-        &self.ascii
-    }
+    found.sort_unstable_by_key(|&(symbol, count)| (std::cmp::Reverse(count), symbol));
+    found.truncate(max);
+    Ok(Alphabet::new(found.into_iter().map(|(symbol, _)| symbol).collect())?)
 }
 
 /// How often characters occur. Bytes are counted in four places in turn: two equal ones in a row would wait for
@@ -115,7 +56,7 @@ mod tests {
     use super::*;
 
     fn find(text: &str, most: usize) -> Result<Alphabet> {
-        Alphabet::find(Source::from_bytes("a", text.into()).unwrap(), most)
+        alphabet(Source::from_bytes("a", text.into()).unwrap(), most)
     }
 
     #[test]
@@ -137,6 +78,6 @@ mod tests {
             assert!(Alphabet::new(twice).unwrap_err().to_string().contains("twice"));
         }
         let bad = Source::from_bytes("a", b"x\n\xff".to_vec()).unwrap();
-        assert!(Alphabet::find(bad, 9).unwrap_err().to_string().starts_with("a:2: byte 1"));
+        assert!(alphabet(bad, 9).unwrap_err().to_string().starts_with("a:2: byte 1"));
     }
 }

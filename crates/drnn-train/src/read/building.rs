@@ -1,8 +1,9 @@
 //! A table in the making: rows come one by one, missing numbers as NaN.
 
+use super::Missing;
 use super::limits::check_name;
 use super::quote;
-use super::table::{Choice, Missing, Names, Table};
+use super::table::{Choice, Names, Table};
 use std::collections::HashMap;
 
 /// A table that rows are put to.

@@ -28,9 +28,6 @@ pub const MAX_NAME: usize = 1_000;
 /// Columns of a table: each makes a network wider, and 100,000 of them have no more than 10 bytes
 /// each on the longest line.
 pub const MAX_COLUMNS: usize = 100_000;
-/// Classes, or tags, where nobody allows more: a network has an answer for each, at every step. The
-/// richest sets of tags have some thousand; what has more is a column of names or of numbers.
-pub const MAX_CLASSES: usize = 5_000;
 /// Numbers of a word's vector; those in use have some hundred.
 pub const MAX_VECTOR_WIDTH: usize = 10_000;
 

@@ -13,8 +13,9 @@
 //! stopped after some megabytes.
 
 use super::limits::{MAX_EXPANSION, MAX_INPUT, MIN_EXPANDED, ReadLimits};
-use super::{escape, refuse, zip, zstd};
+use super::{refuse, zip, zstd};
 use crate::error::{Error, Result};
+use drnn_tasks::text::escape;
 use rawzip::FileReader;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;

@@ -9,33 +9,13 @@
 
 use super::building::Building;
 use super::csv::Rows;
-use super::limits::{MAX_CLASSES, MAX_COLUMNS, check_name};
+use super::limits::{MAX_COLUMNS, check_name};
 use super::npy::{self, Array, Values};
 use super::open::Source;
-use super::{listed, quote, refuse};
+use super::{MAX_CLASSES, Missing, listed, quote, refuse};
 use crate::error::{Error, Result};
-use serde::{Deserialize, Serialize};
+use drnn_tasks::text::number;
 use std::collections::HashMap;
-
-/// What becomes of numbers that are missing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Missing {
-    /// They are an error.
-    #[default]
-    Refuse,
-    /// They are 0.
-    Zero,
-    /// They are the mean of the column over the whole file.
-    Mean,
-    /// They are what the row before had, in the same sequence.
-    Previous,
-    /// Their rows are left out.
-    Drop,
-    /// They stay NaN: whoever reads the table knows better.
-    #[serde(skip)]
-    Keep,
-}
 
 /// What is wanted of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -173,34 +153,6 @@ pub fn is_text(source: Source, column: &str, delimiter: u8) -> Result<bool> {
         }
     }
     Ok(false)
-}
-
-/// A number, NaN where it is missing.
-pub(crate) fn number(field: &str) -> std::result::Result<f32, String> {
-    if field.is_empty() || field.eq_ignore_ascii_case("na") {
-        return Ok(f32::NAN);
-    }
-    match field.parse::<f32>() {
-        Ok(number) if number.is_infinite() => {
-            Err(format!("{} {}", quote(field), not_finite(field)))
-        }
-        Ok(number) => Ok(number),
-        Err(_) => Err(format!(
-            "{} is no number; leave the column out, or write NA where a number is missing",
-            quote(field)
-        )),
-    }
-}
-
-/// What is said of a number that an f32 cannot hold.
-pub(crate) const TOO_LARGE: &str = "is too large; numbers go up to 3.4e38";
-
-/// What is said of a field that is read as infinite.
-pub(super) fn not_finite(field: &str) -> &'static str {
-    match field.bytes().any(|b| b.is_ascii_digit()) {
-        true => TOO_LARGE,
-        false => "is not finite",
-    }
 }
 
 fn from_array(array: Array, choice: &Choice) -> std::result::Result<Table, String> {

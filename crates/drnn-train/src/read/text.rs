@@ -1,11 +1,11 @@
 //! A text as numbers of its characters: one byte each where the alphabet has at most 255 symbols (and the unknown one),
 //! else two or four.
 
-use super::alphabet::Alphabet;
 use super::open::Source;
 use super::pieces::pieces;
 use super::refuse;
 use crate::error::{Error, Result};
+use drnn_tasks::chars::Alphabet;
 use std::ops::Range;
 
 /// A text, character by character.
@@ -143,7 +143,7 @@ mod tests {
 
     /// Against the plain way.
     fn check(text: &str, most: usize) -> Symbols {
-        let alphabet = Alphabet::find(source(text), most).unwrap();
+        let alphabet = crate::read::alphabet(source(text), most).unwrap();
         let symbols = Symbols::read(source(text), &alphabet).unwrap();
         let plain: Vec<u32> = text.chars().map(|symbol| alphabet.id(symbol)).collect();
         let unknown = plain.iter().filter(|id| **id == alphabet.unknown()).count();
@@ -183,7 +183,7 @@ mod tests {
         let text = "añ€𝄞\n".repeat(30_000);
         for count in [1, 2, 4, 5, 65_533, 65_534, 65_535, 149_999, 150_000, 150_001] {
             let source = || source(&text).first_characters(count);
-            let alphabet = Alphabet::find(source(), 100).unwrap();
+            let alphabet = crate::read::alphabet(source(), 100).unwrap();
             let symbols = Symbols::read(source(), &alphabet).unwrap();
             let expected = text.chars().take(count as usize);
             assert_eq!(symbols.len(), expected.clone().count());

@@ -11,9 +11,9 @@
 
 use super::limits::MAX_VECTOR_WIDTH;
 use super::open::Source;
-use super::table::not_finite;
 use super::{quote, refuse};
 use crate::error::Result;
+use drnn_tasks::text::not_finite;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 

@@ -10,13 +10,11 @@
 //! | `sequences` | inputs and targets as they are, sequence after sequence; missing numbers |
 //! | `reading` | from a table, or from two arrays |
 //! | `split` | a part to learn from, one to judge by, one to test with |
-//! | `scaling` | every column to mean 0 and standard deviation 1, and back |
 //! | `windows` | long sequences in pieces, scaled, as batches |
-//! | `task` | what a model of series has to know: columns, classes, scalings |
+//! | `task` | columns, classes and scaling of the training part, as a [`drnn_tasks::series::SeriesTask`] |
 //! | `score` | what answers are worth: errors per target, or classes and what they are taken for |
 
 mod reading;
-mod scaling;
 mod score;
 mod sequences;
 mod split;
@@ -24,11 +22,10 @@ mod task;
 mod windows;
 
 pub use reading::{Columns, from_arrays, from_table};
-pub use scaling::Scaling;
 pub use score::{Found, Score, TargetScore, score};
 pub use sequences::Sequences;
 pub use split::{Parts, Shares};
-pub use task::{Scalings, SeriesTask};
+pub use task::learn_task;
 pub use windows::Windows;
 
 #[cfg(test)]

@@ -5,13 +5,13 @@
 //! ```
 
 use super::sequences::Sequences;
-use super::task::SeriesTask;
 use super::windows::Windows;
 use crate::confusion::Confusion;
 use crate::error::{Error, Result};
 use crate::loss::{IGNORE, LossSum, Targets, loss};
 use crate::source::{Gathered, Source};
 use drnn::{Direction, Model, Stream};
+use drnn_tasks::series::SeriesTask;
 
 /// A model on some data.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,6 +4,7 @@ use crate::loss::{IGNORE, Targets};
 use crate::read::{Input, Missing, ReadLimits};
 use crate::source::{Gathered, Source};
 use drnn::{Cell, Model, NetSpec, Padding};
+use drnn_tasks::series::{Scaling, SeriesTask};
 use std::path::PathBuf;
 
 fn columns(targets: &[&str]) -> Columns {
@@ -25,7 +26,7 @@ fn refused(text: &str, columns: &Columns) -> String {
 }
 
 fn learn(train: &Sequences) -> SeriesTask {
-    SeriesTask::learn(train, Missing::Refuse, None, b',').unwrap()
+    learn_task(train, Missing::Refuse, None, b',').unwrap()
 }
 
 /// x = 0, 1, ..; y = 10 x; in one sequence.
@@ -67,7 +68,7 @@ fn classes_are_told_by_their_first_field() {
     let said = Columns { classes: Some(true), ..columns(&["y"]) };
     assert_eq!(learn(&read(numbers, &said).unwrap()).classes.unwrap(), ["9", "10", "b"]);
     let one = read("x,y\n1,a\n2,a\n", &columns(&["y"])).unwrap();
-    let message = SeriesTask::learn(&one, Missing::Refuse, None, b',').unwrap_err().to_string();
+    let message = learn_task(&one, Missing::Refuse, None, b',').unwrap_err().to_string();
     assert!(message.contains("one class only"), "{message}");
 }
 

@@ -11,13 +11,14 @@
 //! within one step per window. A window begins with no memory of what is before it.
 
 use super::sequences::Sequences;
-use super::task::SeriesTask;
+use super::task::check_columns;
 use crate::data::Answers;
 use crate::error::{Error, Result};
 use crate::loss::{IGNORE, Targets};
 use crate::source::{Gathered, Source, check_widths};
 use drnn::NetSpec;
 use drnn::memory::BatchSize;
+use drnn_tasks::series::SeriesTask;
 use std::collections::HashMap;
 
 /// Windows of sequences, scaled.
@@ -77,7 +78,7 @@ impl Windows {
         windows: Vec<Window>,
         ahead: Option<usize>,
     ) -> Result<Windows> {
-        task.check(data)?;
+        check_columns(task, data)?;
         let (q, m) = (task.inputs.len(), task.targets.len());
         let scaling = &task.scaling;
         let x = data.x.iter().enumerate().map(|(i, &x)| match x.is_nan() {

@@ -6,10 +6,9 @@
 //!
 //! A spelling that occurs several times is read once: its encoding is the same, and its gradient the sum.
 
-use super::network::TaggerNet;
 use super::sentences::{Sentences, Word};
-use super::vocabulary::{BEGIN, END, PAD};
 use drnn::{Batch, States};
+use drnn_tasks::tagger::{BEGIN, END, EncodingLayout, PAD, TaggerNet};
 
 /// No row yet.
 const NONE: u32 = u32::MAX;
@@ -144,7 +143,7 @@ impl WordRows {
         let (encoding, width) = (net.encoding(), net.vector());
         let q = encoding + width;
         self.x.resize(self.elements.len() * q, 0.0);
-        let parts = Parts::of(net, spellings);
+        let parts = EncodingLayout::new(net, spellings);
         for (x, &(word, row)) in self.x.chunks_exact_mut(q).zip(&self.elements) {
             for (at, from, n) in parts.of_row(row as usize) {
                 x[at..at + n].copy_from_slice(&encodings.h[from..from + n]);
@@ -175,7 +174,7 @@ impl WordRows {
     ) {
         let (encoding, width) = (net.encoding(), net.vector());
         let (q, rows) = (encoding + width, self.lengths.len());
-        let parts = Parts::of(net, spellings);
+        let parts = EncodingLayout::new(net, spellings);
         for (slot, (d, &(word, row))) in d_x.chunks_exact(q).zip(&self.elements).enumerate() {
             if slot / rows >= self.lengths[slot % rows] {
                 continue;
@@ -192,27 +191,4 @@ impl WordRows {
 
 fn add(to: &mut [f32], from: &[f32]) {
     to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
-}
-
-/// Where an encoding lies among the last states: those of the last layer, direction after direction.
-pub(super) struct Parts {
-    first: usize,
-    units: usize,
-    directions: usize,
-    rows: usize,
-}
-
-impl Parts {
-    pub fn of(net: &TaggerNet, rows: usize) -> Parts {
-        let (units, directions) = (net.chars.units(), net.chars.direction().count());
-        let (last, below) = (units[units.len() - 1], &units[..units.len() - 1]);
-        let first = below.iter().sum::<usize>() * directions * rows;
-        Parts { first, units: last, directions, rows }
-    }
-
-    /// Place in the encoding, place among the states, length.
-    pub fn of_row(&self, row: usize) -> impl Iterator<Item = (usize, usize, usize)> + use<> {
-        let &Parts { first, units, directions, rows } = self;
-        (0..directions).map(move |i| (i * units, first + (i * rows + row) * units, units))
-    }
 }

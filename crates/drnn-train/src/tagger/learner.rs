@@ -5,14 +5,14 @@
 //! ```
 
 use super::gather::{CharRows, WordRows, gather};
-use super::network::TaggerNet;
 use super::sentences::Sentences;
-use super::vocabulary::SPECIAL;
+use super::sizes::initial_params;
 use crate::adam::{Adam, AdamOptions, clip_scale, norm};
 use crate::engine::{Batches, Engine, State, Steps};
 use crate::error::{Error, Result};
 use crate::loss::{LossSum, Targets, weighted_cross_entropy};
 use drnn::{BundleTable, Cpu, Gradient, Lane, States, Tape};
+use drnn_tasks::tagger::{SPECIAL, TaggerNet};
 
 /// Parameters, optimiser, and memory for a step.
 pub struct TaggerLearner {
@@ -34,7 +34,7 @@ pub struct TaggerLearner {
 impl TaggerLearner {
     /// First parameters drawn from `seed`.
     pub fn new(cpu: &Cpu, net: TaggerNet, adam: AdamOptions, seed: u64) -> TaggerLearner {
-        let params = net.initial(seed);
+        let params = initial_params(&net, seed);
         TaggerLearner {
             tapes: [Tape::on(cpu, &net.chars), Tape::on(cpu, &net.words)],
             threads: cpu.threads(),

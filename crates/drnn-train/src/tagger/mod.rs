@@ -9,40 +9,29 @@
 //! A delay of the char net costs no time: a word's characters are all there. One of the word net makes a tag wait
 //! for d words.
 //!
+//! The trained tagger, its vocabulary and its stream are in [`drnn_tasks::tagger`].
+//!
 //! | file | what |
 //! |---|---|
-//! | `vocabulary` | characters, words and tags as numbers |
-//! | `sentences` | sentences as numbers |
-//! | `network` | both networks and the vectors, one flat vector of parameters |
-//! | `gather` | sentences side by side |
-//! | `learner` | training |
 //! | `corpus` | treebanks, and which of their lines are read |
-//! | `model` | a trained tagger, and its file |
-//! | `scores` | how good it is |
-//! | `encoder` | a word as the word net reads it |
-//! | `stream` | tags while words arrive |
-//! | `tokenize` | running text as tokens |
+//! | `sentences` | sentences as numbers |
+//! | `sizes` | the paper's networks and their first parameters |
+//! | `gather` | batches of sentences |
+//! | `learner` | training |
+//! | `outputs` | logits of whole sentences, in batches |
+//! | `scores` | accuracy, overall and by tag |
 
 mod corpus;
-mod encoder;
 mod gather;
 mod learner;
-mod model;
-mod network;
+mod outputs;
 mod scores;
 mod sentences;
-mod stream;
-mod tokenize;
-mod vocabulary;
+mod sizes;
 
-pub use corpus::{Counting, NO_WORD, Sentence, read_sentences};
-pub(crate) use encoder::{Encoder, Form};
+pub use corpus::{Sentence, encode, read_sentences, tokens};
 pub use learner::TaggerLearner;
-pub use model::{Room, Tagger};
-pub use network::{Sizes, TaggerNet, with_special};
+pub use outputs::{TagWorkspace, outputs};
 pub use scores::{Scores, Share, likeliest};
-pub use sentences::{Sentences, Spellings, Word};
-pub use stream::{Late, TagStream};
-pub use tokenize::tokenize;
-pub(crate) use vocabulary::{BEGIN, END, PAD};
-pub use vocabulary::{Limits, MOST_SYMBOLS, Vocabulary};
+pub use sentences::{Sentences, Word};
+pub use sizes::{Sizes, initial_params, with_special};

@@ -1,12 +1,11 @@
 //! How good a tagger is: overall, by tag, for words that it knows and for those it does not.
 
-use super::corpus::NO_WORD;
-use super::model::{Room, Tagger};
+use super::outputs::{TagWorkspace, outputs};
 use super::sentences::Sentences;
-use super::vocabulary::UNKNOWN;
 use crate::confusion::Confusion;
 use crate::error::Result;
 use crate::loss::IGNORE;
+use drnn_tasks::tagger::{NO_WORD, Tagger, UNKNOWN};
 
 /// Right answers, of how many.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -55,12 +54,12 @@ impl Scores {
         let tags = tagger.vocabulary().tags().len();
         let no_word = tagger.vocabulary().tag(NO_WORD);
         let mut scores = Scores { confusion: Confusion::new(tags), ..Scores::default() };
-        let mut room = Room::default();
+        let mut workspace = TagWorkspace::default();
         // Those of like length together, so that none waits for others.
         let mut order: Vec<u32> = (0..data.len() as u32).collect();
         order.sort_by_key(|&i| data.get(i as usize).len());
         for chosen in order.chunks(ROWS) {
-            tagger.answers(data, chosen, &mut room, |sentence, word, y| {
+            outputs(tagger, data, chosen, &mut workspace, |sentence, word, y| {
                 let word = data.get(chosen[sentence] as usize)[word];
                 let answer = likeliest(y);
                 let right = answer == word.tag as usize;

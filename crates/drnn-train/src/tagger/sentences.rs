@@ -1,11 +1,7 @@
 //! Sentences as numbers.
 
-use super::vocabulary::{BEGIN, END, PAD, Vocabulary};
 use crate::loss::IGNORE;
-use std::collections::HashMap;
-
-/// How the words that are none are spelt: the first of all spellings.
-pub(super) const SPECIAL_SPELLINGS: [u32; 3] = [BEGIN, END, PAD];
+use drnn_tasks::tagger::{Spellings, Vocabulary};
 
 /// One word of a sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,51 +21,6 @@ pub struct Sentences {
     /// Where each sentence begins; and the end.
     starts: Vec<usize>,
     spellings: Spellings,
-}
-
-/// Symbols of words, one after another.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Spellings {
-    symbols: Vec<u32>,
-    starts: Vec<usize>,
-    numbers: HashMap<String, u32>,
-}
-
-impl Default for Spellings {
-    fn default() -> Spellings {
-        let symbols: Vec<u32> = SPECIAL_SPELLINGS.into();
-        Spellings { starts: (0..=symbols.len()).collect(), symbols, numbers: HashMap::new() }
-    }
-}
-
-impl Spellings {
-    /// The number of a word's spelling, which is added where it is new.
-    pub fn number(&mut self, vocabulary: &Vocabulary, form: &str) -> u32 {
-        if let Some(&number) = self.numbers.get(form) {
-            return number;
-        }
-        let number = self.len() as u32;
-        vocabulary.spell(form, &mut self.symbols);
-        self.starts.push(self.symbols.len());
-        self.numbers.insert(form.to_string(), number);
-        number
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.starts.len() - 1
-    }
-
-    /// Never: BEGIN, END and PAD are always there.
-    pub fn is_empty(&self) -> bool {
-        false
-    }
-
-    /// Symbols of a spelling.
-    pub fn get(&self, number: u32) -> &[u32] {
-        let number = number as usize;
-        &self.symbols[self.starts[number]..self.starts[number + 1]]
-    }
 }
 
 impl Sentences {

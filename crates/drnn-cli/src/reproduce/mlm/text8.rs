@@ -3,10 +3,11 @@
 use crate::Failure;
 use crate::report::mlm::Text;
 use drnn::grouped;
+use drnn_tasks::chars::Alphabet;
 use drnn_train::Source;
 use drnn_train::chars::paper::TEXT8;
 use drnn_train::chars::{Held, Masked, Masking, SHARE, WINDOW, split};
-use drnn_train::read::{Alphabet, Symbols, open};
+use drnn_train::read::{Symbols, open};
 use drnn_train::sine::derived;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 use super::*;
 use crate::data::{Answers, Inputs};
-use crate::read::{self, Alphabet};
+use crate::read;
 use drnn::{Cell, Padding};
+use drnn_tasks::chars::Alphabet;
 
 const LETTERS: &str = "abcdefghijklmnopqrstuvwxyz";
 const MASK: u32 = 26;

@@ -3,13 +3,15 @@
 //! The first line of a model of series names its columns: they are found by name, in any order, beside others. Other
 //! models have no names: all columns count, in their order, and no line names them.
 
-use super::element::Element;
-use super::model::{LiveModel, Task};
-use crate::error::{Error, Result};
-use crate::read::{Choice, Fields, Places, number, quote};
+use super::csv::Fields;
+use super::quote;
+use super::table::{Choice, Places};
+use drnn_tasks::live::{Element, LiveModel};
+use drnn_tasks::text::number;
+use drnn_tasks::{Error, Result};
 
 /// Lines of CSV become elements.
-pub struct Rows<'m> {
+pub struct ElementRows<'m> {
     model: &'m LiveModel,
     /// The line with its end.
     record: String,
@@ -27,7 +29,7 @@ struct Header {
 
 /// What a line was.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Row {
+pub enum ElementRow {
     /// The columns' names.
     Header,
     /// An element; `begins` where its column says that it belongs to another sequence than the one before.
@@ -39,26 +41,23 @@ pub enum Row {
     },
 }
 
-impl<'m> Rows<'m> {
+impl<'m> ElementRows<'m> {
     /// For elements of `model`.
-    pub fn new(model: &'m LiveModel) -> Rows<'m> {
-        let delimiter = match &model.task {
-            Task::Series(_, task) => task.delimiter as u8,
-            _ => b',',
-        };
+    pub fn new(model: &'m LiveModel) -> ElementRows<'m> {
+        let delimiter = model.series().map_or(b',', |task| task.delimiter as u8);
         let (record, fields) = (String::new(), Fields::new(delimiter));
-        Rows { model, record, fields, header: None, sequence: None }
+        ElementRows { model, record, fields, header: None, sequence: None }
     }
 
     /// What a line is. One that is refused changes nothing.
-    pub fn read(&mut self, line: &str) -> Result<Row> {
+    pub fn read(&mut self, line: &str) -> Result<ElementRow> {
         self.record.clear();
         self.record += line;
         self.record.push('\n');
         self.fields.split(&self.record).map_err(|why| Error::Data(why.into()))?;
-        let Task::Series(_, task) = &self.model.task else {
+        let Some(task) = self.model.series() else {
             return match self.fields.len() {
-                1 => Ok(Row::Element {
+                1 => Ok(ElementRow::Element {
                     element: self.model.line(self.fields.get(0))?,
                     begins: false,
                 }),
@@ -66,7 +65,7 @@ impl<'m> Rows<'m> {
                     let numbers = (0..count).map(|i| number(self.fields.get(i)));
                     let numbers = numbers.collect::<std::result::Result<_, _>>();
                     let element = Element::Numbers(numbers.map_err(Error::Data)?);
-                    Ok(Row::Element { element, begins: false })
+                    Ok(ElementRow::Element { element, begins: false })
                 }
             };
         };
@@ -80,7 +79,7 @@ impl<'m> Rows<'m> {
             };
             let places = Places::new(&names, &choice).map_err(Error::Data)?;
             self.header = Some(Header { names, places });
-            return Ok(Row::Header);
+            return Ok(ElementRow::Header);
         };
         let (found, expected) = (self.fields.len(), header.names.len());
         if found != expected {
@@ -98,6 +97,6 @@ impl<'m> Rows<'m> {
         if self.sequence.as_deref() != sequence {
             self.sequence = sequence.map(String::from);
         }
-        Ok(Row::Element { element: Element::Numbers(numbers), begins })
+        Ok(ElementRow::Element { element: Element::Numbers(numbers), begins })
     }
 }

@@ -9,7 +9,7 @@
 
 use super::model::{LiveModel, Task};
 use crate::error::{Error, Result};
-use crate::read::{TOO_LARGE, number, quote};
+use crate::text::{TOO_LARGE, number, quote};
 use drnn::InputSpec;
 use serde_json::Value;
 

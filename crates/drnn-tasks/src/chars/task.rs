@@ -6,8 +6,8 @@
 //!
 //! The alphabet is in the order of its numbers; the mask is one above the last.
 
+use super::alphabet::Alphabet;
 use crate::error::{Error, Result};
-use crate::read::Alphabet;
 use drnn::{InputSpec, Model, NetSpec};
 use serde::{Deserialize, Serialize};
 

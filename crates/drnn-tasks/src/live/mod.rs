@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use drnn::{Cell, Model, NetSpec, Padding};
-//! use drnn_train::live::{LiveModel, LiveStream};
+//! use drnn_tasks::live::{LiveModel, LiveStream};
 //!
 //! let spec = NetSpec::builder(Cell::Gru).dense(2).units([8]).delay(1, Padding::Null).build()?;
 //! let model = LiveModel::new("small", Model::init(&spec, 1))?; // or LiveModel::load(path)
@@ -15,7 +15,7 @@
 //! let answer = stream.push(&model.line("0.25 0")?)?.unwrap();
 //! assert_eq!(answer.position, 0); // one late
 //! assert_eq!(stream.flush()?.len(), 1); // the last; then it begins anew
-//! # Ok::<(), drnn_train::Error>(())
+//! # Ok::<(), drnn_tasks::Error>(())
 //! ```
 //!
 //! | file | what |
@@ -23,7 +23,6 @@
 //! | `model` | a model file, whatever its task |
 //! | `facts` | what it is, for machines |
 //! | `element` | what goes in; from a line or from JSON |
-//! | `rows` | and from CSV |
 //! | `answer`, `length` | what comes out; as JSON, and how long that can be |
 //! | `reader` | elements as the network reads them |
 //! | `sequence` | which answer belongs to which element |
@@ -41,7 +40,6 @@ mod facts;
 mod length;
 mod model;
 mod reader;
-mod rows;
 mod sequence;
 mod stream;
 mod whole;
@@ -51,6 +49,5 @@ pub use batch::{LiveBatch, LiveId};
 pub use element::Element;
 pub use facts::{AnswerFacts, Facts, ReadsFacts};
 pub use model::{LiveModel, Reads};
-pub use rows::{Row, Rows};
 pub use stream::LiveStream;
 pub use whole::{LiveRun, Whole};

@@ -1,8 +1,8 @@
 //! A word as the word net reads it: `[e_w ; v_w]`, what the char net makes of its spelling, and its vector.
 
-use super::gather::Parts;
+use super::encoding::EncodingLayout;
 use super::model::Tagger;
-use super::sentences::Spellings;
+use super::spellings::Spellings;
 use super::vocabulary::{BEGIN, END, PAD};
 use crate::error::Result;
 use drnn::Batch;
@@ -58,7 +58,7 @@ impl Encoder {
             }
             let batch = Batch::tokens(&symbols, steps, rows).lengths(&lengths).asking(&[]);
             let last = tagger.chars.run(&batch, None)?.last;
-            let parts = Parts::of(tagger.net(), rows);
+            let parts = EncodingLayout::new(tagger.net(), rows);
             for (row, key) in keys.iter().enumerate() {
                 let mut x = vec![0.0; tagger.net().encoding()];
                 for (at, from, n) in parts.of_row(row) {

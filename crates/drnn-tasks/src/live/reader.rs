@@ -11,9 +11,9 @@ use super::element::Element;
 use super::model::{LiveModel, Task};
 use super::sequence::{Asked, Sequence};
 use crate::error::{Error, Result};
-use crate::read::{Missing, quote};
-use crate::series::SeriesTask;
+use crate::series::{Missing, SeriesTask};
 use crate::tagger::{BEGIN, END, Encoder, Form, PAD};
+use crate::text::quote;
 use drnn::InputSpec;
 
 /// What the network reads at one step.

@@ -4,36 +4,10 @@
 //! params = [ char net | word net | word vectors, where they are learned ]
 //! ```
 
-use super::vocabulary::{PAD, SPECIAL, Vocabulary};
+use super::vocabulary::Vocabulary;
 use crate::error::{Error, Result};
-use crate::paper::PaperNet;
-use drnn::rng::Rng;
-use drnn::{BundleTable, Cell, Model, NetSpec, Padding};
+use drnn::{BundleTable, NetSpec};
 use std::ops::Range;
-
-/// Sizes of a tagger.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sizes {
-    /// Of a symbol's vector.
-    pub symbol: usize,
-    /// Units of a char net that reads one way.
-    pub chars: usize,
-    /// And of each direction of one that reads both.
-    pub both_chars: usize,
-    /// Of a word's vector.
-    pub word: usize,
-    /// Units of a word net that reads one way.
-    pub words: usize,
-    /// And of each direction of one that reads both.
-    pub both_words: usize,
-}
-
-impl Default for Sizes {
-    /// The paper's.
-    fn default() -> Sizes {
-        Sizes { symbol: 100, chars: 200, both_chars: 100, word: 64, words: 300, both_words: 188 }
-    }
-}
 
 /// The networks of a tagger.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,38 +23,6 @@ pub struct TaggerNet {
 }
 
 impl TaggerNet {
-    /// The paper's two networks: late ones read the pad symbol after the end, and a word net's look ahead is
-    /// over BEGIN, END and PAD.
-    pub fn new(
-        vocabulary: &Vocabulary,
-        [chars, words]: [PaperNet; 2],
-        sizes: &Sizes,
-        frozen: Option<BundleTable>,
-    ) -> Result<TaggerNet> {
-        let width = frozen.as_ref().map_or(sizes.word, |table| table.width);
-        let encoding = match chars {
-            PaperNet::BiLstm => 2 * sizes.both_chars,
-            _ => sizes.chars,
-        };
-        let of = |net: PaperNet, one: usize, both: usize, padding: Padding| {
-            let builder = NetSpec::builder(Cell::Lstm);
-            match net {
-                PaperNet::Lstm => builder.units([one]),
-                PaperNet::BiLstm => builder.units([both]).bidirectional(),
-                PaperNet::DLstm(delay) => builder.units([one]).delay(delay, padding),
-            }
-        };
-        let symbols = vocabulary.symbols();
-        let chars = of(chars, sizes.chars, sizes.both_chars, Padding::Symbol(PAD));
-        let words = of(words, sizes.words, sizes.both_words, Padding::LookAhead);
-        TaggerNet::of(
-            vocabulary,
-            chars.tokens(symbols, sizes.symbol).build()?,
-            words.dense(encoding + width).outputs(vocabulary.tags().len()).build()?,
-            frozen,
-        )
-    }
-
     /// Two networks that fit each other and the vocabulary; refused where they do not.
     pub fn of(
         vocabulary: &Vocabulary,
@@ -145,15 +87,6 @@ impl TaggerNet {
         self.ranges()[2].end
     }
 
-    /// First parameters, as PyTorch draws them.
-    pub fn initial(&self, seed: u64) -> Vec<f32> {
-        let mut rng = Rng::new(seed);
-        let mut params = Model::init(&self.chars, rng.bits()).into_params();
-        params.extend(Model::init(&self.words, rng.bits()).into_params());
-        params.resize_with(self.parameters(), || rng.normal());
-        params
-    }
-
     /// The vectors of words, wherever they are.
     pub fn vectors<'a>(&'a self, params: &'a [f32]) -> &'a [f32] {
         match &self.frozen {
@@ -161,11 +94,4 @@ impl TaggerNet {
             None => &params[self.ranges()[2].clone()],
         }
     }
-}
-
-/// Vectors of words in a vocabulary's order, those of special words first: zeros.
-pub fn with_special(width: usize, values: Vec<f32>) -> BundleTable {
-    let mut all = vec![0.0; SPECIAL * width];
-    all.extend(values);
-    BundleTable { rows: all.len() / width.max(1), width, values: all }
 }

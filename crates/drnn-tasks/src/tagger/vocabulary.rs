@@ -1,7 +1,8 @@
 //! What characters, words and tags are called: numbers.
 
+use crate::MAX_CLASSES;
 use crate::error::{Error, Result};
-use crate::read::{MAX_CLASSES, listed};
+use crate::text::listed;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;

@@ -67,7 +67,6 @@ impl LiveModel {
     pub fn import(path: &Path, options: &Import) -> Result<LiveModel> {
         let in_file = |e: &dyn ToString| Error::File {
             file: path.display().to_string(),
-            line: None,
             reason: e.to_string(),
         };
         let bytes = drnn::read_model_file(path)?;
@@ -165,6 +164,14 @@ impl LiveModel {
             Task::Chars(..) => CharTask::NAME,
             Task::Series(..) => SeriesTask::NAME,
             Task::Tagger(_) => "tagger",
+        }
+    }
+
+    /// Columns, classes and scaling of a series model; None for other tasks.
+    pub fn series(&self) -> Option<&SeriesTask> {
+        match &self.task {
+            Task::Series(_, task) => Some(task),
+            _ => None,
         }
     }
 

@@ -3,10 +3,8 @@
 //! One [`Bundle`]: networks `char` and `word`, table `vectors`, and in its metadata
 //! `{"task": "tagger", "vocabulary": {..}, "counting": "words"}`.
 
-use super::corpus::{Counting, NO_WORD};
-use super::gather::{CharRows, WordRows, gather};
+use super::counting::{Counting, NO_WORD};
 use super::network::TaggerNet;
-use super::sentences::Sentences;
 use super::vocabulary::Vocabulary;
 use crate::error::{Error, Result};
 use drnn::{Bundle, BundleTable, Cpu, Model, Precision};
@@ -33,13 +31,6 @@ pub struct Tagger {
     pub(crate) words: Model,
     /// Also where they were learned.
     vectors: BundleTable,
-}
-
-/// Memory for batches of sentences, reused.
-#[derive(Debug, Default)]
-pub struct Room {
-    chars: CharRows,
-    words: WordRows,
 }
 
 impl Tagger {
@@ -147,22 +138,18 @@ impl Tagger {
         &self.vectors.values[word as usize * self.vectors.width..][..self.vectors.width]
     }
 
-    /// Answers to the words of the sentences `chosen`: for each its place among those, its own place, and a value per
-    /// tag.
-    pub fn answers(
-        &self,
-        data: &Sentences,
-        chosen: &[u32],
-        room: &mut Room,
-        mut look: impl FnMut(usize, usize, &[f32]),
-    ) -> Result<()> {
-        let Room { chars, words } = room;
-        gather(&self.net, data, chosen, chars, words);
-        let encodings = self.chars.run(&chars.batch(), None)?.last;
-        words.join(&self.net, chars.rows(), &encodings, &self.vectors.values);
-        let answers = self.words.run(&words.batch(), None)?.values;
-        let each = answers.chunks_exact(self.vocabulary.tags().len()).zip(&words.places);
-        each.for_each(|(y, &(sentence, word))| look(sentence as usize, word as usize, y));
-        Ok(())
+    /// The network that encodes spellings.
+    pub fn char_model(&self) -> &Model {
+        &self.chars
+    }
+
+    /// The network that tags words.
+    pub fn word_model(&self) -> &Model {
+        &self.words
+    }
+
+    /// The vectors of all words, row after row in the vocabulary's order.
+    pub fn word_vectors(&self) -> &[f32] {
+        &self.vectors.values
     }
 }

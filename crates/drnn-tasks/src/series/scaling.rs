@@ -8,7 +8,7 @@
 //! missing number that is to be the mean becomes 0 too.
 
 use crate::error::{Error, Result};
-use crate::read::quote;
+use crate::text::quote;
 use serde::{Deserialize, Serialize};
 
 /// One pair of numbers per column.

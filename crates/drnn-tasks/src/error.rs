@@ -1,0 +1,26 @@
+//! The error type of this crate.
+
+/// Why a model, an element or a sequence was refused.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// From the network itself.
+    #[error(transparent)]
+    Drnn(#[from] drnn::Error),
+
+    /// An element, a sequence or a task description that does not fit its model.
+    #[error("{0}")]
+    Data(String),
+
+    /// A model file that cannot be used.
+    #[error("{file}: {reason}")]
+    File {
+        /// Its path.
+        file: String,
+        /// What is wrong, and what to do.
+        reason: String,
+    },
+}
+
+/// Shorthand for results of this crate.
+pub type Result<T> = std::result::Result<T, Error>;
