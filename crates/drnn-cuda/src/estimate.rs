@@ -1,15 +1,15 @@
 //! How much of a card's memory a training takes, told before anything is allocated.
 //!
-//! The sums follow [`crate::work`] and the recurrences' own memory line by line; a test holds them
+//! The sums follow [`crate::step::work`] and the recurrences' own memory line by line; a test holds them
 //! against what a recorder is asked for. They are floats, because no size overflows those.
 
-use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::learner::CudaLearner;
 use crate::persistent::{self, HalfWork};
-use crate::plan::{Plan, Shape};
-use crate::product::{Precision, WORKSPACE};
-use crate::work::{BUNDLE, CHUNKS};
+use crate::runtime::device::Device;
+use crate::runtime::product::{Precision, WORKSPACE};
+use crate::step::plan::{Plan, Shape};
+use crate::step::work::{BUNDLE, CHUNKS};
 use drnn::memory::BatchSize;
 use drnn::{Cell, InputSpec, NetSpec};
 

@@ -8,17 +8,17 @@
 //! The processor waits once per call of [`Engine::train`], when it reads the sums. Which steps were good is decided on the
 //! GPU: behind one that is no number the others of the same call change nothing.
 
-use crate::device::Device;
 use crate::error::{Error as CudaError, Result as CudaResult};
-use crate::pass::{Pass, Until};
 use crate::persistent::{self, HalfPass, Persistent};
 use crate::plain::{PlainPass, Resident};
-use crate::plan::{Goal, Plan, Shape, Staged};
-use crate::product::{Precision, Products};
-use crate::stage::{Step, goal, shape, stage};
-use crate::state::DeviceState;
-use crate::stream::{Event, Graph, Stream};
-use crate::work::{BUNDLE, Recurrent, Work};
+use crate::runtime::device::Device;
+use crate::runtime::product::{Precision, Products};
+use crate::runtime::stream::{Event, Graph, Stream};
+use crate::step::pass::{Pass, Until};
+use crate::step::plan::{Goal, Plan, Shape, Staged};
+use crate::step::stage::{Step, goal, shape, stage};
+use crate::step::state::DeviceState;
+use crate::step::work::{BUNDLE, Recurrent, Work};
 use drnn::{Model, NetSpec};
 use drnn_train::{
     AdamOptions, Batches, Engine, Error, Gathered, LossSum, Result, Source, State, Steps, Targets,

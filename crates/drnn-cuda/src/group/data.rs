@@ -4,12 +4,12 @@
 //! x (sequences, T, q) f32        y (sequences, T) classes, or (sequences, T, m) f32
 //! ```
 
-use crate::compile::Source as KernelFile;
-use crate::device::Device;
 use crate::error::Result as CudaResult;
-use crate::memory::Buffer;
-use crate::plan::Goal;
-use crate::stream::{Arg, Kernel, Module, Stream};
+use crate::runtime::compile::Source as KernelFile;
+use crate::runtime::device::Device;
+use crate::runtime::memory::Buffer;
+use crate::runtime::stream::{Arg, Kernel, Module, Stream};
+use crate::step::plan::Goal;
 use drnn::NetSpec;
 use drnn_train::sine::Part;
 use drnn_train::{Answers, Error, Examples, IGNORE, Inputs, Recipe, Result, Source};
@@ -125,8 +125,10 @@ pub(crate) struct Makers {
 
 /// Their file.
 pub(crate) fn source() -> KernelFile {
-    let parts =
-        vec![include_str!("../kernels/common.cuh"), include_str!("../kernels/group_data.cu")];
+    let parts = vec![
+        include_str!("../kernels/common/common.cuh"),
+        include_str!("../kernels/group/data.cu"),
+    ];
     KernelFile { name: "group_data", parts, defines: Vec::new() }
 }
 

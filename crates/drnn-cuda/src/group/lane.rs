@@ -1,11 +1,11 @@
 //! Networks of a group, each an engine of its own.
 
 use super::data::{DataSet, Makers, Origin};
-use super::meeting::Meeting;
 use super::plan::Net;
+use super::rendezvous::Meeting;
 use super::round::{Found, Job, Rounds, What};
-use crate::device::Device;
 use crate::error::{Error as CudaError, Result as CudaResult};
+use crate::runtime::device::Device;
 use drnn::{Model, NetSpec};
 use drnn_train::{
     Adam, AdamOptions, Batches, Engine, Error, Examples, Gathered, LossSum, Result, Source, State,

@@ -22,8 +22,8 @@
 
 mod data;
 mod lane;
-mod meeting;
 mod plan;
+mod rendezvous;
 mod room;
 mod round;
 

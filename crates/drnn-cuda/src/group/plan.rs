@@ -1,6 +1,6 @@
-//! Which networks make a group, and how large everything of theirs is: the numbers of `kernels/group.cuh`.
+//! Which networks make a group, and how large everything of theirs is: the numbers of `kernels/group/common.cuh`.
 
-use crate::plan::Goal;
+use crate::step::plan::Goal;
 use drnn::{Cell, InputSpec, NetSpec, Padding};
 
 /// Rows of a product.

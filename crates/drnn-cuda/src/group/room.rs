@@ -1,14 +1,14 @@
 //! Kernels and memory of a group for batches of one shape, and a step as a graph.
 
 use super::plan::{Block, GroupPlan};
-use crate::compile::Source;
-use crate::device::Device;
 use crate::error::Result;
-use crate::memory::Buffer;
-use crate::stream::{Arg, Graph, Kernel, Module, Stream};
+use crate::runtime::compile::Source;
+use crate::runtime::device::Device;
+use crate::runtime::memory::Buffer;
+use crate::runtime::stream::{Arg, Graph, Kernel, Module, Stream};
 use drnn_train::AdamOptions;
 
-/// Blocks of sums, as `kernels/group_step.cu` has them.
+/// Blocks of sums, as `kernels/group/step.cu` has them.
 const BLOCKS: usize = 32;
 const THREADS: usize = 256;
 /// Words of `struct Task`, and f64s of `struct Progress`.
@@ -18,11 +18,11 @@ pub(crate) const PROGRESS: usize = 6;
 macro_rules! source {
     ($name:literal, $defines:expr) => {
         Source {
-            name: $name,
+            name: concat!("group_", $name),
             parts: vec![
-                include_str!("../kernels/common.cuh"),
-                include_str!("../kernels/group.cuh"),
-                include_str!(concat!("../kernels/", $name, ".cu")),
+                include_str!("../kernels/common/common.cuh"),
+                include_str!("../kernels/group/common.cuh"),
+                include_str!(concat!("../kernels/group/", $name, ".cu")),
             ],
             defines: $defines,
         }
@@ -33,11 +33,11 @@ macro_rules! source {
 pub(crate) fn sources(plan: &GroupPlan) -> [Source; 5] {
     let defines = plan.defines();
     [
-        source!("group_forward", defines.clone()),
-        source!("group_answers", defines.clone()),
-        source!("group_backward", defines.clone()),
-        source!("group_weights", defines.clone()),
-        source!("group_step", defines),
+        source!("forward", defines.clone()),
+        source!("outputs", defines.clone()),
+        source!("backward", defines.clone()),
+        source!("weights", defines.clone()),
+        source!("step", defines),
     ]
 }
 

@@ -2,11 +2,11 @@
 
 use super::plan::{GroupPlan, Net};
 use super::room::{Kept, PROGRESS, Room, TASK};
-use crate::device::Device;
 use crate::error::Result as CudaResult;
-use crate::memory::{Buffer, Pinned};
-use crate::plan::Goal;
-use crate::stream::Stream;
+use crate::runtime::device::Device;
+use crate::runtime::memory::{Buffer, Pinned};
+use crate::runtime::stream::Stream;
+use crate::step::plan::Goal;
 use drnn_train::{Adam, AdamOptions, Error, LossSum, Result, State, Steps};
 
 /// Sequences of a batch where nobody has said so.

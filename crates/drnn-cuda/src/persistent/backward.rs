@@ -5,11 +5,11 @@ use super::forward::{HalfPass, matrix};
 use super::slots::Slots;
 use super::work::STRANDS;
 use crate::error::Result;
-use crate::memory::Buffer;
-use crate::pass::Pass;
-use crate::plan::Recurrence;
-use crate::product::{Form, Matrix, Written};
-use crate::stream::Arg;
+use crate::runtime::memory::Buffer;
+use crate::runtime::product::{Form, Matrix, Written};
+use crate::runtime::stream::Arg;
+use crate::step::pass::Pass;
+use crate::step::plan::Recurrence;
 use drnn::InputSpec;
 
 impl HalfPass<'_> {

@@ -4,11 +4,11 @@ use super::slots::Slots;
 use super::work::{HalfWork, LayerWork, has_table};
 use super::{Launch, Persistent};
 use crate::error::Result;
-use crate::memory::Buffer;
-use crate::pass::{Pass, THREADS, Until};
-use crate::plan::Recurrence;
-use crate::product::{Form, Matrix, Written};
-use crate::stream::{Arg, Kernel};
+use crate::runtime::memory::Buffer;
+use crate::runtime::product::{Form, Matrix, Written};
+use crate::runtime::stream::{Arg, Kernel};
+use crate::step::pass::{Pass, THREADS, Until};
+use crate::step::plan::Recurrence;
 use drnn::InputSpec;
 
 /// What a pass works with.

@@ -3,10 +3,10 @@
 //! ```text
 //! slots = x W_ih^T                          one product, or a table's rows where symbols are few; for layers above others as
 //!                                           wide it is made along with the recurrence
-//! recurrence                                one launch: both directions of a layer,     kernels/persistent_forward.cu
+//! recurrence                                one launch: both directions of a layer,     kernels/persistent/forward.cu
 //!                                           or all layers of a stack, a wavefront
 //! answers = h W_o^T + b                     one product
-//! dslots from what comes from above         one launch                                  kernels/persistent_backward.cu
+//! dslots from what comes from above         one launch                                  kernels/persistent/backward.cu
 //! dW = dslots^T [h x]                       products
 //! ```
 //!
@@ -20,14 +20,14 @@
 //! | `tiling` | which multiprocessor has what |
 //! | `work` | memory for a pass |
 //! | `forward`, `backward` | both ways, put into a stream |
-//! | `beside` | what runs in the second stream |
+//! | `side_stream` | what runs in the second stream |
 //! | `emulated` | tests: the kernels on this machine, beside the equations |
 
 mod backward;
-mod beside;
 #[cfg(test)]
 mod emulated;
 mod forward;
+mod side_stream;
 mod slots;
 mod tiling;
 mod work;
@@ -36,11 +36,11 @@ pub(crate) use forward::HalfPass;
 pub(crate) use tiling::{Card, Kind, Lanes, Tiling};
 pub(crate) use work::HalfWork;
 
-use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::plain::resident;
-use crate::plan::{Plan, Recurrence};
-use crate::stream::{Arg, Kernel, Module, Stream};
+use crate::runtime::device::Device;
+use crate::runtime::stream::{Arg, Kernel, Module, Stream};
+use crate::step::plan::{Plan, Recurrence};
 use std::ops::Range;
 
 /// A kernel whose blocks wait for each other.

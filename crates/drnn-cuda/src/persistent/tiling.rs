@@ -8,7 +8,7 @@
 //! ```
 
 use super::work::TABLE;
-use crate::compile::Source;
+use crate::runtime::compile::Source;
 use drnn::Cell;
 
 /// The most units whose weights 32 multiprocessors hold.
@@ -236,7 +236,7 @@ impl Tiling {
             format!("LOADER_REGISTERS={loader_registers}"),
             format!("TABLE={table}"),
         ];
-        let text = include_str!("../kernels/persistent_forward.cu");
+        let text = include_str!("../kernels/persistent/forward.cu");
         let kind = self.kind("persistent_forward", text, shared, in_registers, &defines);
         Kind { threads: MULTIPLIERS + loaders, ..kind }
     }
@@ -256,7 +256,7 @@ impl Tiling {
             format!("BATCH={batch}"),
             format!("RING={RING}"),
         ];
-        let text = include_str!("../kernels/persistent_backward.cu");
+        let text = include_str!("../kernels/persistent/backward.cu");
         self.kind("persistent_backward", text, shared, in_registers, &defines)
     }
 
@@ -282,9 +282,9 @@ impl Tiling {
         ];
         let defines = own.iter().chain(defines).cloned().collect();
         let parts = vec![
-            include_str!("../kernels/common.cuh"),
-            include_str!("../kernels/hopper.cuh"),
-            include_str!("../kernels/cell.cuh"),
+            include_str!("../kernels/common/common.cuh"),
+            include_str!("../kernels/common/hopper.cuh"),
+            include_str!("../kernels/common/cell.cuh"),
             text,
         ];
         let source = Source { name, parts, defines };

@@ -3,10 +3,10 @@
 //! N: a layer's units, padded to 32; W = directions N: width of its H; K: width of what it reads, padded.
 
 use super::tiling::{Tiling, padded};
-use crate::device::Device;
 use crate::error::Result;
-use crate::memory::Buffer;
-use crate::plan::{Plan, Recurrence, Shape};
+use crate::runtime::device::Device;
+use crate::runtime::memory::Buffer;
+use crate::step::plan::{Plan, Recurrence, Shape};
 use drnn::InputSpec;
 
 /// Symbols up to which `E W_ih^T` is made a table; more of them are embedded.
@@ -101,7 +101,7 @@ pub(crate) struct HalfWork {
     pub answers: Buffer<f32>,
     /// The same, their gradient.
     pub d_answers: Buffer<u16>,
-    /// What layers are told, and tell the one below: (S, B, W) each. Before, states that are asked for; see [`crate::asked`].
+    /// What layers are told, and tell the one below: (S, B, W) each. Before, states that are asked for; see [`crate::step::selected`].
     pub d_above: [Buffer<u16>; 2],
     /// Tokens without a table: (S, B, E).
     pub d_x: Buffer<f32>,

@@ -7,11 +7,11 @@
 
 use super::PlainPass;
 use crate::error::Result;
-use crate::memory::Buffer;
-use crate::pass::matrix;
-use crate::plan::Recurrence;
-use crate::product::Form;
-use crate::stream::Arg;
+use crate::runtime::memory::Buffer;
+use crate::runtime::product::Form;
+use crate::runtime::stream::Arg;
+use crate::step::pass::matrix;
+use crate::step::plan::Recurrence;
 use drnn::{Cell, InputSpec};
 
 impl PlainPass<'_> {

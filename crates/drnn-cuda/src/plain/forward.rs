@@ -8,11 +8,11 @@
 
 use super::PlainPass;
 use crate::error::Result;
-use crate::memory::Buffer;
-use crate::pass::{THREADS, Until, matrix};
-use crate::plan::Recurrence;
-use crate::product::{Form, Matrix};
-use crate::stream::Arg;
+use crate::runtime::memory::Buffer;
+use crate::runtime::product::{Form, Matrix};
+use crate::runtime::stream::Arg;
+use crate::step::pass::{THREADS, Until, matrix};
+use crate::step::plan::Recurrence;
 use drnn::{Cell, InputSpec};
 
 impl PlainPass<'_> {

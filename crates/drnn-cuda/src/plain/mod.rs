@@ -16,9 +16,9 @@ pub(crate) use resident::Resident;
 pub(crate) use work::PlainWork;
 
 use crate::error::Result;
-use crate::pass::{Pass, THREADS};
-use crate::plan::Recurrence;
-use crate::stream::{Arg, Kernel};
+use crate::runtime::stream::{Arg, Kernel};
+use crate::step::pass::{Pass, THREADS};
+use crate::step::plan::Recurrence;
 
 /// What a pass works with.
 #[derive(Clone, Copy)]

@@ -1,14 +1,14 @@
-//! Recurrences that are small enough to stay in registers; `../kernels/resident.cu`.
+//! Recurrences that are small enough to stay in registers; `../kernels/resident/resident.cu`.
 //!
 //! One launch for all steps of a direction, instead of a product and a kernel for each.
 
 use super::PlainPass;
-use crate::compile::Source;
-use crate::device::Device;
 use crate::error::Result;
-use crate::memory::Buffer;
-use crate::plan::{Plan, Recurrence};
-use crate::stream::{Arg, Kernel, Module};
+use crate::runtime::compile::Source;
+use crate::runtime::device::Device;
+use crate::runtime::memory::Buffer;
+use crate::runtime::stream::{Arg, Kernel, Module};
+use crate::step::plan::{Plan, Recurrence};
 use drnn::Cell;
 
 /// Units that fit: a warp per 8, and a block has at most 16 such warps with registers enough.
@@ -28,7 +28,10 @@ pub(crate) struct Resident {
 pub(crate) fn source(groups: usize) -> Source {
     Source {
         name: "resident",
-        parts: vec![include_str!("../kernels/common.cuh"), include_str!("../kernels/resident.cu")],
+        parts: vec![
+            include_str!("../kernels/common/common.cuh"),
+            include_str!("../kernels/resident/resident.cu"),
+        ],
         defines: vec![format!("GROUPS={groups}")],
     }
 }

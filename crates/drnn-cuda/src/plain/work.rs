@@ -1,9 +1,9 @@
-//! Memory for a pass on the plain way; see [`crate::plan`] for the shapes.
+//! Memory for a pass on the plain way; see [`crate::step::plan`] for the shapes.
 
-use crate::device::Device;
 use crate::error::Result;
-use crate::memory::Buffer;
-use crate::plan::{Plan, Recurrence, Shape};
+use crate::runtime::device::Device;
+use crate::runtime::memory::Buffer;
+use crate::step::plan::{Plan, Recurrence, Shape};
 use drnn::Cell;
 
 /// Of a direction of a layer.
@@ -22,7 +22,7 @@ pub(crate) struct PlainWork {
     /// Layer by layer: (S + 2, B, directions n).
     pub h: Vec<Buffer<f32>>,
     pub recurrences: Vec<Vec<RecurrenceWork>>,
-    /// Gradients of what layers give and read: (S, B, widest) each. Before, states that are asked for; see [`crate::asked`].
+    /// Gradients of what layers give and read: (S, B, widest) each. Before, states that are asked for; see [`crate::step::selected`].
     pub d_above: [Buffer<f32>; 2],
     /// (B, n) each, from step to step.
     pub d_h: Buffer<f32>,

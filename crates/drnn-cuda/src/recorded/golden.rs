@@ -5,9 +5,9 @@
 //! `work.answers:64`; of a matrix also how far its rows lie apart: `work.answers:64/16`.
 
 use super::{Zeros, batches, hopper};
-use crate::driver::recorder::Names;
 use crate::learner::CudaLearner;
-use crate::product::Precision;
+use crate::runtime::driver::recorder::Names;
+use crate::runtime::product::Precision;
 use drnn::{Cell, NetSpec, Padding};
 use drnn_train::{AdamOptions, Engine};
 use std::path::PathBuf;

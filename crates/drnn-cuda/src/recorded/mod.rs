@@ -8,8 +8,8 @@
 mod golden;
 mod networks;
 
-use crate::device::Device;
 use crate::persistent::Card;
+use crate::runtime::device::Device;
 use drnn::{InputSpec, NetSpec};
 use drnn_train::{Batches, Gathered, Result, Source};
 

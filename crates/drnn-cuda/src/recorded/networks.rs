@@ -1,13 +1,13 @@
 //! Every network asks only for what the recorder does not refuse: steps, and the way forward alone.
 
 use super::{Zeros, ampere, batches, hopper};
-use crate::device::Device;
 use crate::estimate::estimate;
 use crate::group::{CudaGroup, CudaLane};
 use crate::learner::CudaLearner;
-use crate::pass::Until;
 use crate::persistent::Card;
-use crate::product::Precision;
+use crate::runtime::device::Device;
+use crate::runtime::product::Precision;
+use crate::step::pass::Until;
 use drnn::memory::BatchSize;
 use drnn::{Cell, NetSpec, Padding};
 use drnn_train::reversal::Reversal;

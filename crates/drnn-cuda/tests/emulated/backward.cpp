@@ -4,7 +4,7 @@
 
 #include "recurrence.hpp"
 
-#include "../../src/kernels/persistent_backward.cu"
+#include "../../src/kernels/persistent/backward.cu"
 
 int main(int, char** arguments) {
     check_cell();

@@ -4,7 +4,7 @@
 
 #include "recurrence.hpp"
 
-#include "../../src/kernels/persistent_forward.cu"
+#include "../../src/kernels/persistent/forward.cu"
 
 int main(int, char** arguments) {
     Recurrence r(arguments, BELOW);

@@ -2,8 +2,8 @@
 // they must have, each on its own, so that what lies outside is found.
 #pragma once
 
-#include "../../src/kernels/cell.cuh"
-#include "../../src/kernels/pack.cu"
+#include "../../src/kernels/common/cell.cuh"
+#include "../../src/kernels/persistent/pack.cu"
 
 // Uniform in [-scale, scale).
 inline float random_number(float scale) {

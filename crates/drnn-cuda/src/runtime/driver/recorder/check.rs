@@ -5,7 +5,7 @@ use super::node::{Factor, Launch, Node, Product};
 use super::reach::{Call, Reach, reach};
 use super::source::{Kind, Param};
 use super::{Recorder, Refused, refuse};
-use crate::stream::Arg;
+use crate::runtime::stream::Arg;
 use std::ops::Range;
 
 /// Shared memory that a kernel has without being allowed more.

@@ -6,9 +6,9 @@
 
 use super::node::{Factor, Launch, Node, Product};
 use super::{CURRENT, Function, Queue, Recorder, Refused, check, refuse, source};
-use crate::compile::Source;
-use crate::memory::Plain;
-use crate::stream::Arg;
+use crate::runtime::compile::Source;
+use crate::runtime::memory::Plain;
+use crate::runtime::stream::Arg;
 use cudarc::cublas::sys as blas;
 use cudarc::driver::sys;
 use std::ffi::{c_int, c_uint, c_void};
@@ -36,7 +36,7 @@ pub(crate) mod ctx {
     use super::*;
 
     pub(crate) unsafe fn set_current(context: sys::CUcontext) -> Result<()> {
-        let all = crate::driver::recorder::ALL.lock().unwrap_or_else(|p| p.into_inner());
+        let all = crate::runtime::driver::recorder::ALL.lock().unwrap_or_else(|p| p.into_inner());
         CURRENT.set(Some(all[context.addr() - 1]));
         Ok(())
     }

@@ -8,11 +8,11 @@
 //!
 //! cuBLAS counts columns first, so it is asked for the transposed product: C^T = B A^T.
 
-use crate::device::Device;
-use crate::driver;
 use crate::error::Result;
-use crate::memory::Buffer;
-use crate::stream::Stream;
+use crate::runtime::device::Device;
+use crate::runtime::driver;
+use crate::runtime::memory::Buffer;
+use crate::runtime::stream::Stream;
 use cudarc::cublas::sys;
 use std::ffi::c_void;
 

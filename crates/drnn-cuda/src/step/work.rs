@@ -1,12 +1,12 @@
-//! Memory for passes over batches up to some size; see [`crate::plan`] for the shapes.
+//! Memory for passes over batches up to some size; see [`crate::step::plan`] for the shapes.
 
-use crate::device::Device;
 use crate::error::Result;
-use crate::memory::{Buffer, Pinned};
 use crate::persistent::HalfWork;
 use crate::plain::PlainWork;
-use crate::plan::{Goal, Plan, Shape, Staged};
-use crate::stream::Event;
+use crate::runtime::device::Device;
+use crate::runtime::memory::{Buffer, Pinned};
+use crate::runtime::stream::Event;
+use crate::step::plan::{Goal, Plan, Shape, Staged};
 use drnn::InputSpec;
 
 /// Chunks of the sums over rows that biases' gradients are.

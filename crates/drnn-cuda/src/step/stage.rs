@@ -3,7 +3,7 @@
 //! Behind a sequence's end stands what its network reads there (zeros, a symbol), so kernels know nothing of delay and
 //! padding. For embeddings the slots of each symbol are listed, so that their gradient can be summed in a fixed order.
 
-use crate::plan::{Goal, HEADER, Plan, Shape, Staged};
+use crate::step::plan::{Goal, HEADER, Plan, Shape, Staged};
 use drnn::InputSpec;
 use drnn_train::{Answers, Error, Gathered, IGNORE, Inputs, Result};
 

@@ -8,7 +8,7 @@
 //! their place and renamed, so programs that start at once do no harm.
 
 use crate::error::{Error, Result};
-use crate::library;
+use crate::runtime::library;
 use cudarc::nvrtc::result as nvrtc;
 use cudarc::nvrtc::sys;
 use std::ffi::{CStr, CString, c_char};

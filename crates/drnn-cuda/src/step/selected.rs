@@ -10,10 +10,10 @@
 
 use crate::error::Result;
 use crate::kernels::RowKernels;
-use crate::memory::{Buffer, Plain};
-use crate::pass::{Pass, THREADS};
-use crate::product::Matrix;
-use crate::stream::Arg;
+use crate::runtime::memory::{Buffer, Plain};
+use crate::runtime::product::Matrix;
+use crate::runtime::stream::Arg;
+use crate::step::pass::{Pass, THREADS};
 
 impl Pass<'_> {
     fn places(&self) -> Arg {

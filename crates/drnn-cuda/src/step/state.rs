@@ -1,10 +1,10 @@
 //! What a model in training keeps on the GPU: parameters, Adam's memory, gradient, sums.
 
-use crate::device::Device;
 use crate::error::Result;
 use crate::kernels::Kernels;
-use crate::memory::Buffer;
-use crate::stream::{Arg, Stream};
+use crate::runtime::device::Device;
+use crate::runtime::memory::Buffer;
+use crate::runtime::stream::{Arg, Stream};
 use drnn_train::{Adam, AdamOptions, LossSum, State, Steps};
 
 /// Blocks of the first stage of sums: what the kernel `finish` expects.

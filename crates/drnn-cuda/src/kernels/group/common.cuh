@@ -1,4 +1,4 @@
-// Many small LSTMs at once, each alone in its blocks: what the files group_*.cu share. Defined when compiled: N units, Q inputs,
+// Many small LSTMs at once, each alone in its blocks: what the files of this folder share. Defined when compiled: N units, Q inputs,
 // OUT outputs, DIRECTIONS, CLASSES (1: classes, 0: values), ROWS of a block, HALVES of 56 rows that they fill,
 // IN_TURN images at hand for gradients of weights.
 //

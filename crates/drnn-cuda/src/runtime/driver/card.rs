@@ -7,10 +7,10 @@ pub(crate) use cudarc::driver::result::{
     module, occupancy, stream,
 };
 
-use crate::compile::Source;
 use crate::error::Result;
-use crate::memory::Plain;
-use crate::stream::Arg;
+use crate::runtime::compile::Source;
+use crate::runtime::memory::Plain;
+use crate::runtime::stream::Arg;
 use cudarc::cublas::sys as blas;
 use cudarc::driver::{DriverError, result, sys};
 use std::ffi::c_void;

@@ -2,11 +2,11 @@
 
 use super::source::{Kind, signatures};
 use super::*;
-use crate::compile::Source;
-use crate::device::Device;
-use crate::memory::{Buffer, Pinned};
-use crate::product::{Form, Matrix, Precision, Products, Written};
-use crate::stream::{Arg, Kernel, Module, Stream};
+use crate::runtime::compile::Source;
+use crate::runtime::device::Device;
+use crate::runtime::memory::{Buffer, Pinned};
+use crate::runtime::product::{Form, Matrix, Precision, Products, Written};
+use crate::runtime::stream::{Arg, Kernel, Module, Stream};
 
 const CARD: Card = Card { multiprocessors: 10, shared: 100 << 10 };
 

@@ -1,11 +1,11 @@
 //! A GPU, found at run time.
 
-use crate::driver::{ctx, mem_get_info};
 use crate::error::{Error, Result};
 use crate::kernels::Kernels;
-use crate::library;
 use crate::persistent::{Card, Kind, Together};
 use crate::plain::Resident;
+use crate::runtime::driver::{ctx, mem_get_info};
+use crate::runtime::library;
 use cudarc::driver::result::{self, primary_ctx};
 use cudarc::driver::sys::{CUcontext, CUdevice_attribute as Attribute};
 use std::collections::HashMap;
@@ -189,7 +189,7 @@ impl Device {
     /// A card that is not there: what it is asked for is recorded.
     pub(crate) fn recorded(capability: (i32, i32), card: Card) -> Device {
         Device(Arc::new(Inner {
-            context: crate::driver::recorder::context(card),
+            context: crate::runtime::driver::recorder::context(card),
             name: "a recorder".into(),
             capability,
             multiprocessors: card.multiprocessors,
@@ -204,8 +204,8 @@ impl Device {
     /// What it was asked for.
     pub(crate) fn recorder(
         &self,
-    ) -> std::sync::MutexGuard<'static, crate::driver::recorder::Recorder> {
-        crate::driver::recorder::of(self.0.context)
+    ) -> std::sync::MutexGuard<'static, crate::runtime::driver::recorder::Recorder> {
+        crate::runtime::driver::recorder::of(self.0.context)
     }
 }
 

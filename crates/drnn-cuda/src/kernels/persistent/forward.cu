@@ -19,7 +19,7 @@
 //   below (S, BELOW groups, N / 8, NB, 8) f16: what the layer below told
 //
 // with N = n padded to a multiple of 32. Of gates, h and c the first and the second lane's are given; further ones lie as far
-// apart. Of told and below there are two, for passes in turn (told.cu). With TABLE, x W_ih^T is a row of table
+// apart. Of told and below there are two, for passes in turn (exchange.cu). With TABLE, x W_ih^T is a row of table
 // (lanes, symbols, N, 4) instead.
 
 static const u32 BLOCKS = N / 32;

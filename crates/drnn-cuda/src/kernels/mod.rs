@@ -1,17 +1,17 @@
-//! The kernels, compiled and loaded. What each does its source says: `kernels/*.cu`.
+//! The kernels, compiled and loaded. What each does its source says: the `.cu` files of this folder.
 
-use crate::compile::Source;
-use crate::device::Device;
 use crate::error::Result;
-use crate::stream::{Kernel, Module};
+use crate::runtime::compile::Source;
+use crate::runtime::device::Device;
+use crate::runtime::stream::{Kernel, Module};
 
 macro_rules! source {
-    ($name:literal) => {
+    ($family:literal, $name:literal) => {
         Source {
             name: $name,
             parts: vec![
-                include_str!("kernels/common.cuh"),
-                include_str!(concat!("kernels/", $name, ".cu")),
+                include_str!("common/common.cuh"),
+                include_str!(concat!($family, "/", $name, ".cu")),
             ],
             defines: Vec::new(),
         }
@@ -21,15 +21,15 @@ macro_rules! source {
 /// All files of kernels that any card runs.
 pub(crate) fn sources() -> [Source; 9] {
     [
-        source!("cells"),
-        source!("tokens"),
-        source!("loss"),
-        source!("sums"),
-        source!("adam"),
-        source!("half"),
-        source!("pack"),
-        source!("asked"),
-        source!("told"),
+        source!("elementwise", "cells"),
+        source!("elementwise", "tokens"),
+        source!("elementwise", "loss"),
+        source!("optimiser", "sums"),
+        source!("optimiser", "adam"),
+        source!("elementwise", "half"),
+        source!("persistent", "pack"),
+        source!("elementwise", "rows"),
+        source!("persistent", "exchange"),
     ]
 }
 
@@ -152,8 +152,8 @@ impl Kernels {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::library;
     use crate::persistent::{Card, Lanes, Tiling};
+    use crate::runtime::library;
     use drnn::Cell;
 
     /// Needs the compiler, no GPU.

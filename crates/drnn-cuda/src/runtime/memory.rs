@@ -1,8 +1,8 @@
 //! Memory of the GPU, and memory of this machine that it can copy from by itself.
 
-use crate::device::Device;
-use crate::driver::{self, stream};
 use crate::error::Result;
+use crate::runtime::device::Device;
+use crate::runtime::driver::{self, stream};
 use std::marker::PhantomData;
 
 /// What a copy may move: plain numbers, any bits of which are values.

@@ -81,7 +81,7 @@ pub(crate) struct Staged {
     /// Tokens only: where each symbol's slots begin, V + 1; then the slots by symbol, S * B.
     pub starts: usize,
     pub by_symbol: usize,
-    /// Where only some answers are asked for: the rows of H that those are made of, see [`crate::asked`].
+    /// Where only some answers are asked for: the rows of H that those are made of, see [`crate::step::selected`].
     pub places: usize,
     /// Classes (A, B), or values (A, B, m); of answers asked for as many.
     pub targets: usize,

@@ -5,7 +5,7 @@
 //! ```
 
 use super::{Refused, refuse};
-use crate::compile::Source;
+use crate::runtime::compile::Source;
 use std::collections::HashMap;
 
 /// What a kernel's source says of it.

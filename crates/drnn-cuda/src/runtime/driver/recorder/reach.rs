@@ -4,7 +4,7 @@
 
 use super::node::Launch;
 use super::source::Signature;
-use crate::stream::Arg;
+use crate::runtime::stream::Arg;
 
 /// A launch beside what the kernel's source says.
 pub(super) struct Call<'a> {
@@ -261,7 +261,7 @@ fn pack(call: &Call) -> Option<Reach> {
     })
 }
 
-/// `told.cu`: a thread per 8 times 16 bytes.
+/// `persistent/exchange.cu`: a thread per 8 times 16 bytes.
 fn told(call: &Call) -> Option<Reach> {
     Some(match call.signature.name.as_str() {
         "next_turn" => needs(1, [("turn", 1)]),
@@ -273,7 +273,7 @@ fn told(call: &Call) -> Option<Reach> {
     })
 }
 
-/// `asked.cu`: a thread per value, or per 8 of f16. Which rows of H and dH those are lies in memory.
+/// `elementwise/rows.cu`: a thread per value, or per 8 of f16. Which rows of H and dH those are lies in memory.
 fn asked(call: &Call) -> Option<Reach> {
     let (gathers, at_once) = match call.signature.name.as_str() {
         "gather" => (true, 1),
@@ -381,7 +381,7 @@ fn persistent_backward(call: &Call) -> Reach {
     needs(lanes * groups * blocks * call.launch.threads, arrays)
 }
 
-/// `group*.cu`, with the sizes of `group.cuh`; images, gates and answers lie in buffers of bytes.
+/// `group/*.cu`, with the sizes of `group/common.cuh`; images, gates and answers lie in buffers of bytes.
 fn group(call: &Call) -> Option<Reach> {
     let v = |name: &str| call.number(name);
     let [n, q, out, directions, rows] = ["N", "Q", "OUT", "DIRECTIONS", "ROWS"].map(v);

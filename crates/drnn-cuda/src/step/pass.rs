@@ -2,12 +2,12 @@
 
 use crate::error::Result;
 use crate::kernels::Kernels;
-use crate::memory::Buffer;
-use crate::plan::{Goal, Plan, Shape, Staged};
-use crate::product::{Matrix, Products};
-use crate::state::{DeviceState, LOSSES};
-use crate::stream::{Arg, Stream};
-use crate::work::{CHUNKS, Work};
+use crate::runtime::memory::Buffer;
+use crate::runtime::product::{Matrix, Products};
+use crate::runtime::stream::{Arg, Stream};
+use crate::step::plan::{Goal, Plan, Shape, Staged};
+use crate::step::state::{DeviceState, LOSSES};
+use crate::step::work::{CHUNKS, Work};
 use drnn::InputSpec;
 
 pub(crate) const THREADS: usize = 256;

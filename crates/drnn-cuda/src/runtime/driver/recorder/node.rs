@@ -1,7 +1,7 @@
 //! What a stream is asked to do, and as a line of text.
 
 use super::{Names, Recorder};
-use crate::stream::Arg;
+use crate::runtime::stream::Arg;
 use cudarc::cublas::sys::{cublasComputeType_t, cublasOperation_t, cudaDataType};
 
 #[derive(Debug, Clone)]

@@ -6,9 +6,9 @@ use super::Launch;
 use super::forward::HalfPass;
 use super::slots::Slots;
 use crate::error::Result;
-use crate::pass::Pass;
-use crate::product::Matrix;
-use crate::stream::Arg;
+use crate::runtime::product::Matrix;
+use crate::runtime::stream::Arg;
+use crate::step::pass::Pass;
 
 /// Times 16 bytes that a thread of `forget` fills.
 const FORGOTTEN: usize = 8;

@@ -1,10 +1,10 @@
 //! What the GPU does one after another, and whole sequences of it that are started at once (graphs).
 
-use crate::compile::Source;
-use crate::device::Device;
-use crate::driver::{self, event, function, graph, module, occupancy, stream};
 use crate::error::Result;
-use crate::memory::{Buffer, Pinned, Plain};
+use crate::runtime::compile::Source;
+use crate::runtime::device::Device;
+use crate::runtime::driver::{self, event, function, graph, module, occupancy, stream};
+use crate::runtime::memory::{Buffer, Pinned, Plain};
 use cudarc::driver::sys;
 use std::ffi::CString;
 

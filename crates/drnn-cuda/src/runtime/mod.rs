@@ -1,0 +1,9 @@
+//! CUDA at run time: libraries, the device, compiled kernels, memory, streams and matrix products.
+
+pub(crate) mod compile;
+pub(crate) mod device;
+pub(crate) mod driver;
+pub(crate) mod library;
+pub(crate) mod memory;
+pub(crate) mod product;
+pub(crate) mod stream;

@@ -1,0 +1,8 @@
+//! What every training step has, whichever kernels run the recurrence: shapes, staged batches, memory, parameters.
+
+pub(crate) mod pass;
+pub(crate) mod plan;
+pub(crate) mod selected;
+pub(crate) mod stage;
+pub(crate) mod state;
+pub(crate) mod work;
