@@ -51,26 +51,19 @@
 //!
 //! Inside, from the outside in:
 //!
-//! | file | what |
+//! | folder | what |
 //! |---|---|
-//! | `model`, `tape`, `stream`, `stream_batch` | what users call: checks, then one of the passes below |
-//! | `pass`, `backward` (`back_work`), `step` | a whole network forward, backward, or by one step |
-//! | `recur`, `recur_back` | one direction of one layer through time, and back |
-//! | `layer_gradient`, `outer` | gradients of weights, one product over all steps |
-//! | `schedule` | sequences of different lengths as dense blocks of rows |
-//! | `wavefront` | the layers of a stack side by side; blocks that begin one after another |
-//! | `wiring`, `weights`, `table` | what feeds which gates; parameters packed for the kernels; token input made into rows |
-//! | `net` | what every phase needs to know |
-//! | `kernel` | arithmetic on plain memory, per instruction set |
-//! | `team`, `buffer`, `denormals` | threads and memory |
-//! | `blocks`, `mask`, `block_map` | units in blocks, what is zero between them, how strong the rest is |
-//! | `flatten`, `unflatten`, `solve`, `trace` | a stack as one layer and back; its start by Lemma 1; how far two networks lie apart |
-//! | `depth`, `depth_graph`, `depth_check` | the unrolled network as a graph, and the equations that confirm it |
-//! | `file`, `bundle`, `file_import` | model files, our own, those of several networks, and PyTorch's |
-//! | `file_read`, `file_limits` | files read within limits, and those limits |
+//! | `spec` | what a network is, its tensors, units in blocks and what is zero between them |
+//! | `model` | a network with its parameters, batches of sequences, the memory a pass takes |
+//! | `exec` | a whole network forward: `schedule` (lengths, delay), `recur` (one layer through time), `wavefront` |
+//! | `backward` | `Tape`, and gradients: `recur` (one layer back through time), `layer_gradient` |
+//! | `stream` | live: one stream or many, step by step, and their snapshots |
+//! | `kernel` | arithmetic on plain memory, per instruction set: products and cells |
+//! | `cpu` | threads, memory, denormals |
+//! | `flatten` | a stack as one layer and back; its start by Lemma 1; how far two networks lie apart |
+//! | `depth` | the unrolled network as a graph, and the equations that confirm it |
+//! | `io` | model files, ours and PyTorch's (`io/torch`), within limits |
 //! | `onnx` | a network as a graph of standard operators |
-//! | `file_tensors` | tensors by name, from safetensors or from `torch.save` |
-//! | `pt`, `pickle` (`pickle_machine`, `pickle_class`), `zip` | what `torch.save` writes, read without executing it |
 //! | `reference` | the oracle in f64 that tests compare with |
 //!
 //! # Unsafe code
@@ -84,85 +77,48 @@
 #![deny(missing_docs)]
 #![warn(clippy::undocumented_unsafe_blocks)]
 
-mod back_work;
 mod backward;
-mod batch;
-mod block_map;
-mod blocks;
-mod buffer;
-mod bundle;
 mod cpu;
-mod denormals;
 pub mod depth;
-mod depth_check;
-mod depth_graph;
 mod error;
-mod file;
-mod file_import;
-mod file_limits;
-mod file_read;
-mod file_tensors;
+mod exec;
 pub mod flatten;
-mod gradient;
+mod io;
 mod kernel;
-mod layer_gradient;
-mod mask;
-pub mod memory;
 mod model;
-mod net;
 pub mod onnx;
-mod outer;
-pub mod params;
-mod pass;
-mod peak;
-mod pickle;
-mod pickle_class;
-mod pickle_machine;
-mod pt;
-mod recur;
-mod recur_back;
+pub mod random;
 #[doc(hidden)]
 pub mod reference;
-pub mod rng;
-mod schedule;
-mod snapshot;
-pub mod solve;
 mod spec;
-mod step;
 mod stream;
-mod stream_batch;
-mod table;
-mod tape;
-mod team;
-mod trace;
-mod unflatten;
-mod wavefront;
-mod weights;
-mod wiring;
-mod zip;
 
-pub use batch::{Batch, Elements, States};
-pub use block_map::BlockMap;
-pub use blocks::{Blocks, Connections, StartState};
-pub use bundle::{Bundle, Table as BundleTable};
+pub use backward::gradient::Gradient;
+pub use backward::tape::{Memory, Pass, Tape};
 pub use cpu::Cpu;
+pub use cpu::peak::Peak;
 pub use error::{Error, Result, Shape};
-pub use file::{Precision, sync_folder, write_atomically};
-pub use file_import::Import;
-pub use file_limits::{MAX_STREAM, shortened};
-pub use file_read::{open_file, read_file, read_model_file};
-pub use gradient::Gradient;
+pub use exec::pass::Lane;
+pub use exec::wavefront::Plan;
+pub use flatten::block_map::BlockMap;
+pub use flatten::solve;
+pub use flatten::solve::solve_start;
+pub use flatten::trace::{Difference, Trace, compare};
+pub use io::bundle::{Bundle, Table as BundleTable};
+pub use io::file::{Precision, sync_folder, write_atomically};
+pub use io::import::Import;
+pub use io::limits::{MAX_STREAM, shortened};
+pub use io::read::{open_file, read_file, read_model_file};
+pub use model::batch::{Batch, Elements, States};
+pub use model::memory;
 pub use model::{Answers, Model, ModelRef};
-pub use pass::Lane;
-pub use peak::Peak;
-pub use solve::solve_start;
+pub use random as rng;
+pub use spec::blocks::{Blocks, Connections, StartState};
+pub use spec::params;
 pub use spec::{Builder, Cell, Direction, InputSpec, NetSpec, Padding, grouped};
-pub use step::Element;
 pub use stream::Stream;
-pub use stream_batch::{StreamBatch, StreamId};
-pub use tape::{Memory, Pass, Tape};
-pub use trace::{Difference, Trace, compare};
-pub use wavefront::Plan;
+pub use stream::batch::{StreamBatch, StreamId};
+pub use stream::step::Element;
 
 /// The README's example, compiled and run with the other examples.
 #[cfg(doctest)]

@@ -59,7 +59,7 @@ mod tests {
     use super::super::dispatch::all_kernels;
     use super::super::product::NULL_ROW;
     use super::*;
-    use crate::rng::Rng;
+    use crate::random::Rng;
 
     #[test]
     fn equals_two_loops() {

@@ -276,7 +276,7 @@ mod tests {
     use super::super::dispatch::all_kernels;
     use super::super::pack::{pack, packed_len, panel_count};
     use super::*;
-    use crate::rng::Rng;
+    use crate::random::Rng;
 
     /// `init + A W` by three loops, rows of A through the index.
     fn naive(init: &[f32], a: &[f32], index: &[u32], w: &[f32], k: usize, cols: usize) -> Vec<f64> {

@@ -65,10 +65,10 @@ mod proto;
 pub use interface::{Dim, Number, Port};
 
 use crate::error::{Error, Result};
-use crate::file::{in_file, refuse, write_atomically};
+use crate::io::file::{in_file, refuse, write_atomically};
 use crate::model::Model;
 use crate::spec::{InputSpec, NetSpec, Padding, grouped};
-use crate::step::check_streams;
+use crate::stream::step::check_streams;
 use prost::Message;
 use std::io::Write;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! The oracle against hands and differences.
 
 use super::*;
-use crate::rng::Rng;
+use crate::random::Rng;
 
 fn random(rng: &mut Rng, rows: usize, width: usize) -> Vec<Vec<f64>> {
     let mut row = || (0..width).map(|_| f64::from(rng.symmetric(0.8))).collect();

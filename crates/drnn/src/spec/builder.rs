@@ -1,8 +1,8 @@
 //! The choices for a network, and whether they make sense together.
 
 use super::{Cell, Direction, InputSpec, NetSpec, Padding};
-use crate::blocks::{Blocks, StartState};
 use crate::error::{Error, Result};
+use crate::spec::blocks::{Blocks, StartState};
 use serde::{Deserialize, Serialize};
 
 /// The deepest network accepted.

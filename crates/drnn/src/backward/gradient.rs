@@ -1,0 +1,59 @@
+//! What goes into a backward pass, and what comes out.
+
+use crate::error::{Error, Result, check_finite, check_shape};
+use crate::exec::net::Net;
+use crate::exec::pass::Lane;
+use crate::model::batch::{Batch, States};
+use crate::spec::{InputSpec, NetSpec};
+
+/// What a loss says about a lane's answers, and where its gradient goes.
+#[derive(Debug)]
+pub struct Gradient<'a> {
+    /// In: gradient of the answers, (answer steps, B, m), or (slots, m) where only those are asked for.
+    /// What stands behind a sequence's end is not read.
+    pub answers: &'a [f32],
+    /// In: gradient of the last states; zeros if None.
+    pub last: Option<&'a States>,
+    /// Out: gradient of the parameters; overwritten.
+    pub params: &'a mut [f32],
+    /// Out, if wanted: gradient of dense input, (T, B, q); overwritten.
+    pub input: Option<&'a mut [f32]>,
+    /// Out, if wanted: gradient of the start states; overwritten.
+    pub start: Option<&'a mut States>,
+}
+
+impl Gradient<'_> {
+    pub(crate) fn check(&self, net: &Net, lane: &Lane) -> Result<()> {
+        let (spec, rows) = (net.spec, lane.batch.rows());
+        self.check_answers(spec, &lane.batch)?;
+        check_shape("gradient of params", self.params.len(), &[net.layout.len()])?;
+        if let Some(last) = self.last {
+            last.check("gradient of last", spec, rows)?;
+        }
+        if let Some(start) = &self.start {
+            start.check_shape("gradient of start", spec, rows)?;
+        }
+        if let Some(input) = &self.input {
+            let InputSpec::Dense(q) = spec.input() else {
+                return Err(Error::NoInputGradient);
+            };
+            check_shape("gradient of input", input.len(), &[lane.batch.steps(), rows, q])?;
+        }
+        Ok(())
+    }
+
+    fn check_answers(&self, spec: &NetSpec, batch: &Batch) -> Result<()> {
+        let (name, rows, m) = ("gradient of answers", batch.rows(), spec.answer_width());
+        if let Some(slots) = batch.asked() {
+            check_shape(name, self.answers.len(), &[slots.len(), m])?;
+            return check_finite(name, self.answers);
+        }
+        check_shape(name, self.answers.len(), &batch.answer_shape(spec))?;
+        for (slot, answer) in self.answers.chunks_exact(m).enumerate() {
+            if slot / rows < spec.answers_to(batch.length(slot % rows)) {
+                check_finite(name, answer).map_err(|e| e.moved(slot * m))?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,253 @@
+//! Gradients of one layer's weights and biases, block after block of packed rows.
+//!
+//! ```text
+//! [dW_hh db dW_ih]^T = F^T G       F = [h_{t-1} 1 x_t]       G = gradients of the gates
+//! ```
+//!
+//! Blocks are taken from the last row to the first, as the backward pass finishes them: a thread that
+//! has a recurrence to itself adds each block while it is still in cache.
+
+use crate::backward::outer::{BLOCK, OuterWork, feature_stride, transpose};
+use crate::cpu::buffer::Shared;
+use crate::cpu::team::share_vectors;
+use crate::exec::net::Net;
+use crate::exec::pass::{Lane, LaneWork};
+use crate::exec::recur::{Feed, Part};
+use crate::spec::wiring::Group;
+use std::ops::Range;
+
+/// Where the gradients go.
+#[derive(Clone, Copy)]
+pub(crate) struct Targets {
+    /// The flat gradient.
+    pub params: Shared,
+    /// Gradient of the table of symbols, if that is what feeds the layer: (symbols + 1, columns). It
+    /// stands for `weight_ih`'s.
+    pub table: Shared,
+}
+
+/// What is summed for one group of gate columns.
+#[derive(Clone, Default)]
+pub(crate) struct Share {
+    /// This item's columns among the gates', and where among the group's they begin.
+    columns: Range<usize>,
+    first: usize,
+    /// Of [h 1 x]: the units of h that feed the group, and the rest.
+    features: [Range<usize>; 2],
+    /// Where the sums lie: (all features, columns)
+    sums: usize,
+    sums_stride: usize,
+}
+
+/// Sums in progress for one item: some columns of (layer, direction).
+pub(crate) struct LayerGradient<'a> {
+    net: &'a Net<'a>,
+    work: &'a LaneWork,
+    layer: usize,
+    direction: usize,
+    parts: [Part; 2],
+    targets: Targets,
+    room: &'a mut OuterWork,
+    n: usize,
+    q: usize,
+    /// Packed rows from here on are summed.
+    done: usize,
+}
+
+impl<'a> LayerGradient<'a> {
+    /// Nothing summed yet. `part` of `parts` is this item's share of the columns.
+    pub fn new(
+        net: &'a Net<'a>,
+        lane: &Lane,
+        work: &'a LaneWork,
+        (layer, direction): (usize, usize),
+        (part, parts): (usize, usize),
+        targets: Targets,
+        room: &'a mut OuterWork,
+    ) -> LayerGradient<'a> {
+        let (n, width) = (net.spec.units()[layer], net.cpu.kernels.width);
+        let mut feed_parts = [Part::NONE; 2];
+        let q = match work.feed(net, lane, layer, direction, &mut feed_parts) {
+            Feed::Table { .. } => 0,
+            Feed::Rows(parts) => parts.iter().map(|p| p.width).sum(),
+        };
+        let all = n + 1 + q;
+        let mut sums = 0;
+        room.shares.clear();
+        for group in &net.layout.wiring(layer).groups {
+            let columns = group.columns.clone();
+            let own = share_vectors(columns.len(), width, part, parts);
+            let h = group.h.as_ref().map_or(n..n, |h| h.units.clone());
+            let rest = n..if group.x.is_some() { all } else { n + 1 };
+            let share = Share {
+                first: own.start,
+                features: if h.end == n { [h.start..rest.end, 0..0] } else { [h, rest] },
+                sums,
+                sums_stride: own.len().next_multiple_of(width),
+                columns: columns.start + own.start..columns.start + own.end,
+            };
+            sums += all * share.sums_stride;
+            room.shares.push(share);
+        }
+        room.features.reserve(BLOCK * feature_stride(all));
+        room.sums.reserve(sums);
+        let done = work.schedule.total();
+        if done == 0 {
+            room.sums.slice_mut(sums).fill(0.0);
+        }
+        let parts = feed_parts;
+        LayerGradient { net, work, layer, direction, parts, targets, room, n, q, done }
+            .with_empty_table()
+    }
+
+    /// Number `i` of the groups, and what is summed for it.
+    fn group(&self, i: usize) -> (&'a Group, Share) {
+        (&self.net.layout.wiring(self.layer).groups[i], self.room.shares[i].clone())
+    }
+
+    fn groups(&self) -> Range<usize> {
+        0..self.room.shares.len()
+    }
+
+    /// The index into the table of symbols, if that is what feeds the layer.
+    fn table_index(&self) -> Option<&'a [u32]> {
+        (self.q == 0).then(|| self.work.table.index[self.direction].as_slice())
+    }
+
+    /// This item's columns of a row of the table's gradient.
+    ///
+    /// # Safety
+    /// Only the item that owns the columns calls this, for a row of the table.
+    unsafe fn table_row(&self, row: usize, columns: &Range<usize>) -> &'a mut [f32] {
+        let at = row * self.net.columns(self.layer) + columns.start;
+        // SAFETY: within (symbols + 1, columns), by the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.targets.table.at(at), columns.len()) }
+    }
+
+    fn with_empty_table(self) -> LayerGradient<'a> {
+        if self.table_index().is_some() {
+            let groups = self.groups().map(|i| self.group(i));
+            for (_, share) in groups.filter(|(group, _)| group.x.is_some()) {
+                for row in 0..self.work.table.symbols.len() + 1 {
+                    // SAFETY: this item's columns.
+                    unsafe { self.table_row(row, &share.columns) }.fill(0.0);
+                }
+            }
+        }
+        self
+    }
+
+    /// Adds packed rows from `row` on, as far as whole blocks go.
+    ///
+    /// # Safety
+    /// Their gates hold gradients; no other item has these columns.
+    pub unsafe fn down_to(&mut self, row: usize) {
+        while self.done > 0 && (self.done - 1) / BLOCK * BLOCK >= row {
+            let start = (self.done - 1) / BLOCK * BLOCK;
+            // SAFETY: the caller's promise.
+            unsafe { self.add(start..self.done) };
+            self.done = start;
+        }
+    }
+
+    unsafe fn add(&mut self, rows: Range<usize>) {
+        let columns = self.net.columns(self.layer);
+        let gates = self.work.layers[self.net.place(self.layer, self.direction)].gates.ptr();
+        let stride = feature_stride(self.n + 1 + self.q);
+        let last_block = rows.end == self.work.schedule.total();
+        // SAFETY: packed rows, this item's columns, and room made in `new`.
+        unsafe {
+            self.fill(&rows, stride);
+            for i in self.groups() {
+                let (group, share) = self.group(i);
+                if share.columns.is_empty() {
+                    continue;
+                }
+                let g = gates.add(rows.start * columns + share.columns.start);
+                for features in share.features.iter().filter(|f| !f.is_empty()) {
+                    let to = share.sums + features.start * share.sums_stride;
+                    let from = self.room.features.ptr().add(features.start);
+                    OuterWork::add_block(
+                        self.net,
+                        &mut self.room.panel,
+                        (from, stride, features.len()),
+                        (g, columns, share.columns.len()),
+                        rows.len(),
+                        (self.room.sums.shared().at(to), share.sums_stride),
+                        last_block,
+                    );
+                }
+                if let (Some(index), true) = (self.table_index(), group.x.is_some()) {
+                    for p in rows.clone() {
+                        let from = gates.add(p * columns + share.columns.start);
+                        let from = std::slice::from_raw_parts(from, share.columns.len());
+                        let to = self.table_row(index[p] as usize, &share.columns);
+                        to.iter_mut().zip(from).for_each(|(a, b)| *a += b);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A block of F: `[h_{t-1} 1 x_t]`.
+    unsafe fn fill(&mut self, rows: &Range<usize>, stride: usize) {
+        let (n, s) = (self.n, &self.work.schedule);
+        let h = self.work.layers[self.net.place(self.layer, self.direction)].h.ptr();
+        let block = self.room.features.slice_mut(rows.len() * stride);
+        let mut t = s.offsets.partition_point(|&o| o <= rows.start) - 1;
+        for (p, to) in rows.clone().zip(block.chunks_exact_mut(stride)) {
+            while s.offsets[t + 1] <= p {
+                t += 1;
+            }
+            let before = s.before(t, p - s.offsets[t]);
+            // SAFETY: rows that exist, by the schedule.
+            unsafe {
+                to[..n].copy_from_slice(std::slice::from_raw_parts(h.add(before * n), n));
+                to[n] = 1.0;
+                let mut at = n + 1;
+                for part in self.parts.iter().filter(|part| part.width > 0) {
+                    let x = part.term(std::ptr::null()).row(p);
+                    let x = std::slice::from_raw_parts(x, part.width);
+                    to[at..][..part.width].copy_from_slice(x);
+                    at += part.width;
+                }
+            }
+        }
+    }
+
+    /// Adds what is left and writes the gradients.
+    ///
+    /// # Safety
+    /// As [`LayerGradient::down_to`], for all rows.
+    pub unsafe fn finish(mut self) {
+        // SAFETY: the caller's promise.
+        unsafe { self.down_to(0) };
+        let (n, q) = (self.n, self.q);
+        let [w_ih, _, b_ih, b_hh] = self.net.layout.layer(self.layer, self.direction);
+        for (group, share) in self.groups().map(|i| self.group(i)) {
+            let cols = share.columns.len();
+            let sums = self.room.sums.slice(share.sums + (n + 1 + q) * share.sums_stride);
+            let turn = |features: Range<usize>, to: usize, row: usize| {
+                let from = &sums[share.sums + features.start * share.sums_stride..];
+                // SAFETY: rows of a weight, or entries of a bias, that belong to this item's columns.
+                unsafe {
+                    let to = self.targets.params.at(to);
+                    transpose(from, share.sums_stride, (features.len(), cols), to, row);
+                }
+            };
+            if let Some(h) = &group.h {
+                let w = self.net.layout.recurrent(h.matrix, self.layer, self.direction).start;
+                turn(h.units.clone(), w + (h.rows.start + share.first) * n + h.units.start, n);
+            }
+            if let Some(rows) = &group.hh {
+                turn(n..n + 1, b_hh.start + rows.start + share.first, 1);
+            }
+            if let Some(rows) = &group.ih {
+                if q > 0 && group.x.is_some() {
+                    turn(n + 1..n + 1 + q, w_ih.start + (rows.start + share.first) * q, q);
+                }
+                turn(n..n + 1, b_ih.start + rows.start + share.first, 1);
+            }
+        }
+    }
+}

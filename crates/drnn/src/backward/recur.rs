@@ -1,0 +1,263 @@
+//! A recurrence's way back, step by step.
+//!
+//! ```text
+//! dh_t = upstream_t + dgates_{t+1} W_hh                 then the cell's arithmetic -> dgates_t
+//! ```
+//!
+//! Threads share rows, or the columns of each step, just as on the way forward.
+
+use crate::cpu::buffer::Shared;
+use crate::cpu::team::Member;
+use crate::exec::recur::{Recurrence, meet, own_units, wait};
+use crate::exec::weights::{LayerWeights, Packed};
+use crate::kernel::cells::CellBackward;
+use crate::kernel::pack::panel_count;
+use crate::kernel::product::{Init, Product, Term, Terms};
+use crate::spec::Cell;
+use crate::spec::wiring::Home;
+use std::ops::Range;
+
+/// The gradient that reaches a layer's states from above, by packed row.
+#[allow(clippy::large_enum_variant, reason = "made once per recurrence, on the stack")]
+pub(crate) enum Upstream<'a> {
+    /// All units alike: from the layer above, or from the answers.
+    Whole { init: Init, terms: Terms },
+    /// Home by home, from the answers' gradients (.., m): through the output layer, whose matrices are
+    /// packed so, or to the units that are the answers.
+    ByHome { d_answers: Term, output: &'a [Packed], answers: Range<usize> },
+}
+
+impl Upstream<'_> {
+    /// What reaches the units of a home, from packed row `row` on.
+    ///
+    /// # Safety
+    /// There are such rows.
+    unsafe fn to(&self, number: usize, home: &Home, row: usize) -> (Init, Terms) {
+        let mut to = Terms::new();
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Upstream::Whole { init, terms } => {
+                    terms.as_slice().iter().for_each(|term| to.push(term.at_row(row)));
+                    (init.at(row, 0), to)
+                }
+                Upstream::ByHome { answers, .. } if meet(&home.units, answers).is_empty() => {
+                    (Init::Zero, to)
+                }
+                Upstream::ByHome { d_answers, output: [], .. } => {
+                    let (from, stride) = (d_answers.a, d_answers.row_stride);
+                    (Init::Gather { from, stride, index: d_answers.index.add(row) }, to)
+                }
+                Upstream::ByHome { d_answers, output, .. } => {
+                    to.push(Term { w: output[number].ptr(), ..d_answers.at_row(row) });
+                    (Init::Zero, to)
+                }
+            }
+        }
+    }
+}
+
+// SAFETY: read only.
+unsafe impl Send for Upstream<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Upstream<'_> {}
+
+/// Gradients of the states at both ends, by sorted row, and room to work. Each (B, n).
+#[derive(Clone, Copy)]
+pub(crate) struct Ends {
+    /// In: gradient of the last h. Out: of the start h. Between: what waits for units that do not run.
+    pub dh: Shared,
+    /// In: gradient of the last c (LSTM), zeros (GRU). Out: of the start c (LSTM).
+    pub carry: Shared,
+    /// Room for the gradient of h at the current step.
+    pub step: Shared,
+    /// Whether the gradient of the start state is wanted.
+    pub start: bool,
+}
+
+/// What the way back reads beside the recurrence's own memory.
+#[derive(Clone, Copy)]
+pub(crate) struct WayBack<'a> {
+    /// Packed [`crate::exec::weights::Way::Backward`].
+    pub weights: &'a LayerWeights,
+    pub upstream: &'a Upstream<'a>,
+    pub ends: Ends,
+}
+
+impl Recurrence<'_> {
+    /// Takes sorted rows back through steps `steps`, those after being done, and leaves gradients of the
+    /// pre-activations in `gates`, telling `after_step` which step is done.
+    ///
+    /// # Safety
+    /// As [`Recurrence::forward_rows`], after a forward pass with `keep`.
+    pub unsafe fn backward_rows(
+        &self,
+        way: WayBack,
+        rows: Range<usize>,
+        steps: Range<usize>,
+        after_step: &mut dyn FnMut(usize),
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe { self.backward(way, rows, steps, None, after_step) }
+    }
+
+    /// Takes all rows back, together with the other members of a gang.
+    ///
+    /// # Safety
+    /// As [`Recurrence::forward_gang`], after a forward pass with `keep`.
+    pub unsafe fn backward_gang(&self, way: WayBack, member: &Member) {
+        let (rows, steps) = (0..self.schedule.rows(), self.steps());
+        // SAFETY: the caller's promise.
+        unsafe { self.backward(way, rows, steps, Some(member), &mut |_| {}) }
+    }
+
+    unsafe fn backward(
+        &self,
+        way: WayBack,
+        rows: Range<usize>,
+        steps: Range<usize>,
+        member: Option<&Member>,
+        after_step: &mut dyn FnMut(usize),
+    ) {
+        let (n, ends) = (self.n, way.ends);
+        let units = own_units(n, self.kernels.width, member);
+        for t in steps.clone().rev() {
+            let running = self.running(t, &rows);
+            if running.is_empty() {
+                continue;
+            }
+            let going_on = self.running(t + 1, &rows);
+            let ending = going_on.end..running.end;
+            // SAFETY: rows of this step, which nobody else has; barriers separate what members write
+            // from who reads it.
+            unsafe {
+                self.state_gradient(way, t + 1, ends.step, going_on, member);
+                self.state_gradient(way, t + 1, ends.step, ending.clone(), member);
+                wait(member);
+                if self.hold.is_none() {
+                    move_all(ends.dh, ends.step, ending, units.clone(), n);
+                }
+                self.each_live(t, running, |rows, live| {
+                    let live = meet(&units, &live);
+                    if self.hold.is_some() {
+                        move_all(ends.dh, ends.step, rows.clone(), live.clone(), n);
+                        for held in [units.start..live.start, live.end..units.end] {
+                            move_all(ends.step, ends.dh, rows.clone(), held.clone(), n);
+                            self.clear_gates(t, rows.clone(), held);
+                        }
+                    }
+                    self.cells_back(t, rows, live, ends);
+                });
+                wait(member);
+            }
+            after_step(t);
+        }
+        let started = self.running(0, &rows);
+        if steps.start == 0 && ends.start && !started.is_empty() {
+            // SAFETY: as above.
+            unsafe {
+                self.state_gradient(way, 0, ends.dh, started.clone(), member);
+                wait(member);
+                if self.cell == Cell::Gru {
+                    move_all(ends.carry, ends.dh, started, units, n);
+                }
+            }
+        }
+    }
+
+    unsafe fn cells_back(&self, t: usize, rows: Range<usize>, units: Range<usize>, ends: Ends) {
+        let n = self.n;
+        let (before, after) = self.schedule.around(t, rows.start);
+        let gates = self.schedule.offsets[t] + rows.start;
+        // SAFETY: the caller's rows and units.
+        unsafe {
+            self.kernels.backward(self.cell)(&CellBackward {
+                rows: rows.len(),
+                units: n,
+                from: units.start,
+                to: units.end,
+                gates: self.gates.at(gates * self.columns()),
+                h_prev: self.h.at(before * n),
+                h: self.h.at(after * n),
+                c_prev: self.c.0.wrapping_add(before * n),
+                c: self.c.0.wrapping_add(after * n),
+                dh: ends.step.at(rows.start * n),
+                carry: ends.carry.at(rows.start * n),
+            });
+        }
+    }
+
+    /// Gates of units that did not run have no gradient.
+    unsafe fn clear_gates(&self, t: usize, rows: Range<usize>, units: Range<usize>) {
+        let columns = self.columns();
+        for row in rows {
+            for gate in (0..columns).step_by(self.n) {
+                let at = (self.schedule.offsets[t] + row) * columns + gate + units.start;
+                // SAFETY: the caller's rows and units.
+                unsafe { std::slice::from_raw_parts_mut(self.gates.at(at), units.len()).fill(0.0) }
+            }
+        }
+    }
+
+    /// `to = upstream_t + dgates_{t+1} W_hh` for sorted rows, t + 1 being `next`: the second summand for
+    /// rows that run at the next step, and in place of the first, before the first step, `to` itself.
+    unsafe fn state_gradient(
+        &self,
+        way: WayBack,
+        next: usize,
+        to: Shared,
+        rows: Range<usize>,
+        member: Option<&Member>,
+    ) {
+        if rows.is_empty() {
+            return;
+        }
+        let (n, columns) = (self.n, self.columns());
+        let runs_on = !self.running(next, &rows).is_empty();
+        for (number, home) in self.wiring.homes.iter().enumerate() {
+            // SAFETY: the caller's rows; gates of step `next` are done.
+            unsafe {
+                let c = to.at(rows.start * n + home.units.start);
+                let (init, mut terms) = match next {
+                    0 => (Init::Rows { from: c, stride: n }, Terms::new()),
+                    _ => {
+                        let packed = self.schedule.offsets[next - 1] + rows.start;
+                        way.upstream.to(number, home, packed)
+                    }
+                };
+                if runs_on {
+                    let row = self.schedule.offsets[next] + rows.start;
+                    for (cols, from) in &home.from {
+                        let a = self.gates.at(row * columns + cols.start);
+                        let w = way.weights.h(from.at).ptr();
+                        terms.push(Term::rows(a, columns, cols.len(), w));
+                    }
+                }
+                let panels = panel_count(home.units.len(), self.kernels.width);
+                (self.kernels.product)(&Product {
+                    rows: rows.len(),
+                    cols: home.units.len(),
+                    panels: member.map_or(0..panels, |m| m.share(panels, number)),
+                    backwards: next % 2 == 1,
+                    c,
+                    c_stride: n,
+                    init,
+                    terms: terms.as_slice(),
+                });
+            }
+        }
+    }
+}
+
+/// `to += from`, `from = 0` for some units of some rows of n floats.
+///
+/// # Safety
+/// Both have these rows, and nobody else uses these units of them.
+unsafe fn move_all(from: Shared, to: Shared, rows: Range<usize>, units: Range<usize>, n: usize) {
+    for row in rows {
+        for i in row * n + units.start..row * n + units.end {
+            // SAFETY: the caller's promise.
+            unsafe { *to.at(i) += std::mem::take(&mut *from.at(i)) }
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Training passes: forward, keeping what the way back needs, then backward to flat gradients.
+//!
+//! ```
+//! use drnn::{Batch, Cell, Gradient, Lane, Model, NetSpec, Tape};
+//!
+//! let spec = NetSpec::builder(Cell::Gru).dense(2).units([8]).outputs(1).build()?;
+//! let model = Model::init(&spec, 1);
+//! let x = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]; // one sequence of three vectors
+//! let lanes = [Lane { params: model.params(), batch: Batch::dense(&x, 3, 1), start: None }];
+//!
+//! let mut tape = Tape::new(&spec);
+//! let pass = tape.forward(&lanes)?;
+//! let d_answers: Vec<f32> = pass.answers(0).iter().map(|y| 2.0 * y).collect(); // of sum y^2
+//! let mut gradient = vec![0.0; spec.parameters()];
+//! pass.backward(&mut [Gradient {
+//!     answers: &d_answers,
+//!     last: None,
+//!     params: &mut gradient,
+//!     input: None,
+//!     start: None,
+//! }])?;
+//! assert!(gradient.iter().any(|g| *g != 0.0));
+//! # Ok::<(), drnn::Error>(())
+//! ```
+
+use crate::backward::backward;
+use crate::backward::gradient::Gradient;
+use crate::backward::outer::OuterWork;
+use crate::backward::work::BackWork;
+use crate::cpu::Cpu;
+use crate::cpu::buffer::Slots;
+use crate::error::{Error, Result, Shape};
+use crate::exec::net::Net;
+use crate::exec::pass::{Lane, LaneWork, forward};
+use crate::exec::weights::{Way, Weights};
+use crate::model::batch::States;
+use crate::model::memory;
+use crate::spec::NetSpec;
+use crate::spec::blocks::StartState;
+use crate::spec::params::Layout;
+
+/// The memory of training passes of one network shape, for any number of lanes. Made once: batches
+/// no larger than those before allocate nothing.
+pub struct Tape {
+    cpu: Cpu,
+    spec: NetSpec,
+    layout: Layout,
+    weights: Vec<Weights>,
+    work: Vec<LaneWork>,
+    back: Vec<BackWork>,
+    outer: Vec<OuterWork>,
+}
+
+/// Memory of a [`Tape`], in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    /// What the way back needs of every step: gates, cell states, states.
+    pub kept: usize,
+    /// What else grows with the batch: indices, answers, tables.
+    pub extra: usize,
+    /// What does not: packed weights, and room for the products that make their gradients.
+    pub fixed: usize,
+}
+
+impl Tape {
+    /// A tape on the global [`Cpu`].
+    pub fn new(spec: &NetSpec) -> Tape {
+        Tape::on(&Cpu::default(), spec)
+    }
+
+    /// A tape on `cpu`.
+    pub fn on(cpu: &Cpu, spec: &NetSpec) -> Tape {
+        Tape {
+            cpu: cpu.clone(),
+            spec: spec.clone(),
+            layout: Layout::new(spec),
+            weights: Vec::new(),
+            work: Vec::new(),
+            back: Vec::new(),
+            outer: Vec::new(),
+        }
+    }
+
+    /// Runs all lanes forward. The pass that comes back holds the answers.
+    pub fn forward<'t>(&'t mut self, lanes: &'t [Lane<'t>]) -> Result<Pass<'t>> {
+        if self.spec.blocks().is_some_and(|b| b.start_state() == StartState::Solved) {
+            let why = "a solved start has no gradient; train with a held one, or a free one";
+            return Err(Error::Spec(why.into()));
+        }
+        for (i, lane) in lanes.iter().enumerate() {
+            lane.check(&self.spec, &self.layout).map_err(|e| e.in_lane(i, lanes.len()))?;
+        }
+        let batches = lanes.iter().map(|lane| &lane.batch);
+        memory::probe_training(&self.spec, batches, || self.memory())?;
+        let width = self.cpu.kernels.width;
+        if self.work.len() < lanes.len() {
+            self.weights.resize_with(lanes.len(), || Weights::new(width));
+            self.work.resize_with(lanes.len(), Default::default);
+            self.back.resize_with(lanes.len(), Default::default);
+        }
+        let net = Net::new(&self.cpu, &self.spec, &self.layout);
+        let slots = Slots::new(&mut self.weights);
+        self.cpu.team.each(lanes.len(), |i| {
+            // SAFETY: there are at least as many as lanes, and each item has its own.
+            unsafe { slots.get(i) }.set(
+                Way::Forward,
+                true,
+                &self.spec,
+                &self.layout,
+                lanes[i].params,
+            );
+        });
+        let weights = &self.weights;
+        forward(&net, &|i| &weights[i], lanes, &mut self.work[..lanes.len()], true);
+        Ok(Pass { tape: self, lanes })
+    }
+
+    /// Memory in use since the largest batch so far.
+    pub fn memory(&self) -> Memory {
+        let work = self.work.iter().map(LaneWork::bytes);
+        let (kept, held) = work.fold((0, 0), |(a, b), (kept, held)| (a + kept, b + held));
+        let back: usize = self.back.iter().map(BackWork::bytes).sum();
+        let fixed = self.weights.iter().map(Weights::bytes).sum::<usize>()
+            + self.outer.iter().map(OuterWork::bytes).sum::<usize>();
+        Memory { kept, extra: held - kept + back, fixed }
+    }
+}
+
+/// A forward pass that can go back, once.
+pub struct Pass<'t> {
+    tape: &'t mut Tape,
+    lanes: &'t [Lane<'t>],
+}
+
+impl Pass<'_> {
+    /// Answers of a lane, (answer steps, B, m), in the caller's order; zeros behind each sequence's end. Of
+    /// a batch that [asks](crate::Batch::asking) for some: (slots, m).
+    ///
+    /// # Panics
+    /// If there is no such lane.
+    pub fn answers(&self, lane: usize) -> &[f32] {
+        let work = &self.tape.work[..self.lanes.len()][lane];
+        work.answers.slice(work.schedule.answers * self.tape.spec.answer_width())
+    }
+
+    /// States of a lane after the last step.
+    ///
+    /// # Panics
+    /// If there is no such lane.
+    pub fn last(&self, lane: usize) -> States {
+        self.tape.work[..self.lanes.len()][lane].last(&self.net())
+    }
+
+    /// The same written over `last`, whatever it held: where its memory is enough, nothing is allocated.
+    ///
+    /// # Panics
+    /// If there is no such lane.
+    pub fn last_into(&self, lane: usize, last: &mut States) {
+        self.tape.work[..self.lanes.len()][lane].last_into(&self.net(), last);
+    }
+
+    fn net(&self) -> Net<'_> {
+        Net::new(&self.tape.cpu, &self.tape.spec, &self.tape.layout)
+    }
+
+    /// Runs all lanes backward: one [`Gradient`] per lane, in the same order.
+    pub fn backward(self, gradients: &mut [Gradient]) -> Result<()> {
+        let lanes = self.lanes;
+        if gradients.len() != lanes.len() {
+            return Err(Error::Shape {
+                name: "gradients".into(),
+                found: Shape::Len(gradients.len()),
+                expected: Shape::Len(lanes.len()),
+            });
+        }
+        for (i, gradient) in gradients.iter().enumerate() {
+            gradient.check(&self.net(), &lanes[i]).map_err(|e| e.in_lane(i, lanes.len()))?;
+        }
+        let Tape { cpu, spec, layout, weights, work, back, outer } = self.tape;
+        let net = Net::new(cpu, spec, layout);
+        let count = lanes.len();
+        let (weights, back) = (&mut weights[..count], &mut back[..count]);
+        backward(&net, lanes, weights, &work[..count], back, outer, gradients);
+        Ok(())
+    }
+}

@@ -1,0 +1,259 @@
+//! One lane's way back: its memory, and the gradients that enter and leave a layer.
+
+use crate::backward::gradient::Gradient;
+use crate::backward::outer::{self, OuterWork};
+use crate::backward::recur::{Ends, Upstream};
+use crate::cpu::buffer::{Buffer, Shared};
+use crate::exec::net::Net;
+use crate::exec::pass::{Lane, LaneWork};
+use crate::exec::wavefront::Wavefront;
+use crate::exec::weights::{LayerWeights, Weights};
+use crate::kernel::product::{Init, NULL_ROW, Term, Terms};
+use crate::model::batch::{Elements, States, state_parts};
+use std::ops::Range;
+
+/// Gradients of the states at both ends of (layer, direction).
+#[derive(Default)]
+struct EndsWork {
+    dh: Buffer,
+    carry: Buffer,
+    step: Buffer,
+}
+
+/// One lane's memory for the way back, reused from batch to batch.
+pub(crate) struct BackWork {
+    /// By layer, then direction.
+    ends: Vec<EndsWork>,
+    /// Gradient of the table of symbols, by direction: (symbols + 1, columns).
+    pub table: [Buffer; 2],
+    /// The caller's input slot -> packed row, by direction.
+    packed_input: [Vec<u32>; 2],
+    /// Where layers run side by side.
+    pub waves: Wavefront,
+    /// The caller's arrays, for the length of one call.
+    pub target: Target,
+}
+
+/// Where a call reads and writes: pointers into its [`Gradient`].
+#[derive(Clone, Copy)]
+pub(crate) struct Target {
+    pub params: Shared,
+    pub input: Option<Shared>,
+    pub start: bool,
+}
+
+impl Default for BackWork {
+    fn default() -> BackWork {
+        let target = Target { params: Shared(std::ptr::null_mut()), input: None, start: false };
+        let (table, packed_input, waves) = Default::default();
+        BackWork { ends: Vec::new(), table, packed_input, waves, target }
+    }
+}
+
+impl BackWork {
+    pub fn bytes(&self) -> usize {
+        let ends = self.ends.iter().flat_map(|e| [&e.dh, &e.carry, &e.step]);
+        let index = self.packed_input.iter().map(|v| v.capacity() * size_of::<u32>());
+        ends.chain(&self.table).map(Buffer::bytes).sum::<usize>()
+            + index.sum::<usize>()
+            + self.waves.bytes()
+    }
+
+    pub fn prepare(&mut self, net: &Net, lane: &Lane, work: &LaneWork, gradient: &mut Gradient) {
+        self.target = Target {
+            params: Shared(gradient.params.as_mut_ptr()),
+            input: gradient.input.as_mut().map(|x| Shared(x.as_mut_ptr())),
+            start: gradient.start.is_some(),
+        };
+        let s = &work.schedule;
+        let rows = s.rows();
+        self.waves.set(net.spec.layers(), s.alive.len(), rows);
+        self.ends.resize_with(work.layers.len(), Default::default);
+        for (i, ends) in self.ends.iter_mut().enumerate() {
+            let (layer, direction) = (i / net.directions(), i % net.directions());
+            let n = net.spec.units()[layer];
+            for buffer in [&mut ends.dh, &mut ends.carry, &mut ends.step] {
+                buffer.reserve(rows * n);
+            }
+            let has_c = net.spec.cell().has_cell_state();
+            for (offset, units) in state_parts(net.spec, layer, direction, rows) {
+                let dh = gradient.last.map(|l| &l.h[offset..]);
+                s.sort_rows(n, units.clone(), dh, ends.dh.slice_mut(rows * n));
+                let dc = gradient.last.filter(|_| has_c).map(|l| &l.c[offset..]);
+                s.sort_rows(n, units, dc, ends.carry.slice_mut(rows * n));
+            }
+        }
+        match lane.batch.elements() {
+            Elements::Tokens(_) => {
+                for table in &mut self.table[..net.directions()] {
+                    table.reserve((work.table.symbols.len() + 1) * net.columns(0));
+                }
+            }
+            Elements::Dense(_) if gradient.input.is_some() => {
+                for direction in 0..net.directions() {
+                    let index = &mut self.packed_input[direction];
+                    index.clear();
+                    index.resize(lane.batch.steps() * rows, NULL_ROW);
+                    for (p, &slot) in s.input[direction].iter().enumerate() {
+                        if slot != NULL_ROW {
+                            index[slot as usize] = p as u32;
+                        }
+                    }
+                }
+            }
+            Elements::Dense(_) => {}
+        }
+    }
+
+    /// The gradient that reaches the states of (layer, direction) from above.
+    pub fn upstream<'a>(
+        &self,
+        net: &Net,
+        weights: &'a Weights,
+        work: &LaneWork,
+        d_answers: &[f32],
+        layer: usize,
+        direction: usize,
+    ) -> Upstream<'a> {
+        let s = &work.schedule;
+        let mut terms = Terms::new();
+        if layer + 1 < net.spec.layers() {
+            for above in 0..net.directions() {
+                let place = net.place(layer + 1, above);
+                let (gates, weights) = (&work.layers[place].gates, &weights.layers[place]);
+                let same = above == direction;
+                let index = if same { std::ptr::null() } else { s.mirror.as_ptr() };
+                for term in input_terms(net, layer + 1, gates, weights, direction) {
+                    terms.push(Term { index, ..term });
+                }
+            }
+            return Upstream::Whole { init: Init::Zero, terms };
+        }
+        let m = net.spec.answer_width();
+        let mut term = Term::rows(d_answers.as_ptr(), m, m, std::ptr::null());
+        (term.index, term.zeros) = (s.answer[direction].as_ptr(), work.zeros.ptr());
+        if net.spec.blocks().is_some() {
+            let answers = net.spec.answer_units();
+            return Upstream::ByHome { d_answers: term, output: &weights.output, answers };
+        }
+        let mut init = Init::Zero;
+        match weights.output.get(direction) {
+            Some(w) => terms.push(Term { w: w.ptr(), ..term }),
+            None => {
+                let from = d_answers.as_ptr().wrapping_add(direction * m / net.directions());
+                init = Init::Gather { from, stride: m, index: term.index };
+            }
+        }
+        Upstream::Whole { init, terms }
+    }
+
+    pub fn ends(&self, place: usize, start: bool) -> Ends {
+        let ends = &self.ends[place];
+        let (dh, carry, step) = (ends.dh.shared(), ends.carry.shared(), ends.step.shared());
+        Ends { dh, carry, step, start }
+    }
+
+    /// Gradient of some slots of dense input.
+    ///
+    /// # Safety
+    /// The first layer's gates hold their gradients, and nobody else writes these slots.
+    pub unsafe fn input(
+        &self,
+        net: &Net,
+        weights: &Weights,
+        work: &LaneWork,
+        to: Shared,
+        slots: Range<usize>,
+    ) {
+        let q = net.spec.input().width();
+        let mut terms = Terms::new();
+        for direction in 0..net.directions() {
+            let (gates, weights) = (&work.layers[direction].gates, &weights.layers[direction]);
+            let index = self.packed_input[direction][slots.start..].as_ptr();
+            for term in input_terms(net, 0, gates, weights, 0) {
+                terms.push(Term { index, zeros: work.zeros.ptr(), ..term });
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe {
+            net.product(slots.len(), q, to.at(slots.start * q), q, Init::Zero, terms.as_slice())
+        }
+    }
+
+    /// Gradients of what made the table of symbols: `dW_ih = dtable^T E`, `dE = dtable W_ih`.
+    ///
+    /// # Safety
+    /// The table's gradient is complete, and nobody else uses these two.
+    pub unsafe fn embedding(
+        &self,
+        net: &Net,
+        weights: &Weights,
+        lane: &Lane,
+        work: &LaneWork,
+        room: &mut OuterWork,
+    ) {
+        let symbols = &work.table.symbols;
+        let (e, columns) = (net.spec.input().width(), net.columns(0));
+        let mut terms = Terms::new();
+        for direction in 0..net.directions() {
+            let table = self.table[direction].slice(symbols.len() * columns);
+            // SAFETY: the caller's promise.
+            unsafe {
+                outer::embedded_input(net, lane, work, direction, table, self.target.params, room);
+            }
+            let weights = &weights.layers[direction];
+            for term in input_terms(net, 0, &self.table[direction], weights, 0) {
+                terms.push(term);
+            }
+        }
+        let range = net.layout.embedding().unwrap_or_default();
+        room.sums.reserve(symbols.len() * e);
+        let rows = room.sums.slice_mut(symbols.len() * e);
+        // SAFETY: the embedding's part of the flat gradient; `symbols` rows of every table.
+        unsafe {
+            net.product(symbols.len(), e, rows.as_mut_ptr(), e, Init::Zero, terms.as_slice());
+            let to =
+                std::slice::from_raw_parts_mut(self.target.params.at(range.start), range.len());
+            to.fill(0.0);
+            for (row, &symbol) in rows.chunks_exact(e).zip(symbols) {
+                to[symbol as usize * e..][..e].copy_from_slice(row);
+            }
+        }
+    }
+
+    /// Gradient of the start states, in the caller's order.
+    pub fn start(&self, net: &Net, work: &LaneWork, to: &mut States) {
+        let s = &work.schedule;
+        for (i, ends) in self.ends.iter().enumerate() {
+            let (layer, direction) = (i / net.directions(), i % net.directions());
+            let n = net.spec.units()[layer];
+            for (offset, units) in state_parts(net.spec, layer, direction, s.rows()) {
+                for (r, &row) in s.order.iter().enumerate() {
+                    let (at, len) = (offset + row as usize * units.len(), units.len());
+                    let (dh, dc) = (ends.dh.slice((r + 1) * n), ends.carry.slice((r + 1) * n));
+                    to.h[at..][..len].copy_from_slice(&dh[r * n..][units.clone()]);
+                    if net.spec.cell().has_cell_state() {
+                        to.c[at..][..len].copy_from_slice(&dc[r * n..][units.clone()]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Terms `G W_ih` of a layer for one part of its input: G are gradients of its gates, (.., columns).
+fn input_terms(
+    net: &Net,
+    layer: usize,
+    g: &Buffer,
+    weights: &LayerWeights,
+    part: usize,
+) -> impl Iterator<Item = Term> {
+    let (columns, g) = (net.columns(layer), g.ptr());
+    let homes = net.layout.wiring(layer).x_homes.iter().enumerate();
+    homes.filter_map(move |(at, home)| {
+        let w = weights.x(at).get(part)?;
+        let g = g.wrapping_add(home.columns.start);
+        Some(Term::rows(g, columns, home.columns.len(), w.ptr()))
+    })
+}

@@ -1,0 +1,9 @@
+//! A whole network forward: sequences of any lengths as dense rows, layer by layer, step by step.
+
+pub(crate) mod net;
+pub(crate) mod pass;
+pub(crate) mod recur;
+pub(crate) mod schedule;
+pub(crate) mod table;
+pub(crate) mod wavefront;
+pub(crate) mod weights;

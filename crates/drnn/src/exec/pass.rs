@@ -1,0 +1,352 @@
+//! A whole network forward over lanes: schedule, tables, layer after layer, answers.
+//!
+//! [`LaneWork`] is one lane's memory. Each phase is shared out over the team in items that write
+//! disjoint rows: (lane, direction, some sorted rows) for a recurrence, (lane, some rows of the answers)
+//! for the output layer.
+
+use crate::cpu::buffer::{Buffer, Slots};
+use crate::cpu::team::{Member, share};
+use crate::error::{Result, check_finite, check_shape};
+use crate::exec::net::{Net, pieces};
+use crate::exec::recur::{Feed, Part, Recurrence};
+use crate::exec::schedule::Schedule;
+use crate::exec::table::Table;
+use crate::exec::wavefront::{Hold, Wavefront};
+use crate::exec::weights::Weights;
+use crate::kernel::product::{NULL_ROW, Term, Terms};
+use crate::model::batch::{Batch, Elements, States, state_parts};
+use crate::spec::NetSpec;
+use crate::spec::mask::check_outside;
+use crate::spec::params::Layout;
+use crate::spec::wiring::columns;
+use std::ops::Range;
+
+/// A model and its data, one of several that run side by side.
+#[derive(Debug, Clone, Copy)]
+pub struct Lane<'a> {
+    /// The model's parameters, flat.
+    pub params: &'a [f32],
+    /// Its sequences.
+    pub batch: Batch<'a>,
+    /// Their states before the first step; zeros if None.
+    pub start: Option<&'a States>,
+}
+
+impl Lane<'_> {
+    pub(crate) fn check(&self, spec: &NetSpec, layout: &Layout) -> Result<()> {
+        check_params(spec, layout, self.params)?;
+        self.batch.check(spec)?;
+        if let Some(start) = self.start {
+            start.check("start", spec, self.batch.rows())?;
+        }
+        Ok(())
+    }
+}
+
+/// Right length, every value finite, and zeros where blocks have them; the error names the tensor.
+pub(crate) fn check_params(spec: &NetSpec, layout: &Layout, params: &[f32]) -> Result<()> {
+    check_shape("params", params.len(), &[layout.len()])?;
+    if check_finite("params", params).is_ok() {
+        return check_outside(spec, layout, params);
+    }
+    for tensor in layout.tensors() {
+        check_finite(&tensor.name, &params[tensor.range.clone()])?;
+    }
+    Ok(())
+}
+
+/// One direction of one layer.
+#[derive(Default)]
+pub(crate) struct LayerWork {
+    /// (B + N, n)
+    pub h: Buffer,
+    /// (B + N, n), or (B, n) where nothing is kept
+    pub c: Buffer,
+    /// (N, columns), or a step's worth
+    pub gates: Buffer,
+}
+
+/// One lane's memory, reused from batch to batch.
+#[derive(Default)]
+pub(crate) struct LaneWork {
+    pub schedule: Schedule,
+    pub table: Table,
+    /// By layer, then direction.
+    pub layers: Vec<LayerWork>,
+    /// (answer steps, B, m), or (slots asked for, m)
+    pub answers: Buffer,
+    /// As many as any row of x, or state, or answer, is wide.
+    pub zeros: Buffer,
+    pub keep: bool,
+    /// Where layers run side by side.
+    pub waves: Wavefront,
+}
+
+impl LaneWork {
+    /// Everything before the first step: packed order, start states, table of symbols.
+    fn prepare(&mut self, net: &Net, weights: &Weights, lane: &Lane, keep: bool) {
+        let spec = net.spec;
+        self.keep = keep;
+        self.schedule.set(spec, &lane.batch);
+        let (rows, total) = (self.schedule.rows(), self.schedule.total());
+        let most = spec.units().iter().max().copied().unwrap_or(0);
+        let most = columns(spec.cell(), most).max(spec.input().width()).max(spec.answer_width());
+        self.zeros.reserve(most); // never written, so still zero
+
+        self.layers.resize_with(spec.layers() * net.directions(), Default::default);
+        for (i, work) in self.layers.iter_mut().enumerate() {
+            let (layer, direction) = (i / net.directions(), i % net.directions());
+            let n = spec.units()[layer];
+            work.h.reserve((rows + total) * n);
+            let gates = if keep { total } else { Recurrence::scratch_rows(rows) };
+            work.gates.reserve(gates * net.columns(layer));
+            if spec.cell().has_cell_state() {
+                work.c.reserve(if keep { (rows + total) * n } else { rows * n });
+            }
+            for (offset, units) in state_parts(spec, layer, direction, rows) {
+                let h = lane.start.map(|s| &s.h[offset..]);
+                self.schedule.sort_rows(n, units.clone(), h, work.h.slice_mut(rows * n));
+                if spec.cell().has_cell_state() {
+                    let c = lane.start.map(|s| &s.c[offset..]);
+                    self.schedule.sort_rows(n, units, c, work.c.slice_mut(rows * n));
+                }
+            }
+        }
+        if let Elements::Tokens(tokens) = lane.batch.elements() {
+            self.table.index_symbols(net, &self.schedule, tokens);
+            self.table.fill(net, weights, lane.params);
+        }
+        self.answers.reserve(self.schedule.answers * spec.answer_width());
+        self.waves.set(spec.layers(), self.schedule.alive.len(), rows);
+    }
+
+    /// States of (layer, direction) by packed row.
+    pub fn states(&self, net: &Net, layer: usize, direction: usize) -> *const f32 {
+        let n = net.spec.units()[layer];
+        // SAFETY: the buffer begins with the B start states.
+        unsafe { self.layers[net.place(layer, direction)].h.ptr().add(self.schedule.rows() * n) }
+    }
+
+    /// Where (layer, direction) reads; `parts` is room for the answer.
+    pub fn feed<'a>(
+        &'a self,
+        net: &Net,
+        lane: &Lane,
+        layer: usize,
+        direction: usize,
+        parts: &'a mut [Part; 2],
+    ) -> Feed<'a> {
+        let (s, zeros) = (&self.schedule, self.zeros.ptr());
+        if layer > 0 {
+            for (below, part) in parts.iter_mut().enumerate().take(net.directions()) {
+                let x = self.states(net, layer - 1, below);
+                let same = below == direction;
+                let index = if same { std::ptr::null() } else { s.mirror.as_ptr() };
+                *part = Part { x, width: net.spec.units()[layer - 1], index, zeros };
+            }
+            return Feed::Rows(&parts[..net.directions()]);
+        }
+        match lane.batch.elements() {
+            Elements::Tokens(_) => {
+                let table = self.table.rows[direction].ptr();
+                Feed::Table { table, index: &self.table.index[direction] }
+            }
+            Elements::Dense(x) => {
+                let index = s.input[direction].as_ptr();
+                parts[0] = Part { x: x.as_ptr(), width: net.spec.input().width(), index, zeros };
+                Feed::Rows(&parts[..1])
+            }
+        }
+    }
+
+    /// The recurrence of (layer, direction), on this lane's memory.
+    pub fn recurrence<'a>(
+        &'a self,
+        net: &Net<'a>,
+        layer: usize,
+        direction: usize,
+    ) -> Recurrence<'a> {
+        let work = &self.layers[net.place(layer, direction)];
+        Recurrence {
+            kernels: net.cpu.kernels,
+            cell: net.spec.cell(),
+            n: net.spec.units()[layer],
+            wiring: net.layout.wiring(layer),
+            hold: Hold::of(net.spec),
+            schedule: &self.schedule,
+            h: work.h.shared(),
+            c: work.c.shared(),
+            gates: work.gates.shared(),
+            keep: self.keep,
+        }
+    }
+
+    /// Some rows of the answers: the output layer, or the states themselves; zeros where there is none.
+    ///
+    /// # Safety
+    /// The recurrences are done, and nobody else writes these rows.
+    unsafe fn answer(&self, net: &Net, weights: &Weights, params: &[f32], rows: Range<usize>) {
+        let (m, last) = (net.spec.answer_width(), net.spec.layers() - 1);
+        let (n, units) = (net.spec.units()[last], net.spec.answer_units());
+        let to = self.answers.shared();
+        // SAFETY: rows of `answers`, and the packed rows they name are rows of `h`.
+        unsafe {
+            let mut terms = Terms::new();
+            for direction in 0..net.directions() {
+                let h = self.states(net, last, direction);
+                let mut term = Term::rows(h.add(units.start), n, units.len(), std::ptr::null());
+                term.index = self.schedule.packed[direction].as_ptr();
+                term.zeros = self.zeros.ptr();
+                terms.push(term.at_row(rows.start));
+            }
+            net.output(weights, params, rows.len(), to.at(rows.start * m), &mut terms);
+            for row in rows {
+                for direction in 0..net.directions() {
+                    let to = std::slice::from_raw_parts_mut(to.at(row * m), m);
+                    match self.schedule.packed[direction][row] {
+                        NULL_ROW => to.fill(0.0),
+                        p if net.spec.outputs().is_none() => {
+                            let h = self.states(net, last, direction).add(p as usize * n);
+                            let h = &std::slice::from_raw_parts(h, n)[units.clone()];
+                            to[direction * units.len()..][..units.len()].copy_from_slice(h);
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Bytes of what a backward pass needs (gates, cell states, states), and of all that is held.
+    pub fn bytes(&self) -> (usize, usize) {
+        let kept = self.layers.iter().map(|l| l.h.bytes() + l.c.bytes() + l.gates.bytes()).sum();
+        let rest = self.answers.bytes() + self.zeros.bytes() + self.table.bytes();
+        (kept, kept + rest + self.schedule.bytes() + self.waves.bytes())
+    }
+
+    /// States after the last step, in the caller's order, written over `last`.
+    pub fn last_into(&self, net: &Net, last: &mut States) {
+        let spec = net.spec;
+        let s = &self.schedule;
+        let (rows, directions) = (s.rows(), spec.direction().count());
+        last.resize(spec, rows);
+        for (i, work) in self.layers.iter().enumerate() {
+            let (layer, direction) = (i / directions, i % directions);
+            let n = spec.units()[layer];
+            for (offset, units) in state_parts(spec, layer, direction, rows) {
+                for (r, &row) in s.order.iter().enumerate() {
+                    let after = s.before(s.steps[r], r);
+                    let to = offset + row as usize * units.len();
+                    let to = to..to + units.len();
+                    let h = work.h.slice((after + 1) * n);
+                    last.h[to.clone()].copy_from_slice(&h[after * n..][units.clone()]);
+                    if spec.cell().has_cell_state() {
+                        let at = if self.keep { after } else { r };
+                        let c = work.c.slice((at + 1) * n);
+                        last.c[to].copy_from_slice(&c[at * n..][units.clone()]);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The same in memory of their own.
+    pub fn last(&self, net: &Net) -> States {
+        let mut last = States::default();
+        self.last_into(net, &mut last);
+        last
+    }
+}
+
+/// Sequences of the lane that has most.
+pub(crate) fn most_rows(lanes: &[Lane]) -> usize {
+    lanes.iter().map(|lane| lane.batch.rows()).max().unwrap_or(0)
+}
+
+/// What one thread does of a recurrence: some rows and steps, or its part in a gang.
+enum Share<'a> {
+    Rows(Range<usize>, Range<usize>),
+    Gang(&'a Member<'a>),
+}
+
+/// Runs all lanes forward. `weights` gives each lane's, packed forward.
+pub(crate) fn forward<'w>(
+    net: &Net,
+    weights: &(dyn Fn(usize) -> &'w Weights + Sync),
+    lanes: &[Lane],
+    work: &mut [LaneWork],
+    keep: bool,
+) {
+    if !net.lanes_alone(lanes.len()) {
+        return phases(net, weights, lanes, work, keep);
+    }
+    let slots = Slots::new(work);
+    net.cpu.team.each(lanes.len(), |i| {
+        // SAFETY: `work` is as long as `lanes`, and each item has its own.
+        let work = unsafe { std::slice::from_mut(slots.get(i)) };
+        phases(&net.alone(), &|_| weights(i), &lanes[i..=i], work, keep);
+    });
+}
+
+/// All phases of a forward pass, one after another.
+fn phases<'w>(
+    net: &Net,
+    weights: &(dyn Fn(usize) -> &'w Weights + Sync),
+    lanes: &[Lane],
+    work: &mut [LaneWork],
+    keep: bool,
+) {
+    let slots = Slots::new(work);
+    net.each(lanes.len(), |i| {
+        // SAFETY: `work` is as long as `lanes`, and each item has its own.
+        unsafe { slots.get(i) }.prepare(net, weights(i), &lanes[i], keep);
+    });
+    let work = &*work;
+    let directions = net.directions();
+    let recurrences = lanes.len() * directions;
+    let parts = net.parts(recurrences);
+    let most_rows = most_rows(lanes);
+    let run = |recurrence: usize, layer: usize, share: Share| {
+        let (lane, direction) = (recurrence / directions, recurrence % directions);
+        let mut feed_parts = [Part::NONE; 2];
+        let feed = work[lane].feed(net, &lanes[lane], layer, direction, &mut feed_parts);
+        let weights = &weights(lane).layers[net.place(layer, direction)];
+        let recurrence = work[lane].recurrence(net, layer, direction);
+        // SAFETY: items have rows of their own, or steps whose predecessors are done; a gang has the
+        // recurrence to itself.
+        unsafe {
+            match share {
+                Share::Rows(rows, steps) => recurrence.forward_rows(weights, feed, rows, steps),
+                Share::Gang(member) => recurrence.forward_gang(weights, feed, member),
+            }
+        }
+    };
+    if net.in_waves(lanes.len(), most_rows) {
+        let rows = 0..work[0].schedule.rows();
+        net.cpu.team.gang(|_| {
+            work[0].waves.run(|layer, steps| run(0, layer, Share::Rows(rows.clone(), steps)))
+        });
+    } else {
+        for layer in 0..net.spec.layers() {
+            if net.shares_columns(parts, most_rows, layer) {
+                for recurrence in 0..recurrences {
+                    net.cpu.team.gang(|member| run(recurrence, layer, Share::Gang(member)));
+                }
+                continue;
+            }
+            net.each(recurrences * parts, |i| {
+                let (recurrence, part) = (i / parts, i % parts);
+                let schedule = &work[recurrence / directions].schedule;
+                let (rows, steps) = (schedule.split(part, parts), 0..schedule.alive.len());
+                run(recurrence, layer, Share::Rows(rows, steps));
+            });
+        }
+    }
+    let pieces = pieces(parts);
+    net.each(lanes.len() * pieces, |i| {
+        let (lane, piece) = (i / pieces, i % pieces);
+        let rows = share(work[lane].schedule.answers, piece, pieces);
+        // SAFETY: the recurrences are done, and every row is in one piece only.
+        unsafe { work[lane].answer(net, weights(lane), lanes[lane].params, rows) }
+    });
+}

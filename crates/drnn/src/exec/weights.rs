@@ -1,0 +1,262 @@
+//! A network's parameters, packed for the kernels: forward for the groups of gate columns that
+//! [`crate::spec::wiring`] names, backward for their ways home.
+
+use crate::cpu::buffer::Buffer;
+use crate::kernel::pack::{pack, packed_len};
+use crate::model::memory::floats;
+use crate::spec::NetSpec;
+use crate::spec::params::Layout;
+use crate::spec::wiring::{Matrix, columns};
+
+/// A packed matrix.
+#[derive(Default)]
+pub(crate) struct Packed {
+    data: Buffer,
+}
+
+impl Packed {
+    fn set(&mut self, w: &[f32], k: (usize, usize), cols: (usize, usize), width: usize) {
+        let len = packed_len(k.0, cols.0, width);
+        self.data.reserve(len);
+        pack(self.data.slice_mut(len), w, k, cols, width);
+    }
+
+    pub fn ptr(&self) -> *const f32 {
+        self.data.ptr()
+    }
+}
+
+/// One direction of one layer.
+#[derive(Default)]
+pub(crate) struct LayerWeights {
+    /// `b_ih + b_hh`, a row of all columns.
+    pub bias: Buffer,
+    /// Matrices of x, those of one number side by side, one per part of x.
+    x: Vec<Packed>,
+    /// Parts of x; 0 where its matrices were left out this time, though their memory stays.
+    parts: usize,
+    /// Matrices of h.
+    h: Vec<Packed>,
+}
+
+impl LayerWeights {
+    /// The matrices of x of number `at`, one per part of x; none where they were left out.
+    pub fn x(&self, at: usize) -> &[Packed] {
+        &self.x[at * self.parts..][..self.parts]
+    }
+
+    /// The matrix of h of number `at`.
+    pub fn h(&self, at: usize) -> &Packed {
+        &self.h[at]
+    }
+}
+
+/// Which way the matrices are packed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// x and h to gates; hidden states to answers.
+    Forward,
+    /// Gradients of gates to x and h; of answers to hidden states.
+    Backward,
+}
+
+/// A whole network, packed one way or the other, in the same memory.
+pub(crate) struct Weights {
+    width: usize,
+    /// By layer, then direction.
+    pub layers: Vec<LayerWeights>,
+    /// One matrix per direction, or backward per home where units come in blocks; empty without an
+    /// output layer.
+    pub output: Vec<Packed>,
+}
+
+impl Weights {
+    /// Nothing yet; `width` is the kernels'.
+    pub fn new(width: usize) -> Weights {
+        Weights { width, layers: Vec::new(), output: Vec::new() }
+    }
+
+    /// Packs `params`, into the same memory as before. Backward, the first layer's `weight_ih` is left
+    /// out unless the gradient of `input` is wanted.
+    pub fn set(&mut self, way: Way, input: bool, spec: &NetSpec, layout: &Layout, params: &[f32]) {
+        let directions = spec.direction().count();
+        self.layers.resize_with(spec.layers() * directions, Default::default);
+        for layer in 0..spec.layers() {
+            for direction in 0..directions {
+                let weights = &mut self.layers[layer * directions + direction];
+                let source = Source { spec, layout, params, layer, direction, width: self.width };
+                match way {
+                    Way::Forward => weights.set_forward(&source),
+                    Way::Backward => weights.set_backward(&source, input || layer > 0),
+                }
+            }
+        }
+        if let (Some([weight, _]), Some(m)) = (layout.output(), spec.outputs()) {
+            let (hidden, weight) = (spec.hidden_width(), &params[weight]);
+            let n = hidden / directions;
+            let homes = &layout.wiring(spec.layers() - 1).homes;
+            self.output.resize_with(directions.max(homes.len()), Default::default);
+            for direction in 0..directions {
+                let w = &weight[direction * n..];
+                match way {
+                    Way::Forward => {
+                        let units = spec.answer_units();
+                        let (w, k) = (&w[units.start..], (units.len(), 1));
+                        self.output[direction].set(w, k, (m, hidden), self.width);
+                    }
+                    Way::Backward => {
+                        for (at, home) in homes.iter().enumerate() {
+                            let (w, cols) = (&w[home.units.start..], (home.units.len(), 1));
+                            self.output[direction + at].set(w, (m, hidden), cols, self.width);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Bytes held.
+    pub fn bytes(&self) -> usize {
+        let layers = self.layers.iter();
+        let matrices = layers.flat_map(|l| l.x.iter().chain(&l.h)).chain(&self.output);
+        matrices.map(|m| m.data.bytes()).sum::<usize>()
+            + self.layers.iter().map(|l| l.bias.bytes()).sum::<usize>()
+    }
+}
+
+/// Bytes that [`Weights`] of `spec` hold once they were packed forward, or where `trained` both
+/// ways; `width` is the kernels'.
+pub(crate) fn packed_bytes(spec: &NetSpec, layout: &Layout, width: usize, trained: bool) -> usize {
+    let directions = spec.direction().count();
+    let len = |k: usize, cols: usize| k.saturating_mul(cols.next_multiple_of(width));
+    // Matrices of the same number share their memory, whichever way they are packed.
+    let larger = |forward: Vec<usize>, back: Vec<usize>| -> usize {
+        let back = if trained { back } else { Vec::new() };
+        let all = 0..forward.len().max(back.len());
+        let at = |of: &[usize], i: usize| of.get(i).copied().unwrap_or(0);
+        all.map(|i| floats([at(&forward, i).max(at(&back, i))])).fold(0, usize::saturating_add)
+    };
+    let mut bytes = 0_usize;
+    for layer in 0..spec.layers() {
+        let wiring = layout.wiring(layer);
+        let parts = if layer == 0 { 1 } else { directions };
+        let q = spec.layer_input(layer) / parts;
+        let fed = wiring.groups.iter().filter(|g| g.x.is_some());
+        let fed = fed.flat_map(|g| std::iter::repeat_n(len(q, g.columns.len()), parts));
+        let homes = wiring.x_homes.iter();
+        let homes = homes.flat_map(|h| std::iter::repeat_n(len(h.rows.len(), q), parts));
+        let x = larger(fed.collect(), homes.collect());
+        let recurrent = wiring.groups.iter().filter_map(|g| g.h.as_ref());
+        let recurrent = recurrent.map(|h| len(h.units.len(), h.rows.len()));
+        let back = wiring.homes.iter().flat_map(|home| &home.from);
+        let back = back.map(|(_, rows)| len(rows.rows.len(), rows.units.len()));
+        let h = larger(recurrent.collect(), back.collect());
+        let bias = floats([columns(spec.cell(), spec.units()[layer])]);
+        let all = x.saturating_add(h).saturating_add(bias);
+        bytes = bytes.saturating_add(all.saturating_mul(directions));
+    }
+    if let Some(m) = spec.outputs() {
+        let homes = &layout.wiring(spec.layers() - 1).homes;
+        let forward = vec![len(spec.answer_units().len(), m); directions];
+        let back = match directions {
+            1 => homes.iter().map(|home| len(m, home.units.len())).collect(),
+            _ => vec![len(m, spec.hidden_width() / directions); directions],
+        };
+        bytes = bytes.saturating_add(larger(forward, back));
+    }
+    bytes
+}
+
+/// Where one direction of one layer is packed from.
+struct Source<'a> {
+    spec: &'a NetSpec,
+    layout: &'a Layout,
+    params: &'a [f32],
+    layer: usize,
+    direction: usize,
+    width: usize,
+}
+
+impl<'a> Source<'a> {
+    /// n, q, and how many parts x has.
+    fn sizes(&self) -> (usize, usize, usize) {
+        let parts = if self.layer == 0 { 1 } else { self.spec.direction().count() };
+        (self.spec.units()[self.layer], self.spec.layer_input(self.layer), parts)
+    }
+
+    fn recurrent(&self, matrix: Matrix) -> &'a [f32] {
+        &self.params[self.layout.recurrent(matrix, self.layer, self.direction)]
+    }
+}
+
+impl LayerWeights {
+    fn set_forward(&mut self, from: &Source) {
+        let (n, q, parts) = from.sizes();
+        let [w_ih, _, b_ih, b_hh] =
+            from.layout.layer(from.layer, from.direction).map(|r| &from.params[r]);
+        let groups = &from.layout.wiring(from.layer).groups;
+        self.reserve(
+            groups.iter().filter(|g| g.x.is_some()).count() * parts,
+            groups.iter().filter(|g| g.h.is_some()).count(),
+        );
+        self.parts = parts;
+        let all = columns(from.spec.cell(), n);
+        self.bias.reserve(all);
+        let bias = self.bias.slice_mut(all);
+        bias.fill(0.0);
+        for group in groups {
+            let bias = &mut bias[group.columns.clone()];
+            if let Some(rows) = &group.ih {
+                add(bias, &b_ih[rows.clone()]);
+            }
+            if let Some(rows) = &group.hh {
+                add(bias, &b_hh[rows.clone()]);
+            }
+            if let (Some(at), Some(rows)) = (group.x, &group.ih) {
+                for part in 0..parts {
+                    let w = &w_ih[rows.start * q + part * q / parts..];
+                    let k = (q / parts, 1);
+                    self.x[at * parts + part].set(w, k, (rows.len(), q), from.width);
+                }
+            }
+            if let Some(rows) = &group.h {
+                let w = &from.recurrent(rows.matrix)[rows.rows.start * n + rows.units.start..];
+                let k = (rows.units.len(), 1);
+                self.h[rows.at].set(w, k, (rows.rows.len(), n), from.width);
+            }
+        }
+    }
+
+    fn set_backward(&mut self, from: &Source, x: bool) {
+        let (n, q, parts) = from.sizes();
+        let w_ih = &from.params[from.layout.layer(from.layer, from.direction)[0].clone()];
+        let wiring = from.layout.wiring(from.layer);
+        self.parts = if x { parts } else { 0 };
+        let homes = wiring.homes.iter().flat_map(|home| &home.from);
+        self.reserve(wiring.x_homes.len() * self.parts, homes.clone().count());
+        for (at, home) in wiring.x_homes.iter().enumerate() {
+            for part in 0..self.parts {
+                let w = &w_ih[home.rows.start * q + part * q / parts..];
+                let k = (home.rows.len(), q);
+                self.x[at * parts + part].set(w, k, (q / parts, 1), from.width);
+            }
+        }
+        for (_, rows) in homes {
+            let w = &from.recurrent(rows.matrix)[rows.rows.start * n + rows.units.start..];
+            let k = (rows.rows.len(), n);
+            self.h[rows.at].set(w, k, (rows.units.len(), 1), from.width);
+        }
+    }
+
+    /// Makes room for that many matrices; there may be more from packing the other way.
+    fn reserve(&mut self, x: usize, h: usize) {
+        self.x.resize_with(self.x.len().max(x), Default::default);
+        self.h.resize_with(self.h.len().max(h), Default::default);
+    }
+}
+
+fn add(to: &mut [f32], from: &[f32]) {
+    for (a, b) in to.iter_mut().zip(from) {
+        *a += b;
+    }
+}

@@ -1,0 +1,110 @@
+//! The states of all layers at all steps, and how far two networks lie apart.
+
+use crate::error::{Error, Result, Shape};
+use crate::model::batch::{Batch, States, state_parts};
+use crate::model::{Answers, Model};
+
+/// States after every step, of each layer and direction (or each block that stands for a layer), in the
+/// order of [`States`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trace {
+    /// h: (steps, B, n) each, aligned with the elements; zeros behind each sequence's end. Steps are as
+    /// many as the stack takes: its own delay counts, the lag of its flattened form does not.
+    pub h: Vec<Vec<f32>>,
+    /// c; no entries at all for cells without it.
+    pub c: Vec<Vec<f32>>,
+}
+
+/// Largest absolute differences between two runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Difference {
+    /// Of the answers.
+    pub answers: f32,
+    /// Of h, by layer (and direction), at all steps.
+    pub h: Vec<f32>,
+    /// Of c, likewise; empty for cells without it.
+    pub c: Vec<f32>,
+    /// Of the last states.
+    pub last: f32,
+}
+
+impl Difference {
+    /// The largest of all.
+    pub fn largest(&self) -> f32 {
+        let all = self.h.iter().chain(&self.c).chain([&self.answers, &self.last]);
+        all.fold(0.0, |a, b| a.max(*b))
+    }
+}
+
+impl Model {
+    /// Runs a batch and keeps the states of all layers at all steps.
+    pub fn trace(&self, batch: &Batch, start: Option<&States>) -> Result<(Answers, Trace)> {
+        let net = self.net();
+        let mut trace = Trace { h: Vec::new(), c: Vec::new() };
+        let answers = self.run_with(batch, start, true, |work| {
+            let (s, rows, lag) = (&work.schedule, batch.rows(), self.spec().lag());
+            let steps = s.steps.first().map_or(0, |steps| steps.saturating_sub(lag));
+            for (place, layer_work) in work.layers.iter().enumerate() {
+                let (layer, direction) = (place / net.directions(), place % net.directions());
+                let n = self.spec().units()[layer];
+                for (i, (_, units)) in state_parts(self.spec(), layer, direction, rows).enumerate()
+                {
+                    let behind = if lag > 0 { i } else { 0 };
+                    let gather = |from: &crate::cpu::buffer::Buffer| {
+                        let from = from.slice((rows + s.total()) * n);
+                        let mut to = vec![0.0; steps * rows * units.len()];
+                        for (r, &row) in s.order.iter().enumerate() {
+                            let own = s.steps[r].saturating_sub(lag);
+                            for t in 0..own {
+                                let at = if direction == 0 { t } else { own - 1 - t };
+                                let from = &from[s.before(t + behind + 1, r) * n..][units.clone()];
+                                let to = &mut to[(at * rows + row as usize) * units.len()..];
+                                to[..units.len()].copy_from_slice(from);
+                            }
+                        }
+                        to
+                    };
+                    trace.h.push(gather(&layer_work.h));
+                    if self.spec().cell().has_cell_state() {
+                        trace.c.push(gather(&layer_work.c));
+                    }
+                }
+            }
+        })?;
+        Ok((answers, trace))
+    }
+}
+
+/// How far `b` lies from `a` on a batch: two forms of one network, whose states have the same shapes.
+pub fn compare(a: &Model, b: &Model, batch: &Batch, start: Option<&States>) -> Result<Difference> {
+    let (answers, trace) = a.trace(batch, start)?;
+    let (other_answers, other) = b.trace(batch, start)?;
+    let layers = |a: &[Vec<f32>], b: &[Vec<f32>]| {
+        check("layers", a.len(), b.len())?;
+        a.iter().zip(b).map(|(a, b)| largest("states", a, b)).collect::<Result<Vec<_>>>()
+    };
+    let h = largest("last.h", &answers.last.h, &other_answers.last.h)?;
+    let c = largest("last.c", &answers.last.c, &other_answers.last.c)?;
+    Ok(Difference {
+        answers: largest("answers", &answers.values, &other_answers.values)?,
+        h: layers(&trace.h, &other.h)?,
+        c: layers(&trace.c, &other.c)?,
+        last: h.max(c),
+    })
+}
+
+fn check(name: &str, expected: usize, found: usize) -> Result<()> {
+    if expected == found {
+        return Ok(());
+    }
+    let (found, expected) = (Shape::Len(found), Shape::Len(expected));
+    Err(Error::Shape { name: name.into(), found, expected })
+}
+
+/// Largest absolute difference; infinite where one is no number.
+fn largest(name: &str, a: &[f32], b: &[f32]) -> Result<f32> {
+    check(name, a.len(), b.len())?;
+    let difference = |(a, b): (&f32, &f32)| if a == b { 0.0 } else { (a - b).abs() };
+    let differences = a.iter().zip(b).map(difference);
+    Ok(differences.fold(0.0, |worst, d| if d.is_nan() { f32::INFINITY } else { d.max(worst) }))
+}

@@ -1,0 +1,179 @@
+//! Several networks and tables that belong together, as one `.safetensors` file.
+//!
+//! Tensors of network `word` are named `word.weight_ih_l0` and so on; a table is a tensor of its own name. The
+//! metadata entry `drnn` holds the rest:
+//!
+//! ```json
+//! {"format": 1, "networks": {"char": {..}, "word": {..}}, "task": {..}}
+//! ```
+//!
+//! Written and read with the care that [`Model::save`] and [`Model::load`] take.
+
+use crate::error::Result;
+use crate::io::file::{
+    Precision, checked, in_file, named_tensors, read_network, refuse, write_atomically,
+    write_tensors,
+};
+use crate::io::limits::short;
+use crate::io::read::read_model_file;
+use crate::io::tensors::TensorFile;
+use crate::model::Model;
+use crate::spec::NetSpec;
+use crate::spec::params::Layout;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Rows of numbers: word vectors, say.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Table {
+    /// Rows.
+    pub rows: usize,
+    /// Of a row.
+    pub width: usize,
+    /// Row after row.
+    pub values: Vec<f32>,
+}
+
+/// Networks and tables by name, and what whoever uses them must know.
+#[derive(Debug)]
+pub struct Bundle {
+    /// Never looked at here.
+    pub task: Value,
+    /// Networks.
+    pub networks: BTreeMap<String, Model>,
+    /// Tables.
+    pub tables: BTreeMap<String, Table>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Header {
+    format: u32,
+    networks: BTreeMap<String, NetSpec>,
+    task: Value,
+}
+
+impl Bundle {
+    /// Writes them to `path`. Where that fails, what was there before is untouched.
+    pub fn save(&self, path: impl AsRef<Path>, precision: Precision) -> Result<()> {
+        let path = path.as_ref();
+        let fail = |why: String| in_file(refuse(format!("cannot be written: {why}")), path);
+        let specs = self.networks.iter().map(|(name, model)| (name.clone(), model.spec().clone()));
+        let header = Header { format: 1, networks: specs.collect(), task: self.task.clone() };
+        let header = serde_json::to_string(&header).map_err(|e| fail(e.to_string()))?;
+        let networks = self.networks.iter();
+        let mut tensors: Vec<_> =
+            networks.flat_map(|(name, model)| named_tensors(&format!("{name}."), model)).collect();
+        for (name, Table { rows, width, values }) in &self.tables {
+            if name.contains('.') || rows.checked_mul(*width) != Some(values.len()) {
+                return Err(fail(format!("{} values of table `{name}`", values.len())));
+            }
+            tensors.push((name.clone(), vec![*rows, *width], values));
+        }
+        write_atomically(path, |file| write_tensors(file, &header, &tensors, precision))
+            .map_err(|e| fail(e.to_string()))
+    }
+
+    /// Whether the file holds several networks: None where it cannot be read, or is not ours.
+    pub fn is_bundle(bytes: &[u8]) -> Option<bool> {
+        let file = TensorFile::parse(bytes).ok()?;
+        Some(checked(file.header()?).ok()?.get("networks").is_some())
+    }
+
+    /// Reads what [`Bundle::save`] wrote.
+    pub fn load(path: impl AsRef<Path>) -> Result<Bundle> {
+        let path = path.as_ref();
+        Bundle::from_bytes(&read_model_file(path)?).map_err(|e| in_file(e, path))
+    }
+
+    /// Reads the bytes of such a file.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Bundle> {
+        let file = TensorFile::parse(bytes)?;
+        let header = file.header().ok_or_else(|| refuse("is not a file of drnn"))?;
+        let header = checked(header)?;
+        if header.get("networks").is_none() {
+            return Err(refuse("holds one model, not several networks that belong together"));
+        }
+        let header: Header =
+            serde_json::from_value(header).map_err(|e| refuse(format!("metadata `drnn`: {e}")))?;
+        let (mut networks, mut tables) = (BTreeMap::new(), BTreeMap::new());
+        for (name, spec) in &header.networks {
+            networks.insert(name.clone(), read_network(&file, &format!("{name}."), spec)?);
+        }
+        for name in file.names() {
+            let Some((network, tensor)) = name.split_once('.') else {
+                let &[rows, width] = file.shape(name)? else {
+                    let name = short(name);
+                    return Err(refuse(format!("table `{name}` has not two dimensions")));
+                };
+                let values = file.values(name, &[rows, width])?;
+                if let Some(at) = values.iter().position(|x| !x.is_finite()) {
+                    return Err(refuse(format!("table `{}` holds {}", short(name), values[at])));
+                }
+                tables.insert(name.to_string(), Table { rows, width, values });
+                continue;
+            };
+            let spec = header.networks.get(network);
+            if spec.is_none_or(|spec| Layout::new(spec).find(tensor).is_none()) {
+                return Err(refuse(format!("unexpected tensor `{}`", short(name))));
+            }
+        }
+        Ok(Bundle { task: header.task, networks, tables })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::Cell;
+    use serde_json::json;
+
+    fn bundle() -> Bundle {
+        let net = |q: usize, seed| {
+            let spec = NetSpec::builder(Cell::Gru).dense(q).units([3]).build().unwrap();
+            Model::init(&spec, seed)
+        };
+        let networks = [("char", net(2, 1)), ("word", net(4, 2))];
+        let table = Table { rows: 2, width: 3, values: vec![0.5, 1.0, -2.0, 0.25, 0.0, 3.0] };
+        Bundle {
+            task: json!({"kind": "test"}),
+            networks: networks.map(|(name, model)| (name.into(), model)).into(),
+            tables: [("vectors".into(), table)].into(),
+        }
+    }
+
+    #[test]
+    fn a_file_comes_back_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("b.safetensors");
+        let bundle = bundle();
+        for (precision, far) in [(Precision::F32, 0.0), (Precision::F16, 1e-3)] {
+            bundle.save(&path, precision).unwrap();
+            let found = Bundle::load(&path).unwrap();
+            assert_eq!((&found.task, &found.tables), (&bundle.task, &bundle.tables));
+            for (name, model) in &bundle.networks {
+                let params = found.networks[name].params().iter().zip(model.params());
+                assert!(params.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max) <= far);
+            }
+        }
+        assert_eq!(Bundle::is_bundle(&std::fs::read(&path).unwrap()), Some(true));
+        let error = Model::load(&path).unwrap_err().to_string();
+        assert!(error.contains("holds several networks"), "{error}");
+    }
+
+    #[test]
+    fn what_does_not_belong_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("b.safetensors");
+        bundle().networks["char"].save(&path).unwrap();
+        assert!(Bundle::load(&path).unwrap_err().to_string().contains("holds one model"));
+        let mut wrong = bundle();
+        wrong.tables.insert("a".into(), Table { rows: 2, width: 2, values: vec![0.0] });
+        assert!(wrong.save(&path, Precision::F32).is_err());
+        let mut nan = bundle();
+        nan.tables.insert("a".into(), Table { rows: 1, width: 1, values: vec![f32::NAN] });
+        nan.save(&path, Precision::F32).unwrap();
+        assert!(Bundle::load(&path).unwrap_err().to_string().contains("table `a` holds NaN"));
+    }
+}

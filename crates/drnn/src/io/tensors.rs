@@ -1,0 +1,226 @@
+//! Named tensors of a file, of safetensors or of `torch.save`, whatever their memory looks like.
+//!
+//! Both kinds of file become the same table: a name, and a view of the file's bytes. Values are made
+//! when they are asked for, and never more of them than the bytes they come from.
+
+use crate::error::{Error, Result};
+use crate::io::file::{KEY, refuse};
+use crate::io::limits::{MAX_TENSOR_NAME, MAX_TENSORS, short};
+use crate::io::torch;
+use half::{bf16, f16};
+use safetensors::{Dtype, SafeTensors};
+use serde::Deserializer;
+use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, Visitor};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// Tensors by name.
+pub(crate) type Tensors<'a> = BTreeMap<String, TensorView<'a>>;
+
+/// A file whose header was checked against its length.
+pub(crate) struct TensorFile<'a> {
+    tensors: Tensors<'a>,
+    header: Option<String>,
+    len: usize,
+}
+
+impl<'a> TensorFile<'a> {
+    /// Reads either kind, told apart by its first bytes.
+    pub fn parse(bytes: &'a [u8]) -> Result<TensorFile<'a>> {
+        let len = bytes.len();
+        if torch::is_pt(bytes) {
+            return Ok(TensorFile { tensors: torch::tensors(bytes)?, header: None, len });
+        }
+        let broken = |e| refuse(format!("is not a whole safetensors file: {e}"));
+        check_entries(bytes)?;
+        let file = SafeTensors::deserialize(bytes).map_err(broken)?;
+        let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(broken)?;
+        let header = metadata.metadata().as_ref().and_then(|m| m.get(KEY)).cloned();
+        let tensors = file.iter().map(|(name, view)| {
+            let (dtype, shape, data) = (view.dtype(), view.shape().to_vec(), view.data());
+            (name.to_string(), TensorView { dtype, shape, strides: None, data })
+        });
+        Ok(TensorFile { tensors: tensors.collect(), header, len })
+    }
+
+    /// What makes a file ours.
+    pub fn header(&self) -> Option<&str> {
+        self.header.as_deref()
+    }
+
+    /// Bytes of the whole file.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Names of all tensors, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tensors.keys().map(String::as_str)
+    }
+
+    /// Whether there is a tensor of that name.
+    pub fn has(&self, name: &str) -> bool {
+        self.tensors.contains_key(name)
+    }
+
+    /// Shape of a tensor.
+    pub fn shape(&self, name: &str) -> Result<&[usize]> {
+        Ok(&self.view(name)?.shape)
+    }
+
+    /// Checks that a tensor is there and has the shape expected.
+    pub fn check(&self, name: &str, dims: &[usize]) -> Result<()> {
+        match self.shape(name)? {
+            found if found == dims => Ok(()),
+            found => Err(refuse(format!(
+                "tensor `{}` has shape {found:?}, expected {dims:?}",
+                short(name)
+            ))),
+        }
+    }
+
+    fn view(&self, name: &str) -> Result<&TensorView<'a>> {
+        self.tensors.get(name).ok_or_else(|| refuse(format!("tensor `{}` is missing", short(name))))
+    }
+
+    /// Values of a tensor of the shape expected; f64, f16 and bf16 become f32.
+    pub fn values(&self, name: &str, dims: &[usize]) -> Result<Vec<f32>> {
+        self.check(name, dims)?;
+        let view = self.view(name)?;
+        match view.dtype {
+            Dtype::F32 => view.each(name, f32::from_le_bytes),
+            Dtype::F64 => view.each(name, |b| f64::from_le_bytes(b) as f32),
+            Dtype::F16 => view.each(name, |b| f16::from_le_bytes(b).to_f32()),
+            Dtype::BF16 => view.each(name, |b| bf16::from_le_bytes(b).to_f32()),
+            other => {
+                let (name, expected) = (short(name), "F32, F64, F16 or BF16");
+                Err(refuse(format!("tensor `{name}` is {other:?}, expected {expected}")))
+            }
+        }
+    }
+}
+
+/// Refuses a header of too many entries or too long names before anything is made of it. What else
+/// is wrong with the file is for its reader to find.
+fn check_entries(bytes: &[u8]) -> Result<()> {
+    let Some((len, rest)) = bytes.split_first_chunk::<8>() else { return Ok(()) };
+    let len = usize::try_from(u64::from_le_bytes(*len)).unwrap_or(usize::MAX);
+    let header = rest.get(..len).unwrap_or(rest);
+    let mut entries = Entries { count: 0, refused: None };
+    let _ = (&mut entries).deserialize(&mut serde_json::Deserializer::from_slice(header));
+    entries.refused.map_or(Ok(()), Err)
+}
+
+/// Counts the entries of a JSON object, and of the objects in it that may have many.
+struct Entries {
+    count: usize,
+    refused: Option<Error>,
+}
+
+impl<'de> DeserializeSeed<'de> for &mut Entries {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> std::result::Result<(), D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for &mut Entries {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str("a header of tensors")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<(), A::Error> {
+        while let Some(name) = map.next_key::<Cow<str>>()? {
+            self.count += 1;
+            self.refused = match self.count > MAX_TENSORS {
+                true => Some(refuse(format!("has more than {MAX_TENSORS} tensors in its header"))),
+                false => (name.len() > MAX_TENSOR_NAME).then(|| long_name(&name)),
+            };
+            if self.refused.is_some() {
+                return Err(A::Error::custom("refused"));
+            }
+            match &*name {
+                "__metadata__" => map.next_value_seed(&mut *self)?,
+                _ => drop(map.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The error about a tensor whose name is too long.
+pub(crate) fn long_name(name: &str) -> Error {
+    let (len, name) = (name.len(), short(name));
+    refuse(format!("a tensor's name has {len} bytes (at most {MAX_TENSOR_NAME}): `{name}`"))
+}
+
+/// A tensor's place in a file. Element (i, j, ..) is element `i * strides[0] + j * strides[1] + ..` of
+/// `data`; without strides they lie in the order of their indices.
+pub(crate) struct TensorView<'a> {
+    dtype: Dtype,
+    shape: Vec<usize>,
+    strides: Option<Vec<usize>>,
+    data: &'a [u8],
+}
+
+impl<'a> TensorView<'a> {
+    /// A view of a storage from element `offset` on; None if some of it would lie outside.
+    pub fn strided(
+        dtype: Dtype,
+        shape: Vec<usize>,
+        strides: Vec<usize>,
+        offset: usize,
+        storage: &'a [u8],
+    ) -> Option<TensorView<'a>> {
+        let (mut count, mut last, mut in_order) = (1usize, offset, true);
+        for (&n, &stride) in shape.iter().zip(&strides).rev() {
+            in_order &= n == 1 || stride == count; // a dimension of one element is never stepped along
+            count = count.checked_mul(n)?;
+            last = last.checked_add(n.saturating_sub(1).checked_mul(stride)?)?;
+        }
+        let size = dtype.bitsize() / 8;
+        let data = match count {
+            0 => &[],
+            _ => {
+                let end = last.checked_add(1)?.checked_mul(size)?;
+                storage.get(..end)?.get(offset.checked_mul(size)?..)?
+            }
+        };
+        let strides = (!in_order && count > 0).then_some(strides);
+        Some(TensorView { dtype, shape, strides, data })
+    }
+
+    /// All elements in the order of their indices.
+    fn each<const N: usize>(&self, name: &str, read: impl Fn([u8; N]) -> f32) -> Result<Vec<f32>> {
+        let stored = self.data.as_chunks::<N>().0;
+        let Some(strides) = &self.strides else {
+            return Ok(stored.iter().copied().map(read).collect());
+        };
+        let count: usize = self.shape.iter().product(); // checked when the view was made
+        if count > stored.len() {
+            let name = short(name);
+            return Err(refuse(format!(
+                "tensor `{name}` of shape {:?} repeats {} stored values; save `{name}.contiguous()`",
+                self.shape,
+                stored.len()
+            )));
+        }
+        let mut place = vec![0; self.shape.len()];
+        let mut values = Vec::with_capacity(count);
+        for _ in 0..count {
+            let at: usize = place.iter().zip(strides).map(|(i, stride)| i * stride).sum();
+            values.extend(stored.get(at).copied().map(&read));
+            for (i, &n) in place.iter_mut().zip(&self.shape).rev() {
+                *i += 1;
+                if *i < n {
+                    break;
+                }
+                *i = 0;
+            }
+        }
+        Ok(values)
+    }
+}

@@ -1,0 +1,263 @@
+//! A network with its parameters, ready to answer.
+//!
+//! ```
+//! use drnn::{Batch, Cell, Model, NetSpec, Padding};
+//!
+//! let spec = NetSpec::builder(Cell::Lstm)
+//!     .dense(1)
+//!     .units([16])
+//!     .delay(2, Padding::Null) // the answer to x_t is read after x_{t+2}
+//!     .outputs(3)
+//!     .build()?;
+//! let model = Model::init(&spec, 7);
+//! let x = [0.1, 0.9, 0.2, 0.8, 0.3, 0.7, 0.4, 0.6]; // (T 4, B 2, q 1)
+//! let answers = model.run(&Batch::dense(&x, 4, 2).lengths(&[4, 1]), None)?;
+//! assert_eq!(answers.shape(), [4, 2, 3]); // aligned with the input
+//! assert_eq!(answers.at(1, 1), [0.0; 3]); // behind the end of the second sequence
+//! # Ok::<(), drnn::Error>(())
+//! ```
+
+pub(crate) mod batch;
+pub mod memory;
+
+use crate::cpu::Cpu;
+use crate::error::Result;
+use crate::exec::net::Net;
+use crate::exec::pass::{Lane, LaneWork, check_params, forward};
+use crate::exec::weights::{Way, Weights};
+use crate::flatten::solve::{Solver, solve_rows};
+use crate::model::batch::{Batch, States};
+use crate::spec::NetSpec;
+use crate::spec::blocks::StartState;
+use crate::spec::params::{Layout, initial};
+use crate::stream::snapshot::hash;
+use std::fmt;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// A network with its parameters. Cheap to run from several threads at once.
+pub struct Model {
+    pub(crate) cpu: Cpu,
+    pub(crate) spec: NetSpec,
+    pub(crate) layout: Layout,
+    pub(crate) params: Vec<f32>,
+    task: Option<serde_json::Value>,
+    pub(crate) weights: Weights,
+    /// Memory of earlier runs, for the next.
+    work: Mutex<Vec<LaneWork>>,
+    fingerprint: OnceLock<u64>,
+    /// What a solved start is computed from, once it was.
+    pub(crate) solver: OnceLock<Solver>,
+}
+
+/// Answers of a run, and the states it ended in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answers {
+    /// (T, B, m), aligned with the input; zeros behind each sequence's end. Of a batch that
+    /// [asks](Batch::asking) for some: (slots, m).
+    pub values: Vec<f32>,
+    /// States after the last step, which for a delayed network is d steps after the last element.
+    pub last: States,
+    shape: [usize; 3],
+}
+
+impl Answers {
+    /// T, B, m; of a batch that asks for some: slots, 1, m.
+    pub fn shape(&self) -> [usize; 3] {
+        self.shape
+    }
+
+    /// The answer to element `step` of sequence `row`; of a batch that asks for some, `at(i, 0)` is number i
+    /// of them.
+    ///
+    /// # Panics
+    /// If there is no such answer.
+    pub fn at(&self, step: usize, row: usize) -> &[f32] {
+        let [steps, rows, m] = self.shape;
+        assert!(step < steps && row < rows, "no answer ({step}, {row}) in {:?}", self.shape);
+        &self.values[(step * rows + row) * m..][..m]
+    }
+}
+
+impl Model {
+    /// Parameters as PyTorch draws them (its distributions, not its random numbers).
+    pub fn init(spec: &NetSpec, seed: u64) -> Model {
+        let layout = Layout::new(spec);
+        let params = initial(spec, &layout, seed);
+        Model::assemble(Cpu::default(), spec, layout, params)
+    }
+
+    /// Parameters as given, flat, in the order of [`Layout`].
+    pub fn from_params(spec: &NetSpec, params: Vec<f32>) -> Result<Model> {
+        Model::from_params_on(&Cpu::default(), spec, params)
+    }
+
+    /// The same on `cpu`, packed for it alone.
+    pub(crate) fn from_params_on(cpu: &Cpu, spec: &NetSpec, params: Vec<f32>) -> Result<Model> {
+        let layout = Layout::new(spec);
+        check_params(spec, &layout, &params)?;
+        Ok(Model::assemble(cpu.clone(), spec, layout, params))
+    }
+
+    /// Another network on the same threads, for the same use.
+    pub(crate) fn like(&self, spec: &NetSpec, params: Vec<f32>) -> Result<Model> {
+        let model = Model::from_params_on(&self.cpu, spec, params)?;
+        Ok(self.task.clone().into_iter().fold(model, Model::with_task))
+    }
+
+    fn assemble(cpu: Cpu, spec: &NetSpec, layout: Layout, params: Vec<f32>) -> Model {
+        let weights = Weights::new(cpu.kernels.width);
+        let spec = spec.clone();
+        let (work, fingerprint, solver) = Default::default();
+        Model { cpu, spec, layout, params, task: None, weights, work, fingerprint, solver }.packed()
+    }
+
+    fn packed(mut self) -> Model {
+        self.weights = Weights::new(self.cpu.kernels.width);
+        self.weights.set(Way::Forward, true, &self.spec, &self.layout, &self.params);
+        self
+    }
+
+    /// The same model on other threads or another instruction set.
+    pub fn on(mut self, cpu: &Cpu) -> Model {
+        self.cpu = cpu.clone();
+        self.packed()
+    }
+
+    /// What whoever uses it must know besides: an alphabet, a scale. Kept in its file, and never looked at here.
+    pub fn task(&self) -> Option<&serde_json::Value> {
+        self.task.as_ref()
+    }
+
+    /// The same model with this to be known of it.
+    pub fn with_task(mut self, task: serde_json::Value) -> Model {
+        self.task = Some(task);
+        self
+    }
+
+    /// What kind of network it is.
+    pub fn spec(&self) -> &NetSpec {
+        &self.spec
+    }
+
+    /// Names and places of its tensors.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// All parameters, flat.
+    pub fn params(&self) -> &[f32] {
+        &self.params
+    }
+
+    /// The parameters, given back.
+    pub fn into_params(self) -> Vec<f32> {
+        self.params
+    }
+
+    /// One tensor by its PyTorch name.
+    pub fn tensor(&self, name: &str) -> Option<&[f32]> {
+        self.layout.find(name).map(|t| &self.params[t.range.clone()])
+    }
+
+    pub(crate) fn net(&self) -> Net<'_> {
+        Net::new(&self.cpu, &self.spec, &self.layout)
+    }
+
+    /// A number that another network, or other weights, would not have.
+    pub fn fingerprint(&self) -> u64 {
+        *self.fingerprint.get_or_init(|| {
+            let spec = format!("{:?}", self.spec);
+            let params = self.params.iter().map(|x| x.to_bits());
+            hash(spec.bytes().map(u32::from).chain(params))
+        })
+    }
+
+    /// Runs a batch of whole sequences, from `start` or from zero states.
+    pub fn run(&self, batch: &Batch, start: Option<&States>) -> Result<Answers> {
+        self.run_with(batch, start, false, |_| {})
+    }
+
+    /// The same, showing the pass's memory to `look` at its end; with `keep` it holds every state.
+    pub(crate) fn run_with(
+        &self,
+        batch: &Batch,
+        start: Option<&States>,
+        keep: bool,
+        look: impl FnOnce(&LaneWork),
+    ) -> Result<Answers> {
+        batch.check(&self.spec)?;
+        if let Some(start) = start {
+            start.check("start", &self.spec, batch.rows())?;
+        }
+        let runs = |row: usize| self.spec.answers_to(batch.length(row)) > 0;
+        let solved = self.solved_start(start, batch.rows(), runs)?;
+        let start = solved.as_ref().or(start);
+        let lanes = [Lane { params: &self.params, batch: *batch, start }];
+        let net = self.net();
+        let pool = || self.work.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut work = pool().pop().unwrap_or_default();
+        memory::probe_run(&self.spec, batch, keep, || work.bytes().1)?;
+        forward(&net, &|_| &self.weights, &lanes, std::slice::from_mut(&mut work), keep);
+        let shape = batch.answer_shape(&self.spec);
+        let values = work.answers.slice(shape.iter().product()).to_vec();
+        let last = work.last(&net);
+        look(&work);
+        pool().push(work);
+        Ok(Answers { values, last, shape })
+    }
+
+    /// Where the network's start is to be solved: the state to begin with. A sequence that does not run
+    /// keeps the one it has.
+    pub(crate) fn solved_start(
+        &self,
+        start: Option<&States>,
+        rows: usize,
+        runs: impl Fn(usize) -> bool,
+    ) -> Result<Option<States>> {
+        match self.spec.blocks() {
+            Some(blocks) if blocks.start_state() == StartState::Solved => {
+                let zeros = States::zeros(&self.spec, if start.is_some() { 0 } else { rows });
+                solve_rows(self, start.unwrap_or(&zeros), rows, runs).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// A model that a stream holds on to: `Model`, `&Model`, `Box<Model>`, `Rc<Model>` or `Arc<Model>`.
+///
+/// Sealed: a stream's memory fits the model it began with, so it must be the same one every time.
+pub trait ModelRef: sealed::Sealed {
+    /// The model.
+    fn model(&self) -> &Model;
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+macro_rules! model_ref {
+    ($($holder:ty),*) => {$(
+        impl sealed::Sealed for $holder {}
+        impl ModelRef for $holder {
+            fn model(&self) -> &Model {
+                self
+            }
+        }
+    )*};
+}
+
+model_ref!(Model, &Model, Box<Model>, Rc<Model>, Arc<Model>);
+
+impl fmt::Display for Model {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        self.spec.fmt(f)
+    }
+}
+
+impl fmt::Debug for Model {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "Model({})", self.spec)
+    }
+}

@@ -1,0 +1,377 @@
+//! What a network is: cell, layers, direction, delay, input and output, checked when built.
+//!
+//! ```
+//! use drnn::{Cell, NetSpec, Padding};
+//!
+//! let spec = NetSpec::builder(Cell::Lstm)
+//!     .tokens(28, 10) // 27 letters and a mask, embedded in 10 dimensions
+//!     .units([512])
+//!     .delay(8, Padding::LookAhead)
+//!     .outputs(27)
+//!     .build()?;
+//! assert_eq!(spec.parameters(), 1_087_283);
+//! assert_eq!(
+//!     spec.to_string(),
+//!     "dlstm(512 units, delay 8): answers 8 steps late; \
+//!      28 symbols -> 10 -> 512 -> 27; 1,087,283 parameters"
+//! );
+//! # Ok::<(), drnn::Error>(())
+//! ```
+
+pub(crate) mod blocks;
+mod builder;
+pub(crate) mod mask;
+pub mod params;
+pub(crate) mod wiring;
+
+pub use builder::Builder;
+
+use crate::spec::blocks::{Blocks, StartState};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::ops::Range;
+
+/// The recurrent cell; equations, gate order and biases are PyTorch's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cell {
+    /// `h = tanh(W_ih x + b_ih + W_hh h' + b_hh)`
+    RnnTanh,
+    /// `h = max(0, W_ih x + b_ih + W_hh h' + b_hh)`
+    RnnRelu,
+    /// Gates i, f, g, o: `c = f c' + i g`, `h = o tanh(c)`
+    Lstm,
+    /// Gates r, z, n: `n = tanh(W_in x + b_in + r (W_hn h' + b_hn))`, `h = (1 - z) n + z h'`
+    Gru,
+}
+
+impl Cell {
+    /// All of them.
+    pub const ALL: [Cell; 4] = [Cell::RnnTanh, Cell::RnnRelu, Cell::Lstm, Cell::Gru];
+
+    /// Gates: rows of `weight_ih` per unit.
+    pub fn gates(self) -> usize {
+        match self {
+            Cell::RnnTanh | Cell::RnnRelu => 1,
+            Cell::Lstm => 4,
+            Cell::Gru => 3,
+        }
+    }
+
+    /// Whether the state has a second part, c, beside h.
+    pub fn has_cell_state(self) -> bool {
+        self == Cell::Lstm
+    }
+
+    /// Short name: `rnn`, `lstm`, `gru`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cell::RnnTanh | Cell::RnnRelu => "rnn",
+            Cell::Lstm => "lstm",
+            Cell::Gru => "gru",
+        }
+    }
+}
+
+/// Which way the sequence is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direction {
+    /// From the first element to the last; such a network can stream.
+    Forward,
+    /// Both ways, in every layer; outputs of the two directions stand side by side.
+    Bidirectional,
+}
+
+impl Direction {
+    /// Recurrences per layer.
+    pub fn count(self) -> usize {
+        match self {
+            Direction::Forward => 1,
+            Direction::Bidirectional => 2,
+        }
+    }
+}
+
+/// What a delayed network reads after the end of the sequence, while its last answers come out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Padding {
+    /// Zero vectors (for tokens: a zero embedding).
+    Null,
+    /// This token.
+    Symbol(u32),
+    /// The d elements that really follow; the caller hands in T + d for T answers.
+    LookAhead,
+}
+
+/// What the network reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InputSpec {
+    /// Vectors of this many floats, q.
+    Dense(usize),
+    /// One of `symbols` tokens, embedded in `embedding` dimensions.
+    Tokens {
+        /// Size of the alphabet, V.
+        symbols: usize,
+        /// Dimensions of the embedding, E.
+        embedding: usize,
+    },
+}
+
+impl InputSpec {
+    /// Floats that reach the first layer per step.
+    pub fn width(self) -> usize {
+        match self {
+            InputSpec::Dense(q) => q,
+            InputSpec::Tokens { embedding, .. } => embedding,
+        }
+    }
+}
+
+/// A checked network description. Made by [`NetSpec::builder`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "Builder", into = "Builder")]
+pub struct NetSpec {
+    cell: Cell,
+    input: InputSpec,
+    units: Vec<usize>,
+    direction: Direction,
+    delay: usize,
+    padding: Padding,
+    outputs: Option<usize>,
+    blocks: Option<Blocks>,
+    parameters: usize,
+    free: usize,
+}
+
+impl NetSpec {
+    /// The cell.
+    pub fn cell(&self) -> Cell {
+        self.cell
+    }
+
+    /// What it reads.
+    pub fn input(&self) -> InputSpec {
+        self.input
+    }
+
+    /// Units of each layer.
+    pub fn units(&self) -> &[usize] {
+        &self.units
+    }
+
+    /// Number of layers, k.
+    pub fn layers(&self) -> usize {
+        self.units.len()
+    }
+
+    /// Forward or both ways.
+    pub fn direction(&self) -> Direction {
+        self.direction
+    }
+
+    /// Steps between an input and its answer, d.
+    pub fn delay(&self) -> usize {
+        self.delay
+    }
+
+    /// What is read after the end.
+    pub fn padding(&self) -> Padding {
+        self.padding
+    }
+
+    /// Width of the output layer, if there is one.
+    pub fn outputs(&self) -> Option<usize> {
+        self.outputs
+    }
+
+    /// The blocks of its one layer, if its units come in blocks.
+    pub fn blocks(&self) -> Option<&Blocks> {
+        self.blocks.as_ref()
+    }
+
+    /// Floats per answer, m: the output layer's, or the last layer's state (the last block's).
+    pub fn answer_width(&self) -> usize {
+        self.outputs.unwrap_or_else(|| match &self.blocks {
+            Some(_) => self.answer_units().len(),
+            None => self.hidden_width(),
+        })
+    }
+
+    /// The units of the last layer that answers are made of: of one direction, all; of blocks those of the
+    /// last, unless an output layer may read others too.
+    pub(crate) fn answer_units(&self) -> Range<usize> {
+        match &self.blocks {
+            Some(blocks) if self.outputs.is_none() || !blocks.is_answered_from(0) => {
+                blocks.units(blocks.count() - 1)
+            }
+            _ => 0..self.units[self.layers() - 1],
+        }
+    }
+
+    /// Steps that the last block runs behind the first: block i begins i steps late and, where it
+    /// begins so, ends so.
+    pub(crate) fn lag(&self) -> usize {
+        match &self.blocks {
+            Some(blocks) if blocks.start_state() != StartState::Free => blocks.count() - 1,
+            _ => 0,
+        }
+    }
+
+    /// Elements that are read after the last one that is answered, and are not padding.
+    pub fn look_ahead(&self) -> usize {
+        match self.padding {
+            Padding::LookAhead => self.delay - self.lag(),
+            _ => 0,
+        }
+    }
+
+    /// Widths of the states, direction after direction: of the layers, or of the blocks that stand for
+    /// layers.
+    pub fn state_widths(&self) -> &[usize] {
+        match &self.blocks {
+            Some(blocks) if blocks.start_state() != StartState::Free => blocks.widths(),
+            _ => &self.units,
+        }
+    }
+
+    /// Width of the last layer's state, both directions together.
+    pub fn hidden_width(&self) -> usize {
+        self.units[self.layers() - 1] * self.direction.count()
+    }
+
+    /// Width of what layer `layer` reads.
+    pub fn layer_input(&self, layer: usize) -> usize {
+        match layer {
+            0 => self.input.width(),
+            l => self.units[l - 1] * self.direction.count(),
+        }
+    }
+
+    /// Number of values, both bias vectors of each layer included.
+    pub fn parameters(&self) -> usize {
+        self.parameters
+    }
+
+    /// How many of them training may change: all but those that [`Blocks`] keep at zero.
+    pub fn free_parameters(&self) -> usize {
+        self.free
+    }
+
+    /// Answers to a sequence of `elements` elements: as many, or fewer by [`NetSpec::look_ahead`] where the
+    /// last are there only to be looked at.
+    pub fn answers_to(&self, elements: usize) -> usize {
+        elements.saturating_sub(self.look_ahead())
+    }
+
+    fn count_parameters(&self) -> Option<usize> {
+        let gates = self.cell.gates();
+        let mut total = match self.input {
+            InputSpec::Dense(_) => 0,
+            InputSpec::Tokens { symbols, embedding } => symbols.checked_mul(embedding)?,
+        };
+        for (layer, &n) in self.units.iter().enumerate() {
+            let inputs = match layer {
+                0 => self.input.width(),
+                l => self.units[l - 1].checked_mul(self.direction.count())?,
+            };
+            let per_row = inputs.checked_add(n)?.checked_add(2)?;
+            let mut layer = n.checked_mul(gates)?.checked_mul(per_row)?;
+            if self.has_ungated() {
+                layer = layer.checked_add(n.checked_mul(n)?)?;
+            }
+            total = total.checked_add(layer.checked_mul(self.direction.count())?)?;
+        }
+        if let Some(m) = self.outputs {
+            let hidden = self.units.last()?.checked_mul(self.direction.count())?;
+            total = total.checked_add(m.checked_mul(hidden.checked_add(1)?)?)?;
+        }
+        // Sizes in bytes, of all lanes' copies, must stay addressable too.
+        (total <= isize::MAX as usize / 64).then_some(total)
+    }
+
+    /// Whether there is a `weight_hu`: a GRU in blocks reads other blocks past its reset gate.
+    pub(crate) fn has_ungated(&self) -> bool {
+        self.cell == Cell::Gru && self.blocks.is_some()
+    }
+
+    /// Values that must be zero.
+    fn constrained(&self) -> usize {
+        let Some(blocks) = &self.blocks else { return 0 };
+        let mut values = 0;
+        crate::spec::mask::each_outside(self, blocks, &mut |_, rows, columns| {
+            values += rows.len() * columns.len();
+        });
+        values
+    }
+}
+
+impl fmt::Display for NetSpec {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let prefix = match (self.direction, self.delay) {
+            (Direction::Bidirectional, _) => "bi",
+            (Direction::Forward, 0) => "",
+            (Direction::Forward, _) => "d",
+        };
+        let relu = if self.cell == Cell::RnnRelu { ", relu" } else { "" };
+        let both = if self.direction == Direction::Bidirectional { " per direction" } else { "" };
+        let widths = self.blocks.as_ref().map_or(self.units.as_slice(), Blocks::widths);
+        let units = match widths {
+            [n] => n.to_string(),
+            list if list.iter().all(|n| *n == list[0]) => format!("{} x {}", list.len(), list[0]),
+            list => list.iter().map(usize::to_string).collect::<Vec<_>>().join(" + "),
+        };
+        write!(f, "{prefix}{}({units} units{both}", self.cell.name())?;
+        if let Some(blocks) = &self.blocks {
+            write!(f, " in {} blocks", blocks.connected().name())?;
+            match blocks.start_state() {
+                StartState::Held => {}
+                StartState::Solved => f.write_str(", start solved")?,
+                StartState::Free => f.write_str(", start free")?,
+            }
+        }
+        f.write_str(relu)?;
+        if self.delay > 0 {
+            write!(f, ", delay {}", self.delay)?;
+        }
+        f.write_str("): ")?;
+        match (self.direction, self.delay) {
+            (Direction::Bidirectional, _) => f.write_str("answers when the sequence has ended")?,
+            (_, 0) => f.write_str("answers at once")?,
+            (_, 1) => f.write_str("answers 1 step late")?,
+            (_, d) => write!(f, "answers {d} steps late")?,
+        }
+        match self.input {
+            InputSpec::Dense(q) => write!(f, "; {q}")?,
+            InputSpec::Tokens { symbols, embedding } => {
+                write!(f, "; {symbols} symbols -> {embedding}")?;
+            }
+        }
+        for n in &self.units {
+            write!(f, " -> {}", n * self.direction.count())?;
+        }
+        if let Some(m) = self.outputs {
+            write!(f, " -> {m}")?;
+        }
+        write!(f, "; {} parameters", grouped(self.parameters))?;
+        if self.free < self.parameters {
+            write!(f, ", {} of them free", grouped(self.free))?;
+        }
+        Ok(())
+    }
+}
+
+/// `1234567` as `1,234,567`.
+pub fn grouped(n: usize) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(c);
+    }
+    out
+}
