@@ -6,10 +6,10 @@ use drnn_tasks::tagger::Tagger;
 use std::path::Path;
 
 /// `models/README.md` says how they were trained, and on what.
-const TAGGER: &[u8] = include_bytes!("../../../models/tagger-en.safetensors");
-const CHARACTERS: &[u8] = include_bytes!("../../../models/chars-en.safetensors");
-const AT_ONCE: &[u8] = include_bytes!("../../../models/chars-en-lstm.safetensors");
-const AT_THE_END: &[u8] = include_bytes!("../../../models/chars-en-bilstm.safetensors");
+const TAGGER: &[u8] = include_bytes!("../models/tagger-en.safetensors");
+const CHARACTERS: &[u8] = include_bytes!("../models/chars-en.safetensors");
+const AT_ONCE: &[u8] = include_bytes!("../models/chars-en-lstm.safetensors");
+const AT_THE_END: &[u8] = include_bytes!("../models/chars-en-bilstm.safetensors");
 
 /// All of them, by the names of their files.
 pub const ALL: [(&str, &[u8]); 4] = [

@@ -137,7 +137,7 @@ fn long_names_are_refused_where_they_stand() {
 fn what_is_no_file_is_refused_by_every_command() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/chars-en.safetensors");
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/models/chars-en.safetensors");
     tagged(&folder.join("t.tsv"), 5);
     for (path, why) in [("/dev/zero", "it is a device"), ("/", "it is a folder")] {
         for arguments in [
@@ -166,7 +166,7 @@ fn what_is_no_file_is_refused_by_every_command() {
 fn pipes_are_read_as_files_are() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/chars-en.safetensors");
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/models/chars-en.safetensors");
     let bytes = std::fs::read(model).unwrap();
     assert_eq!(piped(folder, "inspect /dev/stdin", &bytes).0, Some(0));
     let text = b"the quick brown fox jumps over the lazy dog ".repeat(500);

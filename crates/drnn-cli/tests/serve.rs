@@ -4,12 +4,13 @@
 mod common;
 
 use common::{done, refused, text};
+use drnn_testing::{Need, skip};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 
-const CHARS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/chars-en.safetensors");
+const CHARS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/models/chars-en.safetensors");
 
 /// A server on a free port.
 struct Server {
@@ -298,7 +299,7 @@ fn python(module: &str) -> Option<PathBuf> {
 #[test]
 fn the_client_in_python() {
     let Some(python3) = python("json") else {
-        eprintln!("skipped: no python3");
+        skip(Need::Python, "there is no python3 (DRNN_PYTHON names another)");
         return;
     };
     let folder = folder();
@@ -331,7 +332,7 @@ fn the_client_in_python() {
     let (code, _, said) = client(&python3, &["run", "none", "x"], "");
     assert!(code == Some(1) && said.contains("404: no model has that name"), "{said}");
     let Some(python3) = python("websockets.asyncio.client") else {
-        eprintln!("skipped: no module websockets for `client.py stream`");
+        skip(Need::Websockets, "Python has no module websockets for `client.py stream`");
         return;
     };
     let (code, out, said) = client(&python3, &["stream", "tagger-en"], "Ants run.\n\nThe man\n");

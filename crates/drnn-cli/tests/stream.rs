@@ -43,7 +43,7 @@ fn refused(folder: &Path, arguments: &str, input: &[u8]) -> (String, String) {
 }
 
 fn builtin(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("models").join(name)
 }
 
 /// A folder with models: `dense` (2 numbers, 3 late), `tokens` (5 symbols, 1 late).

@@ -8,7 +8,7 @@ use drnn_tasks::series::{Scaling, Scalings, SeriesTask};
 use drnn_train::read::Missing;
 use std::sync::LazyLock;
 
-const TAGGER: &[u8] = include_bytes!("../../../models/tagger-en.safetensors");
+const TAGGER: &[u8] = include_bytes!("../../../crates/drnn-cli/models/tagger-en.safetensors");
 
 /// Live ones.
 pub static MODELS: LazyLock<Vec<LiveModel>> = LazyLock::new(all);

@@ -20,7 +20,7 @@ use tokio_tungstenite::tungstenite::http::{HeaderName, HeaderValue};
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
-const TAGGER: &[u8] = include_bytes!("../../../../models/tagger-en.safetensors");
+const TAGGER: &[u8] = include_bytes!("../../../drnn-cli/models/tagger-en.safetensors");
 /// Nothing here should take as long.
 const LONG: Duration = Duration::from_secs(30);
 

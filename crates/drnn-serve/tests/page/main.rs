@@ -402,7 +402,8 @@ fn a_stream_that_was_idle_wakes() {
 #[ignore = "writes docs/page.png"]
 fn picture() {
     let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-    let folder = std::env::var_os("DRNN_MODELS").map_or(root.join("models"), PathBuf::from);
+    let folder =
+        std::env::var_os("DRNN_MODELS").map_or(root.join("crates/drnn-cli/models"), PathBuf::from);
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let files = files.filter(|path| path.extension().is_some_and(|end| end == "safetensors"));
     let models = files.map(|path| drnn_tasks::live::LiveModel::load(&path).unwrap());

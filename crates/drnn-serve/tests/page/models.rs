@@ -8,7 +8,7 @@ use drnn_tasks::live::LiveModel;
 use std::net::SocketAddr;
 use std::thread::JoinHandle;
 
-const TAGGER: &[u8] = include_bytes!("../../../../models/tagger-en.safetensors");
+const TAGGER: &[u8] = include_bytes!("../../../drnn-cli/models/tagger-en.safetensors");
 pub const ALPHABET: &str = " abcde";
 
 /// `letters-0`, `letters-3`, `letters-both`, `tags`, `rows`.
