@@ -4,6 +4,7 @@ mod common;
 
 use common::{done, drnn, refused, text};
 use drnn_cuda::Device;
+use drnn_testing::{Need, skip};
 use std::path::Path;
 
 /// A training that takes a second.
@@ -19,7 +20,7 @@ fn csv(folder: &Path) -> Vec<String> {
 #[test]
 fn without_a_gpu_cuda_is_refused_and_auto_is_the_cpu() {
     let Err(missing) = Device::find() else {
-        eprintln!("skipped: there is a GPU");
+        skip(Need::NoGpu, "there is a GPU");
         return;
     };
     let folder = tempfile::tempdir().unwrap();

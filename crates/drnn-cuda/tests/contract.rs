@@ -3,6 +3,7 @@
 use drnn::rng::Rng;
 use drnn::{Cell, Cpu, InputSpec, NetSpec, Padding};
 use drnn_cuda::{CudaLearner, Device, Precision};
+use drnn_testing::{Need, found};
 use drnn_train::contract::{self, Plain};
 use drnn_train::{
     AdamOptions, Answers, Batches, Engine, Gathered, IGNORE, Inputs, Learner, Result, Source,
@@ -15,7 +16,7 @@ const TOLERANCE: f64 = 2e-4;
 const ROUNDED: f64 = 2e-2;
 
 fn device() -> Option<Device> {
-    Device::find().inspect_err(|why| eprintln!("skipped: {why}")).ok()
+    found(Need::Gpu, Device::find())
 }
 
 fn make(device: &Device) -> impl Fn(&NetSpec, u64) -> Plain {

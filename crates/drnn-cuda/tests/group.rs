@@ -2,6 +2,7 @@
 
 use drnn::{Cell, Cpu, NetSpec, Padding};
 use drnn_cuda::{CudaGroup, CudaLane, CudaLearner, Device, Precision};
+use drnn_testing::{Need, found, skip};
 use drnn_train::contract::{self, Plain};
 use drnn_train::reversal::Reversal;
 use drnn_train::sine::{Part, Sine};
@@ -14,12 +15,12 @@ use drnn_train::{
 const ROUNDED: f64 = 2e-2;
 
 fn device() -> Option<Device> {
-    let device = Device::find().inspect_err(|why| eprintln!("skipped: {why}")).ok()?;
+    let device = found(Need::Gpu, Device::find())?;
     let spec = PaperNet::Lstm.spec(1, 1).expect("a network");
     match CudaGroup::refuses(&device, &spec) {
         None => Some(device),
         Some(why) => {
-            eprintln!("skipped: {why}");
+            skip(Need::Hopper, why);
             None
         }
     }

@@ -1,17 +1,18 @@
 //! The readers on real data, where the environment variable DRNN_DATA names their folder.
 
+use drnn_testing::{Need, skip};
 use drnn_train::Result;
 use drnn_train::read::{Sentence, Symbols, TaggedFormat, open, sentences, vectors};
 use std::path::PathBuf;
 
 fn data(name: &str) -> Option<PathBuf> {
     let Some(folder) = std::env::var_os("DRNN_DATA") else {
-        println!("skipped: DRNN_DATA is not set");
+        skip(Need::Data, "DRNN_DATA is not set");
         return None;
     };
     let path = PathBuf::from(folder).join(name);
     if !path.exists() {
-        println!("skipped: DRNN_DATA has no {name}");
+        skip(Need::Data, format!("DRNN_DATA has no {name}"));
         return None;
     }
     Some(path)

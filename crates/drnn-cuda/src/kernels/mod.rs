@@ -155,12 +155,12 @@ mod tests {
     use crate::persistent::{Card, Lanes, Tiling};
     use crate::runtime::library;
     use drnn::Cell;
+    use drnn_testing::{Need, found};
 
     /// Needs the compiler, no GPU.
     #[test]
     fn every_kernel_compiles_for_every_generation() {
-        if let Err(missing) = library::nvrtc() {
-            eprintln!("skipped: {missing}");
+        if found(Need::Nvrtc, library::nvrtc()).is_none() {
             return;
         }
         for arch in ["sm_80", "sm_89", "sm_90a"] {
@@ -176,8 +176,7 @@ mod tests {
     /// that evaluations take. Hopper's instructions.
     #[test]
     fn every_large_recurrence_compiles() {
-        if let Err(missing) = library::nvrtc() {
-            eprintln!("skipped: {missing}");
+        if found(Need::Nvrtc, library::nvrtc()).is_none() {
             return;
         }
         let card = Card { multiprocessors: 132, shared: 227 << 10 };
@@ -219,8 +218,7 @@ mod tests {
     /// Those of groups use Hopper's products: no other generation has them.
     #[test]
     fn kernels_of_groups_compile_for_hopper() {
-        if let Err(missing) = library::nvrtc() {
-            eprintln!("skipped: {missing}");
+        if found(Need::Nvrtc, library::nvrtc()).is_none() {
             return;
         }
         for (plan, why) in crate::group::plans() {

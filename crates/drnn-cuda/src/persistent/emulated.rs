@@ -3,6 +3,7 @@
 
 use super::tiling::{Card, Kind, MULTIPLIERS, Tiling, WARP, padded};
 use drnn::Cell;
+use drnn_testing::{Need, skip};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{LazyLock, Mutex};
@@ -66,7 +67,7 @@ fn program(folder: &Path, kind: &Kind, what: &str) -> Option<PathBuf> {
             Some(program.unwrap_or_else(|error| panic!("{what}: {error}")))
         }
         Err(missing) => {
-            eprintln!("skipped: {missing}");
+            skip(Need::Cxx, missing);
             None
         }
     }
@@ -93,7 +94,7 @@ fn run(
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said);
     if output.status.code() == Some(NOT_HERE) {
-        return eprintln!("skipped: {said}");
+        return skip(Need::Threads, said);
     }
     assert!(output.status.success(), "{what}: {}\n{said}", output.status);
     eprintln!("{what}: {said}");

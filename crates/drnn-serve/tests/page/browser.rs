@@ -1,5 +1,6 @@
 //! A headless Chromium, driven over its DevTools protocol: commands out, answers and events back, as JSON.
 
+use drnn_testing::{Need, skip};
 use serde_json::{Value, json};
 use std::net::TcpStream;
 use std::os::unix::fs::MetadataExt;
@@ -28,10 +29,8 @@ impl Browser {
     /// None where there is none: says so, and the test is skipped.
     pub fn start() -> Option<Browser> {
         let Some(program) = find() else {
-            eprintln!(
-                "skipped: no browser; DRNN_CHROMIUM names one, else {} is looked for",
-                NAMES.join(", ")
-            );
+            let names = NAMES.join(", ");
+            skip(Need::Chromium, format!("no DRNN_CHROMIUM, and none of {names} on the path"));
             return None;
         };
         let profile = tempfile::tempdir().unwrap();
@@ -51,7 +50,7 @@ impl Browser {
         let mut process =
             command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a browser starts");
         let Some((port, path)) = listening(profile.path(), &mut process) else {
-            eprintln!("skipped: {} does not start", program.display());
+            skip(Need::Chromium, format!("{} does not start", program.display()));
             let _ = process.kill();
             return None;
         };
