@@ -1,4 +1,4 @@
-//! `drnn report`: pages for people, made from results files.
+//! Reports: pages made from results files.
 //!
 //! ```text
 //! results.json -> Reported, checked -> Page -> index.html, report.md        and pictures, CSV beside them
@@ -9,6 +9,7 @@
 //! | `kinds` | which kinds of results there are; what each must be able to do |
 //! | `mlm`, `reversal`, `sine` | results of `drnn reproduce` of that name, and what is shown of them |
 //! | `training` | what reports on trainings share |
+//! | `provenance` | the command, version and machine that made results |
 //! | `page` | headings, text, tables and pictures in their order |
 //! | `html`, `markdown` | the same page as one HTML file and as Markdown |
 //!
@@ -20,107 +21,23 @@ mod markdown;
 pub mod mlm;
 pub mod page;
 pub mod pos;
+mod provenance;
 pub mod reversal;
 pub mod sine;
 pub mod sweep;
 mod training;
 pub mod training_run;
 
-pub use kinds::Reported;
+pub use kinds::{Report, Reported, report};
+pub use provenance::{Origin, Provenance};
 
 use crate::Failure;
-use crate::paths::{check_not_read, same_file};
-use crate::place::Place;
+use crate::files::paths::write_files;
 use crate::plot::png::png;
-use crate::reproduce::write_files;
-use clap::Args;
-use drnn::Cpu;
-use drnn_train::cpu_name;
-use drnn_train::results::MAX_RESULTS;
-use kinds::Report;
 use page::{Page, Part};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::time::SystemTime;
-
-/// Make the report again from results files: HTML, Markdown, plots, CSV
-///
-/// The page index.html is one file: it can be sent, and read offline. The table is printed here too.
-#[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
-pub struct Arguments {
-    /// Results that `drnn reproduce` wrote: reversal.json, sine.json; or a campaign's results.jsonl, finished or not
-    #[arg(required = true)]
-    results: Vec<PathBuf>,
-    /// Folder for the report, made where there is none; of several results a folder in it for each
-    /// [default: where the results lie]
-    #[arg(long, value_name = "DIR", verbatim_doc_comment)]
-    out: Option<PathBuf>,
-}
-
-/// What made results: nothing of the machine, so the same command gives the same file.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Origin {
-    /// The command with everything that changes the result.
-    pub command: String,
-    pub version: String,
-    /// Only where the build was told: `DRNN_COMMIT=$(git rev-parse HEAD) cargo build`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub commit: Option<String>,
-}
-
-impl Origin {
-    pub fn new(command: String) -> Origin {
-        let version = env!("CARGO_PKG_VERSION").into();
-        Origin { command, version, commit: option_env!("DRNN_COMMIT").map(Into::into) }
-    }
-}
-
-/// Where the results of one run come from: how, when, on what.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Provenance {
-    /// The command with everything that changes the result.
-    pub command: String,
-    pub version: String,
-    pub commit: Option<String>,
-    pub seed: u64,
-    pub threads: usize,
-    /// Instruction set of the kernels.
-    pub isa: String,
-    pub cpu: Option<String>,
-    /// The GPU that trained, and what factors were rounded to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gpu: Option<String>,
-    /// When, in UTC.
-    pub started: String,
-    /// How long, from beginning to end.
-    pub seconds: f64,
-}
-
-impl Provenance {
-    /// Of a run that began at `started` and ends now.
-    pub fn new(
-        command: String,
-        seed: u64,
-        cpu: &Cpu,
-        place: &Place,
-        started: SystemTime,
-    ) -> Provenance {
-        Provenance {
-            command,
-            version: env!("CARGO_PKG_VERSION").into(),
-            commit: option_env!("DRNN_COMMIT").map(Into::into),
-            seed,
-            threads: cpu.threads(),
-            isa: cpu.isa().into(),
-            cpu: cpu_name(),
-            gpu: matches!(place, Place::Cuda(..)).then(|| place.to_string()),
-            started: humantime::format_rfc3339_seconds(started).to_string(),
-            seconds: started.elapsed().map_or(0.0, |time| time.as_secs_f64()),
-        }
-    }
-}
+use std::path::Path;
 
 /// Trainings of a results file that a report is made of: more make no page that anybody reads.
 const MAX_RUNS: usize = 20_000;
@@ -164,69 +81,10 @@ pub fn publish<R: Reported + Serialize>(
     Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
 }
 
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let Arguments { results, out } = arguments;
-    let folders = folders(results, out.as_deref())?;
-    let mut reports = Vec::new();
-    for (path, folder) in results.iter().zip(folders) {
-        let refuse = |why| Failure::Input(format!("{}: {why}", path.display()));
-        let bytes = drnn::read_file(path, MAX_RESULTS)
-            .map_err(|e| refuse(format!("cannot be read: {e}")))?;
-        let report = kinds::report(path, &bytes).map_err(refuse)?;
-        for (name, _) in &report.files {
-            check_not_read("--out", &folder.join(name), results.iter().map(PathBuf::as_path))?;
-        }
-        reports.push((folder, report));
-    }
-    for (folder, Report { files, table }) in reports {
-        write_files(&folder, &files)?;
-        std::io::stdout().lock().write_all(table.as_bytes())?;
-    }
-    Ok(())
-}
-
-/// A folder for the report of each of `results`.
-fn folders(results: &[PathBuf], out: Option<&Path>) -> Result<Vec<PathBuf>, Failure> {
-    let folder_of = |path: &Path| match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder.to_path_buf(),
-        _ => PathBuf::from("."),
-    };
-    let stem = |path: &Path| path.file_stem().unwrap_or_default().to_os_string();
-    let folders: Vec<PathBuf> = match (out, results) {
-        (None, _) => results.iter().map(|path| folder_of(path)).collect(),
-        (Some(out), [_]) => vec![out.to_path_buf()],
-        (Some(out), _) => {
-            let alone =
-                |path: &Path| results.iter().filter(|other| stem(other) == stem(path)).count() == 1;
-            let name = |path: &PathBuf| match folder_of(path).file_name() {
-                Some(folder) if !alone(path) => folder.to_os_string(),
-                _ => stem(path),
-            };
-            results.iter().map(|path| out.join(name(path))).collect()
-        }
-    };
-    for (i, folder) in folders.iter().enumerate() {
-        if let Some(j) = folders[..i].iter().position(|f| f == folder || same_file(f, folder)) {
-            let (a, b) = (results[j].display(), results[i].display());
-            let to = folder.display();
-            return Err(Failure::Input(format!(
-                "{a} and {b}: both reports would go to {to}; make one after the other, with --out"
-            )));
-        }
-    }
-    Ok(folders)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn places(results: &[&str], out: Option<&str>) -> Result<String, Failure> {
-        let results: Vec<PathBuf> = results.iter().map(PathBuf::from).collect();
-        let folders = folders(&results, out.map(Path::new))?;
-        let text = |folder: &PathBuf| folder.to_str().unwrap().replace('\\', "/");
-        Ok(folders.iter().map(text).collect::<Vec<_>>().join(" "))
-    }
+    use serde::Deserialize;
 
     /// Results of which no report can be made.
     #[derive(Serialize, Deserialize)]
@@ -264,15 +122,5 @@ mod tests {
         assert!(
             matches!(&page.parts[..], [Part::Text(note)] if note.starts_with("a.png is left out"))
         );
-    }
-
-    #[test]
-    fn each_report_has_a_folder() {
-        assert_eq!(places(&["a/x.json", "y.json"], None).unwrap(), "a .");
-        assert_eq!(places(&["a/x.json"], Some("o")).unwrap(), "o");
-        assert_eq!(places(&["a/x.json", "y.json"], Some("o")).unwrap(), "o/x o/y");
-        assert_eq!(places(&["a/x.json", "b/x.json"], Some("o")).unwrap(), "o/a o/b");
-        assert!(places(&["a/x.json", "a/y.json"], None).is_err());
-        assert!(places(&["a/x.json", "a/x.json"], Some("o")).is_err());
     }
 }

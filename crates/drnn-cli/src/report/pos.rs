@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
 /// The paper's tables: `lang,char_net,char_delay,word_net,word_delay,val_acc,val_acc_sd,test_acc,test_acc_sd`.
-const PAPER: &str = include_str!("../reproduce/paper-pos.csv");
+const PAPER: &str = include_str!("paper-pos.csv");
 
 /// What pos.json holds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

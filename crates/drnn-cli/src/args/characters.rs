@@ -1,0 +1,191 @@
+//! A text on the command line, as masked characters to train on and to test with: for `train` and `sweep`.
+
+use crate::Failure;
+use crate::args::reading::Reading;
+use crate::args::shape::Shape;
+use clap::Args;
+use drnn::{Builder, NetSpec, Padding, grouped};
+use drnn_tasks::chars::Alphabet;
+use drnn_train::chars::{EMBEDDING, Held, Masked, Masking, SHARE, WINDOW, split};
+use drnn_train::read::{Input, Source as Opened, Symbols};
+use drnn_train::sine::derived;
+use drnn_train::{Options, Source};
+use std::convert::Infallible;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// A text and what is made of it.
+#[derive(Debug, Args)]
+pub struct CharsArguments {
+    /// The text, UTF-8; plain, or packed by gzip, zstd or zip
+    #[arg(long, value_name = "FILE")]
+    text: PathBuf,
+    /// Only the first so many characters of it; what follows is not read
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    first: Option<u64>,
+    /// The characters that the model knows, \n for a line's end [default: those of the text]
+    #[arg(long, value_name = "CHARACTERS", conflicts_with = "symbols")]
+    alphabet: Option<String>,
+    /// Of the text's characters, how many the model knows, the most frequent first
+    #[arg(long, value_name = "N", default_value_t = 255, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    symbols: u32,
+    /// Characters of a window, T
+    #[arg(long, value_name = "T", default_value_t = WINDOW as u32, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    window: u32,
+    /// Share of characters that are masked
+    #[arg(long, value_name = "SHARE", default_value_t = SHARE)]
+    pub mask: f64,
+    /// Dimensions in which characters are embedded
+    #[arg(long, value_name = "E", default_value_t = EMBEDDING as u16, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    embedding: u16,
+    /// To judge by while training: a share of the text or a number of characters, before those to test with; or
+    /// another file
+    #[arg(long, value_name = "SHARE|N|FILE", default_value = "0.05")]
+    valid: Apart,
+    /// To test with at the end: likewise, the last of the text; 0 for none
+    #[arg(long, value_name = "SHARE|N|FILE", default_value = "0.05")]
+    test: Apart,
+    #[command(flatten)]
+    reading: Reading,
+}
+
+/// What is not learned from.
+#[derive(Debug, Clone)]
+enum Apart {
+    Held(Held),
+    File(PathBuf),
+}
+
+impl FromStr for Apart {
+    type Err = Infallible;
+    /// What is no number names a file.
+    fn from_str(text: &str) -> Result<Apart, Infallible> {
+        Ok(text.parse().map_or_else(|_| Apart::File(text.into()), Apart::Held))
+    }
+}
+
+impl Apart {
+    fn held(&self) -> Held {
+        match self {
+            Apart::Held(held) => *held,
+            Apart::File(_) => Held::Characters(0),
+        }
+    }
+}
+
+impl CharsArguments {
+    pub fn window(&self) -> usize {
+        self.window as usize
+    }
+
+    /// Opens the text, of which so much is read as is wanted.
+    fn open(&self, text: &Input) -> Result<Opened, Failure> {
+        let source = text.open()?;
+        Ok(self.first.into_iter().fold(source, Opened::first_characters))
+    }
+
+    fn alphabet(&self, text: &Input) -> Result<Alphabet, Failure> {
+        Ok(match &self.alphabet {
+            Some(characters) => Alphabet::new(
+                characters.replace("\\n", "\n").replace("\\t", "\t").chars().collect(),
+            )?,
+            None => drnn_train::read::alphabet(self.open(text)?, self.symbols as usize)?,
+        })
+    }
+}
+
+/// The text, read.
+pub struct Characters {
+    pub alphabet: Alphabet,
+    embedding: usize,
+    pub window: usize,
+    /// All of it in a line: a checkpoint of another is refused.
+    pub what: String,
+    /// What else there is to say.
+    pub notes: Vec<String>,
+    pub train: Masked,
+    pub valid: Masked,
+    pub test: Option<Masked>,
+}
+
+impl Characters {
+    /// `seed` is of the masks.
+    pub fn read(arguments: &CharsArguments, seed: u64) -> Result<Characters, Failure> {
+        let CharsArguments { text, mask, valid, test, .. } = arguments;
+        let input = arguments.reading.input(text)?;
+        let (alphabet, window) = (arguments.alphabet(&input)?, arguments.window());
+        let symbols = Arc::new(Symbols::read(arguments.open(&input)?, &alphabet)?);
+        let mut notes: Vec<String> = unknown(text, &symbols).into_iter().collect();
+        let [train, held_valid, held_test] = split(symbols.len(), valid.held(), test.held())?;
+        let mut masked = |name: &str, number: u64, apart: Option<(&Apart, Range<usize>)>| {
+            let (text, range) = match apart {
+                None => (symbols.clone(), train.clone()),
+                Some((Apart::Held(_), range)) => (symbols.clone(), range),
+                Some((Apart::File(path), _)) => {
+                    let text = Arc::new(Symbols::read(arguments.reading.open(path)?, &alphabet)?);
+                    notes.extend(unknown(path, &text));
+                    let range = 0..text.len();
+                    (text, range)
+                }
+            };
+            let seed = derived(seed, &[number]);
+            let masking = Masking { window, share: *mask, mask: alphabet.unknown(), seed };
+            Ok::<_, Failure>(Masked::new(name, text, range, masking)?)
+        };
+        let none = matches!(test, Apart::Held(_)) && held_test.is_empty();
+        let train = masked("to learn from", 1, None)?;
+        let valid = masked("to judge by (--valid)", 2, Some((valid, held_valid)))?;
+        let test = match none {
+            true => None,
+            false => Some(masked("to test with (--test)", 3, Some((test, held_test)))?),
+        };
+        let characters: String = alphabet.symbols().iter().take(40).collect();
+        let what = format!(
+            "{}: {} characters to train, {} to validate, {} to test; {} known ones, {characters:?}{}; windows of \
+             {window}, {mask} masked",
+            text.display(),
+            grouped(train.characters()),
+            grouped(valid.characters()),
+            grouped(test.as_ref().map_or(0, Masked::characters)),
+            alphabet.len(),
+            if alphabet.len() > 40 { ".." } else { "" },
+        );
+        let embedding = arguments.embedding.into();
+        Ok(Characters { alphabet, embedding, window, what, notes, train, valid, test })
+    }
+
+    /// Says what may surprise.
+    pub fn tell(&self) {
+        self.notes.iter().for_each(|note| eprintln!("note: {note}"));
+    }
+
+    /// Input and outputs of a network.
+    pub fn data(&self) -> impl Fn(Builder) -> Builder {
+        let (classes, embedding) = (self.alphabet.len(), self.embedding);
+        move |builder| builder.tokens(classes + 1, embedding).outputs(classes)
+    }
+
+    /// A network: where it is delayed, it looks ahead.
+    pub fn spec(&self, shape: &Shape) -> Result<NetSpec, Failure> {
+        Ok(shape.spec(Padding::LookAhead, self.data())?)
+    }
+
+    /// The paper's; but no batch is larger than all there is.
+    pub fn options(&self) -> Options {
+        Options { batch: 128.min(self.train.len()), ..Options::default() }
+    }
+}
+
+/// Characters that the alphabet does not have.
+pub fn unknown(path: &Path, symbols: &Symbols) -> Option<String> {
+    (symbols.unknown() > 0).then(|| {
+        format!(
+            "{}: {} of {} characters are not in the alphabet; they are read as masks and not asked for",
+            path.display(),
+            grouped(symbols.unknown() as usize),
+            grouped(symbols.len())
+        )
+    })
+}

@@ -1,0 +1,61 @@
+//! A model file on the command line: drnn's own, or PyTorch's with what it does not say.
+
+use crate::Failure;
+use crate::args::network::Nonlinearity;
+use clap::Args;
+use drnn::{Bundle, Cell, Import, Model, NetSpec};
+use drnn_tasks::live::LiveModel;
+use std::path::Path;
+
+/// What a PyTorch file does not say.
+#[derive(Debug, Args)]
+pub struct ImportArguments {
+    /// PyTorch files: what stands before the tensors' names, such as encoder.lstm.
+    #[arg(long)]
+    prefix: Option<String>,
+    /// PyTorch files: a plain RNN was trained with this activation [default: tanh]
+    #[arg(long, value_enum)]
+    nonlinearity: Option<Nonlinearity>,
+}
+
+impl ImportArguments {
+    /// Reads the model.
+    pub fn load(&self, path: &Path) -> Result<Model, Failure> {
+        let model = Model::import(path, &self.options())?;
+        note_activation(path, model.spec(), self.nonlinearity);
+        Ok(model)
+    }
+
+    /// The same for whatever streams or is served.
+    pub fn load_live(&self, path: &Path) -> Result<LiveModel, Failure> {
+        let model = LiveModel::import(path, &self.options())?;
+        note_activation(path, model.spec(), self.nonlinearity);
+        Ok(model)
+    }
+
+    /// Whether anything is said.
+    pub fn are_given(&self) -> bool {
+        self.prefix.is_some() || self.nonlinearity.is_some()
+    }
+
+    fn options(&self) -> Import {
+        let relu = self.nonlinearity == Some(Nonlinearity::Relu);
+        Import { prefix: self.prefix.clone(), relu }
+    }
+}
+
+/// Whether a file is of PyTorch, not drnn's own.
+pub fn is_foreign(path: &Path) -> bool {
+    std::fs::read(path).is_ok_and(|bytes| Bundle::is_bundle(&bytes).is_none())
+}
+
+/// A plain RNN of PyTorch may have been trained with either activation, and its file does not say
+/// which: what is taken for granted is told.
+pub fn note_activation(path: &Path, spec: &NetSpec, said: Option<Nonlinearity>) {
+    if spec.cell() == Cell::RnnTanh && said.is_none() && is_foreign(path) {
+        eprintln!(
+            "note: {}: a plain RNN, read as one with tanh; --nonlinearity relu if it has relu",
+            path.display()
+        );
+    }
+}

@@ -1,0 +1,8 @@
+//! Groups of command-line arguments that several commands share, and what they describe.
+
+pub mod characters;
+pub mod import;
+pub mod network;
+pub mod reading;
+pub mod series;
+pub mod shape;

@@ -1,0 +1,295 @@
+//! Series on the command line, the same for `train` and `sweep`: `--csv F --target y --sequence id`.
+
+use crate::Failure;
+use crate::args::reading::Reading;
+use crate::memory::Needs;
+use clap::{Args, ValueEnum};
+use drnn::memory::{self, BatchSize};
+use drnn::{NetSpec, grouped, shortened};
+use drnn_tasks::series::SeriesTask;
+use drnn_train::Source;
+use drnn_train::read::{Input, MAX_CLASSES, Missing};
+use drnn_train::series::{
+    Columns, Parts, Sequences, Shares, Windows, from_arrays, from_table, learn_task,
+};
+use std::path::PathBuf;
+
+/// Which data, and what of it is what.
+#[derive(Debug, Args)]
+pub struct SeriesData {
+    /// Table with a line of names: CSV, plain or packed by gzip, zstd or zip
+    #[arg(long, value_name = "F", required_unless_present = "x", conflicts_with_all = ["x", "y"])]
+    csv: Option<PathBuf>,
+    /// Instead of a table: inputs as a NumPy array [T, B, q]
+    #[arg(long, value_name = "X", requires = "y")]
+    x: Option<PathBuf>,
+    /// And targets: [T, B, m] floats, or [T, B] integers that are classes, negative for none
+    #[arg(long, value_name = "Y", requires = "x")]
+    y: Option<PathBuf>,
+    /// Columns to be answered; a column of text holds classes
+    #[arg(
+        long,
+        value_name = "COL,..",
+        value_delimiter = ',',
+        required_unless_present = "x",
+        conflicts_with = "x"
+    )]
+    target: Vec<String>,
+    /// Columns to answer from [default: all others, which must then be numbers]
+    #[arg(long, value_name = "COL,..", value_delimiter = ',', conflicts_with = "x")]
+    inputs: Option<Vec<String>>,
+    /// Column that says which sequence a row belongs to [default: all rows are one]
+    #[arg(long, value_name = "COL", conflicts_with = "x")]
+    sequence: Option<String>,
+    /// The target is a class even where it is a number
+    #[arg(long, conflicts_with = "x")]
+    classify: bool,
+    /// What becomes of missing inputs (empty, NA, NaN); rows without a target are refused, dropped, or do not count
+    #[arg(long, value_enum, default_value = "refuse")]
+    missing: MissingName,
+    /// Between the columns: one character, or tab
+    #[arg(long, value_name = "C", default_value = ",", value_parser = delimiter)]
+    delimiter: u8,
+    /// Longer sequences are learned from in windows of at most so many steps
+    #[arg(long, value_name = "W", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    window: u32,
+    /// To judge by: a share of the sequences (of one sequence, of its time), or a CSV file, or X.npy,Y.npy
+    #[arg(long, value_name = "SHARE|FILE", default_value = "0.1", value_parser = held)]
+    valid: Held,
+    /// To test with, likewise; 0 for nothing
+    #[arg(long, value_name = "SHARE|FILE", default_value = "0.1", value_parser = held)]
+    test: Held,
+    /// Most classes that the target may have
+    #[arg(long, value_name = "N", default_value_t = MAX_CLASSES as u32, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
+    max_classes: u32,
+    #[command(flatten)]
+    reading: Reading,
+}
+
+/// What becomes of missing inputs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum MissingName {
+    Refuse,
+    Zero,
+    /// Of the part that is learned from
+    Mean,
+    /// What the row before has
+    Previous,
+    /// The row is left out
+    Drop,
+}
+
+impl From<MissingName> for Missing {
+    fn from(name: MissingName) -> Missing {
+        match name {
+            MissingName::Refuse => Missing::Refuse,
+            MissingName::Zero => Missing::Zero,
+            MissingName::Mean => Missing::Mean,
+            MissingName::Previous => Missing::Previous,
+            MissingName::Drop => Missing::Drop,
+        }
+    }
+}
+
+/// A part that is not learned from.
+#[derive(Debug, Clone, PartialEq)]
+enum Held {
+    Share(f64),
+    Files(Vec<PathBuf>),
+}
+
+fn held(text: &str) -> Result<Held, String> {
+    match text.parse::<f64>() {
+        Ok(share) if (0.0..1.0).contains(&share) => Ok(Held::Share(share)),
+        Ok(_) => Err("expected a share from 0 to below 1, or a file".into()),
+        Err(_) => Ok(Held::Files(text.split(',').map(PathBuf::from).collect())),
+    }
+}
+
+fn delimiter(text: &str) -> Result<u8, String> {
+    match text.as_bytes() {
+        _ if matches!(text, "tab" | "\\t") => Ok(b'\t'),
+        [c] => Ok(*c),
+        _ => Err("expected one character, or tab".into()),
+    }
+}
+
+/// Data at hand, and what was learned of it.
+pub struct Ready {
+    pub task: SeriesTask,
+    /// The data with everything that changes it.
+    pub what: String,
+    pub train: Sequences,
+    pub valid: Sequences,
+    pub test: Option<Sequences>,
+    /// What the user should know.
+    pub notes: Vec<String>,
+    window: usize,
+}
+
+impl SeriesData {
+    /// Reads, parts by `seed`, and learns scalings and classes.
+    pub fn ready(&self, seed: u64) -> Result<Ready, Failure> {
+        let missing = self.missing.into();
+        let files: Vec<PathBuf> =
+            [&self.csv, &self.x, &self.y].into_iter().flatten().cloned().collect();
+        let all = read_files(&files, &self.columns(), self.reading)?;
+        let columns = Columns {
+            inputs: Some(all.inputs.clone()),
+            classes: Some(all.is_classes()),
+            ..self.columns()
+        };
+        let mut notes = told_of(&all);
+        let share = |held: &Held| if let Held::Share(share) = held { *share } else { 0.0 };
+        if self.valid == Held::Share(0.0) {
+            let why = "--valid 0: something is needed to judge by, and not to learn from";
+            return Err(Failure::Input(why.into()));
+        }
+        let shares = Shares { valid: share(&self.valid), test: share(&self.test) };
+        let what = self.describe(&files, &all);
+        let Parts { train, valid, test } = all.part(shares, seed)?;
+        let read_held = |held: &Held, part: Option<Sequences>| match held {
+            Held::Share(_) => Ok(part),
+            Held::Files(files) => read_files(files, &columns, self.reading).map(Some),
+        };
+        let (valid, test) = (read_held(&self.valid, valid)?, read_held(&self.test, test)?);
+        let valid = valid.ok_or_else(|| Failure::Input("nothing to judge by".into()))?;
+        for (part, what) in [(Some(&valid), "judge by"), (test.as_ref(), "test with")] {
+            if part.is_some_and(|part| !part.has_targets()) {
+                let why = format!("nothing to {what}: no step of that part has a target");
+                return Err(Failure::Input(why));
+            }
+        }
+        let task = learn_task(&train, missing, self.sequence.clone(), self.delimiter)?;
+        notes.extend(constant(&task, &train));
+        let prints = [Some(&train), Some(&valid), test.as_ref()].into_iter().flatten();
+        let print = prints.fold(0, |print: u64, part| print.rotate_left(21) ^ part.fingerprint());
+        let what = format!("{what}; windows of at most {}; data {print:016x}", self.window);
+        let window = self.window as usize;
+        Ok(Ready { task, what, train, valid, test, notes, window })
+    }
+
+    fn columns(&self) -> Columns {
+        Columns {
+            inputs: self.inputs.clone(),
+            targets: self.target.clone(),
+            sequence: self.sequence.clone(),
+            classes: self.classify.then_some(true),
+            missing: self.missing.into(),
+            delimiter: self.delimiter,
+            max_classes: self.max_classes as usize,
+        }
+    }
+
+    fn describe(&self, files: &[PathBuf], all: &Sequences) -> String {
+        let name =
+            |file: &PathBuf| file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let names: Vec<String> = files.iter().map(name).collect();
+        let inputs = match all.inputs.len() {
+            0..=6 => joined(&all.inputs),
+            n => format!("{n} inputs"),
+        };
+        format!(
+            "{}: {inputs} -> {}{}; {} steps in {}",
+            names.join(", "),
+            joined(&all.targets),
+            if all.is_classes() { " (classes)" } else { "" },
+            grouped(all.steps()),
+            counted(all.len(), "sequence")
+        )
+    }
+}
+
+impl Ready {
+    /// What is learned from, judged by and tested with, in windows that read `ahead` more elements.
+    pub fn windows(&self, ahead: usize) -> Result<(Windows, Windows, Option<Windows>), Failure> {
+        let of = |part: &Sequences| Windows::new(part, &self.task, self.window, ahead);
+        Ok((of(&self.train)?, of(&self.valid)?, self.test.as_ref().map(of).transpose()?))
+    }
+
+    /// The memory that a network takes to be scored on whole sequences.
+    pub fn scoring(&self, spec: &NetSpec) -> Needs {
+        let longest = [Some(&self.valid), self.test.as_ref()].into_iter().flatten();
+        let steps = longest.map(Sequences::longest).max().unwrap_or(0);
+        let run = memory::run(spec, BatchSize::new(steps, 1));
+        Needs::new("scoring", memory::model(spec).saturating_add(run))
+    }
+
+    /// Sequences of a batch where nobody says: enough steps in an epoch, also of small data.
+    pub fn batch(&self, train: &Windows) -> usize {
+        (train.len() / 16).clamp(4, 32).min(train.len())
+    }
+}
+
+/// Tables, joined; or two arrays.
+pub fn read_files(
+    files: &[PathBuf],
+    columns: &Columns,
+    reading: Reading,
+) -> Result<Sequences, Failure> {
+    let mut arrays = 0;
+    let mut inputs: Vec<Input> = Vec::new();
+    for path in files {
+        let input = reading.input(path)?;
+        arrays += usize::from(input.open()?.is_array());
+        inputs.push(input);
+    }
+    match &inputs[..] {
+        [] => Err(Failure::Input("no data".into())),
+        [x, y] if arrays == 2 => Ok(from_arrays(x, y, columns.missing, columns.max_classes)?),
+        [first, ..] if arrays > 0 => {
+            let why = "arrays come in twos: inputs X.npy, then targets Y.npy";
+            Err(Failure::Input(format!("{}: {why}", first.path().display())))
+        }
+        [first, others @ ..] => {
+            let mut all = from_table(first, columns)?;
+            for other in others {
+                all.append(from_table(other, columns)?)?;
+            }
+            Ok(all)
+        }
+    }
+}
+
+/// Names, each of them shortened.
+fn joined(names: &[String]) -> String {
+    names.iter().map(|name| shortened(name, 60)).collect::<Vec<_>>().join(", ")
+}
+
+/// `1 sequence`, `2,000 sequences`.
+fn counted(n: usize, what: &str) -> String {
+    format!("{} {what}{}", grouped(n), if n == 1 { "" } else { "s" })
+}
+
+/// What became of missing numbers.
+pub fn told_of(data: &Sequences) -> Vec<String> {
+    let Sequences { filled, unanswered, dropped, .. } = data;
+    let all = [
+        (filled, "missing inputs were filled in"),
+        (unanswered, "steps without a target do not count"),
+        (dropped, "rows with missing numbers were left out"),
+    ];
+    all.iter()
+        .filter(|(n, _)| **n > 0)
+        .map(|(n, what)| format!("{} {what}.", grouped(**n)))
+        .collect()
+}
+
+/// Columns of which a note says that they never change.
+const MAX_NOTES: usize = 8;
+
+/// Columns that never change in what is learned from.
+fn constant(task: &SeriesTask, train: &Sequences) -> Vec<String> {
+    let names = train.constant();
+    let kind = |name: &String| if task.targets.contains(name) { "the target" } else { "the input" };
+    let note = |name: &&String| {
+        let (kind, name) = (kind(name), shortened(name, 60));
+        format!("{kind} {name} never changes in the part to learn from.")
+    };
+    let mut notes: Vec<String> = names.iter().take(MAX_NOTES).map(note).collect();
+    if names.len() > MAX_NOTES {
+        let more = grouped(names.len() - MAX_NOTES);
+        notes.push(format!("{more} more columns never change in the part to learn from."));
+    }
+    notes
+}

@@ -1,0 +1,111 @@
+//! A network's kind and size, for whatever data: `dlstm-5`, `bilstm`, `gru`.
+
+use crate::Failure;
+use crate::args::network::{self, Kind, Nonlinearity};
+use clap::{Args, ValueEnum};
+use drnn::{Builder, NetSpec, Padding, Result};
+use std::fmt;
+
+/// A shape on the command line.
+#[derive(Debug, Args)]
+pub struct ShapeArguments {
+    /// Kind of network
+    #[arg(long, value_enum, default_value = "dlstm")]
+    net: Kind,
+    /// Number of layers, k [default: 1, or as many as --units names]
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    layers: Option<u16>,
+    /// Units per layer, n; or one number per layer: 128,64
+    #[arg(long, value_name = "N,..", value_delimiter = ',', default_value = "100")]
+    units: Vec<usize>,
+    /// Steps between an input and its answer, d
+    #[arg(long, value_name = "D")]
+    delay: Option<usize>,
+}
+
+impl ShapeArguments {
+    /// The shape that they describe.
+    pub fn shape(&self) -> std::result::Result<Shape, Failure> {
+        let units = network::layer_units(&self.units, self.layers.map(usize::from))?;
+        let delay = network::checked_delay(self.net, self.delay)?;
+        Ok(Shape { kind: self.net, units, delay })
+    }
+}
+
+/// Kind, units of each layer, and delay.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Shape {
+    pub kind: Kind,
+    /// Per direction.
+    pub units: Vec<usize>,
+    /// 0 where the kind is not delayed.
+    pub delay: usize,
+}
+
+impl Shape {
+    /// The network for the input and outputs that `data` puts to a builder; `padding` is what a delayed one reads
+    /// after the end.
+    pub fn spec(&self, padding: Padding, data: impl Fn(Builder) -> Builder) -> Result<NetSpec> {
+        let cell = self.kind.cell(Nonlinearity::Tanh);
+        let builder = data(NetSpec::builder(cell)).units(self.units.clone());
+        let builder = builder.delay(self.delay, padding);
+        if self.kind.bidirectional() { builder.bidirectional().build() } else { builder.build() }
+    }
+
+    /// A bidirectional network gets as many units as make it about as large as the plain one: the fair
+    /// comparison. Others stay as they are.
+    pub fn same_size(mut self, data: impl Fn(Builder) -> Builder) -> Result<Shape> {
+        if !self.kind.bidirectional() {
+            return Ok(self);
+        }
+        let plain = Shape { kind: self.kind.plain(), units: self.units.clone(), delay: 0 };
+        let most = plain.spec(Padding::Null, &data)?.parameters();
+        let (all, first) = (self.units.clone(), self.units[0]);
+        let mut of = |k: usize| {
+            self.units = all.iter().map(|n| (n * k / first).max(1)).collect();
+            Ok(self.spec(Padding::Null, &data)?.parameters())
+        };
+        // The largest that is no larger: sizes rise with every unit.
+        let (mut fits, mut too_large) = (1, first);
+        while too_large - fits > 1 {
+            let middle = (fits + too_large) / 2;
+            if of(middle)? <= most { fits = middle } else { too_large = middle }
+        }
+        of(fits)?;
+        Ok(self)
+    }
+
+    /// Steps that an answer waits for; None where it waits for the end.
+    pub fn latency(&self) -> Option<usize> {
+        (!self.kind.bidirectional()).then_some(self.delay)
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let kind = self.kind.to_possible_value();
+        f.write_str(kind.as_ref().map_or("", |value| value.get_name()))?;
+        if self.kind.delayed() { write!(f, "-{}", self.delay) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bidirectional_network_of_the_same_size() {
+        let data = |builder: Builder| builder.dense(4).outputs(4);
+        for units in [vec![100], vec![64, 64], vec![7]] {
+            let of = |kind| Shape { kind, units: units.clone(), delay: 0 };
+            let both = of(Kind::Bilstm).same_size(data).unwrap();
+            let [both_size, plain_size] =
+                [&both, &of(Kind::Lstm)].map(|s| s.spec(Padding::Null, data).unwrap().parameters());
+            let more = Shape { units: both.units.iter().map(|n| n + 1).collect(), ..both.clone() };
+            assert!(both_size <= plain_size, "{both:?}");
+            assert!(more.spec(Padding::Null, data).unwrap().parameters() > plain_size, "{both:?}");
+        }
+        let late = Shape { kind: Kind::Dgru, units: vec![5], delay: 3 };
+        assert_eq!((late.to_string(), late.latency()), ("dgru-3".into(), Some(3)));
+    }
+}

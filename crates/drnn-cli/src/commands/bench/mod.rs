@@ -1,0 +1,213 @@
+//! `drnn bench`: our kernels against this machine's limit. Against other software: `bench/peers.py`.
+
+mod cases;
+mod cuda;
+
+use crate::Failure;
+use crate::training::place::{Place, PlaceArguments};
+use cases::{CASES, Case};
+use clap::Args;
+use drnn::{Cpu, Peak};
+use serde::Serialize;
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+/// Measure the kernels against this machine's limit
+///
+/// The limit is measured in the same run: fused multiply-adds on registers, and a large product.
+/// Times are medians over rounds. On a busy machine trust the share of the limit, not the times.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Arguments {
+    /// Case to run; may repeat [default: all]
+    #[arg(long = "case", value_name = "NAME", value_parser = names())]
+    cases: Vec<String>,
+    /// Rounds per case
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rounds: u32,
+    /// Least seconds per round
+    #[arg(long, default_value_t = 0.2, value_parser = seconds)]
+    seconds: f64,
+    /// Leave the machine's limit out, and the shares of it
+    #[arg(long)]
+    no_peak: bool,
+    /// Threads [default: all cores]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
+    /// Instruction set: avx512, avx2 or portable [default: the fastest here]
+    #[arg(long)]
+    isa: Option<String>,
+    /// One JSON object instead of a table
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: PlaceArguments,
+}
+
+/// Cases of the processor, then those of a GPU.
+fn names() -> Vec<&'static str> {
+    CASES.iter().map(|c| c.name).chain(cuda::CASES.iter().map(|c| c.name)).collect()
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.0..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("expected a number from 0 to 3600".into()),
+    }
+}
+
+#[derive(Serialize)]
+struct Report {
+    version: &'static str,
+    threads: usize,
+    isa: &'static str,
+    /// The higher of the two limits, registers and a large product; shares are of this.
+    peak_gflops: Option<f64>,
+    fma_gflops: Option<f64>,
+    product_gflops: Option<f64>,
+    cases: Vec<Outcome>,
+}
+
+#[derive(Serialize)]
+struct Outcome {
+    name: &'static str,
+    what: &'static str,
+    /// Of one unit of work, per round.
+    seconds: Vec<f64>,
+    median_s: f64,
+    gflops: f64,
+    share_of_peak: Option<f64>,
+    /// Memory of a training step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<Memory>,
+}
+
+#[derive(Serialize, Clone, Copy)]
+struct Memory {
+    /// Gates, cell states and states of every step.
+    must_keep_bytes: usize,
+    /// What is held of that kind, with all else that grows with the batch.
+    held_bytes: usize,
+    /// Packed weights and room for their gradients, whatever the batch.
+    fixed_bytes: usize,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let place = arguments.place.find()?;
+    if let Place::Cuda(..) = place {
+        let least = Duration::from_secs_f64(arguments.seconds);
+        let rounds = arguments.rounds as usize;
+        return cuda::run(&place, &arguments.cases, rounds, least, arguments.json);
+    }
+    let cpu = Cpu::from_env()?;
+    let threads = arguments.threads.map_or(cpu.threads(), |n| n as usize);
+    let isa = arguments.isa.as_deref().unwrap_or(cpu.isa());
+    let cpu = Cpu::with_isa(isa, threads).ok_or_else(|| {
+        Failure::Input(format!("--isa {isa}: this processor runs {}", Cpu::isas().join(", ")))
+    })?;
+    let mut out = std::io::stdout().lock();
+    let limits = (!arguments.no_peak).then(|| cpu.peak());
+    let peak = limits.map(|Peak { fma, product }| fma.max(product));
+    if !arguments.json {
+        write!(out, "{} threads, {}", cpu.threads(), cpu.isa())?;
+        if let (Some(peak), Some(Peak { fma, product })) = (peak, limits) {
+            write!(
+                out,
+                "; limit {peak:.0} GFLOP/s (registers {fma:.0}, large product {product:.0})"
+            )?;
+        }
+        writeln!(out, "\n\n{:18} {:>11} {:>9} {:>9}  work", "case", "time", "GFLOP/s", "of limit")?;
+    }
+    let mut outcomes = Vec::new();
+    for case in CASES {
+        if !arguments.cases.is_empty() && !arguments.cases.iter().any(|name| name == case.name) {
+            continue;
+        }
+        let outcome = measure(&case, &cpu, arguments, peak)?;
+        if !arguments.json {
+            let time = human_time(outcome.median_s);
+            let share = outcome.share_of_peak.map_or("-".into(), |x| format!("{:.0}%", x * 100.0));
+            let gflops = outcome.gflops;
+            writeln!(out, "{:18} {time:>11} {gflops:>9.1} {share:>9}  {}", case.name, case.what)?;
+            if let Some(m) = outcome.memory {
+                let mb = |bytes: usize| bytes as f64 / 1e6;
+                let (must, held, fixed) =
+                    (mb(m.must_keep_bytes), mb(m.held_bytes), mb(m.fixed_bytes));
+                writeln!(
+                    out,
+                    "{:49}  holds {held:.1} MB, {:.2} x the {must:.1} MB that must be kept; {fixed:.1} MB for weights",
+                    "",
+                    held / must
+                )?;
+            }
+        }
+        outcomes.push(outcome);
+    }
+    if arguments.json {
+        let report = Report {
+            version: env!("CARGO_PKG_VERSION"),
+            threads: cpu.threads(),
+            isa: cpu.isa(),
+            peak_gflops: peak,
+            fma_gflops: limits.map(|l| l.fma),
+            product_gflops: limits.map(|l| l.product),
+            cases: outcomes,
+        };
+        serde_json::to_writer(&mut out, &report).map_err(std::io::Error::from)?;
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn measure(
+    case: &Case,
+    cpu: &Cpu,
+    arguments: &Arguments,
+    peak: Option<f64>,
+) -> Result<Outcome, Failure> {
+    let least = Duration::from_secs_f64(arguments.seconds);
+    let mut work = (case.make)(cpu)?;
+    let warm_up = Instant::now();
+    while warm_up.elapsed() < least / 2 {
+        (work.unit)()?;
+    }
+    let mut seconds = Vec::new();
+    for _ in 0..arguments.rounds {
+        let mut times = Vec::new();
+        let round = Instant::now();
+        while round.elapsed() < least || times.len() < 3 {
+            let start = Instant::now();
+            (work.unit)()?;
+            times.push(start.elapsed().as_secs_f64() / work.per_call as f64);
+        }
+        seconds.push(median(&times));
+    }
+    let median_s = median(&seconds);
+    let gflops = work.flop / median_s / 1e9;
+    let memory = (work.memory)();
+    let (name, what) = (case.name, case.what);
+    Ok(Outcome {
+        name,
+        what,
+        seconds,
+        median_s,
+        gflops,
+        share_of_peak: peak.map(|peak| gflops / peak),
+        memory,
+    })
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let n = sorted.len();
+    (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0
+}
+
+fn human_time(seconds: f64) -> String {
+    match seconds {
+        s if s < 1e-3 => format!("{:.2} us", s * 1e6),
+        s if s < 1.0 => format!("{:.2} ms", s * 1e3),
+        s => format!("{s:.2} s"),
+    }
+}

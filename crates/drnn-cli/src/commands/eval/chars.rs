@@ -1,0 +1,50 @@
+//! A model for masked characters on texts: bits per masked character.
+
+use super::{Asked, Evaluation};
+use crate::Failure;
+use crate::args::characters::unknown;
+use crate::files::model_file::ModelFile;
+use crate::training;
+use drnn_tasks::chars::CharTask;
+use drnn_train::chars::{Masked, Masking, paper_bpc};
+use drnn_train::read::Symbols;
+use drnn_train::{AdamOptions, Engine, Learner, LossSum, Metric, Source};
+use std::sync::Arc;
+
+/// Of the masks, which are drawn anew for every text but the same every time.
+const SEED: u64 = 1;
+
+/// Scores whole windows of all texts.
+pub fn evaluate(asked: Asked) -> Result<Evaluation, Failure> {
+    let in_model = |why: String| Failure::Input(format!("{}: {why}", asked.path.display()));
+    let ModelFile::One(model) = &asked.model else {
+        return Err(in_model("a model for characters is one network".into()));
+    };
+    let task = CharTask::of(model).map_err(|e| in_model(e.to_string()))?;
+    let (window, ahead) = (task.window(), model.spec().look_ahead());
+    let mut learner = Learner::new(&training::cpu(None)?, model.spec(), AdamOptions::default(), 0);
+    let mut state = learner.state()?;
+    state.params = model.params().to_vec();
+    learner.set_state(state)?;
+    let (mut found, mut windows, mut notes) = (LossSum::default(), 0, Vec::new());
+    for path in asked.data {
+        let text = Arc::new(Symbols::read(asked.reading.open(path)?, task.alphabet())?);
+        notes.extend(unknown(path, &text));
+        let all = 0..text.len();
+        let masking = Masking { window, share: task.masked(), mask: task.mask(), seed: SEED };
+        let masked = Masked::new(&path.display().to_string(), text, all, masking)?;
+        windows += masked.len();
+        found.add(learner.evaluate(&masked, 0, usize::MAX, &mut |_, _| {})?);
+    }
+    let bits = Metric::Bits.of(&found);
+    Ok(Evaluation {
+        metrics: vec![
+            ("bits per masked character".into(), bits),
+            ("paper_bpc".into(), paper_bpc(bits, window, ahead)),
+            ("accuracy".into(), Metric::Accuracy.of(&found)),
+        ],
+        counts: vec![("windows", windows), ("masked", found.count)],
+        judged: Vec::new(),
+        notes,
+    })
+}

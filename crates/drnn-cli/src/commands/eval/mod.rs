@@ -1,0 +1,119 @@
+//! `drnn eval`: what a model is worth on data, whatever its task.
+//!
+//! | file | what |
+//! |---|---|
+//! | `chars` | masked characters of a text |
+//! | `series` | sequences of numbers: errors, or classes and what they are taken for |
+//! | `tagger` | tags of words |
+
+mod chars;
+pub mod series;
+mod tagger;
+
+use crate::Failure;
+use crate::args::reading::Reading;
+use crate::files::model_file::{ModelFile, task_facts};
+use crate::report::page::number;
+use crate::report::training_run::{Judged, told};
+use clap::Args;
+use drnn::{Import, grouped};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+/// Score a model on data, by what it was trained for
+///
+/// The model file says what its task is, and how data are read for it:
+///   chars    a text, plain or packed; a share of its characters is masked as in training
+///   series   tables (CSV, plain or packed) with the columns it was trained on, or X.npy Y.npy
+///   tagger   sentences with tags, CoNLL-U or two columns, plain or packed
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Arguments {
+    /// Model file that `drnn train` wrote
+    model: PathBuf,
+    /// Files to score it on
+    #[arg(required = true)]
+    data: Vec<PathBuf>,
+    /// One JSON object instead of text
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    reading: Reading,
+}
+
+/// A model, and what to score it on.
+pub struct Asked<'a> {
+    pub path: &'a Path,
+    pub model: ModelFile,
+    pub data: &'a [PathBuf],
+    pub reading: Reading,
+}
+
+type Evaluate = fn(Asked) -> Result<Evaluation, Failure>;
+
+/// How models are scored, by the name of their task. Another task is a line here.
+const TASKS: [(&str, Evaluate); 3] =
+    [("chars", chars::evaluate), ("series", series::evaluate), ("tagger", tagger::evaluate)];
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Evaluation {
+    /// Names and values, the most important first.
+    pub metrics: Vec<(String, f64)>,
+    /// How much there was: sequences, steps, unknown symbols.
+    pub counts: Vec<(&'static str, usize)>,
+    /// A closer look.
+    pub judged: Vec<Judged>,
+    /// What else there is to say.
+    pub notes: Vec<String>,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let Arguments { model: path, data, json, reading } = arguments;
+    let in_model = |why: String| Failure::Input(format!("{}: {why}", path.display()));
+    let model = ModelFile::open(path, &Import::default())?;
+    let Some(task) = model.task() else {
+        let why = "says not what it was trained for, so there is nothing to score it by; `drnn run` gives its answers";
+        return Err(in_model(why.into()));
+    };
+    let (name, _) = task_facts(task);
+    let Some((_, evaluate)) = TASKS.iter().find(|(known, _)| *known == name) else {
+        let known = TASKS.map(|(name, _)| name).join(", ");
+        return Err(in_model(format!("its task is {name:?}; this program scores {known}")));
+    };
+    let found = evaluate(Asked { path, model, data, reading: *reading })?;
+    let text = match json {
+        true => format!("{}\n", found.value(path.display().to_string(), &name, data)),
+        false => found.text(&name),
+    };
+    Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
+}
+
+impl Evaluation {
+    fn value(&self, model: String, task: &str, data: &[PathBuf]) -> Value {
+        let data: Vec<String> = data.iter().map(|path| path.display().to_string()).collect();
+        let map = |pairs: Vec<(String, Value)>| Value::Object(pairs.into_iter().collect());
+        json!({
+            "model": model,
+            "task": task,
+            "data": data,
+            "metrics": map(self.metrics.iter().map(|(name, x)| (name.clone(), json!(x))).collect()),
+            "counts": map(self.counts.iter().map(|(name, n)| (name.to_string(), json!(n))).collect()),
+            "judged": self.judged,
+            "notes": self.notes,
+        })
+    }
+
+    fn text(&self, task: &str) -> String {
+        let counts: Vec<String> =
+            self.counts.iter().map(|(name, n)| format!("{name} {}", grouped(*n))).collect();
+        let mut out = format!("{task}: {}\n", counts.join(", "));
+        for (name, value) in &self.metrics {
+            let _ = writeln!(out, "{name} {}", number(*value));
+        }
+        out += &told(&self.judged, &self.notes);
+        out
+    }
+}

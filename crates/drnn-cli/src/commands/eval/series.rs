@@ -1,0 +1,114 @@
+//! A model of series on data: errors in the targets' own units, or classes and what they are taken for.
+
+use super::{Asked, Evaluation};
+use crate::Failure;
+use crate::args::series::{read_files, told_of};
+use crate::files::model_file::ModelFile;
+use crate::report::page::number;
+use crate::report::training_run::{Judged, most_frequent};
+use drnn::grouped;
+use drnn_tasks::series::SeriesTask;
+use drnn_train::Confusion;
+use drnn_train::series::{Columns, Found, Score, TargetScore, score};
+
+/// Scores whole sequences.
+pub fn evaluate(asked: Asked) -> Result<Evaluation, Failure> {
+    let in_model = |why: String| Failure::Input(format!("{}: {why}", asked.path.display()));
+    let (ModelFile::One(model), Some(task)) = (&asked.model, asked.model.task()) else {
+        return Err(in_model("a model of series is one network".into()));
+    };
+    let task = SeriesTask::from_value(task, model.spec()).map_err(|e| in_model(e.to_string()))?;
+    let data = read_files(asked.data, &columns(&task), asked.reading)?;
+    let found = score(model, &task, &data)?;
+    let mut notes = told_of(&data);
+    if found.unknown > 0 {
+        let n = grouped(found.unknown);
+        notes.push(format!(
+            "{n} steps are of classes that the model does not know: they count as wrong."
+        ));
+    }
+    Ok(Evaluation {
+        metrics: metrics(&found, &task),
+        counts: vec![
+            ("sequences", found.sequences),
+            ("steps", found.steps),
+            ("scored", found.counted()),
+            ("unknown", found.unknown),
+        ],
+        judged: judged(&found, &task, "given"),
+        notes,
+    })
+}
+
+/// The columns that the model was trained on.
+fn columns(task: &SeriesTask) -> Columns {
+    Columns {
+        inputs: Some(task.inputs.clone()),
+        targets: task.targets.clone(),
+        sequence: task.sequence.clone(),
+        classes: Some(task.classes.is_some()),
+        missing: task.missing,
+        delimiter: u8::try_from(task.delimiter).unwrap_or(b','),
+        // Those that the model does not know make no network larger: they count as wrong.
+        max_classes: usize::MAX,
+    }
+}
+
+fn metrics(score: &Score, task: &SeriesTask) -> Vec<(String, f64)> {
+    let quality = score.quality().unwrap_or(0.0);
+    match &score.found {
+        Found::Classes { loss, .. } => {
+            vec![("accuracy".into(), quality), ("cross-entropy".into(), loss.mean())]
+        }
+        Found::Errors(targets) => {
+            let mut all = vec![("mean squared error".into(), quality)];
+            let explained = task.targets.iter().zip(targets);
+            let explained =
+                explained.filter_map(|(name, t)| Some((format!("R^2 of {name}"), t.r2?)));
+            all.extend(explained);
+            all
+        }
+    }
+}
+
+/// A table of targets or classes, and what is taken for what.
+pub fn judged(score: &Score, task: &SeriesTask, set: &str) -> Vec<Judged> {
+    let head = |names: [&str; 5]| names.map(String::from).to_vec();
+    match (&score.found, &task.classes) {
+        (Found::Classes { confusion, .. }, Some(classes)) => {
+            let (shown, which) = most_frequent(confusion);
+            let rows = shown.into_iter().map(|i| class_row(&classes[i], confusion, i)).collect();
+            let caption = format!("Classes of the {set} data{which}.");
+            let head = head(["class", "steps", "precision", "recall", "F1"]);
+            vec![Judged::Table { caption, head, rows }, Judged::confusion(classes, confusion)]
+        }
+        (Found::Errors(targets), _) => {
+            let rows =
+                task.targets.iter().zip(targets).map(|(name, t)| target_row(name, t)).collect();
+            let caption = format!("Errors on the {set} data, in the targets' own units.");
+            let head = head(["target", "steps", "mean squared error", "root of it", "R^2"]);
+            vec![Judged::Table { caption, head, rows }]
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn target_row(name: &str, target: &TargetScore) -> Vec<String> {
+    let TargetScore { count, mse, r2 } = target;
+    let r2 = r2.map_or("constant".into(), |r2| format!("{r2:.4}"));
+    vec![name.into(), grouped(*count), number(*mse), number(mse.sqrt()), r2]
+}
+
+/// Precision: of what was taken for it. Recall: of what is it.
+fn class_row(name: &str, confusion: &Confusion, class: usize) -> Vec<String> {
+    let right = confusion.right(class) as f64;
+    let (truth, taken) = (confusion.of_truth(class), confusion.of_answer(class));
+    let share = |of: f64| if of > 0.0 { format!("{:.4}", right / of) } else { "none".into() };
+    vec![
+        name.into(),
+        grouped(truth as usize),
+        share(taken as f64),
+        share(truth as f64),
+        share((truth + taken) as f64 / 2.0),
+    ]
+}

@@ -1,0 +1,39 @@
+//! `drnn init`: a network with random weights, to try things on or to train elsewhere.
+
+use crate::Failure;
+use crate::args::network::Net;
+use crate::memory::{Force, Needs};
+use clap::Args;
+use drnn::{Model, memory};
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Write a network with random weights, as PyTorch would begin with
+///
+/// Example:
+///   drnn init --net lstm --layers 4 --units 64 --inputs 10 --outputs 5 -o stack.safetensors
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Arguments {
+    #[command(flatten)]
+    net: Net,
+    /// Where the model goes
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
+    /// Seed of the weights
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    force: Force,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let spec = arguments.net.spec()?;
+    let needs = Needs::new("weights", memory::model(&spec));
+    needs.check(arguments.force, "fewer --units or --layers")?;
+    let model = Model::init(&spec, arguments.seed);
+    model.save(&arguments.output)?;
+    writeln!(std::io::stdout().lock(), "{model}")?;
+    eprintln!("wrote {}", arguments.output.display());
+    Ok(())
+}

@@ -1,0 +1,188 @@
+//! `drnn inspect`: what a model file holds, or what a network would be made of.
+
+mod block_picture;
+mod block_table;
+
+use crate::Failure;
+use crate::args::import::note_activation;
+use crate::args::network::Net;
+use crate::files::model_file::{ModelFile, task_facts};
+use crate::files::paths::check_not_read;
+use crate::memory::shown;
+use crate::memory::usage::MemoryUse;
+use clap::Args;
+use drnn::memory::{self, BatchSize};
+use drnn::params::Layout;
+use drnn::{BlockMap, Bundle, Direction, Import, NetSpec, grouped};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Show what a model file holds, or what a network would be made of
+///
+/// Size, latency, every tensor by its PyTorch name, and the memory it takes. A file is drnn's own, or
+/// the state dict of a PyTorch nn.RNN, nn.LSTM or nn.GRU as safetensors or .pt. Of stacks and of
+/// networks in blocks it also shows how strong the connections between layers are, and as a picture
+/// what they connect; of a trained model, what for.
+/// Examples:
+///   drnn inspect model.safetensors
+///   drnn inspect model.safetensors --svg blocks.svg
+///   drnn inspect --net dlstm --units 512 --delay 8 --symbols 28 --embedding 10 --outputs 27
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Arguments {
+    /// Model file; without it, the network that the options describe
+    #[arg(conflicts_with_all = ["net", "layers", "units", "delay", "blocks", "block_start", "padding", "inputs", "symbols", "embedding", "outputs"])]
+    file: Option<PathBuf>,
+    /// PyTorch files: what stands before the tensors' names, such as encoder.lstm.
+    #[arg(long, requires = "file")]
+    prefix: Option<String>,
+    #[command(flatten)]
+    net: Net,
+    /// Draw the connections between layers to this file
+    #[arg(long, value_name = "F")]
+    svg: Option<PathBuf>,
+    /// Sequences of a batch, B, in what is said of memory
+    #[arg(long, value_name = "B", default_value_t = 32)]
+    batch: usize,
+    /// Elements of each sequence, T, in what is said of memory
+    #[arg(long, value_name = "T", default_value_t = 100)]
+    steps: usize,
+    /// One JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let Arguments { file, prefix, net, svg, batch, steps, json } = arguments;
+    let size = BatchSize::new(*steps, *batch);
+    let mut out = std::io::stdout().lock();
+    let Some(file) = file else {
+        if svg.is_some() {
+            let why = "--svg needs a model file: what it draws are weights";
+            return Err(Failure::Input(why.into()));
+        }
+        let spec = net.spec()?;
+        let text = match json {
+            true => line(network(&spec, None, size)?),
+            false => network_text(&spec, "") + &MemoryUse::new(&spec, size)?.text(),
+        };
+        return Ok(out.write_all(text.as_bytes())?);
+    };
+    let options = Import { prefix: prefix.clone(), relu: net.is_relu() };
+    let opened = ModelFile::open(file, &options)?;
+    let model = match &opened {
+        ModelFile::One(model) => model,
+        ModelFile::Several(_) if svg.is_some() => {
+            let (file, why) = (file.display(), "holds several networks; --svg draws one");
+            return Err(Failure::Input(format!("{file}: {why}")));
+        }
+        ModelFile::Several(bundle) => {
+            let text = if *json { line(bundle_value(bundle, size)?) } else { bundle_text(bundle) };
+            return Ok(out.write_all(text.as_bytes())?);
+        }
+    };
+    let (spec, map) = (model.spec(), BlockMap::of(model));
+    note_activation(file, spec, net.nonlinearity());
+    if let Some(svg) = svg {
+        check_not_read("--svg", svg, [file.as_path()])?;
+        draw(file, svg, map.as_ref(), spec)?;
+    }
+    if *json {
+        let mut value = network(spec, map.as_ref(), size)?;
+        value["task"] = json!(model.task());
+        return Ok(out.write_all(line(value).as_bytes())?);
+    }
+    let mut text = network_text(spec, "");
+    if let Some(map) = &map {
+        text += &format!("\n{}", block_table::text(map, spec));
+    }
+    if let Some(task) = model.task() {
+        text += &task_text(task);
+    }
+    text += &MemoryUse::new(spec, size)?.text();
+    Ok(out.write_all(text.as_bytes())?)
+}
+
+fn line(value: Value) -> String {
+    format!("{value}\n")
+}
+
+/// A network for machines.
+fn network(spec: &NetSpec, map: Option<&BlockMap>, size: BatchSize) -> Result<Value, Failure> {
+    let tensors: Vec<_> = Layout::new(spec)
+        .tensors()
+        .iter()
+        .map(|t| json!({"name": t.name, "shape": t.dims, "parameters": t.range.len()}))
+        .collect();
+    Ok(json!({
+        "description": spec.to_string(),
+        "spec": spec,
+        "delay": spec.delay(),
+        "streams": spec.direction() == Direction::Forward,
+        "parameters": spec.parameters(),
+        "tensors": tensors,
+        "blocks": map.map(block_table::value),
+        "memory": MemoryUse::new(spec, size)?,
+    }))
+}
+
+/// And for people, with `prefix` before the names of its tensors.
+fn network_text(spec: &NetSpec, prefix: &str) -> String {
+    let layout = Layout::new(spec);
+    let mut out = format!("{spec}\n\n");
+    let names = layout.tensors().iter().map(|t| t.name.len()).max().unwrap_or(0);
+    let width = prefix.len() + names;
+    for tensor in layout.tensors() {
+        let dims: Vec<_> = tensor.dims.iter().map(usize::to_string).collect();
+        let (name, shape) = (format!("{prefix}{}", tensor.name), format!("[{}]", dims.join(", ")));
+        out += &format!("{name:width$}  {shape:14} {:>13}\n", grouped(tensor.range.len()));
+    }
+    out + &format!("{:width$}  {:14} {:>13}\n", "total", "", grouped(layout.len()))
+}
+
+fn bundle_value(bundle: &Bundle, size: BatchSize) -> Result<Value, Failure> {
+    let mut networks = serde_json::Map::new();
+    for (name, model) in &bundle.networks {
+        networks.insert(name.clone(), network(model.spec(), None, size)?);
+    }
+    let tables = bundle.tables.iter();
+    let tables = tables.map(|(name, t)| (name.clone(), json!({"shape": [t.rows, t.width]})));
+    Ok(json!({
+        "networks": Value::Object(networks),
+        "tables": Value::Object(tables.collect()),
+        "task": bundle.task,
+    }))
+}
+
+fn bundle_text(bundle: &Bundle) -> String {
+    let networks = bundle.networks.iter();
+    let networks = networks.map(|(name, model)| {
+        format!("{name}: {}\n", network_text(model.spec(), &format!("{name}.")))
+    });
+    let mut out = networks.collect::<String>();
+    for (name, table) in &bundle.tables {
+        out += &format!("table {name}: [{}, {}]\n", grouped(table.rows), table.width);
+    }
+    let models = bundle.networks.values().map(|model| memory::model(model.spec()));
+    let tables = bundle.tables.values().map(|table| size_of_val(table.values.as_slice()));
+    let bytes = models.chain(tables).fold(0, usize::saturating_add);
+    out + &format!("memory {}\n", shown(bytes)) + &task_text(&bundle.task)
+}
+
+/// What it was trained for.
+fn task_text(task: &Value) -> String {
+    let (name, facts) = task_facts(task);
+    let facts = facts.iter().map(|(key, value)| format!("  {key}: {value}\n"));
+    format!("\ntask: {name}\n{}", facts.collect::<String>())
+}
+
+/// Writes the picture of `file`'s blocks to `svg`.
+fn draw(file: &Path, svg: &Path, map: Option<&BlockMap>, spec: &NetSpec) -> Result<(), Failure> {
+    let in_file = |why: String| Failure::Input(format!("{}: {spec}: {why}", file.display()));
+    let picture = block_picture::svg(map, spec).map_err(in_file)?;
+    let refuse = |e| Failure::Input(format!("{}: cannot be written: {e}", svg.display()));
+    drnn::write_atomically(svg, |out| out.write_all(picture.as_bytes())).map_err(refuse)?;
+    eprintln!("wrote {}", svg.display());
+    Ok(())
+}

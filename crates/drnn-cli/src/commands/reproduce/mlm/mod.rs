@@ -1,0 +1,260 @@
+//! `drnn reproduce mlm`: masked characters of text8, the paper's third experiment.
+
+mod text8;
+
+use crate::Failure;
+use crate::files::training_folder::TrainingFolder;
+use crate::memory::Needs;
+use crate::report::mlm::{MlmResults, Run};
+use crate::report::{Provenance, Reported, publish};
+use crate::training::place::Place;
+use crate::training::{self, Running, Watch};
+use clap::Args;
+use drnn::{Cpu, grouped};
+use drnn_train::chars::paper::{ROWS, Row};
+use drnn_train::chars::{Masked, SHARE, WINDOW};
+use drnn_train::{Engine, Fit, Metric, Options, Reason, Schedule, Source};
+use std::path::PathBuf;
+use std::time::SystemTime;
+use text8::Text8;
+
+/// Masked characters of text8: LSTM, d-LSTMs and Bi-LSTMs
+///
+/// The text8 (Wikipedia, letters and spaces: http://mattmahoney.net/dc/text8.zip) must be at hand. The default run
+/// trains small networks on its first 5 million characters, in about 7 minutes on 2 cores; that is too short for
+/// delays above 5, which are learned slowly. Interrupted with Ctrl-C, or killed, it goes on with --resume.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Arguments {
+    /// The text8, plain or packed, or a folder that has it [default: what the environment's DRNN_DATA names]
+    #[arg(long, value_name = "PATH")]
+    data: Option<PathBuf>,
+    /// Networks by name: size-net, then -layers or, of a dlstm, -delay: small-dlstm-8,large-bilstm-2
+    /// [default: quick-lstm, quick-dlstm-1, quick-dlstm-5, quick-bilstm; with --full all of the paper's]
+    #[arg(long, value_name = "ROW,..", value_delimiter = ',', verbatim_doc_comment)]
+    rows: Option<Vec<Row>>,
+    /// The paper's own protocol: the whole text, 20 epochs, batches of 128, learning rate 0.001, 5 repetitions
+    #[arg(long)]
+    full: bool,
+    /// Train on the first so many characters, judge by a twentieth of that [default: 5000000; with --full all]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(4000..))]
+    first: Option<u64>,
+    /// Trainings of each network, from different seeds [default: 1; with --full 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=100))]
+    repeats: Option<u16>,
+    /// Epochs [default: 8; with --full 20]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    epochs: Option<u32>,
+    /// Windows of a batch [default: 16; with --full 128]
+    #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    batch: Option<u32>,
+    /// Learning rate of the first epoch [default: 0.004, falling along a cosine; with --full 0.001, constant]
+    #[arg(long, value_name = "R", value_parser = training::rate)]
+    rate: Option<f32>,
+    /// Seed of parameters, orders and masks
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Folder for results, plots and checkpoints, made where there is none
+    #[arg(long, value_name = "DIR", default_value = "out/mlm")]
+    out: PathBuf,
+    #[command(flatten)]
+    running: Running,
+    /// The contents of mlm.json instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is trained where nobody says.
+const QUICK: [&str; 4] = ["quick-dlstm-5", "quick-dlstm-1", "quick-bilstm", "quick-lstm"];
+/// Characters to train on where nobody says.
+const FIRST: usize = 5_000_000;
+/// The paper's repetitions.
+const REPEATS: u16 = 5;
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let started = SystemTime::now();
+    let cpu = training::cpu(arguments.running.threads)?; // before there is a folder
+    let place = arguments.running.place.find()?;
+    let (which, options) = (arguments.which()?, arguments.options());
+    let text = Text8::open(arguments.data.as_deref(), arguments.first(), arguments.seed)?;
+    arguments.check_memory(&which, &text, (&cpu, &place))?;
+    let folder = arguments.running.folder(&arguments.out, &["mlm.json"], training::EARLIER)?;
+    arguments.announce(&which, &text, &cpu);
+    let command = training::command();
+    let mut runs = Vec::new();
+    // As many at a time as there are threads: large networks take much memory.
+    for some in which.chunks(cpu.threads()) {
+        runs.extend(arguments.train(some, options, &text, (&cpu, &place), (&folder, &command))?);
+    }
+    let results = MlmResults {
+        kind: MlmResults::KIND.into(),
+        format: MlmResults::FORMAT,
+        provenance: Provenance::new(command, arguments.seed, &cpu, &place, started),
+        text: text.about.clone(),
+        window: WINDOW,
+        masked: SHARE,
+        options,
+        deviations: arguments.deviations(&text),
+        runs,
+    };
+    publish(&results, &arguments.out, arguments.json)?;
+    let ran_away = results.runs.iter().filter(|run| run.ended == Reason::NotFinite);
+    training::check_finite(ran_away.map(|run| run.row.as_str()))
+}
+
+/// A network and the number of its repetition.
+type Which = (Row, usize);
+
+impl Arguments {
+    /// Whether there is memory for all networks that are trained at once, before there is a folder.
+    fn check_memory(
+        &self,
+        which: &[Which],
+        text: &Text8,
+        (cpu, place): (&Cpu, &Place),
+    ) -> Result<(), Failure> {
+        let data = [&text.train, &text.valid, &text.test].map(|part| part as &dyn Source);
+        for some in which.chunks(cpu.threads()) {
+            let mut needs = Vec::new();
+            for (row, _) in some {
+                let threads = cpu.threads().div_ceil(some.len());
+                let batch = self.options().batch;
+                needs.push(place.needs(&row.spec()?, &data, batch, threads)?);
+            }
+            let needs = Needs::side_by_side(needs, some.len());
+            needs.check_at(self.running.force, place, "a smaller --batch or fewer --threads")?;
+        }
+        Ok(())
+    }
+
+    /// Trains some networks side by side, and tests them.
+    fn train(
+        &self,
+        which: &[Which],
+        options: Options,
+        text: &Text8,
+        (cpu, place): (&Cpu, &Place),
+        (folder, command): (&TrainingFolder, &str),
+    ) -> Result<Vec<Run>, Failure> {
+        let Text8 { train, valid, test, about } = text;
+        let one = cpu.with_threads(1);
+        let (mut lanes, mut names) = (Vec::new(), Vec::new());
+        for (row, repetition) in which {
+            let seed = self.seed.wrapping_mul(1000).wrapping_add(*repetition as u64);
+            let options = Options { seed, ..options };
+            let name = format!("{row}-{repetition}");
+            let what = format!("mlm seed {} of {:?} {name}", self.seed, about.used);
+            let engine = place.network(&one, &row.spec()?, &options)?;
+            let fit = Fit::with_engine(engine, options, &what, train as &dyn Source, valid)?;
+            lanes.push(self.running.lane(fit, folder, &name)?);
+            names.push(name);
+        }
+        let watch = Watch::new(names, Metric::Bits, &self.out.join("log.jsonl"))?;
+        self.running.run(cpu, place, &mut lanes, &watch, command, &|_| Ok(()))?;
+        let mut runs = Vec::new();
+        for (lane, (row, repetition)) in lanes.iter_mut().zip(which) {
+            let progress = lane.fit.progress().clone();
+            let ended = progress.ended.unwrap_or(Reason::Epochs);
+            let learner = lane.fit.engine();
+            learner.use_cpu(cpu);
+            let mut bits = |data: &Masked| -> Result<Option<f64>, Failure> {
+                if ended == Reason::NotFinite {
+                    return Ok(None);
+                }
+                let found = learner.evaluate(data, 0, options.batch, &mut |_, _| {})?;
+                Ok(Some(Metric::Bits.of(&found)))
+            };
+            let (valid_bpc, test_bpc) = (bits(valid)?, bits(test)?);
+            runs.push(Run {
+                row: row.to_string(),
+                repetition: *repetition,
+                parameters: learner.spec().parameters(),
+                valid_bpc,
+                test_bpc,
+                epochs: progress.history.len(),
+                ended,
+                seconds: progress.seconds,
+                history: progress.history,
+            });
+        }
+        Ok(runs)
+    }
+
+    fn first(&self) -> Option<usize> {
+        self.first.map(|n| n as usize).or((!self.full).then_some(FIRST))
+    }
+
+    fn repeats(&self) -> u16 {
+        self.repeats.unwrap_or(if self.full { REPEATS } else { 1 })
+    }
+
+    fn which(&self) -> Result<Vec<Which>, Failure> {
+        let rows: Vec<Row> = match &self.rows {
+            Some(rows) => rows.clone(),
+            None if self.full => ROWS.to_vec(),
+            None => QUICK.iter().filter_map(|name| name.parse().ok()).collect(),
+        };
+        if let Some(twice) = (1..rows.len()).find(|&i| rows[..i].contains(&rows[i])) {
+            return Err(Failure::Input(format!("--rows: {} is there twice", rows[twice])));
+        }
+        let each = |i: usize| rows.iter().map(move |&row| (row, i)).collect::<Vec<_>>();
+        Ok((0..self.repeats().into()).flat_map(each).collect())
+    }
+
+    fn options(&self) -> Options {
+        let (epochs, batch, rate, schedule) = match self.full {
+            true => (20, 128, 1e-3, Schedule::Constant),
+            false => (8, 16, 4e-3, Schedule::Cosine),
+        };
+        Options {
+            epochs: self.epochs.map_or(epochs, |n| n as usize),
+            batch: self.batch.map_or(batch, |n| n as usize),
+            rate: self.rate.unwrap_or(rate),
+            schedule,
+            ..Options::default()
+        }
+    }
+
+    fn deviations(&self, text: &Text8) -> Vec<String> {
+        let mine = self.options();
+        let mut found = text.deviations(self.first().is_some());
+        if mine.epochs != 20 {
+            found.push(format!("{} epochs instead of 20", mine.epochs));
+        }
+        if mine.batch != 128 {
+            found.push(format!("batches of {} instead of 128", mine.batch));
+        }
+        if mine.rate != 1e-3 {
+            found.push(format!("learning rate {} instead of 0.001", mine.rate));
+        }
+        if mine.schedule != Schedule::Constant {
+            found.push("learning rate falls to zero along a cosine instead of staying".into());
+        }
+        if self.repeats() != REPEATS {
+            found.push(format!("{} repetitions instead of {REPEATS}", self.repeats()));
+        }
+        let quick = |(row, _): &Which| row.printed.is_none();
+        if self.which().is_ok_and(|which| which.iter().any(quick)) {
+            found.push(
+                "quick networks have 75 thousand parameters; the paper's have 1.1 and 4.3 million"
+                    .into(),
+            );
+        }
+        found
+    }
+
+    fn announce(&self, which: &[Which], text: &Text8, cpu: &Cpu) {
+        eprintln!(
+            "{} trainings on {} characters of text8 ({}), {} epochs, {} threads",
+            which.len(),
+            grouped(text.about.used[0]),
+            text.about.split,
+            self.options().epochs,
+            cpu.threads()
+        );
+        let deviations = self.deviations(text);
+        if !deviations.is_empty() {
+            eprintln!("not as in the paper (--full): {}", deviations.join("; "));
+        }
+    }
+}

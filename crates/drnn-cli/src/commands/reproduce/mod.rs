@@ -1,0 +1,56 @@
+//! `drnn reproduce`: what the paper shows, computed anew and checked.
+
+mod depth;
+mod mlm;
+mod pos;
+mod reversal;
+mod sine;
+mod theorem;
+
+use crate::Failure;
+use crate::report::Origin;
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+/// Reproduce what the paper shows: a table here, plot and data in a folder
+#[derive(Debug, Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    experiment: Experiment,
+}
+
+#[derive(Debug, Subcommand)]
+enum Experiment {
+    Depth(depth::Arguments),
+    Mlm(mlm::Arguments),
+    Pos(pos::Arguments),
+    Reversal(reversal::Arguments),
+    Sine(sine::Arguments),
+    Theorem(theorem::Arguments),
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    match &arguments.experiment {
+        Experiment::Depth(arguments) => depth::run(arguments),
+        Experiment::Mlm(arguments) => mlm::run(arguments),
+        Experiment::Pos(arguments) => pos::run(arguments),
+        Experiment::Reversal(arguments) => reversal::run(arguments),
+        Experiment::Sine(arguments) => sine::run(arguments),
+        Experiment::Theorem(arguments) => theorem::run(arguments),
+    }
+}
+
+/// How a file of results begins that there is no report of: what it is, and where it comes from.
+#[derive(Debug, Serialize)]
+struct Head {
+    kind: &'static str,
+    format: u64,
+    #[serde(flatten)]
+    origin: Origin,
+}
+
+impl Head {
+    fn new(kind: &'static str, command: String) -> Head {
+        Head { kind, format: 1, origin: Origin::new(command) }
+    }
+}

@@ -1,0 +1,277 @@
+//! `drnn reproduce reversal`: networks of several delays learn to answer a sequence backwards.
+
+use crate::Failure;
+use crate::memory::Needs;
+use crate::report::reversal::{ReversalResults, Run, Task};
+use crate::report::{Provenance, Reported, publish};
+use crate::training::place::{Network, Place};
+use crate::training::{self, Running, Watch};
+use clap::Args;
+use drnn::Cpu;
+use drnn_train::reversal::{Accuracy, Reversal};
+use drnn_train::{
+    Engine, Examples, Fit, Metric, Options, PaperNet, Reason, Schedule, Source, Stopping,
+};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// Sequence reversal: LSTM, d-LSTMs and Bi-LSTM against what each can know
+///
+/// A network reads 20 symbols and answers them in reverse order. Without delay it can know the second half; a
+/// delay of d lets it see d elements more, a Bi-LSTM sees all. Networks are trained side by side; the default run
+/// takes about 3 minutes on 2 cores. Interrupted with Ctrl-C, or killed, it goes on with --resume.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Arguments {
+    /// Folder for results, plot and checkpoints, made where there is none
+    #[arg(long, value_name = "DIR", default_value = "out/reversal")]
+    out: PathBuf,
+    /// The paper's own protocol: delays 0 to 19, 5 repetitions, learning rate 0.001, up to 1,000 epochs
+    #[arg(long)]
+    full: bool,
+    /// Delays of the d-LSTMs [default: 5,10,19; with --full 1 to 19]
+    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=19))]
+    delays: Option<Vec<u16>>,
+    /// Trainings of each network, from different seeds [default: 1; with --full 5]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=100))]
+    repeats: Option<u16>,
+    /// Most epochs [default: 60; with --full 1000]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    epochs: Option<u32>,
+    /// Learning rate of the first epoch [default: 0.01, falling along a cosine; with --full 0.001, constant]
+    #[arg(long, value_parser = training::rate)]
+    rate: Option<f32>,
+    /// Sequences to train on; a fifth as many to validate and to test
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
+    sequences: u32,
+    /// Seed of data, parameters and orders
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    running: Running,
+    /// The contents of reversal.json instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// A network and the number of its repetition.
+type Which = (PaperNet, usize);
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let started = SystemTime::now();
+    let cpu = training::cpu(arguments.running.threads)?; // before there is a folder
+    let place = arguments.running.place.find()?;
+    let which = arguments.which()?;
+    arguments.check_memory(&which, &place, &cpu)?;
+    let folder = arguments.running.folder(&arguments.out, &["reversal.json"], training::EARLIER)?;
+    let task = Reversal::default();
+    let (n, seed) = (arguments.sequences as usize, arguments.seed);
+    // Streams of numbers of their own, whatever their lengths.
+    let part =
+        |part: u64, count: usize| task.examples(count, seed.wrapping_mul(4).wrapping_add(part));
+    let [train, valid, test] = [part(1, n)?, part(2, n / 5)?, part(3, n / 5)?];
+    let options = arguments.options();
+    let one = cpu.with_threads(1);
+    let mut fits = Vec::new();
+    for &(net, repetition) in &which {
+        let spec = net.spec(task.symbols, task.symbols)?;
+        let seed = seed.wrapping_mul(1000).wrapping_add(repetition as u64);
+        let options = Options { seed, ..options };
+        let name = format!("reversal seed {} {net} {repetition}", arguments.seed);
+        let engine = place.network(&one, &spec, &options)?;
+        let data = [&train, &valid].map(|examples| examples as &dyn Source);
+        let fit = Fit::with_engine(engine, options, &name, data[0], data[1])?;
+        fits.push(arguments.running.lane(fit, &folder, &format!("{net}-{repetition}"))?);
+    }
+    arguments.announce(&which, &cpu);
+    let names: Vec<String> = which.iter().map(|(net, i)| format!("{net}-{i}")).collect();
+    let watch = Watch::new(names, Metric::Accuracy, &arguments.out.join("log.jsonl"))?;
+    arguments.running.run(&cpu, &place, &mut fits, &watch, &arguments.command(), &|_| Ok(()))?;
+    let mut runs = Vec::new();
+    for (lane, &(net, repetition)) in fits.iter_mut().zip(&which) {
+        runs.push(measure(&mut lane.fit, net, repetition, &task, &test)?);
+    }
+    runs.sort_by_key(|run| (run.delay.unwrap_or(usize::MAX), run.repetition));
+    let results = ReversalResults {
+        kind: ReversalResults::KIND.into(),
+        format: ReversalResults::FORMAT,
+        provenance: Provenance::new(arguments.command(), seed, &cpu, &place, started),
+        task: Task {
+            steps: task.steps,
+            symbols: task.symbols,
+            train: train.len(),
+            valid: valid.len(),
+            test: test.len(),
+        },
+        options,
+        deviations: arguments.deviations(),
+        runs,
+    };
+    publish(&results, &arguments.out, arguments.json)?;
+    let ran_away = results.runs.iter().filter(|run| run.ended == Reason::NotFinite);
+    let names: Vec<_> = ran_away.map(|run| format!("{}-{}", run.net, run.repetition)).collect();
+    training::check_finite(names.iter().map(String::as_str))
+}
+
+/// Accuracy on sequences that were not trained on.
+fn measure(
+    fit: &mut Fit<Network>,
+    net: PaperNet,
+    repetition: usize,
+    task: &Reversal,
+    test: &Examples,
+) -> Result<Run, Failure> {
+    let mut accuracy = Accuracy::new(fit.options().seed);
+    let progress = fit.progress().clone();
+    let ended = progress.ended.unwrap_or(Reason::Epochs);
+    let learner = fit.engine();
+    let (m, parameters) = (task.symbols, learner.spec().parameters());
+    let [mut sampled, mut likeliest, mut test_loss] = [f64::NAN; 3];
+    if ended != Reason::NotFinite {
+        let loss = learner.evaluate(test, 0, 500, &mut |y, t| accuracy.add(y, m, t))?;
+        (sampled, likeliest, test_loss) = (accuracy.drawn(), accuracy.likeliest(), loss.mean());
+    }
+    Ok(Run {
+        net: net.to_string(),
+        repetition,
+        delay: match net {
+            PaperNet::Lstm => Some(0),
+            PaperNet::BiLstm => None,
+            PaperNet::DLstm(delay) => Some(delay),
+        },
+        parameters,
+        bound: task.bound(net.ahead(task.steps)),
+        sampled,
+        likeliest,
+        test_loss,
+        epochs: progress.history.len(),
+        ended,
+        seconds: progress.seconds,
+        history: progress.history,
+    })
+}
+
+impl Arguments {
+    /// Whether there is memory for data and all networks, before there is a folder.
+    fn check_memory(&self, which: &[Which], place: &Place, cpu: &Cpu) -> Result<(), Failure> {
+        let (task, n) = (Reversal::default(), self.sequences as usize);
+        let part = |count| task.made(count, 0);
+        let data = [part(n)?, part(n / 5)?, part(n / 5)?];
+        let bytes = (n + 2 * (n / 5)) * task.steps * (task.symbols + 1) * size_of::<f32>();
+        let mut needs = Vec::new();
+        for (net, _) in which {
+            let spec = net.spec(task.symbols, task.symbols)?;
+            let parts = data.each_ref().map(|part| part as &dyn Source);
+            let threads = cpu.threads().div_ceil(which.len());
+            needs.push(place.needs(&spec, &parts, self.options().batch, threads)?);
+        }
+        let needs = Needs::side_by_side(needs, place.threads(cpu, which.len()));
+        needs.and("data", bytes).check_at(
+            self.running.force,
+            place,
+            "fewer --sequences, --delays or --repeats",
+        )
+    }
+
+    fn options(&self) -> Options {
+        let paper = Options {
+            stopping: Stopping { patience: Some(10), min_delta: 1e-3, at_value: None },
+            ..Options::default()
+        };
+        let (epochs, rate, schedule) = match self.full {
+            true => (1000, 1e-3, Schedule::Constant),
+            false => (60, 1e-2, Schedule::Cosine),
+        };
+        Options {
+            epochs: self.epochs.map_or(epochs, |epochs| epochs as usize),
+            rate: self.rate.unwrap_or(rate),
+            schedule,
+            stopping: if self.full { paper.stopping } else { Stopping::default() },
+            ..paper
+        }
+    }
+
+    /// All trainings, those with most steps first, so that threads end together.
+    fn which(&self) -> Result<Vec<Which>, Failure> {
+        let delays = self.delays.clone().unwrap_or_else(|| match self.full {
+            true => (1..20).collect(),
+            false => vec![5, 10, 19],
+        });
+        let twice = delays.iter().enumerate().find(|(i, d)| delays[..*i].contains(d));
+        if let Some((_, twice)) = twice {
+            return Err(Failure::Input(format!("--delays: {twice} is there twice")));
+        }
+        let mut nets: Vec<PaperNet> =
+            delays.iter().rev().map(|&d| PaperNet::DLstm(d.into())).collect();
+        nets.extend([PaperNet::BiLstm, PaperNet::Lstm]);
+        let repeats = self.repeats.unwrap_or(if self.full { 5 } else { 1 });
+        let each = |i: usize| nets.iter().map(move |&net| (net, i)).collect::<Vec<_>>();
+        Ok((0..repeats.into()).flat_map(each).collect())
+    }
+
+    /// The command with everything that changes the result.
+    fn command(&self) -> String {
+        let mut command = String::from("drnn reproduce reversal");
+        if self.full {
+            command += " --full";
+        }
+        if let Some(delays) = &self.delays {
+            let delays: Vec<_> = delays.iter().map(u16::to_string).collect();
+            let _ = write!(command, " --delays {}", delays.join(","));
+        }
+        for (name, value) in [
+            ("repeats", self.repeats.map(|n| n.to_string())),
+            ("epochs", self.epochs.map(|n| n.to_string())),
+            ("rate", self.rate.map(|rate| rate.to_string())),
+        ] {
+            if let Some(value) = value {
+                let _ = write!(command, " --{name} {value}");
+            }
+        }
+        let _ = write!(command, " --sequences {} --seed {}", self.sequences, self.seed);
+        if self.out != Path::new("out/reversal") {
+            let _ = write!(command, " --out {}", self.out.display());
+        }
+        command
+    }
+
+    fn deviations(&self) -> Vec<String> {
+        let (mine, paper) = (self.options(), Options::default());
+        let mut found = Vec::new();
+        if mine.rate != paper.rate {
+            found.push(format!("learning rate {} instead of {}", mine.rate, paper.rate));
+        }
+        if mine.schedule != Schedule::Constant {
+            found.push("learning rate falls to zero along a cosine instead of staying".into());
+        }
+        if mine.epochs != paper.epochs {
+            found.push(format!("{} epochs instead of up to {}", mine.epochs, paper.epochs));
+        }
+        if !self.full {
+            found.push("no early stopping (the paper: patience 10, min delta 0.001)".into());
+        }
+        if self.sequences != 10_000 {
+            found.push(format!("{} training sequences instead of 10,000", self.sequences));
+        }
+        let repeats = self.repeats.unwrap_or(if self.full { 5 } else { 1 });
+        if repeats != 5 {
+            found.push(format!("{repeats} repetitions instead of 5"));
+        }
+        found
+    }
+
+    fn announce(&self, which: &[Which], cpu: &Cpu) {
+        let epochs = self.options().epochs;
+        eprintln!(
+            "{} networks learn to reverse 20 symbols of 4: {} sequences, up to {epochs} epochs, {} threads",
+            which.len(),
+            self.sequences,
+            cpu.threads()
+        );
+        let deviations = self.deviations();
+        if !deviations.is_empty() {
+            eprintln!("not as in the paper (--full): {}", deviations.join("; "));
+        }
+    }
+}

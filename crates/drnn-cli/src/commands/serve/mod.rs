@@ -1,0 +1,256 @@
+//! `drnn serve`: models behind HTTP and WebSocket.
+//!
+//! | file | what |
+//! |---|---|
+//! | `models` | models on the command line: files, built-in ones, names |
+//! | `quantity` | bytes and times on the command line |
+//! | `logs`, `log_limit` | what is written to stderr while it serves, and how much of it |
+
+mod log_limit;
+mod logs;
+mod models;
+mod quantity;
+
+use crate::Failure;
+use crate::args::import::ImportArguments;
+use clap::Args;
+use drnn_serve::{Limits, Options, Server, Token};
+use drnn_train::results::MAX_RESULTS;
+use logs::Level;
+use quantity::{bytes, time};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Serve models: whole sequences by HTTP, live ones by WebSocket, and a page to try them at /
+///
+/// With no model named, those that are built in are served. The API is at /openapi.json and in docs/SERVING.md.
+/// Examples:
+///   drnn serve
+///   drnn serve out/series/model.safetensors tags=out/tagger/model.safetensors
+///   drnn serve --listen 0.0.0.0:8080 --token-file token model.safetensors
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Arguments {
+    /// Model files, or chars-en and tagger-en, which are built in; NAME=FILE gives one another name than its file's
+    #[arg(value_name = "MODEL")]
+    models: Vec<String>,
+    /// Address to listen at; beyond this machine only with --token-file or --insecure
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    listen: SocketAddr,
+    /// File with the token that clients must show: 16 to 256 letters, digits and -._~ and the like
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// Let everyone in who can reach the address, under any name
+    #[arg(long, conflicts_with = "token_file")]
+    insecure: bool,
+    /// Another origin whose pages may ask, like https://example.org; may be given several times
+    #[arg(long = "origin", value_name = "URL", value_parser = origin)]
+    origins: Vec<String>,
+    /// How long an element of a stream waits for those of others, to be read with them
+    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = time)]
+    wait: Duration,
+    /// Threads that run whole sequences, of each model [default: all cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+    /// At the end, how long what was accepted has to be finished
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    drain: Duration,
+    /// Results of `drnn sweep` (sweep.json), for the page
+    #[arg(long, value_name = "FILE")]
+    sweep: Option<PathBuf>,
+    #[command(flatten)]
+    import: ImportArguments,
+    #[command(flatten)]
+    limits: LimitArguments,
+    /// What is logged
+    #[arg(long, value_enum, value_name = "LEVEL", default_value = "info")]
+    log: Level,
+    /// Logs as JSON, an object per line
+    #[arg(long)]
+    log_json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Limits")]
+struct LimitArguments {
+    /// Bytes of the body of a request
+    #[arg(long, value_name = "BYTES", default_value = "1M", value_parser = bytes)]
+    max_body: usize,
+    /// Elements of a request, all sequences together
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = count())]
+    max_elements: u32,
+    /// Bytes of a message of a stream
+    #[arg(long, value_name = "BYTES", default_value = "64K", value_parser = bytes)]
+    max_message: usize,
+    /// Elements of a stream that wait to be read; also the most of one message
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = count())]
+    max_in_flight: u32,
+    /// Bytes of requests and messages that wait, of all clients together; one client gets at most half of it
+    #[arg(long, value_name = "BYTES", default_value = "32M", value_parser = bytes)]
+    max_received: usize,
+    /// Bytes of answers to requests that are being made or sent, of all clients together; one gets at most half of it
+    #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = bytes)]
+    max_answers: usize,
+    /// Open connections, streams included; for one more, an idle one is closed
+    #[arg(long, value_name = "N", default_value_t = 2048, value_parser = count())]
+    max_connections: u32,
+    /// Live streams
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = count())]
+    max_streams: u32,
+    /// Live streams of one client: an IPv4 address, or a /64 network of IPv6
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = count())]
+    max_streams_per_client: u32,
+    /// How long a stream may say nothing
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = time)]
+    idle: Duration,
+    /// How long a stream may live
+    #[arg(long, value_name = "TIME", default_value = "1d", value_parser = time)]
+    longest: Duration,
+    /// How long a client may take to send a request, or to accept what it is sent
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    patience: Duration,
+}
+
+fn count() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=10_000_000)
+}
+
+fn origin(text: &str) -> Result<String, String> {
+    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    match host {
+        Some(host) if !host.is_empty() && !host.contains(['/', '*', ' ']) => Ok(text.into()),
+        _ => Err("expected http:// or https:// and a host, without a path".into()),
+    }
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let options = options(arguments)?;
+    let models = models::load(&arguments.models, &arguments.import)?;
+    logs::begin(arguments.log, arguments.log_json);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|e| Failure::Input(format!("no threads can be had: {e}")))?;
+    let finished = runtime.block_on(serve(options, models));
+    // Whoever has not ended by now does not hold up the end.
+    runtime.shutdown_background();
+    finished
+}
+
+async fn serve(options: Options, models: drnn_serve::Models) -> Result<(), Failure> {
+    let (listen, names) = (options.listen, models.names().join(", "));
+    let cannot =
+        |e| Failure::Input(format!("cannot listen at {listen}: {e}; --listen names another"));
+    let server = Server::bind(options, models).await.map_err(cannot)?;
+    let address = server.address().map_err(cannot)?;
+    // Before it is announced: whoever reads that may end it at once.
+    let signals = Signals::new()?;
+    tracing::info!(models = names, "listening at http://{address}");
+    let mb = server.worst_case().div_ceil(1_000_000);
+    tracing::info!("clients can make it hold at most {mb} MB (docs/SERVING.md, Memory)");
+    let stopping = server.stopping();
+    let signals = tokio::spawn(async move {
+        let mut signals = signals;
+        signals.next().await;
+        stopping.stop();
+        signals.next().await;
+        std::process::exit(130);
+    });
+    let finished = server.serve().await;
+    signals.abort();
+    match finished {
+        true => tracing::info!("all that was accepted is answered"),
+        false => tracing::warn!("not all was finished within --drain"),
+    }
+    Ok(())
+}
+
+/// Ctrl-C, and what a system sends to those that should end.
+struct Signals {
+    #[cfg(unix)]
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Signals, Failure> {
+        #[cfg(unix)]
+        {
+            use tokio::signal::unix::{SignalKind, signal};
+            let terminate = signal(SignalKind::terminate());
+            let cannot = |e| Failure::Input(format!("signals cannot be caught: {e}"));
+            Ok(Signals { terminate: terminate.map_err(cannot)? })
+        }
+        #[cfg(not(unix))]
+        Ok(Signals {})
+    }
+
+    async fn next(&mut self) {
+        #[cfg(unix)]
+        tokio::select! {
+            _ = tokio::signal::ctrl_c() => {}
+            _ = self.terminate.recv() => {}
+        }
+        #[cfg(not(unix))]
+        let _ = tokio::signal::ctrl_c().await;
+    }
+}
+
+fn options(arguments: &Arguments) -> Result<Options, Failure> {
+    let token = arguments.token_file.as_deref().map(read_token).transpose()?;
+    if !arguments.listen.ip().is_loopback() && token.is_none() && !arguments.insecure {
+        return Err(Failure::Input(format!(
+            "--listen {}: others can reach that; say --token-file FILE, or --insecure to let everyone in",
+            arguments.listen
+        )));
+    }
+    let defaults = Options::default();
+    let limits = &arguments.limits;
+    Ok(Options {
+        listen: arguments.listen,
+        token,
+        origins: arguments.origins.clone(),
+        any_host: arguments.insecure,
+        wait: arguments.wait,
+        threads: arguments.threads.map_or(defaults.threads, usize::from),
+        drain: arguments.drain,
+        sweep: arguments.sweep.as_deref().map(read_sweep).transpose()?,
+        limits: Limits {
+            body: limits.max_body,
+            elements: limits.max_elements as usize,
+            message: limits.max_message,
+            in_flight: limits.max_in_flight as usize,
+            received: limits.max_received,
+            answers: limits.max_answers,
+            connections: limits.max_connections as usize,
+            streams: limits.max_streams as usize,
+            streams_per_client: limits.max_streams_per_client as usize,
+            idle: limits.idle,
+            longest: limits.longest,
+            patience: limits.patience,
+            ..defaults.limits
+        },
+    })
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    let cannot =
+        |e: std::io::Error| Failure::Input(format!("{}: cannot be read: {e}", path.display()));
+    let bytes = drnn::read_file(path, MAX_RESULTS).map_err(cannot)?;
+    String::from_utf8(bytes).map_err(|_| cannot(std::io::ErrorKind::InvalidData.into()))
+}
+
+fn read_token(path: &Path) -> Result<Token, Failure> {
+    Token::new(&read(path)?).map_err(|why| Failure::Input(format!("{}: {why}", path.display())))
+}
+
+fn read_sweep(path: &Path) -> Result<String, Failure> {
+    let text = read(path)?;
+    let kind = serde_json::from_str(&text).map(|value: serde_json::Value| value["kind"] == "sweep");
+    match kind {
+        Ok(true) => Ok(text),
+        Ok(false) => Err(Failure::Input(format!(
+            "{}: no results of `drnn sweep`, whose kind is \"sweep\"",
+            path.display()
+        ))),
+        Err(e) => Err(Failure::Input(format!("{}: not JSON: {e}", path.display()))),
+    }
+}

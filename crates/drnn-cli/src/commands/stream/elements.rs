@@ -1,0 +1,216 @@
+//! Text as elements: lines, rows of CSV, JSON, words or numbers parted by spaces, or every character.
+
+use crate::Failure;
+use crate::commands::fill::holes::{Holes, Mark};
+use clap::ValueEnum;
+use drnn_tasks::live::{Element, LiveModel, Reads};
+use drnn_train::read::{ElementRow, ElementRows, LONGEST_LINE};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum From {
+    /// An element per line: numbers, a token, a word, or one character
+    Lines,
+    /// A row of numbers per line; for a series, after a line with the columns' names
+    Csv,
+    /// JSON per line: an array, an object by columns' names, a number, a string, null
+    Json,
+    /// Every character is an element
+    Chars,
+    /// Tokens or words, parted by spaces or line ends
+    Tokens,
+}
+
+/// What was found in the text.
+#[derive(Debug, PartialEq)]
+pub enum Item {
+    Element(Element),
+    /// The sequence ends here, another begins.
+    Begins,
+}
+
+/// Takes text in pieces.
+pub struct Elements<'m> {
+    model: &'m LiveModel,
+    from: From,
+    /// Whether a blank line ends a sequence.
+    blank_ends: bool,
+    rows: ElementRows<'m>,
+    holes: Holes,
+    /// What has come of a line, or of a token.
+    open: String,
+    /// Whether nothing has come of the line.
+    is_blank: bool,
+    /// From 1.
+    line: u64,
+}
+
+impl<'m> Elements<'m> {
+    /// By `from`, or as the model suggests.
+    pub fn new(
+        model: &'m LiveModel,
+        from: Option<From>,
+        blank_ends: bool,
+    ) -> Result<Elements<'m>, Failure> {
+        let suggested = match (model.reads(), model.task()) {
+            (Reads::Characters, _) => From::Chars,
+            (_, "series") => From::Csv,
+            _ => From::Lines,
+        };
+        let from = from.unwrap_or(suggested);
+        let others = match (from, model.reads()) {
+            (From::Lines | From::Json, _)
+            | (From::Chars, Reads::Characters)
+            | (From::Csv, Reads::Numbers(_))
+            | (From::Tokens, Reads::Tokens(_) | Reads::Words) => None,
+            (_, Reads::Characters) => Some("chars"),
+            (_, Reads::Numbers(_)) => Some("csv"),
+            (_, Reads::Tokens(_) | Reads::Words) => Some("tokens"),
+        };
+        if let Some(other) = others {
+            let (name, reads) = (from.to_possible_value(), model.reads());
+            let name = name.as_ref().map_or("", |name| name.get_name());
+            let why = format!("--from {name}: the model reads {reads}; say lines, json or {other}");
+            return Err(Failure::Input(why));
+        }
+        let holes = Holes::new(&[]).map_err(Failure::Input)?;
+        let (rows, open) = (ElementRows::new(model), String::new());
+        Ok(Elements { model, from, blank_ends, rows, holes, open, is_blank: true, line: 1 })
+    }
+
+    /// The next piece.
+    pub fn take(
+        &mut self,
+        text: &str,
+        mut to: impl FnMut(Item) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        match self.from {
+            From::Chars => text.chars().try_for_each(|c| self.character(c, &mut to)),
+            From::Tokens => text.chars().try_for_each(|c| self.token_char(c, &mut to)),
+            From::Lines | From::Csv | From::Json => {
+                let mut rest = text;
+                while let Some((end, behind)) = rest.split_once('\n') {
+                    self.add(end)?;
+                    self.end_line(&mut to)?;
+                    rest = behind;
+                }
+                self.add(rest)
+            }
+        }
+    }
+
+    /// There is no more: a line need not have its end.
+    pub fn end(&mut self, mut to: impl FnMut(Item) -> Result<(), Failure>) -> Result<(), Failure> {
+        match self.from {
+            From::Chars => {
+                let Elements { holes, line, .. } = self;
+                holes.end(|mark| to(item(mark)).map_err(|e| in_line(*line, e)))
+            }
+            From::Tokens => self.end_token(&mut to),
+            _ if self.open.is_empty() => Ok(()),
+            _ => self.end_line(&mut to),
+        }
+    }
+
+    /// Says what is wrong with what was read last.
+    pub fn refuse(&self, why: String) -> Failure {
+        in_line(self.line, Failure::Input(why))
+    }
+
+    fn character(
+        &mut self,
+        character: char,
+        to: &mut impl FnMut(Item) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let ends_line = character == '\n';
+        let line = self.line;
+        self.line += u64::from(ends_line);
+        if self.blank_ends && ends_line && self.is_blank {
+            return to(Item::Begins).map_err(|e| in_line(line, e));
+        }
+        self.is_blank = ends_line;
+        self.holes.take(character, |mark| to(item(mark)).map_err(|e| in_line(line, e)))
+    }
+
+    fn token_char(
+        &mut self,
+        character: char,
+        to: &mut impl FnMut(Item) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        if !character.is_whitespace() {
+            self.is_blank = false;
+            return self.add(character.encode_utf8(&mut [0; 4]));
+        }
+        self.end_token(to)?;
+        if character == '\n' {
+            if std::mem::replace(&mut self.is_blank, true) && self.blank_ends {
+                to(Item::Begins).map_err(|e| in_line(self.line, e))?;
+            }
+            self.line += 1;
+        }
+        Ok(())
+    }
+
+    fn end_token(
+        &mut self,
+        to: &mut impl FnMut(Item) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        if self.open.is_empty() {
+            return Ok(());
+        }
+        let element = self.model.line(&self.open).map_err(Failure::from);
+        self.open.clear();
+        element.and_then(|element| to(Item::Element(element))).map_err(|e| in_line(self.line, e))
+    }
+
+    fn add(&mut self, text: &str) -> Result<(), Failure> {
+        if self.open.len() + text.len() > LONGEST_LINE {
+            let why = format!("longer than {LONGEST_LINE} bytes; is this text with line ends?");
+            return Err(self.refuse(why));
+        }
+        self.open += text;
+        Ok(())
+    }
+
+    fn end_line(
+        &mut self,
+        to: &mut impl FnMut(Item) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let line = self.open.trim_end_matches('\r');
+        // A space may be a character.
+        let is_blank = match (self.from, self.model.reads()) {
+            (From::Lines, Reads::Characters) => line.is_empty(),
+            _ => line.trim().is_empty(),
+        };
+        let items = match (self.from, is_blank) {
+            (_, true) => Ok([self.blank_ends.then_some(Item::Begins), None]),
+            (From::Json, _) => self.model.json(line).map(|e| [None, Some(Item::Element(e))]),
+            (From::Csv, _) => self.rows.read(line).map(|row| match row {
+                ElementRow::Header => [None, None],
+                ElementRow::Element { element, begins } => {
+                    [begins.then_some(Item::Begins), Some(Item::Element(element))]
+                }
+            }),
+            _ => self.model.line(line).map(|element| [None, Some(Item::Element(element))]),
+        };
+        let items = items.map_err(|e| in_line(self.line, e.into()))?;
+        self.open.clear();
+        items.into_iter().flatten().try_for_each(&mut *to).map_err(|e| in_line(self.line, e))?;
+        self.line += 1;
+        Ok(())
+    }
+}
+
+fn item(mark: Mark) -> Item {
+    Item::Element(match mark {
+        Mark::Known(character) => Element::Char(character),
+        Mark::Hole => Element::Mask,
+    })
+}
+
+/// Bad input, with its place.
+fn in_line(line: u64, failure: Failure) -> Failure {
+    match failure {
+        Failure::Input(why) => Failure::Input(format!("standard input:{line}: {why}")),
+        other => other,
+    }
+}

@@ -1,0 +1,94 @@
+//! Masked characters of a text.
+
+use super::Sweep;
+use super::task::Task;
+use crate::Failure;
+use crate::args::characters::{Characters, CharsArguments};
+use crate::args::shape::Shape;
+use crate::memory::Needs;
+use crate::training::place::{Network, Place};
+use clap::Args;
+use drnn::Cpu;
+use drnn_train::{Metric, Options, Source};
+
+/// Fill in masked characters of a text: bits per masked character
+#[derive(Debug, Args)]
+pub struct CharsTask {
+    #[command(flatten)]
+    characters: CharsArguments,
+    #[command(flatten)]
+    pub sweep: Sweep,
+}
+
+impl CharsTask {
+    pub fn ready(&self, seed: u64) -> Result<Characters, Failure> {
+        let characters = Characters::read(&self.characters, seed)?;
+        characters.tell();
+        match &characters.test {
+            Some(_) => Ok(characters),
+            None => Err(Failure::Input("--test 0: a sweep needs characters to test with".into())),
+        }
+    }
+}
+
+impl Task for Characters {
+    type Engine = Network;
+
+    fn name(&self) -> &'static str {
+        "chars"
+    }
+
+    fn describe(&self) -> String {
+        format!("masked characters; {}", self.what)
+    }
+
+    fn metric(&self) -> Metric {
+        Metric::Bits
+    }
+
+    fn data(&self) -> [&(dyn Source + 'static); 3] {
+        [&self.train, &self.valid, self.test.as_ref().unwrap_or(&self.valid)]
+    }
+
+    fn sequences(&self) -> [usize; 3] {
+        Task::data(self).map(Source::len)
+    }
+
+    fn delays(&self) -> Vec<usize> {
+        let mut delays = vec![0, 1, 2, 3, 5, 8];
+        delays.retain(|&d| d <= self.longest_delay());
+        delays
+    }
+
+    fn longest_delay(&self) -> usize {
+        self.window - 1
+    }
+
+    fn options(&self) -> Options {
+        Options { epochs: 10, rate: 4e-3, ..Characters::options(self) }
+    }
+
+    fn same_size(&self, shape: Shape) -> Result<Shape, Failure> {
+        Ok(shape.same_size(Characters::data(self))?)
+    }
+
+    fn needs(
+        &self,
+        place: &Place,
+        shape: &Shape,
+        batch: usize,
+        threads: usize,
+    ) -> Result<Needs, Failure> {
+        Ok(place.needs(&self.spec(shape)?, &Task::data(self), batch, threads)?)
+    }
+
+    fn engine(
+        &self,
+        place: &Place,
+        cpu: &Cpu,
+        shape: &Shape,
+        options: &Options,
+    ) -> Result<Network, Failure> {
+        Ok(place.network(cpu, &self.spec(shape)?, options)?)
+    }
+}

@@ -1,0 +1,125 @@
+//! Series of the user's own: quality against delay.
+
+use super::Sweep;
+use super::task::{Part, Task};
+use crate::Failure;
+use crate::args::series::{Ready, SeriesData};
+use crate::args::shape::Shape;
+use crate::commands::train::series::{metric, suggested, worth};
+use crate::memory::Needs;
+use crate::training::place::{Network, Place};
+use clap::Args;
+use drnn::{Cpu, Padding};
+use drnn_tasks::series::SeriesTask;
+use drnn_train::series::Windows;
+use drnn_train::{Metric, Options, Source};
+
+/// Sequences of numbers from a table or from arrays: mean squared error, or accuracy
+#[derive(Debug, Args)]
+pub struct SeriesSweep {
+    #[command(flatten)]
+    data: SeriesData,
+    #[command(flatten)]
+    pub sweep: Sweep,
+}
+
+/// Data in windows.
+pub struct Series {
+    ready: Ready,
+    /// To learn from, to judge by, to test with.
+    windows: [Windows; 3],
+    longest_delay: usize,
+}
+
+/// Delays where nobody names any.
+const DELAYS: [usize; 5] = [0, 1, 2, 5, 10];
+
+impl SeriesSweep {
+    pub fn ready(&self, seed: u64) -> Result<Series, Failure> {
+        let ready = self.data.ready(seed)?;
+        let longest = [&ready.train, &ready.valid].map(|part| part.longest()).into_iter().max();
+        let longest_delay = longest.unwrap_or(1).saturating_sub(1);
+        // All networks learn from the same windows, which read as far ahead as the longest delay needs.
+        let ahead = self.sweep.delays(&suggested_delays(longest_delay));
+        let (train, valid, test) = ready.windows(ahead.into_iter().max().unwrap_or(0))?;
+        let Some(test) = test else {
+            return Err(Failure::Input("--test 0: a sweep needs something to test with".into()));
+        };
+        Ok(Series { ready, windows: [train, valid, test], longest_delay })
+    }
+}
+
+fn suggested_delays(longest: usize) -> Vec<usize> {
+    DELAYS.into_iter().filter(|delay| *delay <= longest).collect()
+}
+
+impl Task for Series {
+    type Engine = Network;
+
+    fn name(&self) -> &'static str {
+        SeriesTask::NAME
+    }
+
+    fn describe(&self) -> String {
+        self.ready.what.clone()
+    }
+
+    fn metric(&self) -> Metric {
+        metric(&self.ready.task)
+    }
+
+    fn data(&self) -> [&(dyn Source + 'static); 3] {
+        self.windows.each_ref().map(|windows| windows as &dyn Source)
+    }
+
+    fn sequences(&self) -> [usize; 3] {
+        self.windows.each_ref().map(Source::len)
+    }
+
+    fn delays(&self) -> Vec<usize> {
+        suggested_delays(self.longest_delay)
+    }
+
+    fn longest_delay(&self) -> usize {
+        self.longest_delay
+    }
+
+    fn options(&self) -> Options {
+        suggested(self.ready.batch(&self.windows[0]))
+    }
+
+    fn same_size(&self, shape: Shape) -> Result<Shape, Failure> {
+        Ok(shape.same_size(|builder| self.ready.task.widths(builder))?)
+    }
+
+    fn needs(
+        &self,
+        place: &Place,
+        shape: &Shape,
+        batch: usize,
+        threads: usize,
+    ) -> Result<Needs, Failure> {
+        let spec = shape.spec(Padding::Null, |builder| self.ready.task.widths(builder))?;
+        Ok(place.needs(&spec, &self.data(), batch, threads)?)
+    }
+
+    fn engine(
+        &self,
+        place: &Place,
+        cpu: &Cpu,
+        shape: &Shape,
+        options: &Options,
+    ) -> Result<Network, Failure> {
+        let spec = shape.spec(Padding::Null, |builder| self.ready.task.widths(builder))?;
+        Ok(place.network(cpu, &spec, options)?)
+    }
+
+    /// On whole sequences, in the target's own units.
+    fn worth(&self, engine: &mut Network, cpu: &Cpu, part: Part) -> Result<f64, Failure> {
+        let data = match part {
+            Part::Valid => &self.ready.valid,
+            Part::Test => self.ready.test.as_ref().unwrap_or(&self.ready.valid),
+        };
+        Ok(worth(engine, cpu, &self.ready.task, data)?.1)
+    }
+}

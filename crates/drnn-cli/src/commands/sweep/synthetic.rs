@@ -1,0 +1,190 @@
+//! The paper's tasks, made as they are needed.
+
+use super::Sweep;
+use super::task::Task;
+use crate::Failure;
+use crate::args::shape::Shape;
+use crate::memory::Needs;
+use crate::training::place::{Network, Place};
+use clap::Args;
+use drnn::{Builder, Cpu, Padding};
+use drnn_train::campaign::Gamma;
+use drnn_train::reversal::Reversal;
+use drnn_train::sine::{Part, Sine};
+use drnn_train::{Examples, Metric, Options, Source};
+
+/// Answer a sequence of symbols backwards: accuracy
+#[derive(Debug, Args)]
+pub struct ReversalTask {
+    /// Elements of a sequence, T
+    #[arg(long, value_name = "T", default_value_t = 20, value_parser = clap::value_parser!(u16).range(2..=1000))]
+    steps: u16,
+    /// Symbols, V
+    #[arg(long, value_name = "V", default_value_t = 4, value_parser = clap::value_parser!(u16).range(2..=1000))]
+    symbols: u16,
+    /// Sequences to learn from; a fifth as many to judge by, and again to test with
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    sequences: u32,
+    #[command(flatten)]
+    pub sweep: Sweep,
+}
+
+/// The sine of a filtered sequence, where the filter looks ahead: mean squared error
+#[derive(Debug, Args)]
+pub struct SineTask {
+    /// Frequency, a multiple of 0.1
+    #[arg(long, value_name = "G", default_value = "0.5")]
+    gamma: Gamma,
+    /// Elements that the filter looks ahead, a
+    #[arg(long, value_name = "A", default_value_t = 5, value_parser = clap::value_parser!(u8).range(0..=20))]
+    ahead: u8,
+    /// Sequences to learn from; a fifth as many to judge by, and again to test with
+    #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    sequences: u32,
+    #[command(flatten)]
+    pub sweep: Sweep,
+}
+
+/// Vectors in, classes or values out, in memory.
+pub struct Dense {
+    name: &'static str,
+    what: String,
+    metric: Metric,
+    /// To learn from, to judge by, to test with.
+    examples: [Examples; 3],
+    /// Of a vector, and of an answer.
+    widths: [usize; 2],
+    delays: Vec<usize>,
+    longest_delay: usize,
+    options: Options,
+}
+
+/// So many, and a fifth as many twice.
+fn parts(sequences: u32) -> [usize; 3] {
+    let n = sequences as usize;
+    [n, (n / 5).max(1), (n / 5).max(1)]
+}
+
+/// Whether there is memory for so many sequences of so many steps, with so many values in and out
+/// at each.
+fn check_data(counts: [usize; 3], [steps, q, m]: [usize; 3], sweep: &Sweep) -> Result<(), Failure> {
+    let sequences = counts.into_iter().sum::<usize>();
+    let bytes = [steps, q + m, size_of::<f32>()].into_iter().fold(sequences, usize::saturating_mul);
+    Needs::new("data", bytes).check(sweep.running.force, "fewer --sequences")
+}
+
+impl ReversalTask {
+    pub fn ready(&self, seed: u64) -> Result<Dense, Failure> {
+        let (steps, symbols) = (usize::from(self.steps), usize::from(self.symbols));
+        let (task, counts) = (Reversal { steps, symbols }, parts(self.sequences));
+        check_data(counts, [steps, symbols, 1], &self.sweep)?;
+        // Streams of numbers of their own, whatever their lengths: as `drnn reproduce reversal` draws them.
+        let part =
+            |i: usize| task.examples(counts[i], seed.wrapping_mul(4).wrapping_add(i as u64 + 1));
+        let mut delays: Vec<usize> = [0.0, 0.1, 0.25, 0.5, 0.75, 1.0]
+            .map(|share| (share * (steps - 1) as f64).round() as usize)
+            .into();
+        delays.dedup();
+        Ok(Dense {
+            name: "reversal",
+            what: format!("reversal of {steps} elements of {symbols} symbols, seed {seed}"),
+            metric: Metric::Accuracy,
+            examples: [part(0)?, part(1)?, part(2)?],
+            widths: [symbols; 2],
+            delays,
+            longest_delay: steps - 1,
+            options: Options { epochs: 60, rate: 1e-2, ..Options::default() },
+        })
+    }
+}
+
+impl SineTask {
+    pub fn ready(&self, seed: u64) -> Result<Dense, Failure> {
+        let (task, counts) =
+            (Sine::new(self.gamma.into(), self.ahead.into()), parts(self.sequences));
+        check_data(counts, [task.steps, 1, 1], &self.sweep)?;
+        Ok(Dense {
+            name: "sine",
+            what: format!("sine, gamma {}, {} elements ahead, seed {seed}", self.gamma, self.ahead),
+            metric: Metric::SquaredError,
+            examples: [
+                task.examples(counts[0], seed, Part::Train)?,
+                task.examples(counts[1], seed, Part::Valid)?,
+                task.examples(counts[2], seed, Part::Test)?,
+            ],
+            widths: [1; 2],
+            delays: vec![0, 2, 4, 5, 6, 8, 10],
+            longest_delay: task.steps - 1,
+            options: Options { epochs: 100, batch: 50, rate: 1e-2, ..Options::default() },
+        })
+    }
+}
+
+impl Dense {
+    fn data(&self) -> impl Fn(Builder) -> Builder {
+        let [q, m] = self.widths;
+        move |builder| builder.dense(q).outputs(m)
+    }
+}
+
+impl Task for Dense {
+    type Engine = Network;
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn describe(&self) -> String {
+        self.what.clone()
+    }
+
+    fn metric(&self) -> Metric {
+        self.metric
+    }
+
+    fn data(&self) -> [&(dyn Source + 'static); 3] {
+        self.examples.each_ref().map(|examples| examples as &dyn Source)
+    }
+
+    fn sequences(&self) -> [usize; 3] {
+        self.examples.each_ref().map(Source::len)
+    }
+
+    fn delays(&self) -> Vec<usize> {
+        self.delays.clone()
+    }
+
+    fn longest_delay(&self) -> usize {
+        self.longest_delay
+    }
+
+    fn options(&self) -> Options {
+        self.options
+    }
+
+    fn same_size(&self, shape: Shape) -> Result<Shape, Failure> {
+        Ok(shape.same_size(Dense::data(self))?)
+    }
+
+    fn needs(
+        &self,
+        place: &Place,
+        shape: &Shape,
+        batch: usize,
+        threads: usize,
+    ) -> Result<Needs, Failure> {
+        let spec = shape.spec(Padding::Null, Dense::data(self))?;
+        Ok(place.needs(&spec, &Task::data(self), batch, threads)?)
+    }
+
+    fn engine(
+        &self,
+        place: &Place,
+        cpu: &Cpu,
+        shape: &Shape,
+        options: &Options,
+    ) -> Result<Network, Failure> {
+        let spec = shape.spec(Padding::Null, Dense::data(self))?;
+        Ok(place.network(cpu, &spec, options)?)
+    }
+}

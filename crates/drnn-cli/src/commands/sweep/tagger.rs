@@ -1,0 +1,154 @@
+//! Tags of words: accuracy against the delay of the word network.
+
+use super::Sweep;
+use super::task::Task;
+use crate::Failure;
+use crate::args::network::Kind;
+use crate::args::reading::Reading;
+use crate::args::shape::Shape;
+use crate::commands::train::tagger::paper_options;
+use crate::memory::Needs;
+use crate::training::place::Place;
+use crate::training::treebank::Treebank;
+use clap::Args;
+use drnn::Cpu;
+use drnn_tasks::tagger::{Counting, Limits};
+use drnn_train::read::MAX_CLASSES;
+use drnn_train::tagger::{Sentences, Sizes, TaggerLearner};
+use drnn_train::{Metric, Options, PaperNet};
+use std::path::PathBuf;
+
+/// Tags of words: accuracy against the delay of the network over words
+#[derive(Debug, Args)]
+pub struct TaggerSweep {
+    /// Sentences to learn from: CoNLL-U or two columns, plain or compressed
+    #[arg(long, value_name = "FILE")]
+    train: PathBuf,
+    /// Sentences to judge by
+    #[arg(long, value_name = "FILE")]
+    dev: PathBuf,
+    /// Sentences to test with
+    #[arg(long, value_name = "FILE")]
+    test: PathBuf,
+    /// Network over characters, the same for all: lstm, bilstm, dlstm-D
+    #[arg(long = "char", value_name = "NET", default_value = "dlstm-1")]
+    chars: PaperNet,
+    /// Most tags that there may be
+    #[arg(long, value_name = "N", default_value_t = MAX_CLASSES as u32, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
+    max_tags: u32,
+    #[command(flatten)]
+    reading: Reading,
+    #[command(flatten)]
+    pub sweep: Sweep,
+}
+
+/// A treebank, read.
+pub struct Ready {
+    bank: Treebank,
+    test: Sentences,
+    chars: PaperNet,
+}
+
+impl TaggerSweep {
+    pub fn ready(&self) -> Result<Ready, Failure> {
+        let files = [&self.train, &self.dev, &self.test].map(|path| Some(path.as_path()));
+        let limits = Limits { tags: self.max_tags as usize, ..Limits::default() };
+        let mut bank = Treebank::read(files, Counting::Words, None, false, &limits, self.reading)?;
+        let test = bank.test.take().unwrap_or_default();
+        Ok(Ready { bank, test, chars: self.chars })
+    }
+}
+
+/// All of the paper's sizes in proportion.
+fn sizes(shape: &Shape) -> Sizes {
+    let paper = Sizes::default();
+    let of = |size: usize| (shape.units[0] * size).div_ceil(paper.words);
+    Sizes {
+        words: of(paper.words),
+        both_words: of(paper.both_words),
+        chars: of(paper.chars),
+        both_chars: of(paper.both_chars),
+        ..paper
+    }
+}
+
+/// The network over words.
+fn words(shape: &Shape) -> Result<PaperNet, Failure> {
+    match shape.kind {
+        Kind::Lstm => Ok(PaperNet::Lstm),
+        Kind::Bilstm => Ok(PaperNet::BiLstm),
+        Kind::Dlstm if shape.delay == 0 => Ok(PaperNet::Lstm),
+        Kind::Dlstm => Ok(PaperNet::DLstm(shape.delay)),
+        _ => {
+            Err(Failure::Input(format!("--nets: {shape}: a tagger has LSTMs: lstm, bilstm, dlstm")))
+        }
+    }
+}
+
+impl Task for Ready {
+    type Engine = TaggerLearner;
+    const ON_GPU: bool = false;
+
+    fn name(&self) -> &'static str {
+        "tagger"
+    }
+
+    fn describe(&self) -> String {
+        format!("{}, {} over characters", self.bank.describe(), self.chars)
+    }
+
+    fn metric(&self) -> Metric {
+        Metric::Accuracy
+    }
+
+    fn data(&self) -> [&Sentences; 3] {
+        [&self.bank.train, &self.bank.dev, &self.test]
+    }
+
+    fn sequences(&self) -> [usize; 3] {
+        self.data().map(Sentences::len)
+    }
+
+    fn delays(&self) -> Vec<usize> {
+        vec![0, 1, 2, 3]
+    }
+
+    fn longest_delay(&self) -> usize {
+        let lengths = (0..self.bank.train.len()).map(|i| self.bank.train.get(i).len());
+        lengths.max().unwrap_or(1).max(2) - 1
+    }
+
+    fn options(&self) -> Options {
+        Options { epochs: 10, ..paper_options() }
+    }
+
+    /// The paper's ratio makes them so.
+    fn same_size(&self, shape: Shape) -> Result<Shape, Failure> {
+        match shape.units.len() {
+            1 => words(&shape).map(|_| shape),
+            layers => {
+                Err(Failure::Input(format!("--layers {layers}: a tagger's networks have one")))
+            }
+        }
+    }
+
+    fn needs(
+        &self,
+        _: &Place,
+        shape: &Shape,
+        batch: usize,
+        threads: usize,
+    ) -> Result<Needs, Failure> {
+        self.bank.needs([self.chars, words(shape)?], &sizes(shape), batch, threads)
+    }
+
+    fn engine(
+        &self,
+        _: &Place,
+        cpu: &Cpu,
+        shape: &Shape,
+        options: &Options,
+    ) -> Result<TaggerLearner, Failure> {
+        self.bank.learner(cpu, [self.chars, words(shape)?], &sizes(shape), options)
+    }
+}

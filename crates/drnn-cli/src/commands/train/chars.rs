@@ -1,0 +1,79 @@
+//! `drnn train chars`: a network that fills in masked characters of a text.
+
+use super::frame::{Job, More, Training};
+use crate::Failure;
+use crate::args::characters::{Characters, CharsArguments};
+use crate::args::shape::ShapeArguments;
+use crate::training::LESS;
+use clap::Args;
+use drnn_tasks::chars::CharTask;
+use drnn_train::chars::paper_bpc;
+use drnn_train::{Engine, Metric, Options, Source};
+use std::time::SystemTime;
+
+/// Fill in masked characters of a text: bits per masked character
+///
+/// A share of the characters is masked, others each time; the network learns to tell which they were, from those
+/// around them. A delayed network looks ahead at as many characters as its delay. `drnn fill` uses the model.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Arguments {
+    #[command(flatten)]
+    characters: CharsArguments,
+    #[command(flatten)]
+    shape: ShapeArguments,
+    #[command(flatten)]
+    training: Training,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let started = SystemTime::now();
+    let Arguments { characters, shape, training } = arguments;
+    let cpu = training.cpu()?;
+    let place = training.running.place.find()?;
+    let shape = shape.shape()?;
+    let data = Characters::read(characters, training.seed)?;
+    data.tell();
+    let options = training.options(Options { epochs: 20, ..data.options() });
+    let spec = data.spec(&shape)?;
+    let parts = [Some(&data.train), Some(&data.valid), data.test.as_ref()].into_iter().flatten();
+    let parts: Vec<&dyn Source> = parts.map(|part| part as &dyn Source).collect();
+    let needs = place.needs(&spec, &parts, options.batch, cpu.threads())?;
+    needs.check_at(training.running.force, &place, &format!("{LESS}, or shorter --window"))?;
+    let task = CharTask::new(data.alphabet.clone(), characters.window(), characters.mask);
+    let (window, ahead) = (characters.window(), spec.look_ahead());
+    let job = Job {
+        task: "chars",
+        what: data.what.clone(),
+        net: spec.to_string(),
+        latency: shape.latency(),
+        metric: Metric::Bits,
+        engine: place.network(&cpu, &spec, &options)?,
+        place,
+        train: &data.train as &dyn Source,
+        valid: &data.valid,
+        test: data.test.as_ref().map(|test| test as &dyn Source),
+    };
+    let rows = options.batch;
+    training.run(
+        &cpu,
+        started,
+        options,
+        job,
+        |learner, path, precision| Ok(task.put_into(learner.model()?)?.save_as(path, precision)?),
+        |learner| {
+            let mut notes = data.notes.clone();
+            if ahead > 0 {
+                let judged = data.test.as_ref().unwrap_or(&data.valid);
+                let found = learner.evaluate(judged, 0, rows, &mut |_, _| {})?;
+                let paper = paper_bpc(Metric::Bits.of(&found), window, ahead);
+                notes.push(format!(
+                    "paper_bpc {paper:.4}: the same bits as the paper prints them, divided by the masks among all {} \
+                     characters that are read, though only those among {window} are answered.",
+                    window + ahead
+                ));
+            }
+            Ok(More { notes, ..More::default() })
+        },
+    )
+}

@@ -1,0 +1,181 @@
+//! `drnn train tagger`: parts of speech, or any other tags of words.
+
+use super::frame::{Job, More, Training};
+use crate::Failure;
+use crate::args::reading::Reading;
+use crate::report::training_run::Judged;
+use crate::training::treebank::{Treebank, by_tag, confusion, table};
+use clap::{Args, ValueEnum};
+use drnn_tasks::tagger::{Counting, Limits, Tagger};
+use drnn_train::read::MAX_CLASSES;
+use drnn_train::tagger::{Scores, Sizes, TaggerLearner};
+use drnn_train::{Engine, Metric, Options, PaperNet};
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+/// Tag words: a network reads the characters of each, another the words
+///
+/// Files are CoNLL-U (the tag is UPOS) or two columns (word TAB tag, a blank line between sentences), plain, gzip,
+/// zstd or zip. The word network's delay is the latency in words; a delay of the char network costs nothing.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Arguments {
+    /// Sentences to learn from
+    #[arg(long, value_name = "FILE")]
+    train: PathBuf,
+    /// Sentences to judge by
+    #[arg(long, value_name = "FILE")]
+    dev: PathBuf,
+    /// Sentences to test with
+    #[arg(long, value_name = "FILE")]
+    test: Option<PathBuf>,
+    /// Network over characters: lstm, bilstm, dlstm-D
+    #[arg(long = "char", value_name = "NET", default_value = "dlstm-1")]
+    chars: PaperNet,
+    /// Network over words: lstm, bilstm, dlstm-D
+    #[arg(long = "word", value_name = "NET", default_value = "dlstm-1")]
+    words: PaperNet,
+    /// Units of the char network; a bidirectional one has half as many each way
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u16).range(2..=4096))]
+    char_units: u16,
+    /// Units of the word network; a bidirectional one has 188 of 300 each way
+    #[arg(long, value_name = "N", default_value_t = 300, value_parser = clap::value_parser!(u16).range(2..=4096))]
+    word_units: u16,
+    /// Values of a character's vector
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    symbol_width: u16,
+    /// Values of a word's vector, where they are learned
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096))]
+    vector_width: u16,
+    /// Word vectors as text (GloVe, word2vec), which stay as they are
+    #[arg(long, value_name = "FILE")]
+    vectors: Option<PathBuf>,
+    /// Train these vectors too
+    #[arg(long, requires = "vectors")]
+    tune: bool,
+    /// Characters that get a number, the most frequent; the rest are unknown
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(5..=20_000))]
+    alphabet: u16,
+    /// Words that occur less often are unknown, where vectors are learned
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    least_count: u16,
+    /// Most words that get a vector
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(5..=10_000_000))]
+    most_words: u32,
+    /// What is read of a treebank: its words, or every line as the paper's authors do
+    #[arg(long, value_enum, default_value = "words")]
+    tokens: Tokens,
+    /// Most tags that there may be
+    #[arg(long, value_name = "N", default_value_t = MAX_CLASSES as u32, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
+    max_tags: u32,
+    #[command(flatten)]
+    reading: Reading,
+    #[command(flatten)]
+    training: Training,
+}
+
+/// What is read of a treebank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Tokens {
+    Words,
+    Lines,
+}
+
+impl From<Tokens> for Counting {
+    fn from(tokens: Tokens) -> Counting {
+        match tokens {
+            Tokens::Words => Counting::Words,
+            Tokens::Lines => Counting::Lines,
+        }
+    }
+}
+
+/// The paper's: 32 sentences, 20 epochs.
+pub fn paper_options() -> Options {
+    Options { epochs: 20, batch: 32, ..Options::default() }
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let started = SystemTime::now();
+    let Arguments { training, chars, words, .. } = arguments;
+    let cpu = training.cpu()?;
+    let place = training.running.place.only_cpu("taggers")?;
+    let limits = Limits {
+        alphabet: arguments.alphabet.into(),
+        least_count: arguments.least_count.into(),
+        words: arguments.most_words as usize,
+        tags: arguments.max_tags as usize,
+    };
+    let files = [Some(&arguments.train), Some(&arguments.dev), arguments.test.as_ref()];
+    let vectors = arguments.vectors.as_deref();
+    let files = files.map(|file| file.map(PathBuf::as_path));
+    let bank = Treebank::read(
+        files,
+        arguments.tokens.into(),
+        vectors,
+        arguments.tune,
+        &limits,
+        arguments.reading,
+    )?;
+    let options = training.options(paper_options());
+    let (nets, sizes) = ([*chars, *words], arguments.sizes());
+    let needs = bank.needs(nets, &sizes, options.batch, cpu.threads())?;
+    let less = "fewer --word-units and --char-units or a smaller --batch";
+    needs.check(training.running.force, less)?;
+    let engine = bank.learner(&cpu, nets, &sizes, &options)?;
+    let net = engine.net().clone();
+    let job = Job {
+        task: "tagger",
+        what: bank.describe(),
+        net: format!("char network {}\nword network {}", net.chars, net.words),
+        latency: net.latency(),
+        metric: Metric::Accuracy,
+        engine,
+        place,
+        train: &bank.train,
+        valid: &bank.dev,
+        test: bank.test.as_ref(),
+    };
+    let tagger = |engine: &mut TaggerLearner| -> Result<Tagger, Failure> {
+        let params = engine.state()?.params;
+        Ok(Tagger::new(bank.vocabulary.clone(), bank.counting, engine.net().clone(), &params)?
+            .on(&cpu))
+    };
+    training.run(
+        &cpu,
+        started,
+        options,
+        job,
+        |engine, path, precision| Ok(tagger(engine)?.save(path, precision)?),
+        |engine| {
+            let tagger = tagger(engine)?;
+            let mut judged: Vec<Judged> = Vec::new();
+            for (name, data) in [("validation", Some(&bank.dev)), ("test", bank.test.as_ref())] {
+                if let Some(data) = data {
+                    let scores = Scores::of(&tagger, data)?;
+                    judged.push(table(name, &scores, bank.counting));
+                    if name == "validation" {
+                        judged.push(confusion(tagger.vocabulary(), &scores));
+                        judged.push(by_tag(tagger.vocabulary(), &scores, name));
+                    }
+                }
+            }
+            Ok(More { judged, notes: bank.notes(), worth: None })
+        },
+    )
+}
+
+impl Arguments {
+    fn sizes(&self) -> Sizes {
+        let (chars, words) = (usize::from(self.char_units), usize::from(self.word_units));
+        let paper = Sizes::default();
+        Sizes {
+            symbol: self.symbol_width.into(),
+            chars,
+            both_chars: (chars / 2).max(1),
+            word: self.vector_width.into(),
+            words,
+            both_words: (words * paper.both_words / paper.words).max(1),
+        }
+    }
+}

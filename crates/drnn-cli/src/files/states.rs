@@ -1,0 +1,108 @@
+//! States as NumPy arrays, in PyTorch's shapes.
+
+use crate::Failure;
+use crate::args::reading::Reading;
+use crate::files::npy::{self, Array, Values};
+use crate::files::paths::make_folder;
+use drnn::{NetSpec, States};
+use std::path::{Path, PathBuf};
+
+/// `[layers * directions, B, n]`; `[1, B, sum of n]`, layers side by side, where they differ in width.
+pub fn shape(spec: &NetSpec, rows: usize) -> [usize; 3] {
+    let widths = spec.state_widths();
+    match widths.iter().all(|n| *n == widths[0]) {
+        true => [widths.len() * spec.direction().count(), rows, widths[0]],
+        false => [1, rows, widths.iter().sum::<usize>() * spec.direction().count()],
+    }
+}
+
+/// Reads h and c, zeros where only the other half is given; None where neither is.
+pub fn read(
+    h: Option<&PathBuf>,
+    c: Option<&PathBuf>,
+    spec: &NetSpec,
+    rows: usize,
+    reading: Reading,
+) -> Result<Option<States>, Failure> {
+    if c.is_some() && !spec.cell().has_cell_state() {
+        return Err(Failure::Input(format!("--c0: {spec} has no cell state")));
+    }
+    let read = |path: Option<&PathBuf>| path.map(|p| values(p, spec, rows, reading)).transpose();
+    let (h, c) = (read(h)?, read(c)?);
+    let Some(len) = h.as_ref().or(c.as_ref()).map(Vec::len) else {
+        return Ok(None);
+    };
+    let zeros = || vec![0.0; len];
+    let c = if spec.cell().has_cell_state() { c.unwrap_or_else(zeros) } else { Vec::new() };
+    Ok(Some(States { h: h.unwrap_or_else(zeros), c }))
+}
+
+fn values(path: &Path, spec: &NetSpec, rows: usize, reading: Reading) -> Result<Vec<f32>, Failure> {
+    let expected = shape(spec, rows);
+    match npy::read(path, reading)? {
+        Array { shape, values: Values::Floats(values) } if shape == expected => {
+            Ok(by_layer(spec, rows, &values))
+        }
+        Array { shape, values } => Err(Failure::Input(format!(
+            "{}: {} of shape {shape:?}, expected floats {expected:?}",
+            path.display(),
+            values.kind()
+        ))),
+    }
+}
+
+/// Writes h and, for an LSTM, c to files of these names in `folder`.
+pub fn write(
+    folder: &Path,
+    names: [&str; 2],
+    spec: &NetSpec,
+    rows: usize,
+    states: &States,
+) -> Result<(), Failure> {
+    make_folder(folder)?;
+    let shape = shape(spec, rows);
+    npy::write(&folder.join(names[0]), &shape, &side_by_side(spec, rows, &states.h))?;
+    if spec.cell().has_cell_state() {
+        npy::write(&folder.join(names[1]), &shape, &side_by_side(spec, rows, &states.c))?;
+    }
+    Ok(())
+}
+
+/// Widths of all parts, where they lie side by side in a file; None where each is a page of its own.
+fn parts(spec: &NetSpec) -> Option<Vec<usize>> {
+    let widths = spec.state_widths();
+    let both = |&n: &usize| std::iter::repeat_n(n, spec.direction().count());
+    (!widths.iter().all(|n| *n == widths[0])).then(|| widths.iter().flat_map(both).collect())
+}
+
+/// From rows with all layers side by side to layer after layer, as [`States`] has them.
+fn by_layer(spec: &NetSpec, rows: usize, values: &[f32]) -> Vec<f32> {
+    let Some(parts) = parts(spec) else { return values.to_vec() };
+    let (total, mut first, mut out) = (parts.iter().sum::<usize>(), 0, Vec::new());
+    for n in parts {
+        out.extend((0..rows).flat_map(|row| &values[row * total + first..][..n]));
+        first += n;
+    }
+    out
+}
+
+/// The other way round. Also what a plain layer of the same units would start from.
+pub fn side_by_side(spec: &NetSpec, rows: usize, values: &[f32]) -> Vec<f32> {
+    match parts(spec) {
+        Some(parts) => joined(&parts, rows, values),
+        None => values.to_vec(),
+    }
+}
+
+/// Rows with all parts side by side.
+pub fn joined(parts: &[usize], rows: usize, values: &[f32]) -> Vec<f32> {
+    let mut out = Vec::with_capacity(values.len());
+    for row in 0..rows {
+        let mut first = 0;
+        for &n in parts {
+            out.extend_from_slice(&values[first + row * n..][..n]);
+            first += n * rows;
+        }
+    }
+    out
+}

@@ -1,0 +1,179 @@
+//! Memory is asked for before it is needed: what a command is about to take, against what is free.
+
+mod free;
+pub mod usage;
+
+use crate::Failure;
+use crate::training::place::Place;
+use clap::Args;
+use drnn_train::Estimate;
+
+/// Whether to try what does not seem to fit.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct Force {
+    /// Try even what needs more memory than is free; the system may then end the program
+    #[arg(long)]
+    force: bool,
+}
+
+/// What is copied on its way to a file.
+const CHECKPOINTS: &str = "checkpoints";
+
+/// Bytes that a command is about to take, by what they are for.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Needs {
+    parts: Vec<(&'static str, usize)>,
+    /// Of a GPU's memory.
+    card: usize,
+}
+
+impl Needs {
+    /// So many bytes for one purpose.
+    pub fn new(what: &'static str, bytes: usize) -> Needs {
+        Needs::default().and(what, bytes)
+    }
+
+    /// And so many for another, or for the same.
+    pub fn and(mut self, what: &'static str, bytes: usize) -> Needs {
+        match self.parts.iter_mut().find(|(name, _)| *name == what) {
+            Some((_, all)) => *all = all.saturating_add(bytes),
+            None => self.parts.push((what, bytes)),
+        }
+        self
+    }
+
+    /// And so many of a GPU's memory.
+    pub fn and_card(mut self, bytes: usize) -> Needs {
+        self.card = self.card.saturating_add(bytes);
+        self
+    }
+
+    /// Both at the same time.
+    pub fn join(self, other: Needs) -> Needs {
+        let card = other.card;
+        other.parts.into_iter().fold(self, |all, (what, bytes)| all.and(what, bytes)).and_card(card)
+    }
+
+    /// So many of these at the same time.
+    pub fn times(mut self, count: usize) -> Needs {
+        self.parts.iter_mut().for_each(|(_, bytes)| *bytes = bytes.saturating_mul(count));
+        self.card = self.card.saturating_mul(count);
+        self
+    }
+
+    /// Trainings side by side, on so many threads: all keep their memory, but no more checkpoints
+    /// are written at a time than there are threads.
+    pub fn side_by_side(all: impl IntoIterator<Item = Needs>, threads: usize) -> Needs {
+        let (mut sum, mut count, mut largest) = (Needs::default(), 0, 0);
+        for mut needs in all {
+            let written = needs.parts.iter().position(|(what, _)| *what == CHECKPOINTS);
+            largest = largest.max(written.map_or(0, |at| needs.parts.remove(at).1));
+            (sum, count) = (sum.join(needs), count + 1);
+        }
+        sum.and(CHECKPOINTS, largest.saturating_mul(threads.min(count)))
+    }
+
+    /// On this machine.
+    pub fn total(&self) -> usize {
+        self.parts.iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
+    }
+
+    /// Refused where it is more than is free, with both numbers and `less`, the options that make
+    /// it less.
+    pub fn check(&self, force: Force, less: &str) -> Result<(), Failure> {
+        self.check_at(force, &Place::Cpu, less)
+    }
+
+    /// The same where networks are trained at `place`.
+    pub fn check_at(&self, force: Force, place: &Place, less: &str) -> Result<(), Failure> {
+        if force.force {
+            return Ok(());
+        }
+        let card = match place {
+            // What the driver cannot tell is left to it.
+            Place::Cuda(device, _) => device.free_memory().ok(),
+            Place::Cpu => None,
+        };
+        let free = free::free().map(|free| usize::try_from(free).unwrap_or(usize::MAX));
+        match self.refusal(free, card, less) {
+            Some(why) => Err(Failure::Input(why)),
+            None => Ok(()),
+        }
+    }
+
+    fn refusal(&self, free: Option<usize>, card: Option<usize>, less: &str) -> Option<String> {
+        let try_it = format!("{less} take less, --force tries it");
+        if let Some(free) = card.filter(|free| self.card > *free) {
+            let (needed, free) = (shown(self.card), shown(free));
+            return Some(format!(
+                "needs about {needed} of the GPU's memory, of which {free} are free; {try_it}"
+            ));
+        }
+        let free = free.filter(|free| self.total() > *free)?;
+        let mut parts = self.parts.clone();
+        parts.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        let parts: Vec<String> =
+            parts.iter().map(|(what, bytes)| format!("{what} {}", shown(*bytes))).collect();
+        let (needed, free) = (shown(self.total()), shown(free));
+        let parts = parts.join(", ");
+        Some(format!("needs about {needed} of memory ({parts}), {free} are free; {try_it}"))
+    }
+}
+
+impl From<Estimate> for Needs {
+    fn from(estimate: Estimate) -> Needs {
+        let Estimate { weights, pass, checkpoint } = estimate;
+        Needs::new("weights and optimiser", weights)
+            .and("passes over batches", pass)
+            .and(CHECKPOINTS, checkpoint)
+    }
+}
+
+/// Bytes for people: `1.5 GB`.
+pub fn shown(bytes: usize) -> String {
+    const UNITS: [&str; 7] = ["bytes", "kB", "MB", "GB", "TB", "PB", "EB"];
+    let (mut value, mut unit) = (bytes as f64, 0);
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        (value, unit) = (value / 1000.0, unit + 1);
+    }
+    let digits = if unit > 0 && value < 9.95 { 1 } else { 0 };
+    format!("{value:.digits$} {}", UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_refused_with_both_numbers() {
+        let needs = Needs::new("weights", 3 << 30).and("passes", 1 << 30).and("passes", 1 << 30);
+        assert_eq!(needs.total(), 5 << 30);
+        assert_eq!(needs.refusal(Some(5 << 30), None, "fewer --units"), None);
+        assert_eq!(needs.refusal(None, Some(0), "fewer --units"), None);
+        assert_eq!(
+            needs.refusal(Some(1 << 30), None, "fewer --units").unwrap(),
+            "needs about 5.4 GB of memory (weights 3.2 GB, passes 2.1 GB), 1.1 GB are free; fewer \
+             --units take less, --force tries it"
+        );
+        let all = needs.clone().join(Needs::new("weights", usize::MAX)).times(3);
+        assert_eq!(all.total(), usize::MAX);
+        let lane = || needs.clone().and(CHECKPOINTS, 10);
+        let lanes = Needs::side_by_side([lane(), lane(), lane().and(CHECKPOINTS, 2)], 2);
+        assert_eq!(lanes.total(), (15 << 30) + 24);
+        let card = needs.and_card(2 << 30).times(2);
+        let why = card.refusal(Some(usize::MAX), Some(3 << 30), "a smaller --batch").unwrap();
+        assert!(
+            why.starts_with("needs about 4.3 GB of the GPU's memory, of which 3.2 GB"),
+            "{why}"
+        );
+    }
+
+    #[test]
+    fn bytes_for_people() {
+        let all = [(0, "0 bytes"), (999, "999 bytes"), (1000, "1.0 kB"), (9_960, "10 kB")];
+        let more = [(999_499, "999 kB"), (999_500, "1.0 MB"), (16_000_000_000_000, "16 TB")];
+        for (bytes, text) in all.into_iter().chain(more).chain([(usize::MAX, "18 EB")]) {
+            assert_eq!(shown(bytes), text);
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Where results come from: the command, the version and the machine that made them.
+
+use crate::training::place::Place;
+use drnn::Cpu;
+use drnn_train::cpu_name;
+use serde::{Deserialize, Serialize};
+use std::time::SystemTime;
+
+/// What made results: nothing of the machine, so the same command gives the same file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The command with everything that changes the result.
+    pub command: String,
+    pub version: String,
+    /// Only where the build was told: `DRNN_COMMIT=$(git rev-parse HEAD) cargo build`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+}
+
+impl Origin {
+    pub fn new(command: String) -> Origin {
+        let version = env!("CARGO_PKG_VERSION").into();
+        Origin { command, version, commit: option_env!("DRNN_COMMIT").map(Into::into) }
+    }
+}
+
+/// Where the results of one run come from: how, when, on what.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Provenance {
+    /// The command with everything that changes the result.
+    pub command: String,
+    pub version: String,
+    pub commit: Option<String>,
+    pub seed: u64,
+    pub threads: usize,
+    /// Instruction set of the kernels.
+    pub isa: String,
+    pub cpu: Option<String>,
+    /// The GPU that trained, and what factors were rounded to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<String>,
+    /// When, in UTC.
+    pub started: String,
+    /// How long, from beginning to end.
+    pub seconds: f64,
+}
+
+impl Provenance {
+    /// Of a run that began at `started` and ends now.
+    pub fn new(
+        command: String,
+        seed: u64,
+        cpu: &Cpu,
+        place: &Place,
+        started: SystemTime,
+    ) -> Provenance {
+        Provenance {
+            command,
+            version: env!("CARGO_PKG_VERSION").into(),
+            commit: option_env!("DRNN_COMMIT").map(Into::into),
+            seed,
+            threads: cpu.threads(),
+            isa: cpu.isa().into(),
+            cpu: cpu_name(),
+            gpu: matches!(place, Place::Cuda(..)).then(|| place.to_string()),
+            started: humantime::format_rfc3339_seconds(started).to_string(),
+            seconds: started.elapsed().map_or(0.0, |time| time.as_secs_f64()),
+        }
+    }
+}

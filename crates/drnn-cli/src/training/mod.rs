@@ -1,0 +1,266 @@
+//! What is seen of a training while it goes on: progress bars on a terminal, otherwise a line per epoch;
+//! everything as JSON lines in a file.
+
+pub mod place;
+pub mod stop;
+pub mod treebank;
+
+use crate::Failure;
+use crate::files::training_folder::TrainingFolder;
+use crate::memory::Force;
+use crate::training::place::{Place, PlaceArguments};
+use crate::training::stop::Stop;
+use clap::Args;
+use drnn::Cpu;
+use drnn_train::lanes::{self, Control, Lane};
+use drnn_train::{Advance, Engine, Error, Fit, Metric, Reason, Resumed};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use serde_json::json;
+use std::fs::File;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// What trainings run on, and how they go on.
+#[derive(Debug, Args)]
+pub struct Running {
+    /// Threads [default: all cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+    /// Write checkpoints within an epoch after so many minutes, besides those at its end
+    #[arg(long, value_name = "MINUTES", default_value_t = 2.0, value_parser = minutes)]
+    pub checkpoint_every: f64,
+    /// Go on with what is in the folder
+    #[arg(long)]
+    pub resume: bool,
+    #[command(flatten)]
+    pub place: PlaceArguments,
+    #[command(flatten)]
+    pub force: Force,
+}
+
+/// What a training that does not fit into memory could do without.
+pub const LESS: &str = "fewer --units or a smaller --batch";
+
+/// A length of time.
+pub fn minutes(text: &str) -> Result<f64, String> {
+    let minutes: f64 = text.parse().map_err(|e| format!("{e}"))?;
+    match (0.0..=1e6).contains(&minutes) {
+        true => Ok(minutes),
+        false => Err("expected minutes, at most 1e6".into()),
+    }
+}
+
+/// Any rate that is one: what is too high is for the training to show.
+pub fn rate(text: &str) -> Result<f32, String> {
+    let rate: f32 = text.parse().map_err(|e| format!("{e}"))?;
+    if rate > 0.0 && rate.is_finite() { Ok(rate) } else { Err("expected a number above 0".into()) }
+}
+
+/// What trainings run on: as the environment says, with `threads` where that is said.
+pub fn cpu(threads: Option<u16>) -> Result<Cpu, Failure> {
+    let cpu = Cpu::from_env()?;
+    Ok(threads.map_or(cpu.clone(), |threads| cpu.with_threads(threads.into())))
+}
+
+impl Running {
+    /// The folder `out`, for this training alone. Refused with `found` where it has checkpoints or
+    /// any of `results`, unless the training is to go on.
+    pub fn folder(
+        &self,
+        out: &Path,
+        results: &[&str],
+        found: &str,
+    ) -> Result<TrainingFolder, Failure> {
+        TrainingFolder::open(out, results, found, self.resume)
+    }
+
+    /// A training as a lane, from its checkpoint in `folder` where it goes on.
+    pub fn lane<'a, E: Engine>(
+        &self,
+        mut fit: Fit<'a, E>,
+        folder: &TrainingFolder,
+        name: &str,
+    ) -> Result<Lane<'a, E>, Failure> {
+        let path = folder.checkpoints().join(name);
+        if self.resume {
+            match fit.resume(&path) {
+                Ok(Resumed::Newest) => {}
+                Ok(Resumed::Previous(note)) => eprintln!("note: {note}"),
+                Ok(Resumed::NoCheckpoint) if folder.is_new() => {}
+                Ok(Resumed::NoCheckpoint) => eprintln!(
+                    "note: {}: is missing; this training starts from the beginning",
+                    path.display()
+                ),
+                Err(error @ Error::NoGoodCheckpoint { .. }) => {
+                    return Err(Failure::Input(format!("{error}, or choose another --out")));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(Lane { fit, checkpoint: Some(path) })
+    }
+
+    /// Takes lanes to their ends. `log` gets everything, `again` is the command that goes on; `after_epoch` may look
+    /// at each lane then.
+    pub fn run<'a, E: Engine>(
+        &self,
+        cpu: &Cpu,
+        place: &Place,
+        lanes: &mut [Lane<'a, E>],
+        watch: &Watch,
+        again: &str,
+        after_epoch: &AfterEpoch<'_, 'a, E>,
+    ) -> Result<(), Failure> {
+        let every = Duration::from_secs_f64(self.checkpoint_every * 60.0);
+        let cpu = cpu.with_threads(place.threads(cpu, lanes.len()));
+        let outcome = lanes::run(&cpu, lanes, every, &|lane, fit, done| {
+            if done == Advance::Epoch {
+                after_epoch(fit)?;
+            }
+            Ok(watch.see(lane, fit, done))
+        });
+        watch.finish();
+        outcome.map_err(|error| match error {
+            Error::Checkpoint { .. } => Failure::Input(format!(
+                "{error}\nthe checkpoints written before are good; to go on: {again} --resume"
+            )),
+            other => other.into(),
+        })?;
+        match watch.stop.pressed() {
+            true => Err(Failure::Interrupted(format!("stopped; to go on: {again} --resume"))),
+            false => Ok(()),
+        }
+    }
+}
+
+/// What is there of a run that trained several networks.
+pub const EARLIER: &str = "there are results of an earlier run";
+
+/// What else is done with a training after each of its epochs.
+pub type AfterEpoch<'o, 'a, E> = dyn Fn(&mut Fit<'a, E>) -> drnn_train::Result<()> + Sync + 'o;
+
+/// The name of a lane that ran away, where one did, makes the whole a failed check.
+pub fn check_finite<'a>(ran_away: impl Iterator<Item = &'a str>) -> Result<(), Failure> {
+    match ran_away.collect::<Vec<_>>().as_slice() {
+        [] => Ok(()),
+        names => Err(Failure::Check(format!("no numbers any more from {}", names.join(", ")))),
+    }
+}
+
+/// Watches lanes.
+pub struct Watch {
+    metric: Metric,
+    names: Vec<String>,
+    bars: Option<(MultiProgress, Vec<ProgressBar>)>,
+    log: Mutex<File>,
+    stop: Stop,
+}
+
+impl Watch {
+    /// Lanes of these names; what there is to know goes to `log`, behind what it holds.
+    pub fn new(names: Vec<String>, metric: Metric, log: &Path) -> Result<Watch, Failure> {
+        let stop = Stop::on_ctrl_c()?;
+        let file = File::options().create(true).append(true).open(log);
+        let file =
+            file.map_err(|e| Failure::Input(format!("{}: cannot be written: {e}", log.display())))?;
+        let bars = std::io::stderr().is_terminal().then(|| {
+            let all = MultiProgress::new();
+            let width = names.iter().map(String::len).max().unwrap_or(0);
+            let template = "{prefix} {bar:24} {percent:>3}% {msg} [{elapsed}, {eta} left]";
+            let style = ProgressStyle::with_template(template)
+                .unwrap_or_else(|_| ProgressStyle::default_bar());
+            let bar = |name: &String| {
+                let bar = ProgressBar::new(1).with_style(style.clone());
+                all.add(bar.with_prefix(format!("{name:width$}")))
+            };
+            let bars = names.iter().map(bar).collect();
+            (all, bars)
+        });
+        Ok(Watch { metric, names, bars, log: Mutex::new(file), stop })
+    }
+
+    /// Sees what a lane has done.
+    fn see<E: Engine>(&self, lane: usize, fit: &Fit<E>, done: Advance) -> Control {
+        let (progress, options) = (fit.progress(), fit.options());
+        if let Some((_, bars)) = &self.bars {
+            let per_epoch = fit.batches_per_epoch() as u64;
+            let at = progress.history.len() as u64 * per_epoch + progress.batches as u64;
+            bars[lane].set_length(options.epochs as u64 * per_epoch);
+            bars[lane].set_position(at);
+            if let Advance::Ended(_) = done {
+                bars[lane].finish();
+            }
+        }
+        if done == Advance::Epoch {
+            self.tell_epoch(lane, fit);
+        }
+        if done == Advance::Ended(Reason::NotFinite) {
+            let (name, epoch) = (&self.names[lane], progress.history.len() + 1);
+            let say = format!(
+                "{name} epoch {epoch}: the loss is no number any more; a lower learning rate may help. Its last \
+                 good checkpoint stays, the others go on"
+            );
+            match &self.bars {
+                Some((all, _)) => drop(all.println(say)),
+                None => eprintln!("{say}"),
+            }
+        }
+        if self.stop.pressed() { Control::Stop } else { Control::Continue }
+    }
+
+    fn tell_epoch<E: Engine>(&self, lane: usize, fit: &Fit<E>) {
+        let (progress, name) = (fit.progress(), &self.names[lane]);
+        let Some(epoch) = progress.history.last() else { return };
+        let rate = fit.sequences() as f64 * progress.history.len() as f64 / progress.seconds;
+        let quality = match (self.metric, epoch.valid_accuracy) {
+            (Metric::Accuracy, Some(accuracy)) => format!(" accuracy {accuracy:.4}"),
+            (Metric::Bits, _) => format!(" bits {:.4}", epoch.valid_loss / std::f64::consts::LN_2),
+            _ => String::new(),
+        };
+        let line = format!(
+            "{name} epoch {} of {}: train {:.4} valid {:.4}{quality} norm {:.3} rate {:.2e} {rate:.0} sequences/s",
+            epoch.epoch,
+            fit.options().epochs,
+            epoch.train_loss,
+            epoch.valid_loss,
+            epoch.norm,
+            epoch.rate,
+        );
+        match &self.bars {
+            Some((_, bars)) => {
+                bars[lane].set_message(format!("valid {:.4}{quality}", epoch.valid_loss));
+            }
+            None => eprintln!("{line}"),
+        }
+        let value = json!({
+            "lane": name, "epoch": epoch.epoch, "train_loss": epoch.train_loss,
+            "valid_loss": epoch.valid_loss, "valid_accuracy": epoch.valid_accuracy, "norm": epoch.norm, "rate": epoch.rate,
+            "sequences_per_second": rate, "seconds": progress.seconds, "ended": progress.ended,
+            "memory_bytes": fit.memory(),
+        });
+        // A log that cannot be written is no reason to stop a training.
+        let mut log = self.log.lock().unwrap_or_else(|p| p.into_inner());
+        let _ = log.write_all(format!("{value}\n").as_bytes());
+    }
+
+    /// Takes the bars away.
+    fn finish(&self) {
+        if let Some((all, _)) = &self.bars {
+            let _ = all.clear();
+        }
+    }
+}
+
+/// This command as it was given, less what only says to go on.
+pub fn command() -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=".contains(c);
+    let quoted = |word: String| match word.chars().all(plain) && !word.is_empty() {
+        true => word,
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    };
+    let words = std::env::args_os().skip(1).map(|word| quoted(word.to_string_lossy().into_owned()));
+    let words = words.filter(|word| word != "--resume");
+    ["drnn".to_string()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
+}
