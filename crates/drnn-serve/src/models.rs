@@ -1,11 +1,11 @@
 //! The models that are served, by name.
 
-use crate::memory::StreamSize;
+use crate::http::api_error::Refusal;
+use crate::limits::memory::StreamSize;
+use crate::limits::options::Options;
 use crate::metrics::Metrics;
-use crate::options::Options;
-use crate::refusal::Refusal;
-use crate::runner::Runner;
-use crate::stepper::Stepper;
+use crate::run::runner::Runner;
+use crate::stream::stepper::Stepper;
 use drnn_tasks::live::LiveModel;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Threads that run whole sequences side by side: whatever has come while they were busy is their next batch.
 
+use crate::http::api_error::Refusal;
+use crate::limits::options::Options;
 use crate::metrics::WorkMetrics;
-use crate::options::Options;
-use crate::refusal::Refusal;
 use drnn_tasks::live::{Element, LiveModel, LiveRun, Whole};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -12,10 +12,10 @@
 //! panics. Should the step itself panic, which is the same arithmetic whatever was said, the streams that took part in
 //! it are closed, because nobody knows what they have read; the others move to new memory as they were.
 
-use crate::frames::StreamEvent;
 use crate::metrics::WorkMetrics;
-use crate::said::{Next, Stream};
-use crate::stepper::Command;
+use crate::stream::frames::StreamEvent;
+use crate::stream::pending::{Next, Stream};
+use crate::stream::stepper::Command;
 use drnn_tasks::live::{Answer, Element, LiveBatch, LiveId, LiveModel};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -268,12 +268,12 @@ fn step<'m>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::Lease;
     use crate::fault::{FAULT, FAULT_IN_READING, model};
-    use crate::frames::{FrameReceiver, MAX_QUEUED};
-    use crate::message::{Message, parse};
+    use crate::limits::budget::Lease;
     use crate::metrics::Metrics;
-    use crate::stepper::{LiveSeat, Stepper};
+    use crate::stream::frames::{FrameReceiver, MAX_QUEUED};
+    use crate::stream::message::{Message, parse};
+    use crate::stream::stepper::{LiveSeat, Stepper};
     use drnn_tasks::live::LiveStream;
     use std::sync::Arc;
 

@@ -1,11 +1,11 @@
 //! A model's live sequences, for those who have one: join, say, finish, leave. The thread that reads what they say is
 //! `steps`.
 
-use crate::budget::Lease;
-use crate::frames::{FrameReceiver, FrameSender, queue};
-use crate::message::Message;
+use crate::limits::budget::Lease;
 use crate::metrics::WorkMetrics;
-use crate::steps::Steps;
+use crate::stream::frames::{FrameReceiver, FrameSender, queue};
+use crate::stream::message::Message;
+use crate::stream::steps::Steps;
 use drnn_tasks::live::LiveModel;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub enum Command {
     Say(Message, Instant, Lease),
     /// Its frames are taken again.
     Resume,
-    /// It says no more; [`StreamEvent::Finished`](crate::frames::StreamEvent) comes when all is read.
+    /// It says no more; [`StreamEvent::Finished`](crate::stream::frames::StreamEvent) comes when all is read.
     Finish,
     Leave,
 }

@@ -13,19 +13,19 @@
 //! What a client has in flight is bounded: beyond that we do not read from it, and one who does not read from us, be it
 //! answers or pongs, is closed.
 
-use crate::budget::Lease;
-use crate::client::Client;
-use crate::connections::{FAREWELL, Held};
-use crate::cost::{self, FREE_RECEIVED};
-use crate::frames::{FrameReceiver, StreamEvent};
-use crate::guard::protocols;
-use crate::listen::{Peer, asked};
-use crate::message::{self, Message};
+use crate::http::api_error::Refusal;
+use crate::http::client::Client;
+use crate::http::connections::{FAREWELL, Held};
+use crate::http::guard::protocols;
+use crate::http::routes::Shared;
+use crate::http::server::{Peer, asked};
+use crate::limits::budget::Lease;
+use crate::limits::cost::{self, FREE_RECEIVED};
+use crate::limits::streams::Seat;
 use crate::models::Served;
-use crate::refusal::Refusal;
-use crate::routes::Shared;
-use crate::seats::Seat;
-use crate::stepper::{LiveSeat, Stepper};
+use crate::stream::frames::{FrameReceiver, StreamEvent};
+use crate::stream::message::{self, Message};
+use crate::stream::stepper::{LiveSeat, Stepper};
 use axum::Extension;
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;

@@ -1,13 +1,16 @@
 //! Which path is answered by what.
 
-use crate::budget::Budget;
-use crate::guard;
+use crate::http::api_error::{Refusal, json_response};
+use crate::http::guard;
+use crate::http::openapi;
+use crate::limits::budget::Budget;
+use crate::limits::options::Options;
+use crate::limits::streams::Seats;
 use crate::metrics::Metrics;
 use crate::models::AllServed;
-use crate::options::Options;
-use crate::refusal::{Refusal, json_response};
-use crate::seats::Seats;
-use crate::{openapi, page, run, socket};
+use crate::page;
+use crate::run::handler;
+use crate::stream::socket;
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderValue, Method, header};
@@ -45,7 +48,7 @@ pub fn router(shared: Shared) -> Router {
         .route("/metrics", get(metrics))
         .route("/openapi.json", get(openapi::document))
         .route("/v1/models", get(models))
-        .route("/v1/run", post(run::run))
+        .route("/v1/run", post(handler::run))
         .route("/v1/stream", get(socket::open))
         .route("/v1/sweep", get(sweep))
         .fallback(async || Refusal::not_found("no such path; /openapi.json has them all"))

@@ -1,6 +1,6 @@
 //! The API for machines: OpenAPI 3.1, written by hand in `openapi.json`, and held to by tests.
 
-use crate::refusal::json_response;
+use crate::http::api_error::json_response;
 use axum::response::Response;
 
 const DOCUMENT: &str = include_str!("openapi.json");
@@ -12,8 +12,8 @@ pub async fn document() -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::refusal::CODES;
-    use crate::socket::ENDINGS;
+    use crate::http::api_error::CODES;
+    use crate::stream::socket::ENDINGS;
     use serde_json::{Value, json};
     use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ mod tests {
     #[test]
     fn it_has_every_route_and_no_other() {
         let (document, source) = (document(), include_str!("routes.rs"));
-        let page = include_str!("page.rs");
+        let page = include_str!("../page/mod.rs");
         let routes = |source: &'static str| source.split(".route(\"").skip(1);
         let routes = routes(source).chain(routes(page)).map(|rest| rest.split('"').next().unwrap());
         // Files of the page are its own affair.

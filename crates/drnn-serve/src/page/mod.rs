@@ -1,7 +1,7 @@
 //! The page for people at `/`: files that are part of the program. It needs nothing from elsewhere.
 
-use crate::refusal::Refusal;
-use crate::routes::Shared;
+use crate::http::api_error::Refusal;
+use crate::http::routes::Shared;
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -23,7 +23,7 @@ const PICTURE: &str = "image/svg+xml";
 
 macro_rules! file {
     ($media:ident $name:literal) => {
-        File { name: $name, media: $media, contents: include_str!(concat!("page/", $name)) }
+        File { name: $name, media: $media, contents: include_str!(concat!("assets/", $name)) }
     };
 }
 macro_rules! files {
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn every_file_is_served_and_every_import_is_a_file() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/page");
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/page/assets");
         let mut found: Vec<String> = std::fs::read_dir(folder)
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())

@@ -1,9 +1,9 @@
 //! What a stream has said and is still to be read, in order.
 
-use crate::budget::Lease;
-use crate::frames::{FrameSender, StreamEvent};
-use crate::message::Message;
+use crate::limits::budget::Lease;
 use crate::metrics::WorkMetrics;
+use crate::stream::frames::{FrameSender, StreamEvent};
+use crate::stream::message::Message;
 use drnn_tasks::live::{Answer, Element, LiveId};
 use serde_json::json;
 use std::collections::VecDeque;

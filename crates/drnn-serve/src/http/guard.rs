@@ -9,8 +9,8 @@
 //!
 //! The last keeps a page from reaching a server on its visitor's own machine under a name that it controls.
 
-use crate::options::Options;
-use crate::refusal::Refusal;
+use crate::http::api_error::Refusal;
+use crate::limits::options::Options;
 use axum::http::uri::{Authority, Uri};
 use axum::http::{HeaderMap, HeaderValue, header};
 use std::fmt;

@@ -68,7 +68,7 @@ impl Drop for Received {
         tokio::spawn(async move {
             tokio::select! {
                 _ = timeout_at(until, async { while let Some(Ok(_)) = body.frame().await {} }) => {}
-                () = crate::listen::asked(&mut stopping) => {}
+                () = crate::http::server::asked(&mut stopping) => {}
             }
         });
     }

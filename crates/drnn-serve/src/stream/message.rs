@@ -9,8 +9,8 @@
 //!
 //! `"position": k` may stand beside elements: that of the first in its sequence, as the client counts.
 
-use crate::refusal::Refusal;
-use crate::request::text_elements;
+use crate::http::api_error::Refusal;
+use crate::run::request::text_elements;
 use drnn_tasks::live::{Element, LiveModel};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -81,7 +81,7 @@ fn as_far_as_read(
 ) -> (Vec<Element>, Option<String>) {
     let mut elements = Vec::new();
     for value in values {
-        match crate::request::element(model, &value) {
+        match crate::run::request::element(model, &value) {
             Ok(element) => elements.push(element),
             Err(why) => return (elements, Some(why)),
         }

@@ -1,12 +1,12 @@
 //! `POST /v1/run`: whole sequences.
 
-use crate::budget::{Budget, Lease};
-use crate::client::Client;
-use crate::cost::{self, FREE_ANSWERS, FREE_RECEIVED};
-use crate::listen::Peer;
-use crate::refusal::{Refusal, json_response};
-use crate::request;
-use crate::routes::Shared;
+use crate::http::api_error::{Refusal, json_response};
+use crate::http::client::Client;
+use crate::http::routes::Shared;
+use crate::http::server::Peer;
+use crate::limits::budget::{Budget, Lease};
+use crate::limits::cost::{self, FREE_ANSWERS, FREE_RECEIVED};
+use crate::run::request;
 use axum::Extension;
 use axum::body::{Body, Bytes, HttpBody, to_bytes};
 use axum::extract::State;

@@ -4,7 +4,7 @@
 //! messages and pings can pile up nowhere. How long it takes nothing is noted, for `connections`; of what
 //! the system has buffered, the system knows.
 
-use crate::connections::{Connection, Place};
+use crate::http::connections::{Connection, Place};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! What can be chosen, and how much of everything there may be.
 
-use crate::guard::Token;
+use crate::http::guard::Token;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 

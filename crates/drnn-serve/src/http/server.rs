@@ -1,15 +1,15 @@
 //! Connections in, an orderly end.
 
-use crate::body::Received;
-use crate::budget::Budget;
-use crate::client::Client;
-use crate::connections::{Connection, Connections, STOPPING_PATIENCE};
+use crate::http::body::Received;
+use crate::http::client::Client;
+use crate::http::connections::{Connection, Connections, STOPPING_PATIENCE};
+use crate::http::routes::{Inner, Shared, router};
+use crate::http::transport::Transport;
+use crate::limits::budget::Budget;
+use crate::limits::options::Options;
+use crate::limits::streams::Seats;
 use crate::metrics::Metrics;
 use crate::models::Models;
-use crate::options::Options;
-use crate::routes::{Inner, Shared, router};
-use crate::seats::Seats;
-use crate::transport::Transport;
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;

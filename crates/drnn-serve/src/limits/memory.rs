@@ -12,11 +12,11 @@
 //!
 //! The models themselves, and what their threads compute in, are not in it: they do not depend on clients.
 
-use crate::cost::{FREE_ANSWERS, FREE_RECEIVED};
-use crate::frames::MAX_QUEUED;
-use crate::listen::MAX_HEAD;
-use crate::options::Limits;
-use crate::socket::{FRAME_EXTRA, READ_BUFFER, WRITE_BUFFER};
+use crate::http::server::MAX_HEAD;
+use crate::limits::cost::{FREE_ANSWERS, FREE_RECEIVED};
+use crate::limits::options::Limits;
+use crate::stream::frames::MAX_QUEUED;
+use crate::stream::socket::{FRAME_EXTRA, READ_BUFFER, WRITE_BUFFER};
 
 /// What the connection itself takes: its task, its place, its timers.
 const TASK: usize = 16 << 10;

@@ -5,8 +5,8 @@
 //! {"model": "chars-en", "texts": ["Th_ old man", "liv_s"]}
 //! ```
 
-use crate::numbers;
-use crate::refusal::Refusal;
+use crate::http::api_error::Refusal;
+use crate::run::numbers;
 use drnn_tasks::live::{Element, LiveModel, Reads};
 use drnn_tasks::tagger::tokenize;
 use serde::Deserialize;

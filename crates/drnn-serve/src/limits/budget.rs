@@ -9,7 +9,7 @@
 //! small ones are served even while others use up the budget. How many there are is limited by the
 //! number of connections.
 
-use crate::client::Client;
+use crate::http::client::Client;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};

@@ -9,7 +9,7 @@
 //! way for others. So nobody keeps a connection that others need by being silent, by not reading, or by
 //! sending slowly.
 
-use crate::client::Client;
+use crate::http::client::Client;
 use futures_util::task::AtomicWaker;
 use std::cmp::Reverse;
 use std::collections::HashMap;

@@ -1,8 +1,8 @@
 //! How many streams there are, and whose.
 
-use crate::client::Client;
-use crate::options::Limits;
-use crate::refusal::Refusal;
+use crate::http::api_error::Refusal;
+use crate::http::client::Client;
+use crate::limits::options::Limits;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
