@@ -27,7 +27,7 @@
 //! | `recorded/` | tests: everything that is launched, checked without a GPU |
 //!
 //! The same seed gives the same bits on the same card: every sum has a fixed order, nothing is added by whoever comes
-//! first. Against the CPU's numbers it is f32 rounding; [`drnn_train::contract`] is kept at 2e-4.
+//! first. Against the CPU's numbers it is f32 rounding; [`drnn_train::conformance`] is kept at 2e-4.
 
 #![deny(missing_docs)]
 

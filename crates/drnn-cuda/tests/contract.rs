@@ -4,7 +4,7 @@ use drnn::rng::Rng;
 use drnn::{Cell, Cpu, InputSpec, NetSpec, Padding};
 use drnn_cuda::{CudaLearner, Device, Precision};
 use drnn_testing::{Need, found};
-use drnn_train::contract::{self, Plain};
+use drnn_train::conformance::{self, Plain};
 use drnn_train::{
     AdamOptions, Answers, Batches, Engine, Gathered, IGNORE, Inputs, Learner, Result, Source,
 };
@@ -34,31 +34,31 @@ fn make_with(device: &Device, precision: Precision) -> impl Fn(&NetSpec, u64) ->
 #[test]
 fn curves_lie_on_the_cpus() {
     let Some(device) = device() else { return };
-    contract::curve(&make(&device), TOLERANCE);
+    conformance::curve(&make(&device), TOLERANCE);
 }
 
 #[test]
 fn states_go_on_to_the_bit() {
     let Some(device) = device() else { return };
-    contract::state(&make(&device), TOLERANCE);
+    conformance::state(&make(&device), TOLERANCE);
 }
 
 #[test]
 fn evaluation_is_the_cpus() {
     let Some(device) = device() else { return };
-    contract::evaluation(&make(&device), TOLERANCE);
+    conformance::evaluation(&make(&device), TOLERANCE);
 }
 
 #[test]
 fn strides_are_steps() {
     let Some(device) = device() else { return };
-    contract::strides(&make(&device));
+    conformance::strides(&make(&device));
 }
 
 #[test]
 fn a_step_that_is_no_number_changes_nothing() {
     let Some(device) = device() else { return };
-    contract::not_finite(&make(&device));
+    conformance::not_finite(&make(&device));
 }
 
 /// Factors of three digits. Adam divides a gradient by its own size, so what is rounded away from a small one moves its
@@ -68,11 +68,11 @@ fn rounded_factors_keep_to_the_cpus_curves() {
     let Some(device) = device() else { return };
     for precision in [Precision::Tf32, Precision::F16] {
         let make = make_with(&device, precision);
-        contract::curve(&make, ROUNDED);
-        contract::evaluation(&make, ROUNDED);
-        contract::state(&make, ROUNDED);
-        contract::strides(&make);
-        contract::not_finite(&make);
+        conformance::curve(&make, ROUNDED);
+        conformance::evaluation(&make, ROUNDED);
+        conformance::state(&make, ROUNDED);
+        conformance::strides(&make);
+        conformance::not_finite(&make);
     }
 }
 

@@ -3,7 +3,7 @@
 use drnn::{Cell, Cpu, NetSpec, Padding};
 use drnn_cuda::{CudaGroup, CudaLane, CudaLearner, Device, Precision};
 use drnn_testing::{Need, found, skip};
-use drnn_train::contract::{self, Plain};
+use drnn_train::conformance::{self, Plain};
 use drnn_train::reversal::Reversal;
 use drnn_train::sine::{Part, Sine};
 use drnn_train::{
@@ -46,11 +46,11 @@ fn make(device: &Device) -> impl Fn(&NetSpec, u64) -> Plain {
 fn a_lane_keeps_what_every_engine_must() {
     let Some(device) = device() else { return };
     let make = make(&device);
-    contract::curve(&make, ROUNDED);
-    contract::evaluation(&make, ROUNDED);
-    contract::state(&make, ROUNDED);
-    contract::strides(&make);
-    contract::not_finite(&make);
+    conformance::curve(&make, ROUNDED);
+    conformance::evaluation(&make, ROUNDED);
+    conformance::state(&make, ROUNDED);
+    conformance::strides(&make);
+    conformance::not_finite(&make);
 }
 
 /// Networks that fill blocks in every way, each with a batch: some share its rows.

@@ -26,47 +26,30 @@
 
 #![deny(missing_docs)]
 
-mod adam;
 pub mod campaign;
 pub mod chars;
 pub mod checkpoint;
-mod confusion;
-pub mod contract;
 mod data;
-mod engine;
 mod error;
-mod fit;
-pub mod lanes;
-mod learner;
 mod loss;
 mod machine;
-mod memory;
-mod metric;
+mod optim;
 pub mod paper;
 pub mod read;
-mod recipe;
 pub mod results;
-pub mod reversal;
-mod schedule;
 pub mod series;
-pub mod sine;
-mod source;
-mod stop;
 pub mod tagger;
+mod training;
 
-pub use adam::{Adam, AdamOptions, clip_scale, norm};
-pub use confusion::{Confusion, Square};
-pub use data::{Answers, Examples, Inputs};
-pub use engine::{Batches, Engine, State, Steps};
+pub use data::{Answers, Examples, Gathered, Inputs, Made, Recipe, Source, order};
 pub use error::{Error, Result};
-pub use fit::{Advance, Epoch, Fit, Options, Progress, Resumed};
-pub use learner::Learner;
-pub use loss::{IGNORE, LossSum, Targets, loss, weighted_cross_entropy};
+pub use loss::{
+    Confusion, IGNORE, LossSum, Metric, Square, Targets, loss, recommended, weighted_cross_entropy,
+};
 pub use machine::{cpu_name, machine};
-pub use memory::{EVALUATED, Estimate};
-pub use metric::{Metric, recommended};
-pub use paper::PaperNet;
-pub use recipe::{Made, Recipe};
-pub use schedule::Schedule;
-pub use source::{Gathered, Source, order};
-pub use stop::{Reason, Stopping};
+pub use optim::{Adam, AdamOptions, Reason, Schedule, Stopping, clip_scale, norm};
+pub use paper::{PaperNet, reversal, sine};
+pub use training::{
+    Advance, Batches, EVALUATED, Engine, Epoch, Estimate, Fit, Learner, Options, Progress, Resumed,
+    State, Steps, conformance, lanes,
+};

@@ -14,8 +14,8 @@
 
 use crate::campaign::{GridCell, Protocol};
 use crate::error::{Error, Result};
-use crate::sine::TAPS;
-use crate::stop::Reason;
+use crate::optim::Reason;
+use crate::paper::sine::TAPS;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

@@ -1,7 +1,7 @@
 //! The CPU's engine keeps the contract, on any number of threads.
 
 use drnn::{Cpu, NetSpec};
-use drnn_train::contract::{self, Plain};
+use drnn_train::conformance::{self, Plain};
 use drnn_train::{AdamOptions, Learner};
 
 fn make(spec: &NetSpec, seed: u64) -> Plain {
@@ -10,25 +10,25 @@ fn make(spec: &NetSpec, seed: u64) -> Plain {
 
 #[test]
 fn steps_do_not_depend_on_threads() {
-    contract::curve(&make, 0.0);
+    conformance::curve(&make, 0.0);
 }
 
 #[test]
 fn states_can_be_handed_on() {
-    contract::state(&make, 0.0);
+    conformance::state(&make, 0.0);
 }
 
 #[test]
 fn evaluation_is_not_noticed() {
-    contract::evaluation(&make, 0.0);
+    conformance::evaluation(&make, 0.0);
 }
 
 #[test]
 fn many_batches_at_once() {
-    contract::strides(&make);
+    conformance::strides(&make);
 }
 
 #[test]
 fn what_runs_away_changes_nothing() {
-    contract::not_finite(&make);
+    conformance::not_finite(&make);
 }

@@ -2,16 +2,14 @@
 
 use super::{GridCell, Protocol};
 use crate::checkpoint;
-use crate::engine::Engine;
+use crate::data::Source;
 use crate::error::{Error, Result};
-use crate::fit::{Advance, Fit, Options, Resumed};
-use crate::lanes::Control;
-use crate::learner::Learner;
 use crate::machine::machine;
+use crate::optim::Reason;
+use crate::paper::sine::{Part, Sine};
 use crate::results::{Record, Results};
-use crate::sine::{Part, Sine};
-use crate::source::Source;
-use crate::stop::Reason;
+use crate::training::lanes::Control;
+use crate::training::{Advance, Engine, Fit, Learner, Options, Resumed};
 use drnn::{Cpu, NetSpec};
 use std::path::PathBuf;
 use std::sync::Mutex;

@@ -4,7 +4,7 @@
 use super::simulated::{Fault, SimulatedDisk};
 use super::{previous, with_ending};
 use crate::error::{Error, Result};
-use crate::reversal::Reversal;
+use crate::paper::reversal::Reversal;
 use crate::{Advance, Engine, Examples, Fit, Options, Resumed};
 use drnn::rng::Rng;
 use drnn::{Cell, Cpu, NetSpec};

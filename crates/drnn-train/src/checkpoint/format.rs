@@ -6,10 +6,9 @@
 //!
 //! All little-endian.
 
-use crate::adam::{Adam, AdamOptions};
-use crate::engine::State;
 use crate::error::{Error, Result};
-use crate::fit::Progress;
+use crate::optim::{Adam, AdamOptions};
+use crate::training::{Progress, State};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 

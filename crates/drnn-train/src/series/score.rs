@@ -6,10 +6,9 @@
 
 use super::sequences::Sequences;
 use super::windows::Windows;
-use crate::confusion::Confusion;
+use crate::data::{Gathered, Source};
 use crate::error::{Error, Result};
-use crate::loss::{IGNORE, LossSum, Targets, loss};
-use crate::source::{Gathered, Source};
+use crate::loss::{Confusion, IGNORE, LossSum, Targets, loss};
 use drnn::{Direction, Model, Stream};
 use drnn_tasks::series::SeriesTask;
 

@@ -6,8 +6,8 @@
 //! ```
 
 use super::sequences::Sequences;
+use crate::data::order;
 use crate::error::{Error, Result};
-use crate::source::order;
 
 /// Shares of the whole; the rest is to learn from.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,8 +1,8 @@
 use super::*;
+use crate::data::{Gathered, Source};
 use crate::error::Result;
 use crate::loss::{IGNORE, Targets};
 use crate::read::{Input, Missing, ReadLimits};
-use crate::source::{Gathered, Source};
 use drnn::{Cell, Model, NetSpec, Padding};
 use drnn_tasks::series::{Scaling, SeriesTask};
 use std::path::PathBuf;

@@ -12,10 +12,9 @@
 
 use super::sequences::Sequences;
 use super::task::check_columns;
-use crate::data::Answers;
+use crate::data::{Answers, Gathered, Source, check_widths};
 use crate::error::{Error, Result};
 use crate::loss::{IGNORE, Targets};
-use crate::source::{Gathered, Source, check_widths};
 use drnn::NetSpec;
 use drnn::memory::BatchSize;
 use drnn_tasks::series::SeriesTask;

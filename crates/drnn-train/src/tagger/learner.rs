@@ -7,10 +7,10 @@
 use super::gather::{CharRows, WordRows, gather};
 use super::sentences::Sentences;
 use super::sizes::initial_params;
-use crate::adam::{Adam, AdamOptions, clip_scale, norm};
-use crate::engine::{Batches, Engine, State, Steps};
 use crate::error::{Error, Result};
 use crate::loss::{LossSum, Targets, weighted_cross_entropy};
+use crate::optim::{Adam, AdamOptions, clip_scale, norm};
+use crate::training::{Batches, Engine, State, Steps};
 use drnn::{BundleTable, Cpu, Gradient, Lane, States, Tape};
 use drnn_tasks::tagger::{SPECIAL, TaggerNet};
 

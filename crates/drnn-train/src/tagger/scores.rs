@@ -2,9 +2,8 @@
 
 use super::outputs::{TagWorkspace, outputs};
 use super::sentences::Sentences;
-use crate::confusion::Confusion;
 use crate::error::Result;
-use crate::loss::IGNORE;
+use crate::loss::{Confusion, IGNORE};
 use drnn_tasks::tagger::{NO_WORD, Tagger, UNKNOWN};
 
 /// Right answers, of how many.

@@ -10,13 +10,11 @@
 //!
 //! Each panics with what it found.
 
-use crate::adam::AdamOptions;
-use crate::data::Examples;
-use crate::engine::{Batches, Engine, State};
-use crate::learner::Learner;
-use crate::reversal::Reversal;
-use crate::sine::{Part, Sine};
-use crate::source::Source;
+use crate::data::{Examples, Source};
+use crate::optim::AdamOptions;
+use crate::paper::reversal::Reversal;
+use crate::paper::sine::{Part, Sine};
+use crate::training::{Batches, Engine, Learner, State};
 use drnn::{Cell, Cpu, NetSpec, Padding};
 
 /// An engine for a network.

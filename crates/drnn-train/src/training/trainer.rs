@@ -1,15 +1,11 @@
 //! A training from its first epoch to its last, batch by batch, to be stopped and continued anywhere.
 
-use crate::adam::AdamOptions;
 use crate::checkpoint::{self, Checkpoint, Disk, Found, RealDisk};
-use crate::engine::{Batches, Engine};
+use crate::data::{Source, order};
 use crate::error::{Error, Result};
-use crate::learner::Learner;
 use crate::loss::LossSum;
-use crate::memory::EVALUATED;
-use crate::schedule::Schedule;
-use crate::source::{Source, order};
-use crate::stop::{Reason, Stopping};
+use crate::optim::{AdamOptions, Reason, Schedule, Stopping};
+use crate::training::{Batches, EVALUATED, Engine, Learner};
 use drnn::{Cpu, NetSpec};
 use serde::{Deserialize, Serialize};
 use std::path::Path;

@@ -1,10 +1,10 @@
 //! Windows of a text, some of their characters masked.
 
+use crate::data::{Gathered, Source};
 use crate::error::{Error, Result};
 use crate::loss::IGNORE;
+use crate::paper::sine::derived;
 use crate::read::Symbols;
-use crate::sine::derived;
-use crate::source::{Gathered, Source};
 use drnn::memory::BatchSize;
 use drnn::rng::Rng;
 use drnn::{InputSpec, NetSpec};

@@ -1,5 +1,8 @@
 //! The networks of the paper's synthetic experiments: LSTM, Bi-LSTM and d-LSTM of about as many parameters.
 
+pub mod reversal;
+pub mod sine;
+
 use drnn::{Cell, NetSpec, Padding, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -1,8 +1,8 @@
 //! Sequences in memory.
 
+use crate::data::{Gathered, Source, check_widths};
 use crate::error::{Error, Result};
 use crate::loss::IGNORE;
-use crate::source::{Gathered, Source, check_widths};
 use drnn::NetSpec;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -7,10 +7,9 @@
 //! is the accuracy of whoever has seen d elements beyond the one to be answered and guesses what has not
 //! come yet: V symbols, T elements. Without delay the second half can be known; with d = T - 1 all of it.
 
-use crate::data::{Answers, Examples, Inputs};
+use crate::data::{Answers, Examples, Inputs, Made, Recipe};
 use crate::error::{Error, Result};
 use crate::loss::{IGNORE, Targets};
-use crate::recipe::{Made, Recipe};
 use drnn::rng::Rng;
 
 /// The task.
@@ -122,7 +121,7 @@ impl Accuracy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::{Gathered, Source};
+    use crate::data::{Gathered, Source};
 
     #[test]
     fn the_papers_bounds() {

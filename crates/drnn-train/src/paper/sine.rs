@@ -10,9 +10,8 @@
 //! x and w are multiples of 2^-24, so in double precision the sum is exact, in any order: what else makes
 //! these numbers, a GPU say, gets the same but for its sine.
 
-use crate::data::{Answers, Examples, Inputs};
+use crate::data::{Answers, Examples, Inputs, Made, Recipe};
 use crate::error::{Error, Result};
-use crate::recipe::{Made, Recipe};
 use drnn::rng::Rng;
 
 /// The paper's elements of a sequence, T.
@@ -114,8 +113,8 @@ impl Sine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::{Gathered, Source};
     use crate::loss::Targets;
-    use crate::source::{Gathered, Source};
 
     /// Sequence `row`: x and y.
     fn sequence(examples: &Examples, row: u32) -> (Vec<f32>, Vec<f32>) {

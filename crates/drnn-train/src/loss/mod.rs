@@ -7,6 +7,12 @@
 //!
 //! both as means over the positions (cross-entropy) or values (squared error) that count.
 
+mod confusion;
+mod metric;
+
+pub use confusion::{Confusion, Square};
+pub use metric::{Metric, recommended};
+
 /// A class that is none: the position does not count.
 pub const IGNORE: u32 = u32::MAX;
 

@@ -1,9 +1,8 @@
 //! Where batches come from.
 
-use crate::data::{Answers, Examples, Inputs};
+use crate::data::{Answers, Examples, Inputs, Recipe};
 use crate::error::{Error, Result};
 use crate::loss::Targets;
-use crate::recipe::Recipe;
 use drnn::memory::BatchSize;
 use drnn::rng::Rng;
 use drnn::{Batch, InputSpec, NetSpec};

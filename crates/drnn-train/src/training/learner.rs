@@ -1,10 +1,10 @@
 //! One network in training on the CPU.
 
-use crate::adam::{Adam, AdamOptions, clip_scale, norm};
-use crate::engine::{Batches, Engine, State, Steps};
+use crate::data::{Gathered, Source};
 use crate::error::{Error, Result};
 use crate::loss::{LossSum, Targets, loss};
-use crate::source::{Gathered, Source};
+use crate::optim::{Adam, AdamOptions, clip_scale, norm};
+use crate::training::{Batches, Engine, State, Steps};
 use drnn::{Cpu, Gradient, Lane, Model, NetSpec, Tape};
 
 /// Parameters, optimiser, and memory for a step.

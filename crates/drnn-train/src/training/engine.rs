@@ -5,11 +5,11 @@
 //! ```
 //!
 //! An engine keeps parameters and optimiser where it works, on this machine or on a device, and hands them
-//! out only when asked. [`crate::contract`] is what every engine must keep.
+//! out only when asked. [`crate::training::conformance`] is what every engine must keep.
 
-use crate::adam::Adam;
 use crate::error::Result;
 use crate::loss::{LossSum, Targets};
+use crate::optim::Adam;
 use drnn::Cpu;
 use std::ops::DerefMut;
 

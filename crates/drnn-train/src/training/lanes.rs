@@ -4,11 +4,9 @@
 //! nothing, so one that has ended, or whose loss is no number any more, costs the others nothing; and when
 //! fewer lanes are left than threads, a lane gets several. No number depends on any of this.
 
-use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::fit::{Advance, Fit};
-use crate::learner::Learner;
-use crate::stop::Reason;
+use crate::optim::Reason;
+use crate::training::{Advance, Engine, Fit, Learner};
 use drnn::Cpu;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

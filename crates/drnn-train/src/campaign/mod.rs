@@ -10,10 +10,10 @@
 
 mod pool;
 
-use crate::fit::Options;
+use crate::optim::Stopping;
 use crate::paper::PaperNet;
-use crate::sine::derived;
-use crate::stop::Stopping;
+use crate::paper::sine::derived;
+use crate::training::Options;
 pub use pool::{CellEngine, Checkpoints, Event, MakeEngine, Pool, run, run_pools};
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -7,11 +7,10 @@
 //! Whoever learns on a device can make them there ([`Source::recipe`]); on this machine they are made when
 //! somebody first asks for them, and not at all where nobody does.
 
-use crate::data::{Examples, check_alone};
+use crate::data::{Examples, Gathered, Source, check_alone};
 use crate::error::Result;
-use crate::reversal::Reversal;
-use crate::sine::{Part, Sine};
-use crate::source::{Gathered, Source};
+use crate::paper::reversal::Reversal;
+use crate::paper::sine::{Part, Sine};
 use drnn::NetSpec;
 use std::sync::OnceLock;
 

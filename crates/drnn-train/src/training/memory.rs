@@ -1,6 +1,6 @@
 //! How much memory a training takes on this machine, told before anything is allocated.
 
-use crate::source::Source;
+use crate::data::Source;
 use crate::tagger::Sentences;
 use drnn::memory::{BatchSize, training};
 use drnn::{InputSpec, NetSpec};
