@@ -1,4 +1,4 @@
-"""What is raced: the cases (shapes, unit of work, goal) and the peers that run them.
+"""What is measured: the cases (shapes, unit of work, goal) and the peers that run them.
 
 A contender has a name and `measure(seconds)`, which returns the time of one unit of work in seconds: the
 median of repeats that together last at least `seconds`. Where a peer can be called in several ways (plain
@@ -48,7 +48,7 @@ class Case:
 
 
 def ragged_lengths():
-    """32 lengths spread evenly from 3 to 60, in an order nobody sorted."""
+    """32 lengths spread evenly from 3 to 60, shuffled."""
     lengths = np.linspace(3, 60, 32).round().astype(int)
     return tuple(int(n) for n in np.random.default_rng(0).permutation(lengths))
 
@@ -80,7 +80,7 @@ class InProcess:
         self.variant = next(iter(variants))
 
     def warm_up(self, seconds):
-        """Run every variant twice (the first run allocates and tunes) and keep the fastest."""
+        """Run every variant twice (the first run allocates and tunes) and select the fastest."""
         times = {}
         for label in self.variants:
             self.variant = label
@@ -117,9 +117,9 @@ class Ours:
 
     def run(self, seconds, *options):
         command = [self.program, "bench", "--case", self.case, "--rounds", "1", "--seconds", str(seconds)]
-        answer = call_json(command + ["--threads", str(self.threads), "--json", *options])
-        result = answer.pop("cases")[0]
-        for facts in (answer, result):
+        reply = call_json(command + ["--threads", str(self.threads), "--json", *options])
+        result = reply.pop("cases")[0]
+        for facts in (reply, result):
             self.facts.update({k: facts[k] for k in FACTS if facts.get(k) is not None})
         return result["median_s"]
 
@@ -131,7 +131,7 @@ class Ours:
 
 
 class RustPeer:
-    """tract or candle through the `rust-peers` program, which checks its answer against torch's before timing."""
+    """tract or candle through the `rust-peers` program, which checks its output against torch's before timing."""
 
     def __init__(self, name, program, case, threads, files):
         self.name, self.program, self.case, self.files = name, program, case, files
@@ -146,9 +146,9 @@ class RustPeer:
 
     def measure(self, seconds):
         command = [self.program, self.name, *self.files, "--seconds", str(seconds), "--block", str(self.case.block)]
-        answer = call_json(command + ["--threads", str(self.options[self.variant])])
-        self.version = answer["version"]
-        return statistics.median(answer["seconds"])
+        reply = call_json(command + ["--threads", str(self.options[self.variant])])
+        self.version = reply["version"]
+        return statistics.median(reply["seconds"])
 
 
 class Net(nn.Module):
@@ -239,9 +239,9 @@ def torch_masked(case):
         hidden = torch.rand(truth.shape) < 0.2
         optimiser.zero_grad(set_to_none=True)
         h, _ = net.lstm(net.embedding(truth.masked_fill(hidden, mask)))
-        asked = hidden[:window]
-        answers = net.linear(h[case.skip :][asked])
-        nn.functional.cross_entropy(answers, truth[:window][asked]).backward()
+        masked = hidden[:window]
+        logits = net.linear(h[case.skip :][masked])
+        nn.functional.cross_entropy(logits, truth[:window][masked]).backward()
         nn.utils.clip_grad_norm_(net.parameters(), 1.0)
         optimiser.step()
 
@@ -387,14 +387,14 @@ def ort_stream(case, path, x, expected, threads):
     return InProcess("ort", variants, case.block)
 
 
-def check(peer, case, answer, expected):
-    """A peer that computes something else must not be raced."""
-    error = float(np.abs(answer.reshape(-1) - expected.reshape(-1)).max())
+def check(peer, case, output, expected):
+    """A peer that computes something else must not be measured."""
+    error = float(np.abs(output.reshape(-1) - expected.reshape(-1)).max())
     assert error < TOLERANCE, f"{peer} differs from torch by {error} in {case.name}"
 
 
 def make_contenders(case, options, folder):
-    """All contenders of a case, ours first."""
+    """All contenders of a case, drnn first."""
     torch.manual_seed(1)
     torch.set_num_threads(options.threads)
     ours = [] if options.peers_only else [Ours(options.drnn, case, options.threads)]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Race drnn against its peers on the same machine, in the same run, and print ratios.
+"""Compares the speed of drnn with its peers on the same machine, in the same run, and prints ratios.
 
 Times on a shared machine drift by tens of per cent, ratios of neighbours hardly: so in every round each
 contender of a case runs once, the order turns round from one round to the next, and what is reported is the
@@ -30,7 +30,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 OURS = ("ours", "layer by layer")
 PEERS = ["layer by layer", "torch", "torch padded", "torch 64x1", "ort", "tract", "candle"]
-PAUSE_S = 0.1  # idle thread pools spin (ONNX Runtime's for 40 ms) and would steal time from whoever runs next
+PAUSE_S = 0.1  # idle thread pools spin (ONNX Runtime's for 40 ms) and would take time from the next contender
 TUNING = ("MALLOC_", "OMP_", "MKL_", "KMP_", "GOMP_", "ONEDNN_", "DNNL_", "LD_PRELOAD")  # variables that change speed
 
 
@@ -43,7 +43,7 @@ def parse_arguments():
     parser.add_argument("--threads", type=int, default=2, help="for every contender (default 2)")
     parser.add_argument("--rounds", type=int, help="default 7")
     parser.add_argument("--quick", action="store_true", help="3 rounds")
-    parser.add_argument("--seconds", type=float, default=0.3, help="least time of a contender per round (default 0.3)")
+    parser.add_argument("--seconds", type=float, default=0.3, help="minimum time of a contender per round (default 0.3)")
     parser.add_argument("--json", metavar="FILE", help="also write everything measured to FILE")
     parser.add_argument("--show", metavar="FILE", help="measure nothing, print the table of an earlier --json FILE")
     options = parser.parse_args()
@@ -135,7 +135,7 @@ def cpu_model():
 
 
 def facts(options):
-    """Where and with what it was measured. Paths are cut to names: where a checkout lies is nobody's business."""
+    """Where and with what it was measured. Paths are cut to file names."""
     command = [os.path.basename(a) if os.path.isabs(a) else a for a in sys.argv[1:]]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
@@ -192,7 +192,7 @@ def main():
                     report["versions"][contender.name] = contender.version
             shown = {n: f"{milliseconds(e['median_s'])} ms" for n, e in result["contenders"].items()}
             print(f"{case.name}: " + ", ".join(f"{n} {ms}" for n, ms in shown.items()), file=sys.stderr, flush=True)
-            if options.json:  # after every case, so that an interrupted run leaves what it has
+            if options.json:  # after every case, so that an interrupted run leaves its results
                 with open(options.json, "w") as file:
                     json.dump(report, file, indent=1)
     show(report)

@@ -1,11 +1,12 @@
-"""Networks of `drnn bench --device cuda` in PyTorch, eager and from a CUDA graph, beside ours in the same run.
+"""Networks of `drnn bench --device cuda` in drnn and in PyTorch, eager and from a CUDA graph, in the same run.
 
     python3 bench/peers_gpu.py [--drnn target/release/drnn] [--case NAME ...] [--precision f32|tf32|f16] [--out FILE]
-    python3 bench/peers_gpu.py --show FILE       what such a file holds, as a table in Markdown
+    python3 bench/peers_gpu.py --show FILE       prints such a file as a Markdown table
 
-Forward is from tokens to answers, states is that without the output layer; a step is forward, loss, backward, clipping at norm 1
-and fused Adam. Times are milliseconds, medians by device events; where several networks learn at once, by the clock and of all
-together, beside one in PyTorch. PyTorch has TF32 unless ours has f32.
+Forward is from tokens to logits, states is the same without the output layer; a step is forward, loss,
+backward, clipping at norm 1 and fused Adam. Times are milliseconds, medians by device events; where several
+networks train at once, by wall clock and for all together, compared with one in PyTorch. PyTorch uses TF32
+unless drnn uses f32.
 """
 
 import argparse
@@ -16,10 +17,10 @@ import sys
 
 try:
     import torch
-except ImportError:  # to show a file needs none
+except ImportError:  # not needed to show a file
     torch = None
 
-# name: layers, units, both ways, delay
+# name: layers, units, bidirectional, delay
 LARGE = {
     "dlstm-1024": (1, 1024, False, 8),
     "dlstm-512": (1, 512, False, 8),
@@ -33,7 +34,7 @@ SMALL = ["lstm-100", "lstm-100-lanes8", "lstm-100-lanes32", "lstm-100-lanes128",
 
 
 def own_times(ours):
-    """States, forward and step of ours; None where it was not measured."""
+    """States, forward and step of drnn; None where it was not measured."""
     states, forward, step = (ours.get(key) for key in ("states_device_s", "forward_device_s", "step_device_s"))
     times = states, forward or ours.get("forward_s"), step or ours["median_s"]
     return [1e3 * time if time else None for time in times]
@@ -92,7 +93,7 @@ def median(call, rounds=21):
 
 
 def forward_and_step(name):
-    """The way forward and a step of the case, on random data."""
+    """The forward pass and a training step of the case, on random data."""
     if name in LARGE:
         layers, units, both_ways, delay = LARGE[name]
         net = Tokens(layers, units, both_ways).cuda()
@@ -142,8 +143,8 @@ def main():
     parser.add_argument("--drnn", default="target/release/drnn")
     parser.add_argument("--case", action="append", choices=[*LARGE, *SMALL])
     parser.add_argument("--precision", default="f16", choices=["f32", "tf32", "f16"])
-    parser.add_argument("--out", help="a JSON file for what was found")
-    parser.add_argument("--show", metavar="FILE", help="print a file that --out has written")
+    parser.add_argument("--out", help="a JSON file for the results")
+    parser.add_argument("--show", metavar="FILE", help="print a file written by --out")
     arguments = parser.parse_args()
     if arguments.show:
         return show(arguments.show)

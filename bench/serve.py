@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""Requests per second: `drnn serve` against ONNX Runtime behind FastAPI and uvicorn, the same model, the same run.
+"""Requests per second: `drnn serve` against ONNX Runtime in FastAPI and uvicorn, the same model, the same run.
 
     python bench/serve.py target/release/drnn [--rounds 5] [--seconds 5] [--connections 32] [--cpus 0,1] [--json F]
 
 Needs onnxruntime, numpy, fastapi, uvicorn, orjson, uvloop and httptools; the load comes from `wrk` (Debian's package), or
 where there is none from drnn's own load program (`cargo build --release -p drnn-serve --example load`).
 
-Both servers stand all the time and are asked in turn, the order reversed every other round; a warm-up is not counted.
-Answers are compared before that. The peer gets its best side: orjson, uvloop, no validation, and the better of one
-process with all threads and one process per core. Its answers are plain lists, shorter than ours.
+Both servers run all the time and get requests alternately, the order reversed every other round; a warm-up is
+not counted. Outputs are compared before that. The peer runs in its best configuration: orjson, uvloop, no
+validation, and the better of one process with all threads and one process per core. Its replies are plain lists,
+shorter than drnn's.
 """
 
 import argparse
@@ -38,7 +39,7 @@ def free_port():
         return one.getsockname()[1]
 
 
-def ask(port, body):
+def send(port, body):
     url = f"http://127.0.0.1:{port}/v1/run"
     request = urllib.request.Request(url, data=body, headers={"Content-Type": "application/json"})
     with urllib.request.urlopen(request) as reply:
@@ -53,7 +54,7 @@ def await_port(port, process):
         if process.poll() is not None:
             sys.exit("a server ended before it served")
         time.sleep(0.1)
-    sys.exit("a server does not answer")
+    sys.exit("a server does not respond")
 
 
 def rate(options, port, body, seconds, folder):
@@ -83,12 +84,12 @@ def main():
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--units", type=int, default=100)
-    parser.add_argument("--cpus", default="0,1", help="the cores that all of them share")
+    parser.add_argument("--cpus", default="0,1", help="the cores that all processes share")
     parser.add_argument("--json", type=pathlib.Path)
     options = parser.parse_args()
     options.wrk = shutil.which("wrk")
     options.load = options.drnn.resolve().parent / "examples" / "load"
-    os.sched_setaffinity(0, [int(cpu) for cpu in options.cpus.split(",")])  # and of all that is started here
+    os.sched_setaffinity(0, [int(cpu) for cpu in options.cpus.split(",")])  # inherited by the processes started here
     drnn, cores = options.drnn.resolve(), len(options.cpus.split(","))
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
@@ -127,11 +128,11 @@ def measure(options, ports, folder):
         x = numpy.random.default_rng(1).standard_normal((rows, steps, 8)).astype(numpy.float32)
         body = folder / "body.json"
         body.write_text(json.dumps({"sequences": x.round(4).tolist()}))
-        found = {name: ask(port, body.read_bytes()) for name, port in ports.items()}
-        ours = numpy.array([[answer["values"] for answer in row] for row in found["drnn"]])
-        for name, answers in found.items():
-            if name != "drnn" and abs(numpy.array(answers) - ours).max() > 1e-4:
-                sys.exit(f"{name} answers otherwise")
+        found = {name: send(port, body.read_bytes()) for name, port in ports.items()}
+        ours = numpy.array([[output["values"] for output in row] for row in found["drnn"]])
+        for name, outputs in found.items():
+            if name != "drnn" and abs(numpy.array(outputs) - ours).max() > 1e-4:
+                sys.exit(f"{name} gives other outputs")
         rates = {name: [] for name in ports}
         for port in ports.values():
             rate(options, port, body, 1, folder)

@@ -1,4 +1,4 @@
-"""What one would otherwise put behind HTTP: ONNX Runtime in FastAPI, as light as it goes. `serve.py` starts it.
+"""The usual alternative: ONNX Runtime in FastAPI, as light as possible. `serve.py` starts it.
 
     PEER_MODEL=m.onnx PEER_THREADS=1 uvicorn serve_peer:app --workers 2
 """

@@ -75,7 +75,7 @@ class Tagger(nn.Module):
         self.out = nn.Linear(300, tags)
 
     def forward(self, batch):
-        # Both networks read one element more than there is: PAD.
+        # Both networks read one more element: PAD.
         spelt = [spelling for _, spellings, _ in batch for spelling in spellings + [[PAD]]]
         place = range(len(spelt))
         if self.distinct:
@@ -94,7 +94,7 @@ class Tagger(nn.Module):
         x = nn.utils.rnn.pad_sequence(x.split(counts))
         packed = pack_padded_sequence(x, torch.tensor(counts), enforce_sorted=False)
         h, _ = pad_packed_sequence(self.sentence(packed)[0])
-        # The answer to word t is read one step late: words are 1..n, behind BEGIN.
+        # The output for word t is read one step later: words are 1..n, after BEGIN.
         return [self.out(h[2 : 2 + len(tags), i]) for i, (_, _, tags) in enumerate(batch)]
 
 
@@ -108,8 +108,8 @@ def torch_epoch(data, threads, distinct):
     start = time.perf_counter()
     for i in range(0, len(order), 32):
         batch = order[i : i + 32]
-        answers = model(batch)
-        loss = sum(nn.functional.cross_entropy(y, torch.tensor(t)) for y, (_, _, t) in zip(answers, batch))
+        logits = model(batch)
+        loss = sum(nn.functional.cross_entropy(y, torch.tensor(t)) for y, (_, _, t) in zip(logits, batch))
         adam.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -120,7 +120,7 @@ def torch_epoch(data, threads, distinct):
 def drnn_epoch(program, folder, threads):
     out = folder / "out"
     subprocess.run(["rm", "-rf", out], check=True)
-    # A validation part of one word, so that the epoch is all that is timed.
+    # A validation part of one word, so that only the epoch is timed.
     subprocess.run(
         [program, "train", "tagger", "--train", folder / "train.tsv", "--dev", folder / "dev.tsv", "--epochs", "1",
          "--threads", str(threads), "--keep", "last", "--out", out],

@@ -166,12 +166,12 @@ CONVERSATIONS = [
 ]
 
 
-# "ab " nine times, as `zstd` packs it: not every Python has it.
+# "ab " nine times, compressed by `zstd`, which not every Python has.
 ZSTD = bytes.fromhex("28b52ffd241b4d0000186162200100826e0828a10cc1")
 
 
-def packed(text):
-    """As it is, and in each packing; a byte of choices stays in front."""
+def compressed(text):
+    """Uncompressed, and in each compression."""
     for name, pack in [("plain", bytes), ("gzip", gzip.compress), ("zip", zipped)]:
         yield name, pack(text)
 
@@ -203,8 +203,8 @@ def seeds():
         front = 1 if target in ("text", "table") else 0
         for i, text in enumerate(texts):
             text = text.encode()
-            for packing, data in packed(text[front:]):
-                yield target, f"{packing}{i}", text[:front] + data
+            for compression, data in compressed(text[front:]):
+                yield target, f"{compression}{i}", text[:front] + data
         yield target, "zstd", b"\x05"[:front] + ZSTD
     for i, element in enumerate(ELEMENTS):
         choices = [0, 1, 2, 3, 2, 6]

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Lets every file call of a training's checkpoints fail, and kills the program at every one of
-them: with --resume it must go on to the same model. Needs Linux and strace.
+"""Makes every file call of a training's checkpoints fail, and kills the program at each of them:
+with --resume it must end with the same model. Needs Linux and strace.
 
     cargo build --release
     python tools/check_checkpoints.py [target/release/drnn]
@@ -40,7 +40,7 @@ def damage(path):
     path.write_bytes(data)
 
 
-# What a training finds when it starts: nothing, or what an earlier one has left.
+# What a training finds when it starts: nothing, or the files of an earlier training.
 STARTS = dict(
     nothing=None,
     whole=lambda folder: None,
@@ -55,7 +55,7 @@ class Check:
         table(folder / "a.csv")
         self.run(folder / "straight")
         self.model = (folder / "straight/model.safetensors").read_bytes()
-        # One that was ended within its second epoch.
+        # A training that was stopped within its second epoch.
         self.run(folder / "early", self.strace(folder / "early", "fsync", "signal=SIGKILL", 14))
 
     def strace(self, out, calls, fault=None, when=None, log=os.devnull):
@@ -78,7 +78,7 @@ class Check:
         return out
 
     def goes_on(self, out, what):
-        """What is left of a training is resumed, and comes to the same model."""
+        """Resumes what is left of a training; it must end with the same model."""
         at = out / "checkpoints"
         links = [(at / name).stat().st_nlink for name in NAMES if (at / name).exists()]
         assert all(n == 1 for n in links), f"{what}: two names are one file"
@@ -107,7 +107,7 @@ class Check:
         return runs
 
     def kills(self):
-        """Killed at random moments, again and again, a little later each time."""
+        """Kills the program repeatedly at random times, a little later each time."""
         out, kills = self.prepared("nothing"), 0
         for attempt in range(KILLS):
             resume = ["--resume"] if (out / "checkpoints").exists() else []

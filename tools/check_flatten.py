@@ -5,7 +5,7 @@
 
 Two ways, for nn.RNN, nn.LSTM and nn.GRU of 1 to 6 layers, from random states:
 
-run     `drnn flatten`, then `drnn run` on the flattened file: answers and last states are PyTorch's of the stack.
+run     `drnn flatten`, then `drnn run` on the flattened file: outputs and last states equal those of PyTorch's stack.
 torch   The flattened LSTM (RNN) goes into one nn.LSTM(hidden_size=k*n) with load_state_dict(strict=True) and starts from
         the solved state that `drnn flatten --start solved --states` wrote, where there is one: its last n outputs
         are those of the stack, k-1 steps later.
@@ -27,7 +27,7 @@ Q, N, T, B = 7, 24, 60, 3
 
 
 def drnn(*arguments):
-    """Runs the program; what it says on stderr if it refuses."""
+    """Runs the program; returns its stderr if it fails."""
     done = subprocess.run([sys.argv[1], *map(str, arguments)], capture_output=True, text=True)
     return None if done.returncode == 0 else done.stderr.strip()
 
@@ -39,7 +39,7 @@ def network(kind, k):
 
 
 def states_of(kind, stack, real):
-    """Random states, or ones that the network has been in."""
+    """Random states, or states that the network has been in."""
     if real:
         return stack(torch.randn(20, B, Q))[1]
     h = torch.rand(stack.num_layers, B, N) * 2 - 1
@@ -58,16 +58,16 @@ def by_run(folder, kind, k):
     stack = network(kind, k)
     save_file(stack.state_dict(), folder / "stack.safetensors")
     relu = ["--nonlinearity", "relu"] if kind == "relu" else []
-    said = drnn("flatten", folder / "stack.safetensors", "-o", folder / "flat.safetensors", *relu)
-    assert said is None, said
+    error = drnn("flatten", folder / "stack.safetensors", "-o", folder / "flat.safetensors", *relu)
+    assert error is None, error
     x = torch.randn(T, B, Q)
     start = states_of(kind, stack, real=False)
     np.save(folder / "x.npy", x.numpy())
-    said = drnn(
+    error = drnn(
         "run", folder / "flat.safetensors", folder / "x.npy", "-o", folder / "y.npy",
         "--states", folder, *save_states(folder, start),
     )
-    assert said is None, said
+    assert error is None, error
     y, last = stack(x, start)
     last = last if isinstance(last, tuple) else (last,)
     found = [np.load(folder / f"{name}.npy") for name in ["y", "h", "c"][: 1 + len(last)]]
@@ -79,12 +79,12 @@ def by_torch(folder, kind, k):
     stack = network(kind, k)
     save_file(stack.state_dict(), folder / "stack.safetensors")
     start = states_of(kind, stack, real=True)
-    said = drnn(
+    error = drnn(
         "flatten", folder / "stack.safetensors", "-o", folder / "flat.safetensors",
         "--start", "solved", "--states", folder / "solved", *save_states(folder, start),
     )
-    if said is not None:
-        return said
+    if error is not None:
+        return error
     flat = torch.nn.LSTM(Q, k * N) if kind == "lstm" else torch.nn.RNN(Q, k * N)
     flat.load_state_dict(load_file(folder / "flat.safetensors"), strict=True)
     solved = [torch.tensor(np.load(folder / "solved" / f"{name}.npy")) for name in ("h0", "c0") if kind == "lstm" or name == "h0"]

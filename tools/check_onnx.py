@@ -3,11 +3,11 @@
 
     python tools/check_onnx.py target/release/drnn          needs torch, onnx, onnxruntime, safetensors
 
-PyTorch's networks: what nn.RNN, nn.LSTM and nn.GRU answer in float64, against ONNX Runtime on the graph that
+PyTorch's networks: the outputs of nn.RNN, nn.LSTM and nn.GRU in float64, against ONNX Runtime on the graph that
 drnn made of their state dict. Networks of ours (delays, tokens, layers of different widths): `drnn run`
 against ONNX Runtime. Every graph, of whole sequences and of one step, passes ONNX's own checker, is loaded
 once and runs at several T and B, from states that are not zero. Prints the largest absolute difference of
-answers and final states, group by group; ends with exit code 1 where one is above 1e-5.
+outputs and final states, group by group; the exit code is 1 if one is above 1e-5.
 """
 
 import itertools
@@ -60,12 +60,12 @@ class Graph:
 
     def steps(self, x, states, delay, pad):
         """The same by a graph of one step, driven as its documentation says."""
-        answers = []
+        outputs = []
         for element in [*x, *[pad] * delay]:
             y, last = self(element, states)
-            answers.append(y)
+            outputs.append(y)
             states = {name.replace("h", "h0").replace("c", "c0"): value for name, value in last.items()}
-        return np.stack(answers)[int(self.metadata["delay"]):], last
+        return np.stack(outputs)[int(self.metadata["delay"]):], last
 
 
 def compare(group, found, expected):
@@ -106,7 +106,7 @@ def check_pytorch(drnn, folder, cell, layers, both, bias):
 
 
 def write_model(folder, cell, units, input, padding, outputs):
-    """A model file of ours with a delay; returns nothing that drnn would not read from it."""
+    """Writes a model file of drnn with a delay."""
     rng = np.random.default_rng(len(units))
     values = lambda *shape: rng.uniform(-0.4, 0.4, shape).astype(np.float32)
     spec = dict(cell=cell, input=input, units=units, direction="forward", delay=D, padding=padding,

@@ -71,12 +71,12 @@ def data_of(part, steps, outputs, dtype):
 
 def loss_of(net, x, y):
     """The mean loss, and how many positions or values counted."""
-    answers = net(x.transpose(0, 1)).transpose(0, 1)
+    outputs = net(x.transpose(0, 1)).transpose(0, 1)
     if y.dtype == torch.long:
-        loss = torch.nn.functional.cross_entropy(answers.flatten(0, 1), y.flatten(), ignore_index=IGNORE)
+        loss = torch.nn.functional.cross_entropy(outputs.flatten(0, 1), y.flatten(), ignore_index=IGNORE)
         return loss, (y != IGNORE).sum().item()
     counted = ~torch.isnan(y)
-    return torch.nn.functional.mse_loss(answers[counted], y[counted]), counted.sum().item()
+    return torch.nn.functional.mse_loss(outputs[counted], y[counted]), counted.sum().item()
 
 
 def train(folder, training, dtype):
@@ -121,7 +121,7 @@ def apart(a, b):
 
 
 def check(folder):
-    """Whether drnn's training in this folder is PyTorch's; tells how near."""
+    """Whether drnn's training in this folder equals PyTorch's; prints the differences."""
     training = json.loads((folder / "training.json").read_text())
     ours = np.array([[e["train_loss"], e["valid_loss"], e["norm"]] for e in training["curve"]])
     first, last = (load_file(folder / f"{name}.safetensors") for name in ("first", "last"))
@@ -144,7 +144,7 @@ def check(folder):
 
 
 def main():
-    torch.set_num_threads(1)  # such small networks gain nothing by more
+    torch.set_num_threads(1)  # more threads do not help such small networks
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.argv[1], folder], check=True)
         return int(not all([check(training) for training in sorted(Path(folder).iterdir())]))

@@ -1,24 +1,24 @@
 #!/usr/bin/env python3
-"""Makes crates/drnn/tests/golden/torch.json: what PyTorch computes, for drnn to agree with.
+"""Makes crates/drnn/tests/golden/torch.json: PyTorch's results, which drnn must reproduce.
 
     python tools/golden.py [FILE]          needs PyTorch; the committed file says which one made it
 
 One case is a network, a batch of unsorted sequences (B rows of different lengths), an upstream
-gradient, and PyTorch's answers, in float64, to
+gradient, and PyTorch's gradients, in float64, of
 
     L = sum(d_outputs * outputs) + sum(d_hn * hn) + sum(d_cn * cn)
 
 Arrays are flat, row by row; their shapes follow from `spec` and `lengths`:
 
-    lengths           [B]               answers of each row; T is the longest
+    lengths           [B]               outputs of each row; T is the largest
     inputs            [T, B, q]         dense input ([T + d, B, q] for look-ahead), else empty
     tokens            [T, B]            token input ([T + d, B] for look-ahead), else empty
-    outputs           [T, B, m]         zero behind a row's length, as is d_outputs
+    outputs           [T, B, m]         zero after a row's length, like d_outputs
     h0, c0, hn, cn    [layers * directions, B, n]    c0 and cn empty for cells without c
     params            by name           d_x is the gradient of L with respect to x
 
 Everything drnn is given is a multiple of 1/256, so float32 holds it exactly and the text is short;
-results are rounded to 10 digits. Behind a row's end stand values that must not matter.
+results are rounded to 10 digits. The values after the end of a row must not matter.
 """
 
 import json
@@ -77,11 +77,11 @@ def values(*shape, bound=0.75):
 
 
 def run(spec, rnn, embedding, linear, x, h0, c0):
-    """outputs, hn, cn of a batch: what NetSpec means, said in PyTorch."""
+    """outputs, hn, cn of a batch: the meaning of NetSpec in PyTorch."""
     d, padding = spec["delay"], spec["padding"]
     lengths = torch.tensor(LENGTHS)
     T = max(LENGTHS)
-    if padding != "look-ahead":  # d elements more, and padding behind each row's end
+    if padding != "look-ahead":  # d more elements, and padding after the end of each row
         x = torch.cat([x, torch.zeros(d, *x.shape[1:], dtype=x.dtype)])
         real = torch.arange(T + d)[:, None] < lengths  # [T + d, B]
         if padding != "null":
@@ -98,9 +98,9 @@ def run(spec, rnn, embedding, linear, x, h0, c0):
     y, _ = pad_packed_sequence(y, total_length=T + d)
     if linear:
         y = linear(y)
-    answers = torch.arange(T)[:, None] < lengths  # [T, B]
+    counted = torch.arange(T)[:, None] < lengths  # [T, B]
     hn, cn = (state, None) if c0 is None else state
-    return y[d:] * answers[:, :, None], hn, cn
+    return y[d:] * counted[:, :, None], hn, cn
 
 
 def case(spec, seed):
@@ -177,8 +177,8 @@ def flat(tensor):
 
 
 def main():
-    beside = Path(__file__).resolve().parent.parent / "crates/drnn/tests/golden/torch.json"
-    file = Path(sys.argv[1]) if len(sys.argv) > 1 else beside
+    default = Path(__file__).resolve().parent.parent / "crates/drnn/tests/golden/torch.json"
+    file = Path(sys.argv[1]) if len(sys.argv) > 1 else default
     torch.set_num_threads(1)
     compact = lambda value: json.dumps(value, separators=(",", ":"))
     cases = [compact(case(s, seed)) for seed, s in enumerate(specs())]

@@ -3,8 +3,8 @@
 
     python tools/golden_files.py          needs torch and safetensors
 
-Each file holds a network's state dict under the prefix `net.`, and beside it a batch `x` [T, B, q] and
-PyTorch's answer `y` [T, B, n * directions] to it from zero states, computed in float64 and rounded to float32.
+Each file holds a network's state dict under the prefix `net.`, and a batch `x` [T, B, q] with
+PyTorch's outputs `y` [T, B, n * directions] from zero states, computed in float64 and rounded to float32.
 """
 
 from pathlib import Path

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Makes crates/drnn/tests/golden/pt_*: what torch.save writes, for drnn to import or to refuse.
+"""Makes crates/drnn/tests/golden/pt_*: files of torch.save, for drnn to import or to reject.
 
     python tools/golden_pt.py          needs torch and safetensors
 
-Each `pt_NAME.pt` that holds weights has the same weights beside it as `pt_NAME.safetensors`.
+Each `pt_NAME.pt` that holds weights comes with the same weights as `pt_NAME.safetensors`.
 """
 
 from collections import OrderedDict
@@ -89,7 +89,7 @@ def main():
     write("protocol5", net.state_dict(), net.state_dict(), pickle_protocol=5)
     config.save.compute_crc32 = True
 
-    # Refused, with what to do instead.
+    # Rejected, with an error that says what to do instead.
     net = nn.RNN(1, 1)
     torch.save(net, FOLDER / "pt_refused_module.pt")
     torch.save(net.state_dict(), FOLDER / "pt_refused_old.pt", _use_new_zipfile_serialization=False)

@@ -1,6 +1,6 @@
-//! Checkpoints of trainings: as they are, and behind a right checksum, which a fuzzer cannot guess.
-//! One that is read is finite and no larger than its bytes, and is written and read again as the
-//! same.
+//! Checkpoints of trainings: raw, and with a valid checksum, which a fuzzer cannot guess.
+//! A checkpoint that was read is finite and no larger than its bytes, and can be written and read
+//! again unchanged.
 //!
 //! ```text
 //! length of header u16    header, JSON    values
@@ -24,8 +24,8 @@ fn check(bytes: &[u8]) {
     let found = match Checkpoint::from_bytes(path, bytes) {
         Ok(found) => found,
         Err(error) => {
-            let said = error.to_string();
-            assert!(said.starts_with("last: is ") && said.len() < 500, "{said}");
+            let message = error.to_string();
+            assert!(message.starts_with("last: is ") && message.len() < 500, "{message}");
             return;
         }
     };

@@ -1,6 +1,6 @@
-//! A whole conversation with a server over TCP: a WebSocket's frames, whole, in parts or broken, pings, messages, reads in
-//! between, and an end. Whatever a client sends, what comes back are frames as WebSocket has them, JSON, answers in order,
-//! and the server ends the connection.
+//! A whole conversation with a server over TCP: complete, split and broken WebSocket frames, pings,
+//! messages, reads in between, and an end. Whatever a client sends, the server replies with valid
+//! frames of JSON, outputs in order, and closes the connection.
 //!
 //! ```text
 //! model u8    then one step after another:
@@ -130,7 +130,7 @@ impl Client {
                 Ok(_) => {}
                 Err(e) if e.kind() == ErrorKind::ConnectionReset => return,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {} // by the fuzzer's alarm
-                Err(e) => panic!("the server neither answers nor ends: {e}"),
+                Err(e) => panic!("the server neither replies nor closes the connection: {e}"),
             }
         }
     }
@@ -156,7 +156,7 @@ fn frames(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
 fn check(received: &[u8]) {
     let (mut next, mut closed) = ((0, None::<u64>), false);
     for (kind, payload) in frames(received) {
-        assert!(!closed, "a frame behind the last");
+        assert!(!closed, "a frame after the last");
         match kind {
             0x81 => {
                 let frame: Value = serde_json::from_slice(payload).unwrap();

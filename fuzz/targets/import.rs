@@ -1,5 +1,5 @@
-//! Files of PyTorch, safetensors and `.pt` alike, as they are: a network is finite and as large as its
-//! spec says, and no larger than the file.
+//! Files of PyTorch, safetensors and `.pt`, raw: a network is finite, has the size that its spec
+//! requires, and is no larger than the file.
 #![no_main]
 
 use drnn::{Import, Model};

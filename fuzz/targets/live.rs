@@ -1,5 +1,5 @@
-//! Elements of live sequences, by every kind of model: what is read is answered in time, what is refused changes
-//! nothing.
+//! Elements of live sequences, with every kind of model: each accepted element gets its output in
+//! time; a rejected one changes nothing.
 //!
 //! ```text
 //! choices u8    lines of text

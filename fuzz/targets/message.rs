@@ -1,4 +1,5 @@
-//! Messages of clients of a live stream: what is read can be answered, by every kind of model.
+//! Messages of clients of a live stream: every accepted message can be processed by every kind of
+//! model.
 //!
 //! ```text
 //! choice u8    a message per line

@@ -1,5 +1,5 @@
-//! Our own model files: what is read can be written, and is then read as the same; what can be flattened
-//! comes back the same too.
+//! drnn's own model files: a model that was read can be written and read again unchanged; one that
+//! can be flattened is restored by unflattening.
 #![no_main]
 
 use drnn::onnx::Kind;

@@ -1,4 +1,5 @@
-//! Bodies of `POST /v1/run`: what is read can be run, by every kind of model, and as a stream would.
+//! Bodies of `POST /v1/run`: every accepted body can be run, with every kind of model, and gives the
+//! outputs of a stream.
 //!
 //! ```text
 //! choice u8    the body
@@ -22,7 +23,7 @@ fuzz_target!(|input: &[u8]| {
     assert!(sequences.iter().map(|elements| elements.len().max(1)).sum::<usize>() <= MOST);
     let mut run = LiveRun::new(model);
     for elements in &sequences {
-        // Each alone: one that is refused says so in both ways.
+        // Each sequence alone: one that is rejected is rejected by run and stream alike.
         let whole = run.read(elements);
         let mut stream = LiveStream::new(model).unwrap();
         let mut answers = Vec::new();

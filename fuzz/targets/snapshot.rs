@@ -1,5 +1,5 @@
-//! Snapshots of streams: as they are, and behind a right header and checksum, which a fuzzer cannot guess.
-//! A stream that takes one gives the same bytes back and goes on.
+//! Snapshots of streams: raw, and with a valid header and checksum, which a fuzzer cannot guess.
+//! A stream that is restored from one writes the same bytes again and continues.
 #![no_main]
 
 use drnn::{Cell, Model, NetSpec, Padding, StartState, Stream, StreamBatch};

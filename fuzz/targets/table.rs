@@ -1,4 +1,4 @@
-//! Tables, CSV or NumPy, by all ways to treat what is missing: whole rows of finite numbers.
+//! Tables, CSV or NumPy, with every treatment of missing numbers: complete rows of finite numbers.
 //!
 //! ```text
 //! choices u8    the file

@@ -1,4 +1,4 @@
-//! Sentences with tags: written with their own tags they are read again as the same.
+//! Sentences with tags: written with their own tags, they are read again unchanged.
 #![no_main]
 
 use drnn_train::Result;
@@ -15,7 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
         text += &sentence.with_tags(&tags).unwrap();
     }
     if text.bytes().take(6).any(|byte| byte == 0) {
-        return; // taken for no text, now that blank lines before it are gone
+        return; // not recognised as text, now that the blank lines before it are gone
     }
     let source = Source::new("f", std::io::Cursor::new(text.into_bytes())).unwrap();
     let again: Result<Vec<Sentence>> = sentences(source, reader.format()).collect();

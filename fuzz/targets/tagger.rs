@@ -1,4 +1,4 @@
-//! Files of several networks, and taggers among them: what is read can be used, whatever the words.
+//! Files of several networks, and taggers among them: a tagger that was read can tag any words.
 #![no_main]
 
 use drnn::Bundle;

@@ -1,4 +1,4 @@
-//! A text: as many symbols as it has characters, each the one that the alphabet has for it.
+//! A text: one symbol for each character, by the alphabet.
 #![no_main]
 
 use drnn_train::read::{Source, Symbols};
@@ -13,7 +13,7 @@ fuzz_target!(|input: &[u8]| {
     let whole = source.read_to_end(&mut text).is_ok();
     let text = String::from_utf8(text).ok().filter(|text| whole && !text.is_empty());
     let found = open().and_then(|source| drnn_train::read::alphabet(source, 2 * usize::from(most)));
-    // What begins with NUL bytes is refused as no text.
+    // A file that begins with NUL bytes is rejected as not text.
     let nul = text.iter().any(|text| text.bytes().take(6).any(|byte| byte == 0));
     assert!(found.is_ok() == (text.is_some() && most > 0) || (found.is_err() && nul));
     let (Ok(alphabet), Some(text)) = (found, text) else { return };

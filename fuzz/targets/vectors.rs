@@ -1,4 +1,4 @@
-//! Word vectors: every word that was wanted has its numbers, and they are finite.
+//! Word vectors: every requested word has its numbers, and they are finite.
 #![no_main]
 
 use drnn_train::read::{Source, vectors};

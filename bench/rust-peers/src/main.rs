@@ -14,7 +14,7 @@ use candle_core::{Device, Tensor};
 use std::collections::HashMap;
 use std::time::Instant;
 
-/// What a case needs: parameters, input and the answer to check.
+/// What a case needs: parameters, input and the expected output.
 pub struct Data(HashMap<String, Tensor>);
 
 impl Data {
@@ -32,15 +32,15 @@ impl Data {
     }
 
     /// A peer that computes something else must not be timed.
-    pub fn check(&self, answer: &[f32]) -> Result<()> {
+    pub fn check(&self, output: &[f32]) -> Result<()> {
         let expected = self.get("expected")?.flatten_all()?.to_vec1::<f32>()?;
         ensure!(
-            answer.len() == expected.len(),
+            output.len() == expected.len(),
             "{} values, expected {}",
-            answer.len(),
+            output.len(),
             expected.len()
         );
-        let error = answer.iter().zip(&expected).map(|(a, e)| (a - e).abs()).fold(0., f32::max);
+        let error = output.iter().zip(&expected).map(|(a, e)| (a - e).abs()).fold(0., f32::max);
         ensure!(error < 1e-4, "differs from the expected output by {error}");
         Ok(())
     }
@@ -87,7 +87,7 @@ fn main() -> Result<()> {
             _ => bail!("unknown option {option}"),
         }
     }
-    // candle's products run in rayon's global pool and ask this variable how many threads to use.
+    // candle's products run in rayon's global pool, whose number of threads this variable sets.
     std::env::set_var("RAYON_NUM_THREADS", threads.to_string());
     let arrays = Tensor::read_npz(&data)?.into_iter();
     let data = Data(
