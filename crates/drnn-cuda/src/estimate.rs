@@ -1,15 +1,15 @@
 //! How much of a card's memory a training takes, told before anything is allocated.
 //!
-//! The sums follow [`crate::step::work`] and the recurrences' own memory line by line; a test holds them
+//! The sums follow [`crate::step::workspace`] and the recurrences' own memory line by line; a test holds them
 //! against what a recorder is asked for. They are floats, because no size overflows those.
 
 use crate::error::{Error, Result};
 use crate::learner::CudaLearner;
-use crate::persistent::{self, HalfWork};
+use crate::persistent::{self, PersistentWorkspace};
 use crate::runtime::device::Device;
-use crate::runtime::product::{Precision, WORKSPACE};
+use crate::runtime::gemm::{Precision, WORKSPACE};
 use crate::step::plan::{Plan, Shape};
-use crate::step::work::{BUNDLE, CHUNKS};
+use crate::step::workspace::{CHUNKS, MAX_BATCHES_PER_GRAPH};
 use drnn::memory::BatchSize;
 use drnn::{Cell, InputSpec, NetSpec};
 
@@ -37,11 +37,12 @@ impl CudaLearner {
 
 fn of_plan(plan: &Plan, size: BatchSize, half: bool) -> Result<usize> {
     let spec = &plan.spec;
-    let answers = spec.answers_to(size.steps);
-    let steps = if answers == 0 { 0 } else { answers.saturating_add(spec.delay()) };
+    let outputs = spec.answers_to(size.steps);
+    let steps = if outputs == 0 { 0 } else { outputs.saturating_add(spec.delay()) };
     plan.check_batch(steps, size.rows)?;
-    let shape = Shape { steps, answers, rows: size.rows, asked: None };
-    let recurrent = if half { HalfWork::estimate(plan, shape) } else { plain(plan, shape) };
+    let shape = Shape { steps, outputs, rows: size.rows, selected: None };
+    let recurrent =
+        if half { PersistentWorkspace::estimate(plan, shape) } else { plain(plan, shape) };
     let parameters = 4.0 * spec.parameters() as f64; // with gradient and Adam's two vectors
     Ok((4.0 * parameters + recurrent + around(plan, shape) + WORKSPACE as f64) as usize)
 }
@@ -56,19 +57,19 @@ fn around(plan: &Plan, shape: Shape) -> f64 {
             (2.0 * slots + symbols as f64, slots * embedding as f64, positions)
         }
     };
-    let staged = BUNDLE as f64 * (shape.rows as f64 + input + positions + targets);
-    let most_units = spec.units().iter().max().copied().unwrap_or(0);
-    let columns = (plan.cell.gates() * most_units).max(spec.answer_width());
+    let staged = MAX_BATCHES_PER_GRAPH as f64 * (shape.rows as f64 + input + positions + targets);
+    let max_units = spec.units().iter().max().copied().unwrap_or(0);
+    let columns = (plan.cell.gates() * max_units).max(spec.answer_width());
     let partial = (CHUNKS * columns) as f64;
     4.0 * (staged + embedded + 2.0 * positions * m + 2.0 * positions + partial)
 }
 
-/// Bytes of [`crate::plain::PlainWork`].
+/// Bytes of [`crate::plain::PlainWorkspace`].
 fn plain(plan: &Plan, shape: Shape) -> f64 {
     let (slots, rows) = (shape.slots() as f64, shape.rows as f64);
     let kept = (shape.steps + 2) as f64 * rows;
-    let most_units = plan.spec.units().iter().max().copied().unwrap_or(0) as f64;
-    let mut floats = 2.0 * slots * plan.widest() as f64 + 2.0 * rows * most_units;
+    let max_units = plan.spec.units().iter().max().copied().unwrap_or(0) as f64;
+    let mut floats = 2.0 * slots * plan.widest() as f64 + 2.0 * rows * max_units;
     for layer in &plan.layers {
         floats += kept * layer[0].width as f64;
         for recurrence in layer {

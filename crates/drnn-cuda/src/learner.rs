@@ -1,7 +1,7 @@
 //! One network in training on a GPU.
 //!
 //! ```text
-//! this machine    gather -> stage -> copy ->                         next batch, no waiting
+//! this machine    gather -> stage -> copy ->                         next batch, no pending
 //! the GPU                            forward, loss, backward, norm, clip, Adam     one graph per shape of batch
 //! ```
 //!
@@ -9,16 +9,16 @@
 //! GPU: behind one that is no number the others of the same call change nothing.
 
 use crate::error::{Error as CudaError, Result as CudaResult};
-use crate::persistent::{self, HalfPass, Persistent};
+use crate::persistent::{self, PersistentNet, PersistentPass};
 use crate::plain::{PlainPass, Resident};
 use crate::runtime::device::Device;
-use crate::runtime::product::{Precision, Products};
+use crate::runtime::gemm::{Gemm, Precision};
 use crate::runtime::stream::{Event, Graph, Stream};
 use crate::step::pass::{Pass, Until};
-use crate::step::plan::{Goal, Plan, Shape, Staged};
-use crate::step::stage::{Step, goal, shape, stage};
+use crate::step::plan::{Plan, Shape, Staged, TargetType};
+use crate::step::staging::{Step, shape, stage, target_type};
 use crate::step::state::DeviceState;
-use crate::step::work::{BUNDLE, Recurrent, Work};
+use crate::step::workspace::{MAX_BATCHES_PER_GRAPH, Recurrent, Workspace};
 use drnn::{Model, NetSpec};
 use drnn_train::{
     AdamOptions, Batches, Engine, Error, Gathered, LossSum, Result, Source, State, Steps, Targets,
@@ -27,7 +27,7 @@ use std::collections::HashMap;
 
 /// Shapes whose graphs are kept: data of many lengths has many.
 const GRAPHS: usize = 64;
-/// Batches that [`Engine::train`] is given at once: about a second of them, so that waiting costs nothing, and whoever looks at
+/// Batches that [`Engine::train`] is given at once: about a second of them, so that pending costs nothing, and whoever looks at
 /// the progress or wants to interrupt need not wait longer. A constant, because sums of losses depend on it in their last bits.
 const STRIDE: usize = 512;
 
@@ -39,27 +39,27 @@ pub struct CudaLearner {
     resident: Vec<Option<Resident>>,
     /// Whether recurrences are persistent; and those, by rows of the batch.
     half: bool,
-    persistent: HashMap<usize, Persistent>,
+    persistent: HashMap<usize, PersistentNet>,
     /// Before the buffers that they use.
-    graphs: HashMap<Bundle, Graph>,
+    graphs: HashMap<GraphKey, Graph>,
     /// Rows of the batches for which recurrences find parameters packed as they are now.
     packed: Option<usize>,
-    products: Products,
+    gemm: Gemm,
     state: DeviceState,
-    work: Option<Work>,
+    work: Option<Workspace>,
     stream: Stream,
     /// For what may run beside it.
-    beside: Stream,
+    side_stream: Stream,
     device: Device,
     gathered: Gathered,
-    waiting: Option<Waiting>,
+    pending: Option<PendingBatches>,
     /// Bundles sent so far.
-    sent: usize,
+    submitted: usize,
 }
 
 /// Batches that a graph runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Bundle {
+struct GraphKey {
     until: Until,
     shape: Shape,
     count: usize,
@@ -69,10 +69,10 @@ struct Bundle {
 
 /// Batches of one shape that have been staged and not sent.
 #[derive(Debug, Clone, Copy)]
-struct Waiting {
+struct PendingBatches {
     until: Until,
     shape: Shape,
-    goal: Goal,
+    target_type: TargetType,
     count: usize,
 }
 
@@ -95,7 +95,7 @@ impl CudaLearner {
         let half = precision == Precision::F16 && persistent::takes(device, &plan);
         let stream = Stream::new(device)?;
         Ok(CudaLearner {
-            products: Products::new(device, &stream, precision)?,
+            gemm: Gemm::new(device, &stream, precision)?,
             state: DeviceState::new(device, &Model::init(spec, seed).into_params(), adam)?,
             plan,
             resident,
@@ -105,11 +105,11 @@ impl CudaLearner {
             packed: None,
             work: None,
             stream,
-            beside: Stream::yielding(device)?,
+            side_stream: Stream::low_priority(device)?,
             device: device.clone(),
             gathered: Gathered { ahead: spec.look_ahead(), ..Gathered::default() },
-            waiting: None,
-            sent: 0,
+            pending: None,
+            submitted: 0,
         })
     }
 
@@ -119,23 +119,24 @@ impl CudaLearner {
     }
 
     /// Memory for a batch; a larger one replaces what was there.
-    fn reserve(&mut self, shape: Shape, goal: Goal) -> Result<()> {
-        if self.work.as_ref().is_some_and(|work| work.holds(shape, goal)) {
+    fn reserve(&mut self, shape: Shape, target_type: TargetType) -> Result<()> {
+        if self.work.as_ref().is_some_and(|work| work.fits(shape, target_type)) {
             return Ok(());
         }
         let checked = self.plan.check_batch(shape.steps, shape.rows);
         checked.map_err(|why| Error::Options(why.to_string()))?;
-        self.stream.wait()?;
+        self.stream.synchronize()?;
         self.graphs.clear();
         self.packed = None;
-        let before = self.work.take().map_or(shape, |work| work.room);
-        let room = Shape {
+        let before = self.work.take().map_or(shape, |work| work.capacity);
+        let capacity = Shape {
             steps: before.steps.max(shape.steps),
-            answers: before.answers.max(shape.answers),
+            outputs: before.outputs.max(shape.outputs),
             rows: before.rows.max(shape.rows),
-            asked: None,
+            selected: None,
         };
-        self.work = Some(Work::new(&self.device, &self.plan, room, goal, self.half)?);
+        self.work =
+            Some(Workspace::new(&self.device, &self.plan, capacity, target_type, self.half)?);
         Ok(())
     }
 
@@ -143,94 +144,96 @@ impl CudaLearner {
     /// place. Gives the positions, or values, that count.
     fn add(&mut self, until: Until, step: Step) -> Result<usize> {
         let shape = shape(&self.plan, &self.gathered);
-        let goal = goal(&self.gathered);
-        let differs = self.waiting.is_some_and(|w| w.shape != shape || w.until != until);
-        if differs || !self.work.as_ref().is_some_and(|work| work.holds(shape, goal)) {
-            self.send()?;
-            self.reserve(shape, goal)?;
+        let target_type = target_type(&self.gathered);
+        let differs = self.pending.is_some_and(|w| w.shape != shape || w.until != until);
+        if differs || !self.work.as_ref().is_some_and(|work| work.fits(shape, target_type)) {
+            self.submit()?;
+            self.reserve(shape, target_type)?;
         }
         let work = self.work.as_mut().expect("reserved above");
-        let slots = work.slots.len();
-        let slot = &mut work.slots[self.sent % slots];
-        let waiting = self.waiting.get_or_insert(Waiting { until, shape, goal, count: 0 });
-        if waiting.count == 0 {
-            slot.read.wait()?;
+        let slots = work.staging.len();
+        let slot = &mut work.staging[self.submitted % slots];
+        let pending =
+            self.pending.get_or_insert(PendingBatches { until, shape, target_type, count: 0 });
+        if pending.count == 0 {
+            slot.read.synchronize()?;
         }
-        let words = Staged::new(&self.plan.spec, shape, goal).words;
-        let to = &mut slot.words.as_mut_slice()[waiting.count * words..];
+        let words = Staged::new(&self.plan.spec, shape, target_type).words;
+        let to = &mut slot.words.as_mut_slice()[pending.count * words..];
         let count = stage(&self.plan, &self.gathered, step, to)?;
-        waiting.count += 1;
-        if waiting.count == self.bundle(shape) {
-            self.send()?;
+        pending.count += 1;
+        if pending.count == self.batches_per_graph(shape) {
+            self.submit()?;
         }
         Ok(count)
     }
 
     /// Batches that are worth sending together: graphs stay below a few hundred nodes.
-    fn bundle(&self, shape: Shape) -> usize {
+    fn batches_per_graph(&self, shape: Shape) -> usize {
         let recurrences = self.plan.layers.iter().zip(&self.resident);
         let nodes = recurrences.map(|(layer, resident)| match resident {
             Some(_) => 20,
             None if self.half => 30,
             None => 4 * shape.steps * layer.len(),
         });
-        (200 / nodes.sum::<usize>().max(1)).clamp(1, BUNDLE)
+        (200 / nodes.sum::<usize>().max(1)).clamp(1, MAX_BATCHES_PER_GRAPH)
     }
 
     /// Sends the batches that wait, and runs them. Nothing is waited for.
-    fn send(&mut self) -> Result<()> {
-        let Some(Waiting { until, shape, goal, count }) = self.waiting.take() else {
+    fn submit(&mut self) -> Result<()> {
+        let Some(PendingBatches { until, shape, target_type, count }) = self.pending.take() else {
             return Ok(());
         };
         let Some(work) = &self.work else { return Ok(()) };
-        let slot = &work.slots[self.sent % work.slots.len()];
-        self.sent += 1;
-        let words = Staged::new(&self.plan.spec, shape, goal).words;
+        let slot = &work.staging[self.submitted % work.staging.len()];
+        self.submitted += 1;
+        let words = Staged::new(&self.plan.spec, shape, target_type).words;
         // SAFETY: the slot is left alone until its event has passed.
         unsafe { self.stream.copy(&slot.words, count * words, &work.batch)? };
         slot.read.record(&self.stream)?;
         let changes = until == Until::Step;
         let packed = self.packed.take().is_some_and(|rows| !changes && rows == shape.rows);
-        let bundle = Bundle { until, shape, count, packed };
-        if !self.graphs.contains_key(&bundle) {
+        let key = GraphKey { until, shape, count, packed };
+        if !self.graphs.contains_key(&key) {
             if self.half && !self.persistent.contains_key(&shape.rows) {
-                let persistent = Persistent::new(&self.device, &self.plan, shape.rows)?;
+                let persistent = PersistentNet::new(&self.device, &self.plan, shape.rows)?;
                 self.persistent.insert(shape.rows, persistent);
             }
             if self.graphs.len() >= GRAPHS {
-                self.stream.wait()?;
+                self.stream.synchronize()?;
                 self.graphs.clear();
             }
-            let record = || (0..count).try_for_each(|i| self.record(bundle, i * words));
+            let record = || (0..count).try_for_each(|i| self.record(key, i * words));
             let graph = self.stream.capture(record)?;
-            self.graphs.insert(bundle, graph);
+            self.graphs.insert(key, graph);
         }
-        self.stream.launch(&self.graphs[&bundle])?;
+        self.stream.launch(&self.graphs[&key])?;
         self.packed = (self.half && !changes && shape.slots() > 0).then_some(shape.rows);
         Ok(())
     }
 
     /// Puts a step, or the way forward, into the stream.
-    fn record(&self, bundle: Bundle, first_word: usize) -> CudaResult<()> {
-        let Bundle { until, shape, packed, .. } = bundle;
+    fn record(&self, key: GraphKey, first_word: usize) -> CudaResult<()> {
+        let GraphKey { until, shape, packed, .. } = key;
         let train = until == Until::Step;
         let work = self.work.as_ref().expect("reserved before");
         let kernels = self.device.kernels()?;
-        let CudaLearner { plan, products, stream, beside, state, .. } = self;
-        let pass = Pass { plan, shape, first_word, kernels, products, stream, beside, state, work };
+        let CudaLearner { plan, gemm, stream, side_stream, state, .. } = self;
+        let pass =
+            Pass { plan, shape, first_word, kernels, gemm, stream, side_stream, state, work };
         if shape.slots() == 0 {
             // No sequence has an answer: nothing to run, and no gradient.
             stream.clear(&state.losses, 0, state.losses.len())?;
             stream.clear(&state.gradient, 0, state.gradient.len())?;
         } else {
             match &work.recurrent {
-                Recurrent::Half(work) => {
-                    let pass = HalfPass { pass, net: &self.persistent[&shape.rows], work };
+                Recurrent::Persistent(work) => {
+                    let pass = PersistentPass { pass, net: &self.persistent[&shape.rows], work };
                     pass.forward(until, packed)?;
                     if train {
                         pass.backward()?;
                     }
-                    beside.before(stream)?;
+                    stream.wait_for(side_stream)?;
                 }
                 Recurrent::Plain(work) => {
                     let pass = PlainPass { pass, work, resident: &self.resident };
@@ -264,14 +267,14 @@ impl Engine for CudaLearner {
         let Batches { visit, chosen, batch, rate, clip } = *batches;
         self.device.enter()?;
         self.state.begin(&self.stream)?;
-        self.waiting = None; // what an error before left behind
+        self.pending = None; // what an error before left behind
         for chosen in chosen.chunks(batch.max(1)) {
             data.gather(visit, chosen, &mut self.gathered);
             self.add(Until::Step, Step { rate, clip })?;
         }
-        self.send()?;
-        self.stream.wait()?;
-        Ok(self.state.found(goal(&self.gathered) == Goal::Values)?)
+        self.submit()?;
+        self.stream.synchronize()?;
+        Ok(self.state.found(target_type(&self.gathered) == TargetType::Values)?)
     }
 
     fn stride(&self) -> usize {
@@ -286,24 +289,24 @@ impl Engine for CudaLearner {
         look: &mut dyn FnMut(&[f32], Targets),
     ) -> Result<LossSum> {
         self.device.enter()?;
-        self.waiting = None;
+        self.pending = None;
         let all: Vec<u32> = (0..data.len() as u32).collect();
         let mut total = LossSum::default();
         for chosen in all.chunks(rows.max(1)) {
             data.gather(visit, chosen, &mut self.gathered);
             let count = self.add(Until::Losses, Step { rate: 0.0, clip: None })?;
-            self.send()?;
-            self.stream.wait()?;
-            let values = goal(&self.gathered) == Goal::Values;
+            self.submit()?;
+            self.stream.synchronize()?;
+            let values = target_type(&self.gathered) == TargetType::Values;
             total.add(self.state.losses(count, values)?);
-            look(&self.answers()?, self.gathered.targets());
+            look(&self.outputs()?, self.gathered.targets());
         }
         Ok(total)
     }
 
     fn state(&mut self) -> Result<State> {
         self.device.enter()?;
-        self.stream.wait()?;
+        self.stream.synchronize()?;
         Ok(self.state.get()?)
     }
 
@@ -315,7 +318,7 @@ impl Engine for CudaLearner {
             return Err(Error::Options(format!("{} parameters for {spec}", params.len())));
         }
         self.device.enter()?;
-        self.stream.wait()?;
+        self.stream.synchronize()?;
         self.packed = None;
         if adam.options() != self.state.options() {
             self.graphs.clear(); // they hold Adam's constants
@@ -324,7 +327,7 @@ impl Engine for CudaLearner {
     }
 
     fn memory(&self) -> usize {
-        self.work.as_ref().map_or(0, Work::bytes) + self.state.bytes()
+        self.work.as_ref().map_or(0, Workspace::bytes) + self.state.bytes()
     }
 }
 
@@ -338,18 +341,18 @@ impl CudaLearner {
         times: usize,
     ) -> Result<Vec<f64>> {
         self.device.enter()?;
-        self.waiting = None;
+        self.pending = None;
         data.gather(0, chosen, &mut self.gathered);
         // Once more after the first time, which may leave parameters packed.
         let mut packed = false;
         for _ in 0..2 {
             packed = self.packed.is_some();
             self.add(until, Step { rate: 1e-3, clip: Some(1.0) })?;
-            self.send()?;
+            self.submit()?;
         }
         let shape = shape(&self.plan, &self.gathered);
-        let graph = &self.graphs[&Bundle { until, shape, count: 1, packed }];
-        let (begin, end) = (Event::timed(&self.device)?, Event::timed(&self.device)?);
+        let graph = &self.graphs[&GraphKey { until, shape, count: 1, packed }];
+        let (begin, end) = (Event::with_timing(&self.device)?, Event::with_timing(&self.device)?);
         let seconds = || -> CudaResult<f64> {
             begin.record(&self.stream)?;
             self.stream.launch(graph)?;
@@ -360,7 +363,7 @@ impl CudaLearner {
     }
 
     /// Answers to the batch that ran last: (A, B, m), or those that were asked for, (slots, m).
-    fn answers(&self) -> Result<Vec<f32>> {
+    fn outputs(&self) -> Result<Vec<f32>> {
         let shape = shape(&self.plan, &self.gathered);
         let slots = self.gathered.asked.as_ref().map_or(shape.positions(), Vec::len);
         let len = slots * self.plan.spec.answer_width();
@@ -368,10 +371,10 @@ impl CudaLearner {
         Ok(match &work.recurrent {
             // Without an output layer they are states.
             Recurrent::Plain(work) if self.plan.output.is_none() => {
-                let (states, first) = work.answering(&self.plan, shape);
+                let (states, first) = work.output_states(&self.plan, shape);
                 states.get(first, len)?
             }
-            _ => work.answers.get(0, len)?,
+            _ => work.outputs.get(0, len)?,
         })
     }
 }

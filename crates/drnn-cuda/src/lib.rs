@@ -48,5 +48,5 @@ pub use estimate::estimate;
 pub use group::{CudaGroup, CudaLane};
 pub use learner::CudaLearner;
 pub use runtime::device::Device;
-pub use runtime::product::Precision;
+pub use runtime::gemm::Precision;
 pub use step::pass::Until;

@@ -9,37 +9,37 @@ use crate::runtime::compile::Source as KernelFile;
 use crate::runtime::device::Device;
 use crate::runtime::memory::Buffer;
 use crate::runtime::stream::{Arg, Kernel, Module, Stream};
-use crate::step::plan::Goal;
+use crate::step::plan::TargetType;
 use drnn::NetSpec;
 use drnn_train::sine::Part;
 use drnn_train::{Answers, Error, Examples, IGNORE, Inputs, Recipe, Result, Source};
 
 const THREADS: usize = 256;
 /// More than a card runs at once; each thread makes some elements.
-const MOST_BLOCKS: usize = 4096;
+const MAX_BLOCKS: usize = 4096;
 /// Words of `struct Recipe`.
 const WORDS: usize = 12;
 
 /// Where a data set comes from.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Origin<'d> {
+pub(crate) enum DataOrigin<'d> {
     Recipe(&'d Recipe),
     Memory(&'d Examples),
 }
 
 /// What tells a data set from others.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Mark {
+pub(crate) enum DataKey {
     Recipe(Recipe),
     Key(u64),
 }
 
-impl<'d> Origin<'d> {
+impl<'d> DataOrigin<'d> {
     /// What a group can keep of `data`; the error says why nothing.
-    pub fn of(spec: &NetSpec, data: &'d dyn Source) -> Result<Origin<'d>> {
+    pub fn of(spec: &NetSpec, data: &'d dyn Source) -> Result<DataOrigin<'d>> {
         data.fits(spec)?;
         if let Some(recipe) = data.recipe() {
-            return Ok(Origin::Recipe(recipe));
+            return Ok(DataOrigin::Recipe(recipe));
         }
         let Some(examples) = data.whole() else {
             return Err(Error::Data("a group learns from sequences that lie in memory".into()));
@@ -47,13 +47,13 @@ impl<'d> Origin<'d> {
         if !examples.are_equally_long() {
             return Err(Error::Data("a group learns from sequences of one length".into()));
         }
-        Ok(Origin::Memory(examples))
+        Ok(DataOrigin::Memory(examples))
     }
 
-    pub fn mark(&self) -> Mark {
+    pub fn mark(&self) -> DataKey {
         match self {
-            Origin::Recipe(recipe) => Mark::Recipe(**recipe),
-            Origin::Memory(examples) => Mark::Key(examples.key()),
+            DataOrigin::Recipe(recipe) => DataKey::Recipe(**recipe),
+            DataOrigin::Memory(examples) => DataKey::Key(examples.key()),
         }
     }
 }
@@ -61,19 +61,24 @@ impl<'d> Origin<'d> {
 /// A data set on the GPU.
 #[derive(Debug)]
 pub(crate) struct DataSet {
-    pub mark: Mark,
+    pub mark: DataKey,
     pub x: Buffer<f32>,
     pub y: Buffer<u32>,
     pub elements: usize,
-    pub goal: Goal,
+    pub goal: TargetType,
 }
 
 impl DataSet {
     /// Made or copied, for networks that give answers of `m` values.
-    pub fn new(device: &Device, makers: &Makers, origin: Origin, m: usize) -> Result<DataSet> {
+    pub fn new(
+        device: &Device,
+        makers: &DataKernels,
+        origin: DataOrigin,
+        m: usize,
+    ) -> Result<DataSet> {
         match origin {
-            Origin::Recipe(recipe) => makers.make(device, recipe, m),
-            Origin::Memory(examples) => DataSet::copied(device, examples, m),
+            DataOrigin::Recipe(recipe) => makers.make(device, recipe, m),
+            DataOrigin::Memory(examples) => DataSet::copied(device, examples, m),
         }
     }
 
@@ -83,16 +88,16 @@ impl DataSet {
         };
         let (goal, y) = match examples.answers() {
             Answers::Values(values) => {
-                (Goal::Values, values.iter().map(|v| v.to_bits()).collect::<Vec<u32>>())
+                (TargetType::Values, values.iter().map(|v| v.to_bits()).collect::<Vec<u32>>())
             }
             Answers::Classes(classes) => {
                 let known = classes.iter().filter(|class| **class != IGNORE);
                 check_classes(known.max().map_or(0, |most| *most as usize + 1), m)?;
-                (Goal::Classes, classes.clone())
+                (TargetType::Classes, classes.clone())
             }
         };
         let (x, y) = (Buffer::from(device, x)?, Buffer::from(device, &y)?);
-        let mark = Origin::Memory(examples).mark();
+        let mark = DataOrigin::Memory(examples).mark();
         Ok(DataSet { mark, x, y, elements: examples.steps(), goal })
     }
 
@@ -100,8 +105,8 @@ impl DataSet {
     pub fn examples(&self, [q, m]: [usize; 2]) -> Result<Examples> {
         let (x, y) = (self.x.get(0, self.x.len())?, self.y.get(0, self.y.len())?);
         let answers = match self.goal {
-            Goal::Classes => Answers::Classes(y),
-            Goal::Values => Answers::Values(y.into_iter().map(f32::from_bits).collect()),
+            TargetType::Classes => Answers::Classes(y),
+            TargetType::Values => Answers::Values(y.into_iter().map(f32::from_bits).collect()),
         };
         let count = x.len() / (self.elements * q);
         Examples::new(Inputs::Dense(x), answers, [count, self.elements], [q, m])
@@ -118,7 +123,7 @@ fn check_classes(classes: usize, m: usize) -> Result<()> {
 
 /// The kernels that make data sets.
 #[derive(Debug)]
-pub(crate) struct Makers {
+pub(crate) struct DataKernels {
     sine: Kernel,
     reversal: Kernel,
 }
@@ -132,31 +137,34 @@ pub(crate) fn source() -> KernelFile {
     KernelFile { name: "group_data", parts, defines: Vec::new() }
 }
 
-impl Makers {
-    pub fn new(device: &Device) -> CudaResult<Makers> {
+impl DataKernels {
+    pub fn new(device: &Device) -> CudaResult<DataKernels> {
         let module = Module::new(device, &source())?;
-        Ok(Makers { sine: module.kernel("make_sine")?, reversal: module.kernel("make_reversal")? })
+        Ok(DataKernels {
+            sine: module.kernel("make_sine")?,
+            reversal: module.kernel("make_reversal")?,
+        })
     }
 
     fn make(&self, device: &Device, recipe: &Recipe, m: usize) -> Result<DataSet> {
         let elements = recipe.count() * recipe.steps();
         let (kernel, goal, q) = match recipe {
-            Recipe::Sine { .. } => (&self.sine, Goal::Values, 1),
+            Recipe::Sine { .. } => (&self.sine, TargetType::Values, 1),
             Recipe::Reversal { task, .. } => {
                 check_classes(task.symbols, m)?;
-                (&self.reversal, Goal::Classes, task.symbols)
+                (&self.reversal, TargetType::Classes, task.symbols)
             }
         };
         let (x, y) = (Buffer::zeros(device, elements * q)?, Buffer::zeros(device, elements)?);
         let words = Buffer::from(device, &words(recipe)?)?;
         let args = [Arg::At(words.at(0)), Arg::At(x.at(0)), Arg::At(y.at(0))];
-        let blocks = elements.div_ceil(THREADS).min(MOST_BLOCKS);
+        let blocks = elements.div_ceil(THREADS).min(MAX_BLOCKS);
         // One of its own: that of the rounds may be at work for others.
         let stream = Stream::new(device)?;
         // SAFETY: arguments as the source names them; as many elements as the recipe says.
         unsafe { kernel.launch(&stream, [blocks, 1], THREADS, &args)? };
-        stream.wait()?;
-        let mark = Mark::Recipe(*recipe);
+        stream.synchronize()?;
+        let mark = DataKey::Recipe(*recipe);
         Ok(DataSet { mark, x, y, elements: recipe.steps(), goal })
     }
 }
@@ -209,7 +217,7 @@ mod tests {
     fn equal_recipes_are_one_data_set_and_equal_examples_are_two() {
         let spec = NetSpec::builder(Cell::Lstm).dense(4).units([3]).outputs(4).build().unwrap();
         let (task, mark) = (Reversal::default(), |data: &dyn Source| {
-            Origin::of(&spec, data).map(|origin| origin.mark()).unwrap()
+            DataOrigin::of(&spec, data).map(|origin| origin.mark()).unwrap()
         });
         let made = |seed| task.made(2, seed).unwrap();
         let [first, again] = [1, 1].map(|seed| task.examples(2, seed).unwrap());

@@ -1,9 +1,9 @@
 //! Networks of a group, each an engine of its own.
 
-use super::data::{DataSet, Makers, Origin};
-use super::plan::Net;
-use super::rendezvous::Meeting;
-use super::round::{Found, Job, Rounds, What};
+use super::data::{DataKernels, DataOrigin, DataSet};
+use super::executor::{Executor, Job, JobKind, JobResult};
+use super::plan::GroupNet;
+use super::rendezvous::Rendezvous;
 use crate::error::{Error as CudaError, Result as CudaResult};
 use crate::runtime::device::Device;
 use drnn::{Model, NetSpec};
@@ -29,11 +29,11 @@ pub struct CudaGroup(Arc<Shared>);
 struct Shared {
     device: Device,
     spec: NetSpec,
-    net: Net,
+    net: GroupNet,
     adam: AdamOptions,
-    makers: Makers,
-    rounds: Mutex<Rounds>,
-    meeting: Meeting<Job, Found>,
+    makers: DataKernels,
+    rounds: Mutex<Executor>,
+    meeting: Rendezvous<Job, JobResult>,
     /// By lane, whether it is free.
     free: Mutex<Vec<bool>>,
 }
@@ -50,10 +50,10 @@ impl CudaGroup {
         if device.arch() != "sm_90a" {
             return Some(format!("groups need Hopper's products; this is {}", device.arch()));
         }
-        Net::new(spec).err()
+        GroupNet::new(spec).err()
     }
 
-    /// Room for `lanes` networks.
+    /// GroupWorkspace for `lanes` networks.
     pub fn new(
         device: &Device,
         spec: &NetSpec,
@@ -63,17 +63,17 @@ impl CudaGroup {
         if let Some(why) = CudaGroup::refuses(device, spec) {
             return Err(CudaError::Unsupported(why));
         }
-        let net = Net::new(spec).map_err(CudaError::Unsupported)?;
+        let net = GroupNet::new(spec).map_err(CudaError::Unsupported)?;
         device.enter()?;
-        let rounds = Rounds::new(device, net, adam, lanes)?;
+        let rounds = Executor::new(device, net, adam, lanes)?;
         Ok(CudaGroup(Arc::new(Shared {
             device: device.clone(),
             spec: spec.clone(),
             net,
             adam,
-            makers: Makers::new(device)?,
+            makers: DataKernels::new(device)?,
             rounds: Mutex::new(rounds),
-            meeting: Meeting::new(),
+            meeting: Rendezvous::new(),
             free: Mutex::new(vec![true; lanes]),
         })))
     }
@@ -113,7 +113,7 @@ pub struct CudaLane {
 }
 
 impl Shared {
-    fn rounds(&self) -> MutexGuard<'_, Rounds> {
+    fn rounds(&self) -> MutexGuard<'_, Executor> {
         self.rounds.lock().unwrap_or_else(|p| p.into_inner())
     }
 }
@@ -122,7 +122,7 @@ impl CudaLane {
     /// The data set on the GPU, brought there when it is first seen.
     fn hold(&mut self, data: &dyn Source) -> Result<&DataSet> {
         let Shared { device, makers, spec, .. } = &*self.shared;
-        let origin = Origin::of(spec, data)?;
+        let origin = DataOrigin::of(spec, data)?;
         let mark = origin.mark();
         if let Some(at) = self.held.iter().position(|held| held.mark == mark) {
             return Ok(&self.held[at]);
@@ -141,7 +141,7 @@ impl CudaLane {
         self.hold(data)?.examples(widths)
     }
 
-    fn meet(&mut self, data: &dyn Source, chosen: Vec<u32>, what: What) -> Result<Found> {
+    fn meet(&mut self, data: &dyn Source, chosen: Vec<u32>, what: JobKind) -> Result<JobResult> {
         let DataSet { x, y, elements, goal, .. } = self.hold(data)?;
         let (x, y, elements, goal) = (x.at(0), y.at(0), *elements, *goal);
         let job = Job { x, y, elements, goal, chosen, what };
@@ -161,13 +161,13 @@ impl Engine for CudaLane {
         if data.is_empty() {
             return Err(Error::Data("no sequences to train on".into()));
         }
-        Origin::of(&self.shared.spec, data)?;
+        DataOrigin::of(&self.shared.spec, data)?;
         Ok(data.len())
     }
 
     fn train(&mut self, data: &dyn Source, batches: &Batches) -> Result<Steps> {
         let Batches { chosen, batch, rate, clip, .. } = *batches;
-        let what = What::Learn { batch, rate, clip };
+        let what = JobKind::Train { batch, rate, clip };
         Ok(self.meet(data, chosen.to_vec(), what)?.steps)
     }
 
@@ -183,7 +183,7 @@ impl Engine for CudaLane {
         look: &mut dyn FnMut(&[f32], Targets),
     ) -> Result<LossSum> {
         let all: Vec<u32> = (0..data.len() as u32).collect();
-        let found = self.meet(data, all.clone(), What::Look { answers: true })?;
+        let found = self.meet(data, all.clone(), JobKind::Evaluate { answers: true })?;
         let m = self.shared.spec.answer_width();
         let each = found.answers.len() / all.len().max(1);
         let answers = each / m;
@@ -201,7 +201,7 @@ impl Engine for CudaLane {
 
     fn loss(&mut self, data: &dyn Source, _visit: usize, _rows: usize) -> Result<LossSum> {
         let all = (0..data.len() as u32).collect();
-        Ok(self.meet(data, all, What::Look { answers: false })?.steps.loss)
+        Ok(self.meet(data, all, JobKind::Evaluate { answers: false })?.steps.loss)
     }
 
     fn state(&mut self) -> Result<State> {

@@ -21,12 +21,12 @@
 //! waits for another, so they cannot hang whatever fits at once.
 
 mod data;
+mod executor;
 mod lane;
 mod plan;
 mod rendezvous;
-mod room;
-mod round;
+mod workspace;
 
 pub use lane::{CudaGroup, CudaLane};
 #[cfg(test)]
-pub(crate) use {data::source as data_source, plan::tests::plans, room::sources};
+pub(crate) use {data::source as data_source, plan::tests::plans, workspace::sources};

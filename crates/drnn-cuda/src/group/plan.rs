@@ -1,6 +1,6 @@
 //! Which networks make a group, and how large everything of theirs is: the numbers of `kernels/group/common.cuh`.
 
-use crate::step::plan::Goal;
+use crate::step::plan::TargetType;
 use drnn::{Cell, InputSpec, NetSpec, Padding};
 
 /// Rows of a product.
@@ -10,7 +10,7 @@ const MOST: [usize; 3] = [128, 8, 16];
 
 /// A network as groups take it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Net {
+pub(crate) struct GroupNet {
     /// Units of a direction, n.
     pub n: usize,
     /// Width of the input, q.
@@ -22,32 +22,32 @@ pub(crate) struct Net {
     pub parameters: usize,
 }
 
-impl Net {
+impl GroupNet {
     /// The error says why there is no group of such networks.
-    pub fn new(spec: &NetSpec) -> Result<Net, String> {
+    pub fn new(spec: &NetSpec) -> Result<GroupNet, String> {
         let refuse = |why: String| Err(format!("no group for {spec}: {why}"));
-        let [most_units, most_inputs, most_outputs] = MOST;
+        let [max_units, max_inputs, max_outputs] = MOST;
         if spec.cell() != Cell::Lstm || spec.layers() != 1 || spec.blocks().is_some() {
             return refuse("only LSTMs of one layer".into());
         }
         let n = spec.units()[0];
-        if n > most_units {
-            return refuse(format!("only up to {most_units} units"));
+        if n > max_units {
+            return refuse(format!("only up to {max_units} units"));
         }
         let InputSpec::Dense(q) = spec.input() else {
             return refuse("only vectors as input".into());
         };
         let outputs = spec.outputs().unwrap_or(0);
-        if q > most_inputs || !(1..=most_outputs).contains(&outputs) {
+        if q > max_inputs || !(1..=max_outputs).contains(&outputs) {
             return refuse(format!(
-                "only up to {most_inputs} inputs and 1 to {most_outputs} outputs"
+                "only up to {max_inputs} inputs and 1 to {max_outputs} outputs"
             ));
         }
         if spec.delay() > 0 && spec.padding() != Padding::Null {
             return refuse("only zeros behind the end".into());
         }
         let (directions, parameters) = (spec.direction().count(), spec.parameters());
-        Ok(Net { n, q, outputs, directions, delay: spec.delay(), parameters })
+        Ok(GroupNet { n, q, outputs, directions, delay: spec.delay(), parameters })
     }
 
     fn units(&self) -> usize {
@@ -85,8 +85,8 @@ impl Net {
 /// A group's network and the shape of its batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GroupPlan {
-    pub net: Net,
-    pub goal: Goal,
+    pub net: GroupNet,
+    pub goal: TargetType,
     /// Elements of a sequence, T: as many answers.
     pub elements: usize,
     /// Sequences of a batch, B.
@@ -109,8 +109,8 @@ pub(crate) struct Block {
 impl GroupPlan {
     /// For cards whose blocks may have `shared` bytes; None where it does not fit.
     pub fn new(
-        net: Net,
-        goal: Goal,
+        net: GroupNet,
+        goal: TargetType,
         elements: usize,
         batch: usize,
         shared: usize,
@@ -180,8 +180,8 @@ impl GroupPlan {
 
     /// What kernels are compiled with.
     pub fn defines(&self) -> Vec<String> {
-        let Net { n, q, outputs, directions, .. } = self.net;
-        let classes = usize::from(self.goal == Goal::Classes);
+        let GroupNet { n, q, outputs, directions, .. } = self.net;
+        let classes = usize::from(self.goal == TargetType::Classes);
         let named = [
             ("N", n),
             ("Q", q),
@@ -203,8 +203,8 @@ pub(crate) mod tests {
 
     const HOPPER: usize = 227 << 10;
 
-    fn net(n: usize, q: usize, outputs: usize) -> Net {
-        Net::new(
+    fn net(n: usize, q: usize, outputs: usize) -> GroupNet {
+        GroupNet::new(
             &NetSpec::builder(Cell::Lstm).dense(q).units([n]).outputs(outputs).build().unwrap(),
         )
         .unwrap()
@@ -213,21 +213,22 @@ pub(crate) mod tests {
     /// Of every kind, and why.
     pub fn plans() -> Vec<(GroupPlan, &'static str)> {
         let plan = |net, goal, batch| GroupPlan::new(net, goal, 50, batch, HOPPER).unwrap();
-        let both_ways = Net { directions: 2, ..net(70, 4, 4) };
+        let both_ways = GroupNet { directions: 2, ..net(70, 4, 4) };
         vec![
-            (plan(net(100, 1, 1), Goal::Values, 100), "the paper's"),
-            (plan(both_ways, Goal::Classes, 50), "both ways"),
-            (plan(net(128, 8, 16), Goal::Classes, 100), "the largest"),
-            (plan(net(1, 1, 1), Goal::Values, 1), "the smallest"),
+            (plan(net(100, 1, 1), TargetType::Values, 100), "the paper's"),
+            (plan(both_ways, TargetType::Classes, 50), "both ways"),
+            (plan(net(128, 8, 16), TargetType::Classes, 100), "the largest"),
+            (plan(net(1, 1, 1), TargetType::Values, 1), "the smallest"),
         ]
     }
 
     #[test]
     fn what_is_refused_and_why() {
         let lstm = || NetSpec::builder(Cell::Lstm).dense(1).units([20]).outputs(1);
-        let refused = |builder: drnn::Builder| Net::new(&builder.build().unwrap()).unwrap_err();
-        assert!(Net::new(&lstm().bidirectional().build().unwrap()).is_ok());
-        assert!(Net::new(&lstm().delay(5, Padding::Null).build().unwrap()).is_ok());
+        let refused =
+            |builder: drnn::Builder| GroupNet::new(&builder.build().unwrap()).unwrap_err();
+        assert!(GroupNet::new(&lstm().bidirectional().build().unwrap()).is_ok());
+        assert!(GroupNet::new(&lstm().delay(5, Padding::Null).build().unwrap()).is_ok());
         assert!(refused(lstm().units([20, 20])).contains("one layer"));
         assert!(refused(lstm().units([129])).contains("128 units"));
         assert!(refused(lstm().dense(9)).contains("8 inputs"));
@@ -243,7 +244,7 @@ pub(crate) mod tests {
     /// The paper's networks take a batch of 100 in one block; the largest share it.
     #[test]
     fn what_fits_a_block() {
-        let plan = |net, batch| GroupPlan::new(net, Goal::Values, 50, batch, HOPPER);
+        let plan = |net, batch| GroupPlan::new(net, TargetType::Values, 50, batch, HOPPER);
         let paper = plan(net(100, 1, 1), 100).unwrap();
         assert_eq!((paper.chunks, paper.rows(), paper.halves), (1, 100, 2));
         assert_eq!(
@@ -256,7 +257,7 @@ pub(crate) mod tests {
         assert_eq!((large.chunks, large.rows(), large.halves), (2, 50, 1));
         assert_eq!(plan(net(100, 1, 1), 5).unwrap().rows(), 5);
         assert_eq!(plan(net(100, 1, 1), 225).unwrap().chunks, 3);
-        assert_eq!(GroupPlan::new(net(100, 1, 1), Goal::Values, 50, 100, 99 << 10), None);
+        assert_eq!(GroupPlan::new(net(100, 1, 1), TargetType::Values, 50, 100, 99 << 10), None);
     }
 
     /// Kernels count on it.

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 /// How long a round is held up for those that are missing.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-pub(crate) struct Meeting<J, F> {
-    hall: Mutex<Hall<J, F>>,
+pub(crate) struct Rendezvous<J, F> {
+    hall: Mutex<Pending<J, F>>,
     changed: Condvar,
 }
 
-struct Hall<J, F> {
+struct Pending<J, F> {
     /// Lanes that there are.
     lanes: usize,
     /// What those that wait want done.
@@ -29,19 +29,19 @@ struct Hall<J, F> {
     latest: Instant,
 }
 
-impl<J, F> Meeting<J, F> {
-    pub fn new() -> Meeting<J, F> {
-        let hall = Hall {
+impl<J, F> Rendezvous<J, F> {
+    pub fn new() -> Rendezvous<J, F> {
+        let hall = Pending {
             lanes: 0,
             wanted: Vec::new(),
             found: HashMap::new(),
             running: false,
             latest: Instant::now(),
         };
-        Meeting { hall: Mutex::new(hall), changed: Condvar::new() }
+        Rendezvous { hall: Mutex::new(hall), changed: Condvar::new() }
     }
 
-    fn hall(&self) -> MutexGuard<'_, Hall<J, F>> {
+    fn hall(&self) -> MutexGuard<'_, Pending<J, F>> {
         self.hall.lock().unwrap_or_else(|p| p.into_inner())
     }
 
@@ -100,7 +100,7 @@ impl<J, F> Meeting<J, F> {
 
 /// Hands out what a round has found.
 struct End<'m, J, F> {
-    meeting: &'m Meeting<J, F>,
+    meeting: &'m Rendezvous<J, F>,
     lanes: Vec<usize>,
     found: Option<Vec<Result<F>>>,
 }
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn all_that_there_are_make_one_round() {
-        let (meeting, rounds) = (Meeting::<usize, usize>::new(), AtomicUsize::new(0));
+        let (meeting, rounds) = (Rendezvous::<usize, usize>::new(), AtomicUsize::new(0));
         (0..8).for_each(|_| meeting.join());
         std::thread::scope(|scope| {
             for lane in 0..8 {
@@ -151,7 +151,7 @@ mod tests {
     /// Those of a round that was not full come to the next as well: nobody starts it without them.
     #[test]
     fn lanes_that_were_late_are_not_left_behind() {
-        let meeting = Meeting::<usize, usize>::new();
+        let meeting = Rendezvous::<usize, usize>::new();
         (0..6).for_each(|_| meeting.join());
         let full = std::thread::scope(|scope| {
             let lane = |lane: usize| {
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_ever() {
-        let meeting = Meeting::<(), usize>::new();
+        let meeting = Rendezvous::<(), usize>::new();
         (0..2).for_each(|_| meeting.join());
         assert_eq!(meeting.meet(0, (), |jobs| vec![Ok(jobs.len())]), Ok(1));
         // Nor for one that panics.

@@ -58,12 +58,12 @@ pub(crate) struct HalfKernels {
     pub pack_forward: Kernel,
     pub pack_backward: Kernel,
     pub rows: RowKernels,
-    pub forget: Kernel,
-    pub next_turn: Kernel,
+    pub reset_exchange: Kernel,
+    pub flip_exchange: Kernel,
 }
 
 impl HalfKernels {
-    fn new([module, pack, asked, told]: [&Module; 4]) -> Result<HalfKernels> {
+    fn new([module, pack, rows, exchange]: [&Module; 4]) -> Result<HalfKernels> {
         Ok(HalfKernels {
             pack_weights: module.kernel("pack_weights")?,
             unpack_gradient: module.kernel("unpack_gradient")?,
@@ -79,12 +79,12 @@ impl HalfKernels {
             pack_forward: pack.kernel("pack_forward")?,
             pack_backward: pack.kernel("pack_backward")?,
             rows: RowKernels {
-                gather: asked.kernel("gather_half")?,
-                scatter: asked.kernel("scatter_half")?,
+                gather: rows.kernel("gather_half")?,
+                scatter: rows.kernel("scatter_half")?,
                 at_once: 8,
             },
-            forget: told.kernel("forget")?,
-            next_turn: told.kernel("next_turn")?,
+            reset_exchange: exchange.kernel("forget")?,
+            flip_exchange: exchange.kernel("next_turn")?,
         })
     }
 }
@@ -120,7 +120,7 @@ impl Kernels {
             .map(|source| Module::new(device, source))
             .collect::<Result<Vec<_>>>()?;
         let modules: [Module; 9] = modules.try_into().expect("one per source");
-        let [cells, tokens, loss, sums, adam, half, pack, asked, told] = &modules;
+        let [cells, tokens, loss, sums, adam, half, pack, rows, exchange] = &modules;
         Ok(Kernels {
             lstm_forward: cells.kernel("lstm_forward")?,
             lstm_backward: cells.kernel("lstm_backward")?,
@@ -140,11 +140,11 @@ impl Kernels {
             finish: adam.kernel("finish")?,
             adam: adam.kernel("adam")?,
             rows: RowKernels {
-                gather: asked.kernel("gather")?,
-                scatter: asked.kernel("scatter")?,
+                gather: rows.kernel("gather")?,
+                scatter: rows.kernel("scatter")?,
                 at_once: 1,
             },
-            half: HalfKernels::new([half, pack, asked, told])?,
+            half: HalfKernels::new([half, pack, rows, exchange])?,
         })
     }
 }
@@ -152,7 +152,7 @@ impl Kernels {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::persistent::{Card, Lanes, Tiling};
+    use crate::persistent::{DeviceLimits, Lanes, Tiling};
     use crate::runtime::library;
     use drnn::Cell;
     use drnn_testing::{Need, found};
@@ -179,7 +179,7 @@ mod tests {
         if found(Need::Nvrtc, library::nvrtc()).is_none() {
             return;
         }
-        let card = Card { multiprocessors: 132, shared: 227 << 10 };
+        let card = DeviceLimits { multiprocessors: 132, shared: 227 << 10 };
         let layer = |count, below| Lanes::Directions { count, below };
         let sizes = [
             (Cell::Lstm, 1024, layer(1, 0)),

@@ -1,18 +1,18 @@
 //! The way back, put into a stream.
 
 use super::Launch;
-use super::forward::{HalfPass, matrix};
+use super::forward::{PersistentPass, matrix};
 use super::slots::Slots;
-use super::work::STRANDS;
+use super::workspace::TABLE_PARTIALS;
 use crate::error::Result;
+use crate::runtime::gemm::{Form, Matrix, OutputType};
 use crate::runtime::memory::Buffer;
-use crate::runtime::product::{Form, Matrix, Written};
 use crate::runtime::stream::Arg;
 use crate::step::pass::Pass;
 use crate::step::plan::Recurrence;
 use drnn::InputSpec;
 
-impl HalfPass<'_> {
+impl PersistentPass<'_> {
     /// From the gradient of the answers to that of all parameters.
     pub fn backward(&self) -> Result<()> {
         self.output_backward()?;
@@ -22,11 +22,11 @@ impl HalfPass<'_> {
             self.launch_backward(launch, above)?;
             for layer in launch.layers.clone().rev() {
                 for r in &self.pass.plan.layers[layer] {
-                    self.weights(layer, r)?;
+                    self.weight_gradients(layer, r)?;
                     if layer == 0 {
                         self.input_backward(r)?;
                     } else if layer == launch.layers.start {
-                        self.hand_down(layer, r, below)?;
+                        self.input_gradient(layer, r, below)?;
                     }
                 }
             }
@@ -41,27 +41,27 @@ impl HalfPass<'_> {
     fn output_backward(&self) -> Result<()> {
         let Pass { plan, shape, kernels, work, .. } = self.pass;
         let [weight, bias] = plan.output.expect("networks without are not taken");
-        let (m, positions) = (plan.spec.answer_width(), shape.made());
+        let (m, positions) = (plan.spec.answer_width(), shape.computed_outputs());
         let (padded, w) = (m.next_multiple_of(8), self.w_out());
-        let d_answers = Arg::At(work.d_answers.at(0));
-        let to = Arg::At(self.work.d_answers.at(0));
-        let args = [self.header(), d_answers, to, positions.into(), m.into(), padded.into()];
+        let d_outputs = Arg::At(work.d_outputs.at(0));
+        let to = Arg::At(self.work.d_outputs.at(0));
+        let args = [self.header(), d_outputs, to, positions.into(), m.into(), padded.into()];
         self.each(&kernels.half.halve, positions * padded, &args)?;
-        let d = matrix(&self.work.d_answers, 0, padded);
-        let to = self.pass.told(&self.work.d_above, w.stride)?;
+        let d = matrix(&self.work.d_outputs, 0, padded);
+        let to = self.pass.output_gradient(&self.work.d_above, w.stride)?;
         let sizes = [positions, w.stride, padded];
-        self.product(Form::Times, sizes, [d, w], 0.0, to, Written::F16)?;
+        self.product(Form::Times, sizes, [d, w], 0.0, to, OutputType::F16)?;
         let last = plan.layers.len() - 1;
         let (n, padded_n) = (plan.layers[last][0].n, self.work.layers[last].padded.n);
         let sizes = [padded, w.stride, positions];
-        self.weight(
-            [d, self.answering()],
+        self.weight_gradient(
+            [d, self.output_states()],
             sizes,
             weight,
             Slots::plain(),
             [1, 1, m, plan.spec.hidden_width(), n, padded_n],
         )?;
-        self.pass.sum_columns(work.d_answers.at(0), [positions, m], bias, None)?;
+        self.pass.sum_columns(work.d_outputs.at(0), [positions, m], bias, None)?;
         self.pass.scatter(&kernels.half.rows, &self.work.d_above, w.stride)
     }
 
@@ -72,8 +72,8 @@ impl HalfPass<'_> {
         let c = self.two(launch, |layer, direction| self.c(layer, direction));
         let (all_groups, mut first_group) = (tiling.all_groups(shape.rows), 0);
         for (first_row, groups) in tiling.waves(shape.rows) {
-            stream.clear(&self.work.parts, 0, tiling.parts())?;
-            stream.clear(&self.work.counts, 0, tiling.counts())?;
+            stream.clear(&self.work.dh_partials, 0, tiling.partials_len())?;
+            stream.clear(&self.work.read_counts, 0, tiling.read_counts_len())?;
             let args = [
                 Arg::At(self.work.packed[1].at(launch.packed[1])),
                 gates[0],
@@ -82,8 +82,8 @@ impl HalfPass<'_> {
                 c[1],
                 Arg::At(above.at(0)),
                 self.work.layers[layers.start].padded.width.into(),
-                Arg::At(self.work.parts.at(0)),
-                Arg::At(self.work.counts.at(0)),
+                Arg::At(self.work.dh_partials.at(0)),
+                Arg::At(self.work.read_counts.at(0)),
                 Arg::At(self.work.d_bias.at(0)),
                 self.pass.run(),
                 tiling.lanes.into(),
@@ -99,11 +99,11 @@ impl HalfPass<'_> {
             unsafe { backward.launch(stream, blocks, &args)? }
             first_group += groups;
         }
-        self.biases(launch, all_groups)
+        self.bias_gradients(launch, all_groups)
     }
 
     /// Gradients of biases, added up over groups.
-    fn biases(&self, launch: &Launch, groups: usize) -> Result<()> {
+    fn bias_gradients(&self, launch: &Launch, groups: usize) -> Result<()> {
         let Pass { plan, kernels, state, .. } = self.pass;
         let (cell, padded) = (plan.cell, launch.tiling.padded);
         for (lane, (_, r)) in self.lanes(launch).into_iter().enumerate() {
@@ -126,7 +126,7 @@ impl HalfPass<'_> {
 
     /// A weight's gradient, the product of what came back and what went in, to its place among all. `padding`: rows for each
     /// unit, gates, units, columns, columns below, padded columns below.
-    fn weight(
+    fn weight_gradient(
         &self,
         factors: [Matrix; 2],
         sizes: [usize; 3],
@@ -135,7 +135,7 @@ impl HalfPass<'_> {
         padding: [usize; 6],
     ) -> Result<()> {
         let padded = Matrix { at: self.work.d_w.at(0), stride: sizes[1] };
-        self.product(Form::TransposedTimes, sizes, factors, 0.0, padded, Written::F32)?;
+        self.product(Form::TransposedTimes, sizes, factors, 0.0, padded, OutputType::F32)?;
         let ends = [self.header(), Arg::At(padded.at), Arg::At(self.pass.state.gradient.at(to))];
         let sizes = padding.map(Arg::from).into_iter().chain([padded.stride.into()]);
         let slots = [Arg::U32(slots.by_gate())];
@@ -145,7 +145,7 @@ impl HalfPass<'_> {
     }
 
     /// Gradients of W_hh, and of W_ih where no table stands for it.
-    fn weights(&self, layer: usize, r: &Recurrence) -> Result<()> {
+    fn weight_gradients(&self, layer: usize, r: &Recurrence) -> Result<()> {
         let (shape, cell) = (self.pass.shape, self.pass.plan.cell);
         let padded = self.work.layers[layer].padded;
         let gates = self.gates(layer, r.direction);
@@ -155,23 +155,23 @@ impl HalfPass<'_> {
         h_before.at += (first * shape.rows * padded.width * size_of::<u16>()) as u64;
         let sizes = [4 * padded.n, padded.n, shape.slots()];
         let padding = [4, cell.gates(), r.n, r.n, r.n, padded.n];
-        self.weight([gates, h_before], sizes, r.w_hh, Slots::of_w_hh(cell), padding)?;
-        if self.looks_up(layer) {
+        self.weight_gradient([gates, h_before], sizes, r.w_hh, Slots::of_w_hh(cell), padding)?;
+        if self.uses_table(layer) {
             return Ok(());
         }
         let sizes = [4 * padded.n, padded.inputs, shape.slots()];
         let padding = [4, cell.gates(), r.n, r.inputs, padded.below, padded.padded_below];
-        let factors = [gates, self.read_by(layer)];
-        self.weight(factors, sizes, r.w_ih, Slots::of_w_ih(cell), padding)
+        let factors = [gates, self.layer_input(layer)];
+        self.weight_gradient(factors, sizes, r.w_ih, Slots::of_w_ih(cell), padding)
     }
 
     /// What a direction of the layer tells the one below; the second adds to the first's.
-    fn hand_down(&self, layer: usize, r: &Recurrence, to: &Buffer<u16>) -> Result<()> {
+    fn input_gradient(&self, layer: usize, r: &Recurrence, to: &Buffer<u16>) -> Result<()> {
         let padded = self.work.layers[layer].padded;
         let sizes = [self.pass.shape.slots(), padded.inputs, 4 * padded.n];
         let factors = [self.gates(layer, r.direction), self.w_ih(layer, r)];
         let to = matrix(to, 0, padded.inputs);
-        self.product(Form::Times, sizes, factors, r.direction as f32, to, Written::F16)
+        self.product(Form::Times, sizes, factors, r.direction as f32, to, OutputType::F16)
     }
 
     /// Gradients of embeddings, and of W_ih where a table stands for it.
@@ -179,11 +179,11 @@ impl HalfPass<'_> {
         let Pass { plan, shape, kernels, stream, state, .. } = self.pass;
         let InputSpec::Tokens { symbols, embedding } = plan.spec.input() else { return Ok(()) };
         let (padded, gates) = (self.work.layers[0].padded, self.gates(0, r.direction));
-        if !self.looks_up(0) {
+        if !self.uses_table(0) {
             let to = Matrix { at: self.work.d_x.at(0), stride: embedding };
             let sizes = [shape.slots(), embedding, 4 * padded.n];
             let factors = [gates, self.w_ih(0, r)];
-            self.product(Form::Times, sizes, factors, r.direction as f32, to, Written::F32)?;
+            self.product(Form::Times, sizes, factors, r.direction as f32, to, OutputType::F32)?;
             if r.direction + 1 < plan.layers[0].len() {
                 return Ok(());
             }
@@ -194,8 +194,8 @@ impl HalfPass<'_> {
         }
         let d_table = Matrix { at: self.work.d_w.at(0), stride: padded.inputs };
         let sizes = [4 * padded.n, padded.inputs, shape.slots()];
-        let factors = [gates, self.read_by(0)];
-        self.product(Form::TransposedTimes, sizes, factors, 0.0, d_table, Written::F32)?;
+        let factors = [gates, self.layer_input(0)];
+        self.product(Form::TransposedTimes, sizes, factors, 0.0, d_table, OutputType::F32)?;
         let (embeddings, to) = (Arg::At(state.params.at(0)), Arg::At(state.gradient.at(r.w_ih)));
         let ends = [self.header(), Arg::At(d_table.at), embeddings, to];
         let by_gate = [Arg::U32(Slots::of_w_ih(plan.cell).by_gate())];
@@ -203,16 +203,22 @@ impl HalfPass<'_> {
         let sizes = [gates, symbols, embedding, r.n, d_table.stride].map(Arg::from);
         let args: Vec<Arg> = ends.into_iter().chain(by_gate).chain(sizes).collect();
         self.each(&kernels.half.table_to_weights, r.gates * embedding, &args)?;
-        let partial = Arg::At(self.work.strands.at(0));
+        let partial = Arg::At(self.work.table_partials.at(0));
         let (table, w_ih) = (Arg::At(d_table.at), Arg::At(state.params.at(r.w_ih)));
         let args: Vec<Arg> =
             [table, w_ih, partial].into_iter().chain(by_gate).chain(sizes).collect();
         // SAFETY: arguments as the source names them; a block of 8 warps per strand and dimension.
         unsafe {
-            kernels.half.table_to_strands.launch(stream, [STRANDS, embedding], 256, &args)?;
+            kernels.half.table_to_strands.launch(
+                stream,
+                [TABLE_PARTIALS, embedding],
+                256,
+                &args,
+            )?;
         }
         let (count, to) = (symbols * embedding, Arg::At(state.gradient.at(0)));
-        let args = [self.header(), partial, to, count.into(), STRANDS.into(), r.direction.into()];
+        let args =
+            [self.header(), partial, to, count.into(), TABLE_PARTIALS.into(), r.direction.into()];
         self.each(&kernels.half.strands_to_embeddings, count, &args)
     }
 }

@@ -1,7 +1,7 @@
 //! Both kernels on this machine: `tests/emulated` has C++ in the place of Hopper's instructions, and the equations beside.
 //! Needs a C++ compiler that knows f16; with its address sanitizer, where it has one, accesses outside an array are found too.
 
-use super::tiling::{Card, Kind, MULTIPLIERS, Tiling, WARP, padded};
+use super::tiling::{CONSUMER_THREADS, DeviceLimits, KernelSpec, Tiling, WARP, padded};
 use drnn::Cell;
 use drnn_testing::{Need, skip};
 use std::path::{Path, PathBuf};
@@ -17,14 +17,14 @@ static ALONE: Mutex<()> = Mutex::new(());
 /// Looked for once.
 static SANITIZER: LazyLock<Result<bool, String>> = LazyLock::new(sanitizer);
 
-const H200: Card = Card { multiprocessors: 132, shared: 227 << 10 };
+const H200: DeviceLimits = DeviceLimits { multiprocessors: 132, shared: 227 << 10 };
 
 fn compiler() -> Command {
     Command::new(std::env::var_os("CXX").unwrap_or("c++".into()))
 }
 
 /// A program that runs a kernel. The error is what the compiler says.
-fn compile(folder: &Path, kind: &Kind, sanitizer: bool) -> Result<PathBuf, String> {
+fn compile(folder: &Path, kind: &KernelSpec, sanitizer: bool) -> Result<PathBuf, String> {
     let name = if kind.source.name == "persistent_forward" { "forward" } else { "backward" };
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/emulated/{name}.cpp"));
     let program = folder.join(name);
@@ -60,7 +60,7 @@ fn sanitizer() -> Result<bool, String> {
 }
 
 /// A kernel as a program, unless this machine has no compiler for it.
-fn program(folder: &Path, kind: &Kind, what: &str) -> Option<PathBuf> {
+fn program(folder: &Path, kind: &KernelSpec, what: &str) -> Option<PathBuf> {
     match &*SANITIZER {
         Ok(sanitizer) => {
             let program = compile(folder, kind, *sanitizer);
@@ -77,7 +77,7 @@ fn program(folder: &Path, kind: &Kind, what: &str) -> Option<PathBuf> {
 /// slow, if any.
 fn run(
     program: &Path,
-    kind: &Kind,
+    kind: &KernelSpec,
     tiling: Tiling,
     [units, steps]: [usize; 2],
     naps: Option<usize>,
@@ -114,7 +114,7 @@ fn check_slow_loaders(tiling: Tiling, units: usize, steps: usize) {
     let folder = tempfile::tempdir().expect("a folder");
     let kind = tiling.forward(false, H200).expect("fits");
     let Some(program) = program(folder.path(), &kind, kind.source.name) else { return };
-    for warp in MULTIPLIERS / WARP..kind.threads / WARP {
+    for warp in CONSUMER_THREADS / WARP..kind.threads / WARP {
         run(&program, &kind, tiling, [units, steps], Some(warp));
     }
 }

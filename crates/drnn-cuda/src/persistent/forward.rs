@@ -1,11 +1,11 @@
 //! The way forward, put into a stream.
 
 use super::slots::Slots;
-use super::work::{HalfWork, LayerWork, has_table};
-use super::{Launch, Persistent};
+use super::workspace::{LayerWorkspace, PersistentWorkspace, has_table};
+use super::{Launch, PersistentNet};
 use crate::error::Result;
+use crate::runtime::gemm::{Form, Matrix, OutputType};
 use crate::runtime::memory::Buffer;
-use crate::runtime::product::{Form, Matrix, Written};
 use crate::runtime::stream::{Arg, Kernel};
 use crate::step::pass::{Pass, THREADS, Until};
 use crate::step::plan::Recurrence;
@@ -13,10 +13,10 @@ use drnn::InputSpec;
 
 /// What a pass works with.
 #[derive(Clone, Copy)]
-pub(crate) struct HalfPass<'a> {
+pub(crate) struct PersistentPass<'a> {
     pub pass: Pass<'a>,
-    pub net: &'a Persistent,
-    pub work: &'a HalfWork,
+    pub net: &'a PersistentNet,
+    pub work: &'a PersistentWorkspace,
 }
 
 /// A row-major matrix that begins with value `at` of a buffer.
@@ -24,47 +24,48 @@ pub(super) fn matrix(of: &Buffer<u16>, at: usize, stride: usize) -> Matrix {
     Matrix { at: of.at(at), stride }
 }
 
-impl HalfPass<'_> {
+impl PersistentPass<'_> {
     /// Everything up to the losses and the gradient of the answers, or less. `packed` is whether the pass before has left
     /// parameters as this one reads them.
     pub fn forward(&self, until: Until, packed: bool) -> Result<()> {
         self.states(until == Until::Step, packed)?;
-        if until >= Until::Answers {
-            self.answer()?;
+        if until >= Until::Outputs {
+            self.output_layer()?;
         }
         if until >= Until::Losses {
-            self.pass.loss(self.pass.work.answers.at(0))?;
+            self.pass.loss(self.pass.work.outputs.at(0))?;
         }
         Ok(())
     }
 
     /// All layers' states. What the way back needs is kept only where there is one. Parameters are packed beside the rest, and
     /// what the pass before told is forgotten there.
-    fn states(&self, keep: bool, packed: bool) -> Result<()> {
-        let Pass { shape, stream, beside, .. } = self.pass;
-        let aside = HalfPass { pass: Pass { stream: beside, ..self.pass }, ..*self };
-        stream.before(beside)?;
+    fn states(&self, save: bool, packed: bool) -> Result<()> {
+        let Pass { shape, stream, side_stream, .. } = self.pass;
+        let side = PersistentPass { pass: Pass { stream: side_stream, ..self.pass }, ..*self };
+        side_stream.wait_for(stream)?;
         self.input(packed)?;
         let (mut below, mut at) = (0, 0);
         for launch in &self.net.launches {
             if !packed {
-                aside.weights_forward(launch)?;
-                beside.before(stream)?;
+                side.weights_forward(launch)?;
+                stream.wait_for(side_stream)?;
             }
-            self.launch_forward(launch, keep, [at, below])?;
-            let told = launch.tiling.told(shape.steps, launch.tiling.all_groups(shape.rows));
+            self.launch_forward(launch, save, [at, below])?;
+            let told =
+                launch.tiling.exchange_len(shape.steps, launch.tiling.all_groups(shape.rows));
             (below, at) = (at, at + told);
         }
         if !packed {
-            aside.pack_output()?;
+            side.pack_output()?;
         }
-        if keep {
-            aside.prepare_backward()?;
+        if save {
+            side.prepare_backward()?;
         }
-        beside.before(stream)?;
-        aside.forget()?;
-        stream.before(beside)?;
-        aside.next_turn()
+        stream.wait_for(side_stream)?;
+        side.reset_exchange()?;
+        side_stream.wait_for(stream)?;
+        side.flip_exchange()
     }
 
     /// A thread per value.
@@ -81,9 +82,9 @@ impl HalfPass<'_> {
         factors: [Matrix; 2],
         beta: f32,
         to: Matrix,
-        written: Written,
+        written: OutputType,
     ) -> Result<()> {
-        self.pass.products.half(form, sizes, factors, beta, to, written)
+        self.pass.gemm.f16(form, sizes, factors, beta, to, written)
     }
 
     /// x in f16, or the tables that take its place.
@@ -132,7 +133,7 @@ impl HalfPass<'_> {
     }
 
     /// What layer `layer` reads, (S, B, K).
-    pub(super) fn read_by(&self, layer: usize) -> Matrix {
+    pub(super) fn layer_input(&self, layer: usize) -> Matrix {
         let k = self.work.layers[layer].padded.inputs;
         match layer {
             0 => matrix(&self.work.x, 0, k),
@@ -146,21 +147,21 @@ impl HalfPass<'_> {
 
     /// A direction's gates, (S, B, 4 N).
     pub(super) fn gates(&self, layer: usize, direction: usize) -> Matrix {
-        let LayerWork { padded, gates, .. } = &self.work.layers[layer];
+        let LayerWorkspace { padded, gates, .. } = &self.work.layers[layer];
         let stride = 4 * padded.n;
         matrix(&self.work.gates, gates + direction * self.pass.shape.slots() * stride, stride)
     }
 
     /// Its states, (S + 2, B, N).
     pub(super) fn c(&self, layer: usize, direction: usize) -> Matrix {
-        let (shape, LayerWork { padded, c, .. }) = (self.pass.shape, &self.work.layers[layer]);
+        let (shape, LayerWorkspace { padded, c, .. }) = (self.pass.shape, &self.work.layers[layer]);
         let each = (shape.steps + 2) * shape.rows * padded.n;
         matrix(&self.work.c, c + direction * each, padded.n)
     }
 
     /// Its H, (S + 2, B, N) of (S + 2, B, W).
     pub(super) fn h(&self, layer: usize, direction: usize) -> Matrix {
-        let LayerWork { padded, h, .. } = &self.work.layers[layer];
+        let LayerWorkspace { padded, h, .. } = &self.work.layers[layer];
         matrix(&self.work.h, h + direction * padded.n, padded.width)
     }
 
@@ -182,34 +183,34 @@ impl HalfPass<'_> {
 
     /// Its W_ih, (4 N, K).
     pub(super) fn w_ih(&self, layer: usize, r: &Recurrence) -> Matrix {
-        let LayerWork { padded, w_ih, .. } = &self.work.layers[layer];
+        let LayerWorkspace { padded, w_ih, .. } = &self.work.layers[layer];
         matrix(w_ih, r.direction * 4 * padded.n * padded.inputs, padded.inputs)
     }
 
     /// Whether a layer's inputs are rows of a table.
-    pub(super) fn looks_up(&self, layer: usize) -> bool {
+    pub(super) fn uses_table(&self, layer: usize) -> bool {
         layer == 0 && has_table(self.pass.plan)
     }
 
     /// Value `at` of what is told, at either turn.
-    pub(super) fn told(&self, at: usize) -> [Arg; 2] {
-        [0, 1].map(|turn| Arg::At(self.work.told[turn].at(at)))
+    pub(super) fn h_exchange(&self, at: usize) -> [Arg; 2] {
+        [0, 1].map(|turn| Arg::At(self.work.h_exchange[turn].at(at)))
     }
 
     /// Whether a launch needs x W_ih^T of its first layer: neither a table has it, nor is it multiplied along.
-    pub(super) fn needs_x(&self, launch: &Launch) -> bool {
+    pub(super) fn needs_input_product(&self, launch: &Launch) -> bool {
         let multiplied_along = launch.tiling.below > 0 && !launch.tiling.stacked;
-        !self.looks_up(launch.layers.start) && !multiplied_along
+        !self.uses_table(launch.layers.start) && !multiplied_along
     }
 
     /// x W_ih^T of a layer's directions.
-    fn multiply_x(&self, layer: usize) -> Result<()> {
+    fn input_product(&self, layer: usize) -> Result<()> {
         let (shape, padded) = (self.pass.shape, self.work.layers[layer].padded);
         for r in &self.pass.plan.layers[layer] {
             let sizes = [shape.slots(), 4 * padded.n, padded.inputs];
-            let factors = [self.read_by(layer), self.w_ih(layer, r)];
+            let factors = [self.layer_input(layer), self.w_ih(layer, r)];
             let to = self.gates(layer, r.direction);
-            self.product(Form::TimesTransposed, sizes, factors, 0.0, to, Written::F16)?;
+            self.product(Form::TimesTransposed, sizes, factors, 0.0, to, OutputType::F16)?;
         }
         Ok(())
     }
@@ -218,21 +219,21 @@ impl HalfPass<'_> {
     fn launch_forward(
         &self,
         launch: &Launch,
-        keep: bool,
+        save: bool,
         [mut told, mut below]: [usize; 2],
     ) -> Result<()> {
         let Pass { shape, stream, .. } = self.pass;
         let Launch { layers, tiling, forward, .. } = launch;
         let first = layers.start;
-        let (padded, tokens) = (self.work.layers[first].padded, self.looks_up(first));
-        if self.needs_x(launch) {
-            self.multiply_x(first)?;
+        let (padded, tokens) = (self.work.layers[first].padded, self.uses_table(first));
+        if self.needs_input_product(launch) {
+            self.input_product(first)?;
         }
         let gates = self.two(launch, |layer, direction| self.gates(layer, direction));
         let c = self.two(launch, |layer, direction| self.c(layer, direction));
         let h = self.two(launch, |layer, direction| self.h(layer, direction));
         for (first_row, groups) in tiling.waves(shape.rows) {
-            let (telling, lower) = (self.told(told), self.told(below));
+            let (telling, lower) = (self.h_exchange(told), self.h_exchange(below));
             let args = [
                 Arg::At(self.work.packed[0].at(launch.packed[0])),
                 Arg::At(self.work.bias.at(launch.biases)),
@@ -250,28 +251,28 @@ impl HalfPass<'_> {
                 telling[1],
                 lower[0],
                 lower[1],
-                Arg::At(self.work.turn.at(0)),
+                Arg::At(self.work.exchange_parity.at(0)),
                 self.pass.run(),
                 tiling.lanes.into(),
                 groups.into(),
                 first_row.into(),
                 shape.steps.into(),
                 shape.rows.into(),
-                Arg::U32(u32::from(keep)),
+                Arg::U32(u32::from(save)),
             ];
             let blocks = tiling.lanes * groups * tiling.blocks();
             // SAFETY: arguments as the source names them.
             unsafe { forward.launch(stream, blocks, &args)? }
-            told += tiling.told(shape.steps, groups);
-            below += tiling.told(shape.steps, groups);
+            told += tiling.exchange_len(shape.steps, groups);
+            below += tiling.exchange_len(shape.steps, groups);
         }
         Ok(())
     }
 
     /// Of the last layer, the states that answers are made of: (A, B, W), or those asked for.
-    pub(super) fn answering(&self) -> Matrix {
+    pub(super) fn output_states(&self) -> Matrix {
         let last = self.work.layers.last().expect("a layer");
-        if self.pass.shape.asked.is_some() {
+        if self.pass.shape.selected.is_some() {
             return matrix(&self.work.d_above[0], 0, last.padded.width);
         }
         let first = (1 + self.pass.plan.spec.delay()) * self.pass.shape.rows;
@@ -283,29 +284,29 @@ impl HalfPass<'_> {
         matrix(&self.work.w_out, 0, self.work.layers.last().expect("a layer").padded.width)
     }
 
-    fn answer(&self) -> Result<()> {
+    fn output_layer(&self) -> Result<()> {
         let Pass { plan, shape, kernels, state, work, .. } = self.pass;
         let [_, bias] = plan.output.expect("networks without are not taken");
         let (m, width) = (plan.spec.answer_width(), self.w_out().stride);
         let rows = m.next_multiple_of(8);
-        let to = Matrix { at: self.work.answers.at(0), stride: rows };
+        let to = Matrix { at: self.work.outputs.at(0), stride: rows };
         let h = self.h(plan.layers.len() - 1, 0).at;
         self.pass.gather(&kernels.half.rows, h, &self.work.d_above, width)?;
-        let sizes = [shape.made(), rows, width];
-        let factors = [self.answering(), self.w_out()];
-        self.product(Form::TimesTransposed, sizes, factors, 0.0, to, Written::F32)?;
-        let ends = self.pass.ends();
+        let sizes = [shape.computed_outputs(), rows, width];
+        let factors = [self.output_states(), self.w_out()];
+        self.product(Form::TimesTransposed, sizes, factors, 0.0, to, OutputType::F32)?;
+        let ends = self.pass.output_mask();
         let args = [
             Arg::At(to.at),
-            Arg::At(work.answers.at(0)),
+            Arg::At(work.outputs.at(0)),
             Arg::At(state.params.at(bias)),
             ends[0],
             ends[1],
             ends[2],
-            shape.made().into(),
+            shape.computed_outputs().into(),
             m.into(),
             rows.into(),
         ];
-        self.each(&kernels.half.answer_padded, shape.made() * m, &args)
+        self.each(&kernels.half.answer_padded, shape.computed_outputs() * m, &args)
     }
 }

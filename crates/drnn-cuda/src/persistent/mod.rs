@@ -30,11 +30,11 @@ mod forward;
 mod side_stream;
 mod slots;
 mod tiling;
-mod work;
+mod workspace;
 
-pub(crate) use forward::HalfPass;
-pub(crate) use tiling::{Card, Kind, Lanes, Tiling};
-pub(crate) use work::HalfWork;
+pub(crate) use forward::PersistentPass;
+pub(crate) use tiling::{DeviceLimits, KernelSpec, Lanes, Tiling};
+pub(crate) use workspace::PersistentWorkspace;
 
 use crate::error::{Error, Result};
 use crate::plain::resident;
@@ -45,42 +45,42 @@ use std::ops::Range;
 
 /// A kernel whose blocks wait for each other.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Together {
+pub(crate) struct CooperativeKernel {
     kernel: Kernel,
     threads: usize,
     /// Bytes of shared memory.
     shared: usize,
-    /// As [`Kind`] says.
+    /// As [`KernelSpec`] says.
     in_registers: usize,
 }
 
-impl Together {
+impl CooperativeKernel {
     /// Compiled, loaded, and found to fit on a multiprocessor.
-    pub fn new(device: &Device, kind: &Kind) -> Result<Together> {
-        let Kind { threads, shared, in_registers, ref source } = *kind;
+    pub fn new(device: &Device, kind: &KernelSpec) -> Result<CooperativeKernel> {
+        let KernelSpec { threads, shared, in_registers, ref source } = *kind;
         let module = Module::new(device, source)?;
         let kernel = module.kernel(source.name)?;
         kernel.allow_shared(shared)?;
-        if kernel.blocks_at_once(threads, shared)? == 0 {
+        if kernel.max_active_blocks(threads, shared)? == 0 {
             return Err(Error::Unsupported(format!("{} does not fit on {device}", source.name)));
         }
-        Ok(Together { kernel, threads, shared, in_registers })
+        Ok(CooperativeKernel { kernel, threads, shared, in_registers })
     }
 
     /// Runs it some time later, all blocks at once.
     ///
     /// # Safety
-    /// As [`Kernel::launch_together`].
+    /// As [`Kernel::launch_cooperative`].
     unsafe fn launch(&self, stream: &Stream, blocks: usize, args: &[Arg]) -> Result<()> {
         // SAFETY: the caller's promise; as much shared memory was allowed.
-        unsafe { self.kernel.launch_together(stream, blocks, self.threads, self.shared, args) }
+        unsafe { self.kernel.launch_cooperative(stream, blocks, self.threads, self.shared, args) }
     }
 }
 
 /// Whether a network takes this way: one with an output layer, on a card that has the instructions, unless all of it is small
 /// enough for [`resident`].
 pub(crate) fn takes(device: &Device, plan: &Plan) -> bool {
-    let card = device.card();
+    let card = device.limits();
     let alone = |count| Lanes::Directions { count, below: 0 };
     let fits = |n, count| Tiling::of(plan.cell, n, alone(count), 1, card).is_some();
     let large = |n| resident::groups(plan.cell, n).is_none();
@@ -98,8 +98,8 @@ pub(crate) struct Launch {
     /// Where its weights begin among all that are packed for the way forward, and for the way back, and its biases.
     packed: [usize; 2],
     biases: usize,
-    forward: Together,
-    backward: Together,
+    forward: CooperativeKernel,
+    backward: CooperativeKernel,
 }
 
 impl Launch {
@@ -111,18 +111,18 @@ impl Launch {
 
 /// A network's layers, for batches of some number of rows.
 #[derive(Debug, Clone)]
-pub(crate) struct Persistent {
+pub(crate) struct PersistentNet {
     launches: Vec<Launch>,
 }
 
-impl Persistent {
-    pub fn new(device: &Device, plan: &Plan, rows: usize) -> Result<Persistent> {
-        let (card, rows) = (device.card(), rows.max(1));
+impl PersistentNet {
+    pub fn new(device: &Device, plan: &Plan, rows: usize) -> Result<PersistentNet> {
+        let (card, rows) = (device.limits(), rows.max(1));
         let tilings = tilings(plan, rows, card)
             .ok_or_else(|| Error::Unsupported(format!("{} on {device}", plan.spec)))?;
         let (mut packed, mut biases) = ([0; 2], 0);
         let launch = |(layers, tiling): (Range<usize>, Tiling)| {
-            let table = layers.start == 0 && work::has_table(plan);
+            let table = layers.start == 0 && workspace::has_table(plan);
             let forward = tiling.forward(table, card).expect("fits, also where it looks up");
             let begin = (packed, biases);
             packed = [0, 1].map(|way| packed[way] + 8 * tiling.lanes * tiling.packed()[way]);
@@ -132,16 +132,16 @@ impl Persistent {
                 tiling,
                 packed: begin.0,
                 biases: begin.1,
-                forward: device.together(&forward)?,
-                backward: device.together(&tiling.backward())?,
+                forward: device.cooperative_kernel(&forward)?,
+                backward: device.cooperative_kernel(&tiling.backward())?,
             })
         };
-        Ok(Persistent { launches: tilings.into_iter().map(launch).collect::<Result<_>>()? })
+        Ok(PersistentNet { launches: tilings.into_iter().map(launch).collect::<Result<_>>()? })
     }
 }
 
 /// All layers of a stack at once where that takes fewer launches, else layer by layer.
-fn tilings(plan: &Plan, rows: usize, card: Card) -> Option<Vec<(Range<usize>, Tiling)>> {
+fn tilings(plan: &Plan, rows: usize, card: DeviceLimits) -> Option<Vec<(Range<usize>, Tiling)>> {
     let of =
         |layer: usize, lanes| Tiling::of(plan.cell, plan.layers[layer][0].n, lanes, rows, card);
     let (count, directions) = (plan.layers.len(), plan.layers[0].len());
@@ -155,7 +155,7 @@ fn tilings(plan: &Plan, rows: usize, card: Card) -> Option<Vec<(Range<usize>, Ti
         each.push((layer..layer + 1, along.unwrap_or(alone)));
     }
     let launches: usize = each.iter().map(|(_, tiling)| tiling.waves(rows).count()).sum();
-    let stack = work::is_stack(plan).then(|| of(0, Lanes::Layers(count))).flatten();
+    let stack = workspace::is_stack(plan).then(|| of(0, Lanes::Layers(count))).flatten();
     Some(match stack.filter(|stack| stack.waves(rows).count() < launches) {
         Some(stack) => vec![(0..count, stack)],
         None => each,
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn stacks_go_at_once_until_batches_are_large() {
-        let card = Card { multiprocessors: 132, shared: 227 << 10 };
+        let card = DeviceLimits { multiprocessors: 132, shared: 227 << 10 };
         let launches = |units: &[usize], rows| {
             let spec = NetSpec::builder(Cell::Lstm).dense(3).units(units.to_vec()).outputs(2);
             let plan = Plan::new(&spec.build().unwrap()).unwrap();

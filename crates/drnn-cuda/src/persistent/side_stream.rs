@@ -3,20 +3,20 @@
 //! Nothing here is a product: those belong to the first stream.
 
 use super::Launch;
-use super::forward::HalfPass;
+use super::forward::PersistentPass;
 use super::slots::Slots;
 use crate::error::Result;
-use crate::runtime::product::Matrix;
+use crate::runtime::gemm::Matrix;
 use crate::runtime::stream::Arg;
 use crate::step::pass::Pass;
 
 /// Times 16 bytes that a thread of `forget` fills.
-const FORGOTTEN: usize = 8;
+const RESET_PER_THREAD: usize = 8;
 
-impl HalfPass<'_> {
+impl PersistentPass<'_> {
     /// A launch's parameters, as it reads them.
     pub(super) fn weights_forward(&self, launch: &Launch) -> Result<()> {
-        if self.needs_x(launch) {
+        if self.needs_input_product(launch) {
             self.pack_w_ih(launch.layers.start)?;
         }
         self.pack_forward(launch)
@@ -34,7 +34,7 @@ impl HalfPass<'_> {
 
     /// What the way back needs and the way forward does not: weights, and which symbol x is where a table stands for it.
     pub(super) fn prepare_backward(&self) -> Result<()> {
-        if self.looks_up(0) {
+        if self.uses_table(0) {
             let (slots, k) = (self.pass.shape.slots(), self.work.layers[0].padded.inputs);
             let tokens = Arg::At(self.pass.part(self.pass.staged().input));
             let args = [tokens, Arg::At(self.work.x.at(0)), slots.into(), k.into()];
@@ -42,7 +42,7 @@ impl HalfPass<'_> {
         }
         for launch in &self.net.launches {
             self.pack_backward(launch)?;
-            if launch.layers.start > 0 && !self.needs_x(launch) {
+            if launch.layers.start > 0 && !self.needs_input_product(launch) {
                 self.pack_w_ih(launch.layers.start)?;
             }
         }
@@ -50,18 +50,18 @@ impl HalfPass<'_> {
     }
 
     /// Where the pass before told, nothing has been told. All of it: that pass may have been a larger one.
-    pub(super) fn forget(&self) -> Result<()> {
-        let [even, odd] = self.told(0);
-        let words = self.work.told[0].len() / 8;
-        let args = [even, odd, Arg::At(self.work.turn.at(0)), words.into()];
-        self.each(&self.pass.kernels.half.forget, words.div_ceil(FORGOTTEN), &args)
+    pub(super) fn reset_exchange(&self) -> Result<()> {
+        let [even, odd] = self.h_exchange(0);
+        let words = self.work.h_exchange[0].len() / 8;
+        let args = [even, odd, Arg::At(self.work.exchange_parity.at(0)), words.into()];
+        self.each(&self.pass.kernels.half.reset_exchange, words.div_ceil(RESET_PER_THREAD), &args)
     }
 
     /// This pass has told all it had to.
-    pub(super) fn next_turn(&self) -> Result<()> {
-        let turn = [Arg::At(self.work.turn.at(0))];
+    pub(super) fn flip_exchange(&self) -> Result<()> {
+        let turn = [Arg::At(self.work.exchange_parity.at(0))];
         // SAFETY: arguments as the source names them; a single thread.
-        unsafe { self.pass.kernels.half.next_turn.launch(self.pass.stream, [1, 1], 1, &turn) }
+        unsafe { self.pass.kernels.half.flip_exchange.launch(self.pass.stream, [1, 1], 1, &turn) }
     }
 
     /// W_ih of a layer's directions, as products read them.

@@ -7,16 +7,16 @@
 //! blocks in all     = lanes groups blocks <= multiprocessors       or the batch goes in several waves
 //! ```
 
-use super::work::TABLE;
+use super::workspace::MAX_TABLE_SYMBOLS;
 use crate::runtime::compile::Source;
 use drnn::Cell;
 
 /// The most units whose weights 32 multiprocessors hold.
-const MOST_UNITS: usize = 1024;
+const MAX_UNITS: usize = 1024;
 /// Threads of a warp.
 pub(super) const WARP: usize = 32;
 /// Threads of a block that multiply.
-pub(super) const MULTIPLIERS: usize = 256;
+pub(super) const CONSUMER_THREADS: usize = 256;
 /// Turns that a layer of a stack may be ahead of the one below it on the way back.
 const RING: usize = 4;
 /// Turns of the parts that a layer's blocks send each other.
@@ -29,7 +29,7 @@ pub(super) fn padded(units: usize) -> usize {
 
 /// What the card has.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Card {
+pub(crate) struct DeviceLimits {
     pub multiprocessors: usize,
     /// Bytes of shared memory that a block may have.
     pub shared: usize,
@@ -54,16 +54,16 @@ pub(crate) struct Tiling {
 
 /// How a block brings h to its shared memory.
 #[derive(Debug, Clone, Copy)]
-struct Bringing {
+struct HLoadStrategy {
     /// By copies that run beside its threads.
     bulk: bool,
     /// Units that are waited for at once.
     chunk: usize,
     /// Threads that do so.
-    loaders: usize,
-    /// Products whose weights stay in registers, 4 each beside half a row for the sums; and what is left for loaders.
+    producers: usize,
+    /// Products whose weights stay in registers, 4 each beside half a row for the sums; and what is left for producers.
     registers: usize,
-    loader_registers: usize,
+    producer_registers: usize,
 }
 
 /// What lanes are.
@@ -77,14 +77,20 @@ pub(crate) enum Lanes {
 
 impl Tiling {
     /// The division that takes the fewest waves, then the one with the fewest rows in a block. None where nothing fits.
-    pub fn of(cell: Cell, units: usize, lanes: Lanes, batch: usize, card: Card) -> Option<Tiling> {
+    pub fn of(
+        cell: Cell,
+        units: usize,
+        lanes: Lanes,
+        batch: usize,
+        card: DeviceLimits,
+    ) -> Option<Tiling> {
         let (lanes, stacked, below) = match lanes {
             Lanes::Directions { count, below } => (count, false, below),
             Lanes::Layers(count) => (count, true, 1),
         };
         let padded = padded(units);
         // What the others give is at most 1; that of a rectifier has no bound, and f16 has one.
-        if cell == Cell::RnnRelu || units == 0 || padded > MOST_UNITS || batch == 0 {
+        if cell == Cell::RnnRelu || units == 0 || padded > MAX_UNITS || batch == 0 {
             return None;
         }
         let at_once = card.multiprocessors / (padded / 32 * lanes);
@@ -95,7 +101,7 @@ impl Tiling {
         Some(Tiling { groups: at_once.min(batch.div_ceil(rows)), ..tiling(rows) })
     }
 
-    fn fits(&self, card: Card) -> bool {
+    fn fits(&self, card: DeviceLimits) -> bool {
         // A layer that multiplies what is below along looks up nothing, unless it is the lowest of a stack.
         let may_look_up = self.stacked || self.below == 0;
         self.forward(may_look_up, card).is_some() && self.backward().shared <= card.shared
@@ -135,18 +141,18 @@ impl Tiling {
     }
 
     /// f16 of what the blocks of so many groups tell each other in `steps` steps on the way forward.
-    pub fn told(&self, steps: usize, groups: usize) -> usize {
+    pub fn exchange_len(&self, steps: usize, groups: usize) -> usize {
         steps * self.lanes * groups * self.rows * self.padded
     }
 
     /// f16 of what blocks send each other on the way back.
-    pub fn parts(&self) -> usize {
+    pub fn partials_len(&self) -> usize {
         let turns = OWN_TURNS + if self.stacked { RING } else { 0 };
         turns * self.lanes * self.groups * self.blocks() * self.blocks() * 32 * self.rows
     }
 
     /// Counts of what layers of a stack have read of that.
-    pub fn counts(&self) -> usize {
+    pub fn read_counts_len(&self) -> usize {
         self.lanes * self.groups * self.blocks()
     }
 
@@ -167,26 +173,27 @@ impl Tiling {
     }
 
     /// The kernel for the way forward, with room for a table or without. None where it does not fit.
-    pub fn forward(&self, table: bool, card: Card) -> Option<Kind> {
-        let table = if table { TABLE } else { 0 };
-        let mut kinds = self.bringing().into_iter().map(|way| self.forward_by(way, table));
+    pub fn forward(&self, table: bool, card: DeviceLimits) -> Option<KernelSpec> {
+        let table = if table { MAX_TABLE_SYMBOLS } else { 0 };
+        let mut kinds =
+            self.h_load_strategies().into_iter().map(|strategy| self.forward_with(strategy, table));
         kinds.find(|kind| kind.shared <= card.shared)
     }
 
     /// Ways to bring h to shared memory, the best first. Weights in registers are better only where there is no room for them
     /// elsewhere: the compiler begins to spill.
-    fn bringing(&self) -> Vec<Bringing> {
+    fn h_load_strategies(&self) -> Vec<HLoadStrategy> {
         let Tiling { padded, rows, .. } = *self;
-        let bulk = [(0, 56), (2, 56), (4, 40)].map(|(more, loader_registers)| Bringing {
+        let bulk = [(0, 56), (2, 56), (4, 40)].map(|(more, producer_registers)| HLoadStrategy {
             bulk: true,
             chunk: 128,
-            loaders: 128,
+            producers: 128,
             registers: match rows {
                 ..=32 => 40,
                 48 => 34,
                 _ => 28,
             } + more,
-            loader_registers,
+            producer_registers,
         });
         // About 4 times 16 bytes for each thread.
         let chunk = match rows {
@@ -194,33 +201,33 @@ impl Tiling {
             24 | 32 => 32,
             _ => 16,
         };
-        let loaders = if padded.div_ceil(chunk) <= 4 { 128 } else { 256 };
+        let producers = if padded.div_ceil(chunk) <= 4 { 128 } else { 256 };
         let registers = match rows {
             ..=32 => 36,
             48 => 32,
             _ => 28,
         };
-        let looking = |more: usize, loader_registers| Bringing {
+        let by_threads = |more: usize, producer_registers| HLoadStrategy {
             bulk: false,
             chunk,
-            loaders,
+            producers,
             registers: registers + more,
-            loader_registers,
+            producer_registers,
         };
         // Much is better copied in bulk than by threads; of a stack, what lies below is as much again. And a warp is to copy all
         // chunks of a layer below that has finished.
         let (in_stack, finished) = if self.stacked { (2, 0) } else { (1, self.below) };
         let much = in_stack * padded * rows > 24_000 || finished * padded.div_ceil(chunk) > WARP;
-        let looking = match loaders {
-            128 => vec![looking(0, 72)],
-            _ => vec![looking(0, 40), looking(4, 40)],
+        let by_threads = match producers {
+            128 => vec![by_threads(0, 72)],
+            _ => vec![by_threads(0, 40), by_threads(4, 40)],
         };
-        looking.into_iter().filter(|_| !much).chain(bulk).collect()
+        by_threads.into_iter().filter(|_| !much).chain(bulk).collect()
     }
 
-    fn forward_by(&self, bringing: Bringing, table: usize) -> Kind {
+    fn forward_with(&self, strategy: HLoadStrategy, table: usize) -> KernelSpec {
         let Tiling { padded, rows, .. } = *self;
-        let Bringing { bulk, chunk, loaders, registers, loader_registers } = bringing;
+        let HLoadStrategy { bulk, chunk, producers, registers, producer_registers } = strategy;
         let (chunks, segments) = (padded.div_ceil(chunk), self.segments());
         let in_registers = self.depth().min(registers);
         let weights = 2 * (self.depth() - in_registers + 1) * 1024;
@@ -231,18 +238,18 @@ impl Tiling {
             format!("BELOW={}", self.below),
             format!("BULK={}", u8::from(bulk)),
             format!("CHUNK={chunk}"),
-            format!("LOADERS={loaders}"),
+            format!("LOADERS={producers}"),
             format!("REGISTERS={registers}"),
-            format!("LOADER_REGISTERS={loader_registers}"),
+            format!("LOADER_REGISTERS={producer_registers}"),
             format!("TABLE={table}"),
         ];
         let text = include_str!("../kernels/persistent/forward.cu");
         let kind = self.kind("persistent_forward", text, shared, in_registers, &defines);
-        Kind { threads: MULTIPLIERS + loaders, ..kind }
+        KernelSpec { threads: CONSUMER_THREADS + producers, ..kind }
     }
 
     /// The kernel for the way back.
-    pub fn backward(&self) -> Kind {
+    pub fn backward(&self) -> KernelSpec {
         let Tiling { rows, .. } = *self;
         // Tiles whose weights stay in registers, and senders that a thread waits for at once: as many as there are registers for.
         let (registers, most) = if rows <= 32 { (3, 32) } else { (2, 24) };
@@ -267,7 +274,7 @@ impl Tiling {
         shared: usize,
         in_registers: usize,
         defines: &[String],
-    ) -> Kind {
+    ) -> KernelSpec {
         let cell = match self.cell {
             Cell::Lstm => "LSTM",
             Cell::Gru => "GRU",
@@ -288,13 +295,13 @@ impl Tiling {
             text,
         ];
         let source = Source { name, parts, defines };
-        Kind { threads: MULTIPLIERS, shared, in_registers, source }
+        KernelSpec { threads: CONSUMER_THREADS, shared, in_registers, source }
     }
 }
 
 /// A kernel before it is compiled.
 #[derive(Debug, Clone)]
-pub(crate) struct Kind {
+pub(crate) struct KernelSpec {
     /// Of a block.
     pub threads: usize,
     /// Bytes of shared memory.
@@ -308,9 +315,9 @@ pub(crate) struct Kind {
 mod tests {
     use super::*;
 
-    const H200: Card = Card { multiprocessors: 132, shared: 227 << 10 };
+    const H200: DeviceLimits = DeviceLimits { multiprocessors: 132, shared: 227 << 10 };
 
-    fn tiling(units: usize, lanes: usize, batch: usize, card: Card) -> Option<Tiling> {
+    fn tiling(units: usize, lanes: usize, batch: usize, card: DeviceLimits) -> Option<Tiling> {
         Tiling::of(Cell::Lstm, units, Lanes::Directions { count: lanes, below: 0 }, batch, card)
     }
 
@@ -362,10 +369,10 @@ mod tests {
         assert!(tiling(1025, 1, 8, H200).is_none());
         let lanes = Lanes::Directions { count: 1, below: 0 };
         assert!(Tiling::of(Cell::RnnRelu, 100, lanes, 8, H200).is_none());
-        let small = Card { multiprocessors: 20, ..H200 };
+        let small = DeviceLimits { multiprocessors: 20, ..H200 };
         assert!(tiling(1024, 1, 8, small).is_none());
         assert!(tiling(512, 2, 8, small).is_none());
-        let old = Card { shared: 99 << 10, ..H200 };
+        let old = DeviceLimits { shared: 99 << 10, ..H200 };
         assert!(tiling(1024, 1, 128, old).is_none());
     }
 

@@ -7,8 +7,8 @@
 
 use super::PlainPass;
 use crate::error::Result;
+use crate::runtime::gemm::Form;
 use crate::runtime::memory::Buffer;
-use crate::runtime::product::Form;
 use crate::runtime::stream::Arg;
 use crate::step::pass::matrix;
 use crate::step::plan::Recurrence;
@@ -20,12 +20,12 @@ impl PlainPass<'_> {
         self.output_backward()?;
         for layer in (0..self.pass.plan.layers.len()).rev() {
             // Gradients alternate between two places: what a layer was told, and what it tells the one below.
-            let told = (self.pass.plan.layers.len() - 1 - layer) % 2;
+            let above = (self.pass.plan.layers.len() - 1 - layer) % 2;
             for recurrence in &self.pass.plan.layers[layer] {
-                self.recurrence_backward(layer, recurrence, &self.work.d_above[told])?;
+                self.recurrence_backward(layer, recurrence, &self.work.d_above[above])?;
             }
             if layer > 0 || matches!(self.pass.plan.spec.input(), InputSpec::Tokens { .. }) {
-                self.hand_down(layer, &self.work.d_above[1 - told])?;
+                self.input_gradient(layer, &self.work.d_above[1 - above])?;
             }
         }
         let below = &self.work.d_above[self.pass.plan.layers.len() % 2];
@@ -34,20 +34,22 @@ impl PlainPass<'_> {
 
     fn output_backward(&self) -> Result<()> {
         let (spec, shape) = (&self.pass.plan.spec, self.pass.shape);
-        let (m, width, positions) = (spec.answer_width(), spec.hidden_width(), shape.made());
+        let (m, width, positions) =
+            (spec.answer_width(), spec.hidden_width(), shape.computed_outputs());
         let (rows, d_above) = (&self.pass.kernels.rows, &self.work.d_above);
-        let (to, d) = (self.pass.told(d_above, width)?, matrix(&self.pass.work.d_answers, 0, m));
+        let (to, d) =
+            (self.pass.output_gradient(d_above, width)?, matrix(&self.pass.work.d_outputs, 0, m));
         let Some([weight, bias]) = self.pass.plan.output else {
             self.pass.stream.copy_within(d.at, to.at, positions * m * size_of::<f32>())?;
             return self.pass.scatter(rows, d_above, width);
         };
         let w = matrix(&self.pass.state.params, weight, width);
-        self.pass.products.plain(Form::Times, [positions, width, m], [d, w], 0.0, to)?;
+        self.pass.gemm.f32(Form::Times, [positions, width, m], [d, w], 0.0, to)?;
         let dw = matrix(&self.pass.state.gradient, weight, width);
-        self.pass.products.plain(
+        self.pass.gemm.f32(
             Form::TransposedTimes,
             [m, width, positions],
-            [d, self.answering()],
+            [d, self.output_states()],
             0.0,
             dw,
         )?;
@@ -58,7 +60,7 @@ impl PlainPass<'_> {
     fn recurrence_backward(&self, layer: usize, r: &Recurrence, above: &Buffer<f32>) -> Result<()> {
         if let Some(resident) = &self.resident[layer] {
             resident.backward(self, layer, r, above)?;
-            return self.weights(layer, r);
+            return self.weight_gradients(layer, r);
         }
         let rows = self.pass.shape.rows;
         self.pass.stream.clear(&self.work.d_h, 0, rows * r.n)?;
@@ -75,11 +77,11 @@ impl PlainPass<'_> {
             for (first, columns, from, stride) in self.recurrent(layer, r) {
                 let d = matrix(from, s * rows * stride, stride);
                 let w = matrix(&self.pass.state.params, r.w_hh + first * r.n, r.n);
-                self.pass.products.plain(Form::Times, [rows, r.n, columns], [d, w], beta, d_h)?;
+                self.pass.gemm.f32(Form::Times, [rows, r.n, columns], [d, w], beta, d_h)?;
                 beta = 1.0;
             }
         }
-        self.weights(layer, r)
+        self.weight_gradients(layer, r)
     }
 
     fn cell_backward(
@@ -117,20 +119,14 @@ impl PlainPass<'_> {
     }
 
     /// Gradients of a recurrence's parameters.
-    fn weights(&self, layer: usize, r: &Recurrence) -> Result<()> {
+    fn weight_gradients(&self, layer: usize, r: &Recurrence) -> Result<()> {
         let (gradient, rows, slots) =
             (&self.pass.state.gradient, self.pass.shape.rows, self.pass.shape.slots());
         let work = &self.work.recurrences[layer][r.direction];
         let gates = matrix(&work.gates, 0, r.gates);
         let dw_ih = matrix(gradient, r.w_ih, r.inputs);
         let sizes = [r.gates, r.inputs, slots];
-        self.pass.products.plain(
-            Form::TransposedTimes,
-            sizes,
-            [gates, self.input(layer)],
-            0.0,
-            dw_ih,
-        )?;
+        self.pass.gemm.f32(Form::TransposedTimes, sizes, [gates, self.input(layer)], 0.0, dw_ih)?;
         // h before every step: one step earlier, or later, in H.
         let (first, _) = r.around(0);
         let at = first * rows * r.width + r.direction * r.n;
@@ -138,7 +134,7 @@ impl PlainPass<'_> {
         for (first, columns, from, stride) in self.recurrent(layer, r) {
             let dw = matrix(gradient, r.w_hh + first * r.n, r.n);
             let d = matrix(from, 0, stride);
-            self.pass.products.plain(
+            self.pass.gemm.f32(
                 Form::TransposedTimes,
                 [columns, r.n, slots],
                 [d, h_before],
@@ -154,14 +150,14 @@ impl PlainPass<'_> {
     }
 
     /// What the layer tells the one below, both directions together.
-    fn hand_down(&self, layer: usize, to: &Buffer<f32>) -> Result<()> {
+    fn input_gradient(&self, layer: usize, to: &Buffer<f32>) -> Result<()> {
         for r in &self.pass.plan.layers[layer] {
             let gates = &self.work.recurrences[layer][r.direction].gates;
             let (gates, w) =
                 (matrix(gates, 0, r.gates), matrix(&self.pass.state.params, r.w_ih, r.inputs));
             let to = matrix(to, 0, r.inputs);
             let beta = if r.direction == 0 { 0.0 } else { 1.0 };
-            self.pass.products.plain(
+            self.pass.gemm.f32(
                 Form::Times,
                 [self.pass.shape.slots(), r.inputs, r.gates],
                 [gates, w],

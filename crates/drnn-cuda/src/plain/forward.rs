@@ -8,8 +8,8 @@
 
 use super::PlainPass;
 use crate::error::Result;
+use crate::runtime::gemm::{Form, Matrix};
 use crate::runtime::memory::Buffer;
-use crate::runtime::product::{Form, Matrix};
 use crate::runtime::stream::Arg;
 use crate::step::pass::{THREADS, Until, matrix};
 use crate::step::plan::Recurrence;
@@ -30,8 +30,8 @@ impl PlainPass<'_> {
     }
 
     /// Of the last layer, the states that answers are made of: (A, B, n), or those asked for.
-    pub fn answering(&self) -> Matrix {
-        let (states, first) = self.work.answering(self.pass.plan, self.pass.shape);
+    pub fn output_states(&self) -> Matrix {
+        let (states, first) = self.work.output_states(self.pass.plan, self.pass.shape);
         matrix(states, first, self.pass.plan.spec.hidden_width())
     }
 
@@ -47,15 +47,15 @@ impl PlainPass<'_> {
                 self.recurrence(layer, recurrence)?;
             }
         }
-        if until >= Until::Answers {
-            self.answer()?;
+        if until >= Until::Outputs {
+            self.output_layer()?;
         }
         if until < Until::Losses {
             return Ok(());
         }
         let answers = match self.pass.plan.output {
-            Some(_) => self.pass.work.answers.at(0),
-            None => self.answering().at,
+            Some(_) => self.pass.work.outputs.at(0),
+            None => self.output_states().at,
         };
         self.pass.loss(answers)
     }
@@ -82,13 +82,7 @@ impl PlainPass<'_> {
         let w_ih = matrix(params, r.w_ih, r.inputs);
         let gates = matrix(&work.gates, 0, r.gates);
         let sizes = [self.pass.shape.slots(), r.gates, r.inputs];
-        self.pass.products.plain(
-            Form::TimesTransposed,
-            sizes,
-            [self.input(layer), w_ih],
-            0.0,
-            gates,
-        )?;
+        self.pass.gemm.f32(Form::TimesTransposed, sizes, [self.input(layer), w_ih], 0.0, gates)?;
         if self.pass.plan.cell.has_cell_state() {
             self.pass.stream.clear(&work.c, 0, rows * r.n)?;
             self.pass.stream.clear(&work.c, (steps + 1) * rows * r.n, rows * r.n)?;
@@ -108,7 +102,7 @@ impl PlainPass<'_> {
                 let w = matrix(params, r.w_hh + first * r.n, r.n);
                 let to = matrix(to, s * rows * stride, stride);
                 let beta = if fresh { 0.0 } else { 1.0 };
-                self.pass.products.plain(
+                self.pass.gemm.f32(
                     Form::TimesTransposed,
                     [rows, columns, r.n],
                     [h_before, w],
@@ -146,22 +140,22 @@ impl PlainPass<'_> {
         self.each_cell(kernel, r, s, &args)
     }
 
-    fn answer(&self) -> Result<()> {
+    fn output_layer(&self) -> Result<()> {
         let (m, width) = (self.pass.plan.spec.answer_width(), self.pass.plan.spec.hidden_width());
         let h = self.work.h.last().expect("a layer").at(0);
         self.pass.gather(&self.pass.kernels.rows, h, &self.work.d_above, width)?;
         let Some([weight, bias]) = self.pass.plan.output else { return Ok(()) };
-        let positions = self.pass.shape.made();
+        let positions = self.pass.shape.computed_outputs();
         let w = matrix(&self.pass.state.params, weight, width);
-        let to = matrix(&self.pass.work.answers, 0, m);
-        self.pass.products.plain(
+        let to = matrix(&self.pass.work.outputs, 0, m);
+        self.pass.gemm.f32(
             Form::TimesTransposed,
             [positions, m, width],
-            [self.answering(), w],
+            [self.output_states(), w],
             0.0,
             to,
         )?;
-        let ends = self.pass.ends();
+        let ends = self.pass.output_mask();
         let args = [
             Arg::At(to.at),
             Arg::At(self.pass.state.params.at(bias)),

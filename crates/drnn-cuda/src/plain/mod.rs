@@ -10,10 +10,10 @@
 mod backward;
 mod forward;
 pub(crate) mod resident;
-mod work;
+mod workspace;
 
 pub(crate) use resident::Resident;
-pub(crate) use work::PlainWork;
+pub(crate) use workspace::PlainWorkspace;
 
 use crate::error::Result;
 use crate::runtime::stream::{Arg, Kernel};
@@ -24,7 +24,7 @@ use crate::step::plan::Recurrence;
 #[derive(Clone, Copy)]
 pub(crate) struct PlainPass<'a> {
     pub pass: Pass<'a>,
-    pub work: &'a PlainWork,
+    pub work: &'a PlainWorkspace,
     /// By layer, where it may take all steps at once.
     pub resident: &'a [Option<Resident>],
 }

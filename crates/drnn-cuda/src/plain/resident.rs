@@ -12,7 +12,7 @@ use crate::step::plan::{Plan, Recurrence};
 use drnn::Cell;
 
 /// Units that fit: a warp per 8, and a block has at most 16 such warps with registers enough.
-const MOST_UNITS: usize = 128;
+const MAX_UNITS: usize = 128;
 /// Rows that a block takes.
 const ROWS: usize = 16;
 
@@ -49,7 +49,7 @@ fn all_shared(groups: usize) -> usize {
 
 /// Warps for a recurrence of `n` units; None where it does not fit.
 pub(crate) fn groups(cell: Cell, n: usize) -> Option<usize> {
-    (cell == Cell::Lstm && n <= MOST_UNITS).then(|| n.div_ceil(8))
+    (cell == Cell::Lstm && n <= MAX_UNITS).then(|| n.div_ceil(8))
 }
 
 impl Resident {

@@ -7,7 +7,7 @@
 use super::{Zeros, batches, hopper};
 use crate::learner::CudaLearner;
 use crate::runtime::driver::recorder::Names;
-use crate::runtime::product::Precision;
+use crate::runtime::gemm::Precision;
 use drnn::{Cell, NetSpec, Padding};
 use drnn_train::{AdamOptions, Engine};
 use std::path::PathBuf;

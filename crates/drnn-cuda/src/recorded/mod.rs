@@ -8,19 +8,19 @@
 mod golden;
 mod networks;
 
-use crate::persistent::Card;
+use crate::persistent::DeviceLimits;
 use crate::runtime::device::Device;
 use drnn::{InputSpec, NetSpec};
 use drnn_train::{Batches, Gathered, Result, Source};
 
 /// An H200: Hopper, with all that its instructions can do.
 fn hopper() -> Device {
-    Device::recorded((9, 0), Card { multiprocessors: 132, shared: 227 << 10 })
+    Device::recorded((9, 0), DeviceLimits { multiprocessors: 132, shared: 227 << 10 })
 }
 
 /// An A100.
 fn ampere() -> Device {
-    Device::recorded((8, 0), Card { multiprocessors: 108, shared: 163 << 10 })
+    Device::recorded((8, 0), DeviceLimits { multiprocessors: 108, shared: 163 << 10 })
 }
 
 /// Sequences of zeros, all of one length: what they hold changes nothing of what is asked for.

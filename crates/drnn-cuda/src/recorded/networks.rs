@@ -4,9 +4,9 @@ use super::{Zeros, ampere, batches, hopper};
 use crate::estimate::estimate;
 use crate::group::{CudaGroup, CudaLane};
 use crate::learner::CudaLearner;
-use crate::persistent::Card;
+use crate::persistent::DeviceLimits;
 use crate::runtime::device::Device;
-use crate::runtime::product::Precision;
+use crate::runtime::gemm::Precision;
 use crate::step::pass::Until;
 use drnn::memory::BatchSize;
 use drnn::{Cell, NetSpec, Padding};
@@ -69,7 +69,7 @@ fn train(device: &Device, precision: Precision, spec: &NetSpec, rows: usize, len
         trained.unwrap_or_else(|error| panic!("{}: {error}", what()));
         let looked = learner.evaluate(&data, 0, rows, &mut |_, _| ());
         looked.unwrap_or_else(|error| panic!("{}: {error}", what()));
-        for until in [Until::States, Until::Answers, Until::Step] {
+        for until in [Until::States, Until::Outputs, Until::Step] {
             let timed = learner.device_seconds(&data, &all[..rows], until, 2);
             timed.unwrap_or_else(|error| panic!("{}: {error}", what()));
         }
@@ -138,7 +138,7 @@ fn long_sequences_of_characters() {
 #[test]
 fn large_lstms_on_cards_with_few_multiprocessors() {
     for multiprocessors in [8, 17, 33, 66, 114] {
-        let device = Device::recorded((9, 0), Card { multiprocessors, shared: 227 << 10 });
+        let device = Device::recorded((9, 0), DeviceLimits { multiprocessors, shared: 227 << 10 });
         for units in [129, 160, 257, 500, 528, 1000] {
             let net = || NetSpec::builder(Cell::Lstm).dense(3).units([units, 140]).outputs(2);
             for net in [net(), net().bidirectional()] {

@@ -1,11 +1,12 @@
-//! Kernels: CUDA C++ to machine code for the card at hand, by NVRTC, kept on disk.
+//! Compiles CUDA C++ to machine code for the device with NVRTC, and caches it on disk.
 //!
 //! ```text
-//! key = hash(compiler version, architecture, options, source)        ~/.cache/drnn/cuda/NAME-KEY.cubin
+//! key = hash(compiler version, architecture, options, source)     ~/.cache/drnn/cuda/NAME-KEY.cubin
 //! ```
 //!
-//! A file begins with a hash of what follows; one that does not fit is compiled anew. Files are written beside
-//! their place and renamed, so programs that start at once do no harm.
+//! A file begins with a hash of the rest; a file whose hash is wrong is compiled again. Files are
+//! written under a temporary name and renamed, so that processes starting at the same time never read
+//! an incomplete one.
 
 use crate::error::{Error, Result};
 use crate::runtime::library;
@@ -15,13 +16,13 @@ use std::ffi::{CStr, CString, c_char};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// A file of kernels.
+/// A translation unit of kernels.
 #[derive(Debug, Clone)]
 pub(crate) struct Source {
     pub name: &'static str,
-    /// What all files begin with, then the file itself.
+    /// Texts that are concatenated: headers, then the file itself.
     pub parts: Vec<&'static str>,
-    /// `NAME=value`, for the preprocessor.
+    /// Preprocessor definitions, `NAME=value`.
     pub defines: Vec<String>,
 }
 
@@ -34,7 +35,7 @@ impl Source {
             .collect()
     }
 
-    /// Machine code for `arch`, from the cache or compiled and put there.
+    /// Machine code for `arch`, from the cache, or compiled and cached.
     pub fn machine_code(&self, arch: &str) -> Result<Vec<u8>> {
         match cache_folder() {
             Some(folder) => self.cached_in(&folder, arch),
@@ -45,7 +46,7 @@ impl Source {
     fn cached_in(&self, folder: &Path, arch: &str) -> Result<Vec<u8>> {
         library::nvrtc()?;
         let (mut major, mut minor) = (0, 0);
-        // SAFETY: two places to write to.
+        // SAFETY: both pointers are valid for writes.
         let _ = unsafe { sys::nvrtcVersion(&mut major, &mut minor) };
         let text = [self.options(arch).join(" "), self.parts.concat()].join("\n");
         let key = hash(format!("{major}.{minor}\n{text}").as_bytes());
@@ -54,12 +55,12 @@ impl Source {
             return Ok(code);
         }
         let code = self.compile(arch)?;
-        // A cache that cannot be written costs time, nothing else.
+        // If the cache cannot be written, the next process compiles again.
         let _ = write(&path, &code);
         Ok(code)
     }
 
-    /// Machine code for `arch`.
+    /// Machine code for `arch`, always compiled. The error has the compiler's log.
     pub fn compile(&self, arch: &str) -> Result<Vec<u8>> {
         library::nvrtc()?;
         let error = |log: String| Error::Compile { name: self.name.into(), log };
@@ -67,7 +68,7 @@ impl Source {
         let name = CString::new(format!("{}.cu", self.name)).map_err(|e| error(e.to_string()))?;
         let failed = |e: nvrtc::NvrtcError| error(format!("{:?}", e.0));
         let program = Program(nvrtc::create_program(&text, Some(&name)).map_err(failed)?);
-        // SAFETY: the program was just made and is destroyed behind us.
+        // SAFETY: the program was just created, and is destroyed when this function returns.
         unsafe {
             if let Err(why) = nvrtc::compile_program(program.0, &self.options(arch)) {
                 let log = nvrtc::get_program_log(program.0).map_err(failed)?;
@@ -89,7 +90,7 @@ struct Program(sys::nvrtcProgram);
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // SAFETY: made by `create_program`, destroyed once.
+        // SAFETY: created by `create_program`, destroyed once.
         let _ = unsafe { nvrtc::destroy_program(self.0) };
     }
 }
@@ -100,13 +101,13 @@ fn cache_folder() -> Option<PathBuf> {
     Some(cache.or_else(home)?.join("drnn").join("cuda"))
 }
 
-/// FNV-1a: not against an enemy, who could as well replace the program.
+/// FNV-1a, against accidental damage: somebody who can write to the cache can replace the program.
 fn hash(bytes: &[u8]) -> u64 {
     let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
 }
 
-/// What is there, unless it is damaged.
+/// The cached machine code, unless the file is missing or damaged.
 fn read(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = std::fs::read(path).ok()?;
     let code = bytes.split_off_checked(8)?;
@@ -123,7 +124,7 @@ fn write(path: &Path, code: &[u8]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// `split_off` where there is enough.
+/// `split_off`, or `None` if the vector is shorter than `at`.
 trait SplitOff {
     fn split_off_checked(&mut self, at: usize) -> Option<Vec<u8>>;
 }
@@ -139,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_cache_holds_comes_back_unless_it_is_damaged() {
+    fn the_cache_returns_what_was_written_unless_it_is_damaged() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sub").join("code");
         assert_eq!(read(&path), None);

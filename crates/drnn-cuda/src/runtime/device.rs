@@ -1,8 +1,8 @@
-//! A GPU, found at run time.
+//! The GPU: found at run time, with its context and its compiled kernels.
 
 use crate::error::{Error, Result};
 use crate::kernels::Kernels;
-use crate::persistent::{Card, Kind, Together};
+use crate::persistent::{CooperativeKernel, DeviceLimits, KernelSpec};
 use crate::plain::Resident;
 use crate::runtime::driver::{ctx, mem_get_info};
 use crate::runtime::library;
@@ -11,13 +11,13 @@ use cudarc::driver::sys::{CUcontext, CUdevice_attribute as Attribute};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// The oldest generation whose instructions the kernels use: Ampere, sm_80.
-const OLDEST: (i32, i32) = (8, 0);
+/// The lowest compute capability whose instructions the kernels use: Ampere, sm_80.
+const MIN_CAPABILITY: (i32, i32) = (8, 0);
 
-/// Written while a graph is captured, read by what must not happen meanwhile.
-static CAPTURES: RwLock<()> = RwLock::new(());
+/// Write-locked during a graph capture, read-locked by calls that would invalidate the capture.
+static CAPTURE_LOCK: RwLock<()> = RwLock::new(());
 
-/// A GPU and our context on it. Copies share both.
+/// A GPU and its CUDA context. Clones share both, and the kernels compiled so far.
 #[derive(Debug, Clone)]
 pub struct Device(Arc<Inner>);
 
@@ -27,44 +27,47 @@ struct Inner {
     name: String,
     capability: (i32, i32),
     multiprocessors: usize,
-    /// Bytes that a block may have.
+    /// Maximum bytes of dynamic shared memory of a block.
     shared: usize,
     memory: usize,
     kernels: OnceLock<Result<Kernels>>,
+    /// By number of warps.
     resident: Mutex<HashMap<usize, Resident>>,
-    /// By what they were compiled from.
-    together: Mutex<HashMap<(&'static str, Vec<String>), Together>>,
+    /// By source name and preprocessor definitions.
+    cooperative: Mutex<HashMap<(&'static str, Vec<String>), CooperativeKernel>>,
 }
 
-// SAFETY: a context may be used from any thread that makes it current, which `Device::enter` does.
+// SAFETY: any thread that makes the context current may use it, which `Device::enter` does.
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
 
 impl Device {
-    /// The first GPU, with everything that training on it needs; the error says what is missing. It is looked for once,
-    /// and its context stays: cuBLAS does not bear that a context goes and comes back.
+    /// The first GPU, with everything that training needs: driver, NVRTC, cuBLAS, compute capability
+    /// 8.0 or newer. The error says what is missing and how to install it. The search runs once per
+    /// process and its result is kept, and so is the context: cuBLAS does not survive its
+    /// re-creation.
     pub fn find() -> Result<Device> {
         static FOUND: OnceLock<Result<Device>> = OnceLock::new();
-        FOUND.get_or_init(Device::look).clone()
+        FOUND.get_or_init(Device::search).clone()
     }
 
-    fn look() -> Result<Device> {
+    fn search() -> Result<Device> {
         library::driver()?;
         let none = |error| Error::NoDevice(Error::from(error).to_string());
         result::init().map_err(none)?;
         if result::device::get_count().map_err(none)? == 0 {
-            return Err(Error::NoDevice("the driver knows of none".into()));
+            return Err(Error::NoDevice("the driver reports none".into()));
         }
         let device = result::device::get(0).map_err(none)?;
-        // SAFETY: the device is one.
+        // SAFETY: `device` is a valid ordinal.
         let attribute = |which| unsafe { result::device::get_attribute(device, which) };
         let capability = (
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
         );
         let name = result::device::get_name(device)?;
-        if capability < OLDEST {
+        if capability < MIN_CAPABILITY {
             let (major, minor) = capability;
             return Err(Error::NoDevice(format!(
                 "{name} has compute capability {major}.{minor}; 8.0 (Ampere) or newer is needed"
@@ -76,7 +79,7 @@ impl Device {
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)? as usize;
         let shared =
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)? as usize;
-        // SAFETY: the device is one.
+        // SAFETY: `device` is a valid ordinal.
         let memory = unsafe { result::device::total_mem(device) }?;
         // SAFETY: never released.
         let context = unsafe { primary_ctx::retain(device) }?;
@@ -89,35 +92,37 @@ impl Device {
             memory,
             kernels: OnceLock::new(),
             resident: Mutex::default(),
-            together: Mutex::default(),
+            cooperative: Mutex::default(),
         })))
     }
 
-    /// Makes its context this thread's: everything else expects that.
+    /// Makes the context current on this thread, which all other calls require.
     pub(crate) fn enter(&self) -> Result<()> {
-        // SAFETY: retained for as long as `self` lives.
+        // SAFETY: the context is retained for ever.
         Ok(unsafe { ctx::set_current(self.0.context) }?)
     }
 
-    /// The same for what makes, frees or waits for something: it must not meet a capture on another thread, which would be
-    /// spoilt. Not to be held while another is taken.
-    pub(crate) fn quiet(&self) -> Result<RwLockReadGuard<'static, ()>> {
+    /// Enters the context and excludes graph captures while the guard lives: allocating, freeing or
+    /// synchronising during a capture on another thread would invalidate it. Do not take a second
+    /// guard while holding one.
+    pub(crate) fn no_capture_guard(&self) -> Result<RwLockReadGuard<'static, ()>> {
         self.enter()?;
-        Ok(CAPTURES.read().unwrap_or_else(|p| p.into_inner()))
+        Ok(CAPTURE_LOCK.read().unwrap_or_else(|p| p.into_inner()))
     }
 
-    /// For a capture.
-    pub(crate) fn alone(&self) -> Result<RwLockWriteGuard<'static, ()>> {
+    /// Enters the context for a graph capture and excludes all holders of
+    /// [`Device::no_capture_guard`].
+    pub(crate) fn capture_guard(&self) -> Result<RwLockWriteGuard<'static, ()>> {
         self.enter()?;
-        Ok(CAPTURES.write().unwrap_or_else(|p| p.into_inner()))
+        Ok(CAPTURE_LOCK.write().unwrap_or_else(|p| p.into_inner()))
     }
 
-    /// The kernels, compiled and loaded when they are first asked for.
+    /// The kernels that every network uses, compiled and loaded on first use.
     pub(crate) fn kernels(&self) -> Result<&Kernels> {
         self.0.kernels.get_or_init(|| Kernels::new(self)).as_ref().map_err(Clone::clone)
     }
 
-    /// The kernels for recurrences of `groups` times 8 units, likewise.
+    /// The register-resident kernels for recurrences of `groups` times 8 units, loaded on first use.
     pub(crate) fn resident(&self, groups: usize) -> Result<Resident> {
         let mut known = self.0.resident.lock().unwrap_or_else(|p| p.into_inner());
         if let Some(resident) = known.get(&groups) {
@@ -128,56 +133,57 @@ impl Device {
         Ok(resident)
     }
 
-    /// A kernel for large recurrences, likewise.
-    pub(crate) fn together(&self, kind: &Kind) -> Result<Together> {
-        let key = (kind.source.name, kind.source.defines.clone());
-        let mut known = self.0.together.lock().unwrap_or_else(|p| p.into_inner());
-        if let Some(together) = known.get(&key) {
-            return Ok(*together);
+    /// A persistent kernel, compiled and loaded on first use.
+    pub(crate) fn cooperative_kernel(&self, spec: &KernelSpec) -> Result<CooperativeKernel> {
+        let key = (spec.source.name, spec.source.defines.clone());
+        let mut known = self.0.cooperative.lock().unwrap_or_else(|p| p.into_inner());
+        if let Some(kernel) = known.get(&key) {
+            return Ok(*kernel);
         }
-        let together = Together::new(self, kind)?;
-        known.insert(key, together);
-        Ok(together)
+        let kernel = CooperativeKernel::new(self, spec)?;
+        known.insert(key, kernel);
+        Ok(kernel)
     }
 
-    /// What large recurrences are divided by.
-    pub(crate) fn card(&self) -> Card {
-        Card { multiprocessors: self.0.multiprocessors, shared: self.0.shared }
+    /// The limits that tilings depend on.
+    pub(crate) fn limits(&self) -> DeviceLimits {
+        DeviceLimits { multiprocessors: self.0.multiprocessors, shared: self.0.shared }
     }
 
-    /// Whether it has the instructions that only this generation has.
+    /// Whether it has compute capability 9.x: `wgmma`, `setmaxnreg` and bulk copies exist there only.
     pub(crate) fn is_hopper(&self) -> bool {
         self.0.capability.0 == 9
     }
 
-    /// Its name.
+    /// The product name, as the driver reports it.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// Its multiprocessors.
+    /// Number of streaming multiprocessors.
     pub fn multiprocessors(&self) -> usize {
         self.0.multiprocessors
     }
 
-    /// Bytes of shared memory that a block may have.
+    /// Maximum bytes of dynamic shared memory of a block.
     pub(crate) fn shared(&self) -> usize {
         self.0.shared
     }
 
-    /// Bytes of its memory.
+    /// Total device memory, in bytes.
     pub fn memory(&self) -> usize {
         self.0.memory
     }
 
-    /// Bytes of its memory that nobody has.
+    /// Device memory that is free now, in bytes, whichever process took the rest.
     pub fn free_memory(&self) -> Result<usize> {
-        let _quiet = self.quiet()?;
+        let _guard = self.no_capture_guard()?;
         let (free, _) = mem_get_info()?;
         Ok(free)
     }
 
-    /// What kernels are compiled for: `sm_90a` on Hopper, whose own instructions need the `a`.
+    /// The architecture that kernels are compiled for, such as `sm_80`; `sm_90a` on Hopper, whose
+    /// own instructions need the `a`.
     pub fn arch(&self) -> String {
         let (major, minor) = self.0.capability;
         format!("sm_{major}{minor}{}", if major == 9 { "a" } else { "" })
@@ -186,22 +192,22 @@ impl Device {
 
 #[cfg(test)]
 impl Device {
-    /// A card that is not there: what it is asked for is recorded.
-    pub(crate) fn recorded(capability: (i32, i32), card: Card) -> Device {
+    /// A simulated device that records all calls.
+    pub(crate) fn recorded(capability: (i32, i32), limits: DeviceLimits) -> Device {
         Device(Arc::new(Inner {
-            context: crate::runtime::driver::recorder::context(card),
+            context: crate::runtime::driver::recorder::context(limits),
             name: "a recorder".into(),
             capability,
-            multiprocessors: card.multiprocessors,
-            shared: card.shared,
+            multiprocessors: limits.multiprocessors,
+            shared: limits.shared,
             memory: 0,
             kernels: OnceLock::new(),
             resident: Mutex::default(),
-            together: Mutex::default(),
+            cooperative: Mutex::default(),
         }))
     }
 
-    /// What it was asked for.
+    /// The recorder of a simulated device.
     pub(crate) fn recorder(
         &self,
     ) -> std::sync::MutexGuard<'static, crate::runtime::driver::recorder::Recorder> {

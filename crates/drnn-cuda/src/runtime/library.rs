@@ -1,8 +1,9 @@
-//! CUDA's libraries, looked for before anything calls into them.
+//! Finds and opens the CUDA libraries before anything calls into them.
 //!
-//! cudarc loads a library at the first call into it, by name, and panics where there is none. So each is opened
-//! here first: by name as the loader finds it, then in the folders where CUDA is usually installed. What was
-//! opened once the loader finds again by its name, from wherever it came, so cudarc then gets the same one.
+//! cudarc loads a library by name at the first call into it, and panics if there is none. Each is
+//! therefore opened here first: by name through the dynamic loader, then in the folders where CUDA is
+//! usually installed. The loader resolves later requests for the same name to the library that is
+//! already open, so cudarc gets the same one.
 
 use crate::error::{Error, Result};
 use libloading::Library;
@@ -10,34 +11,34 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// A library of CUDA.
+/// A CUDA library and where to find it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wanted {
+pub(crate) struct CudaLibrary {
     what: &'static str,
     names: &'static [&'static str],
     advice: &'static str,
 }
 
-const DRIVER: Wanted = Wanted {
+const DRIVER: CudaLibrary = CudaLibrary {
     what: "NVIDIA driver",
     names: &["libcuda.so.1", "libcuda.so", "nvcuda.dll"],
     advice: "Install NVIDIA's driver, or train with --device cpu.",
 };
 
-const NVRTC: Wanted = Wanted {
+const NVRTC: CudaLibrary = CudaLibrary {
     what: "CUDA compiler library",
     names: &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"],
-    advice: "Install the CUDA toolkit (12 or 13) or its NVRTC and cuBLAS libraries, and name their folder in LD_LIBRARY_PATH \
-             or DRNN_CUDA_LIB.",
+    advice: "Install the CUDA toolkit (12 or 13) or its NVRTC and cuBLAS libraries, and name their \
+             folder in LD_LIBRARY_PATH or DRNN_CUDA_LIB.",
 };
 
-const CUBLAS: Wanted = Wanted {
-    what: "CUDA library of products",
+const CUBLAS: CudaLibrary = CudaLibrary {
+    what: "cuBLAS library",
     names: &["libcublas.so.13", "libcublas.so.12", "libcublas.so"],
     advice: NVRTC.advice,
 };
 
-/// Folders that the loader does not know of by itself.
+/// Folders that the dynamic loader does not search by default, in order of preference.
 fn folders() -> Vec<PathBuf> {
     let named = std::env::var_os("DRNN_CUDA_LIB").map(PathBuf::from);
     let homes = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os);
@@ -45,8 +46,8 @@ fn folders() -> Vec<PathBuf> {
     named.into_iter().chain(homes).chain([PathBuf::from("/usr/local/cuda/lib64")]).collect()
 }
 
-impl Wanted {
-    /// Where it was found.
+impl CudaLibrary {
+    /// Opens the first library found and returns its path.
     fn open(&self) -> Result<PathBuf> {
         let plain = self.names.iter().map(PathBuf::from);
         let folders = folders();
@@ -61,14 +62,15 @@ impl Wanted {
     }
 }
 
-/// Opens a library that stays for as long as the program runs.
+/// Opens a library for the rest of the process's life; whether that succeeded.
 fn open(path: &Path) -> bool {
-    // SAFETY: NVIDIA's libraries do nothing at loading that could go wrong for us.
+    // SAFETY: the initialisers of NVIDIA's libraries have no preconditions.
     unsafe { Library::new(path) }.map(std::mem::forget).is_ok()
 }
 
-/// NVRTC opens a library of its own by name when it first compiles, and in some versions does not look beside itself.
-fn builtins_beside(path: &Path) {
+/// Opens the `libnvrtc-builtins` in NVRTC's folder. NVRTC opens it by name at its first compilation,
+/// and some versions do not search their own folder.
+fn open_nvrtc_builtins(path: &Path) {
     let Some(files) = path.parent().and_then(|folder| std::fs::read_dir(folder).ok()) else {
         return;
     };
@@ -78,19 +80,19 @@ fn builtins_beside(path: &Path) {
     }
 }
 
-/// Whether the driver can be called.
+/// Opens the driver; cudarc may call it after `Ok`.
 pub(crate) fn driver() -> Result<()> {
     static FOUND: OnceLock<Result<()>> = OnceLock::new();
     FOUND.get_or_init(|| DRIVER.open().map(drop)).clone()
 }
 
-/// Whether the compiler can be called.
+/// Opens NVRTC; cudarc may call it after `Ok`.
 pub(crate) fn nvrtc() -> Result<()> {
     static FOUND: OnceLock<Result<()>> = OnceLock::new();
-    FOUND.get_or_init(|| NVRTC.open().map(|path| builtins_beside(&path))).clone()
+    FOUND.get_or_init(|| NVRTC.open().map(|path| open_nvrtc_builtins(&path))).clone()
 }
 
-/// Whether cuBLAS can be called.
+/// Opens cuBLAS; cudarc may call it after `Ok`.
 pub(crate) fn cublas() -> Result<()> {
     static FOUND: OnceLock<Result<()>> = OnceLock::new();
     FOUND.get_or_init(|| CUBLAS.open().map(drop)).clone()
@@ -101,8 +103,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_said_with_what_to_do() {
-        let none = Wanted { names: &["libnothing-of-this-name.so"], ..NVRTC };
+    fn a_missing_library_is_reported_with_advice() {
+        let none = CudaLibrary { names: &["libnothing-of-this-name.so"], ..NVRTC };
         let error = none.open().unwrap_err().to_string();
         assert!(
             error.starts_with("no CUDA compiler library: libnothing-of-this-name.so not found")

@@ -1,45 +1,45 @@
-//! Memory of the GPU, and memory of this machine that it can copy from by itself.
+//! Device memory, and page-locked host memory that the GPU copies from directly.
 
 use crate::error::Result;
 use crate::runtime::device::Device;
 use crate::runtime::driver::{self, stream};
 use std::marker::PhantomData;
 
-/// What a copy may move: plain numbers, any bits of which are values.
-pub(crate) trait Plain: Copy + Default {}
-impl Plain for u8 {}
-impl Plain for u16 {}
-impl Plain for u32 {}
-impl Plain for f32 {}
-impl Plain for f64 {}
+/// Plain old data: numbers for which every bit pattern is a value.
+pub(crate) trait Pod: Copy + Default {}
+impl Pod for u8 {}
+impl Pod for u16 {}
+impl Pod for u32 {}
+impl Pod for f32 {}
+impl Pod for f64 {}
 
-/// Waits for the stream that plain copies go through: those of learners do not.
+/// Waits for the default stream, which synchronous copies use; learners' streams do not wait for it.
 fn wait() -> Result<()> {
-    // SAFETY: the stream that every context has.
+    // SAFETY: the default stream always exists.
     Ok(unsafe { stream::synchronize(stream::null()) }?)
 }
 
-/// An array on the GPU.
+/// An array in device memory, freed on drop.
 #[derive(Debug)]
-pub(crate) struct Buffer<T: Plain> {
+pub(crate) struct Buffer<T: Pod> {
     device: Device,
     address: u64,
     len: usize,
-    kind: PhantomData<T>,
+    values: PhantomData<T>,
 }
 
-impl<T: Plain> Buffer<T> {
+impl<T: Pod> Buffer<T> {
     /// `len` zeros.
     pub fn zeros(device: &Device, len: usize) -> Result<Buffer<T>> {
         Buffer::filled(device, len, 0)
     }
 
-    /// `len` values, all bytes of which are the same.
+    /// `len` values, every byte of which is `byte`.
     pub fn filled(device: &Device, len: usize, byte: u8) -> Result<Buffer<T>> {
-        let _quiet = device.quiet()?;
+        let _guard = device.no_capture_guard()?;
         // SAFETY: freed once, by `drop`.
         let address = unsafe { driver::filled::<T>(len, byte) }?;
-        Ok(Buffer { device: device.clone(), address, len, kind: PhantomData })
+        Ok(Buffer { device: device.clone(), address, len, values: PhantomData })
     }
 
     /// A copy of `values`.
@@ -49,35 +49,37 @@ impl<T: Plain> Buffer<T> {
         Ok(buffer)
     }
 
-    /// Copies values there, and waits.
+    /// Overwrites the whole array and waits for the copy.
     pub fn set(&self, values: &[T]) -> Result<()> {
-        assert_eq!(values.len(), self.len, "as many values as there is room for");
-        let _quiet = self.device.quiet()?;
+        assert_eq!(values.len(), self.len, "one value per element");
+        let _guard = self.device.no_capture_guard()?;
         // SAFETY: the lengths are equal.
         unsafe { driver::memcpy_htod_sync(self.address, values) }?;
         wait()
     }
 
-    /// Copies values to `from` and behind, and waits. Whoever uses them must have finished.
+    /// Overwrites elements from `from` on and waits for the copy. Streams that use them must have
+    /// been synchronised: the copy waits for none.
     pub fn put(&self, from: usize, values: &[T]) -> Result<()> {
-        assert!(from + values.len() <= self.len, "no more than there is");
-        let _quiet = self.device.quiet()?;
+        assert!(from + values.len() <= self.len, "the range lies in the array");
+        let _guard = self.device.no_capture_guard()?;
         // SAFETY: the lengths fit.
         unsafe { driver::memcpy_htod_sync(self.at(from), values) }?;
         wait()
     }
 
-    /// `len` values from `from` on. Whoever writes them must have finished: a copy waits for no stream.
+    /// `len` elements from `from` on. Streams that write them must have been synchronised: the copy
+    /// waits for none.
     pub fn get(&self, from: usize, len: usize) -> Result<Vec<T>> {
-        assert!(from + len <= self.len, "no more than there is");
-        let _quiet = self.device.quiet()?;
+        assert!(from + len <= self.len, "the range lies in the array");
+        let _guard = self.device.no_capture_guard()?;
         let mut values = vec![T::default(); len];
         // SAFETY: the lengths fit.
         unsafe { driver::memcpy_dtoh_sync(&mut values, self.at(from)) }?;
         Ok(values)
     }
 
-    /// Address of value `at`.
+    /// Device address of element `at`.
     pub fn at(&self, at: usize) -> u64 {
         debug_assert!(at <= self.len, "{at} of {}", self.len);
         self.address + (at * size_of::<T>()) as u64
@@ -92,14 +94,15 @@ impl<T: Plain> Buffer<T> {
     }
 }
 
-impl<T: Plain> Drop for Buffer<T> {
+impl<T: Pod> Drop for Buffer<T> {
     fn drop(&mut self) {
-        // SAFETY: allocated by `zeros`, freed once; the driver waits for what still uses it.
-        let _ = self.device.quiet().map(|_quiet| unsafe { driver::free_sync(self.address) });
+        // SAFETY: allocated by `filled`, freed once; the driver waits for work that still uses it.
+        let _ =
+            self.device.no_capture_guard().map(|_guard| unsafe { driver::free_sync(self.address) });
     }
 }
 
-/// Words of this machine that copies to the GPU read without the processor's help.
+/// Page-locked 32-bit words in host memory, for asynchronous copies to the device.
 #[derive(Debug)]
 pub(crate) struct Pinned {
     device: Device,
@@ -113,7 +116,7 @@ unsafe impl Send for Pinned {}
 impl Pinned {
     /// `len` zeros.
     pub fn zeros(device: &Device, len: usize) -> Result<Pinned> {
-        let _quiet = device.quiet()?;
+        let _guard = device.no_capture_guard()?;
         // SAFETY: freed once, by `drop`; written before it is read; the driver aligns to pages.
         let words = unsafe {
             let words = driver::malloc_host((len * size_of::<u32>()).max(16), 0)?.cast::<u32>();
@@ -137,6 +140,9 @@ impl Pinned {
 impl Drop for Pinned {
     fn drop(&mut self) {
         // SAFETY: allocated by `zeros`, freed once.
-        let _ = self.device.quiet().map(|_quiet| unsafe { driver::free_host(self.words.cast()) });
+        let _ = self
+            .device
+            .no_capture_guard()
+            .map(|_guard| unsafe { driver::free_host(self.words.cast()) });
     }
 }

@@ -1,87 +1,84 @@
-//! What the GPU does one after another, and whole sequences of it that are started at once (graphs).
+//! Streams, events, CUDA graphs, and kernels: their loading and launches.
 
 use crate::error::Result;
 use crate::runtime::compile::Source;
 use crate::runtime::device::Device;
 use crate::runtime::driver::{self, event, function, graph, module, occupancy, stream};
-use crate::runtime::memory::{Buffer, Pinned, Plain};
+use crate::runtime::memory::{Buffer, Pinned, Pod};
 use cudarc::driver::sys;
 use std::ffi::CString;
 
-/// A queue of work for the GPU.
+/// A CUDA stream: work submitted to it runs in order.
 #[derive(Debug)]
 pub(crate) struct Stream {
     device: Device,
     raw: sys::CUstream,
-    /// How far another one has to wait for this.
-    reached: Event,
+    /// Recorded at the end of this stream when another one has to wait for it.
+    tail: Event,
 }
 
-// SAFETY: a stream may be used from any thread that has made its context current.
+// SAFETY: any thread that has made the context current may use the stream.
 unsafe impl Send for Stream {}
 
 impl Stream {
+    /// A stream of the highest priority.
     pub fn new(device: &Device) -> Result<Stream> {
         let (_, greatest) = stream::get_priority_range()?;
         Stream::with_priority(device, greatest)
     }
 
-    /// One whose work begins where no other's wants to.
-    pub fn yielding(device: &Device) -> Result<Stream> {
+    /// A stream of the lowest priority: its blocks start only when no other stream has blocks to
+    /// start.
+    pub fn low_priority(device: &Device) -> Result<Stream> {
         let (least, _) = stream::get_priority_range()?;
         Stream::with_priority(device, least)
     }
 
     fn with_priority(device: &Device, priority: i32) -> Result<Stream> {
-        let reached = Event::new(device)?;
-        let _quiet = device.quiet()?;
+        let tail = Event::new(device)?;
+        let _guard = device.no_capture_guard()?;
         let raw = stream::create_with_priority(stream::StreamKind::NonBlocking, priority)?;
-        Ok(Stream { device: device.clone(), raw, reached })
+        Ok(Stream { device: device.clone(), raw, tail })
     }
 
+    /// The driver's handle, valid while `self` lives.
     pub fn raw(&self) -> sys::CUstream {
         self.raw
     }
 
-    /// Waits until all of it is done.
-    pub fn wait(&self) -> Result<()> {
+    /// Blocks the calling thread until all submitted work has finished.
+    pub fn synchronize(&self) -> Result<()> {
         // SAFETY: a stream of this context.
         Ok(unsafe { stream::synchronize(self.raw) }?)
     }
 
-    /// What is put into `other` from now on waits for what is in this one now. Where this one captures, the other does so too,
-    /// until this one waits for it.
-    pub fn before(&self, other: &Stream) -> Result<()> {
-        self.reached.record(self)?;
+    /// Work submitted to this stream from now on waits for all work submitted to `other` so far.
+    /// If `other` is being captured, this stream joins the capture until `other` waits for it.
+    pub fn wait_for(&self, other: &Stream) -> Result<()> {
+        other.tail.record(other)?;
         let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
-        // SAFETY: the stream and the event are of this context, and alive.
-        Ok(unsafe { stream::wait_event(other.raw, self.reached.raw, flags) }?)
+        // SAFETY: the stream and the event are alive and of this context.
+        Ok(unsafe { stream::wait_event(self.raw, other.tail.raw, flags) }?)
     }
 
-    /// Copies the first `words` of `from`, some time later.
+    /// Copies the first `words` of `from` to the start of `to`, asynchronously.
     ///
     /// # Safety
-    /// `from` stays as it is until the copy is done.
+    /// `from` is neither written nor freed until the copy has finished.
     pub unsafe fn copy(&self, from: &Pinned, words: usize, to: &Buffer<u32>) -> Result<()> {
-        assert!(words <= to.len(), "room for the words");
-        // SAFETY: the lengths fit, and the caller keeps `from`.
+        assert!(words <= to.len(), "the words fit the buffer");
+        // SAFETY: the lengths fit; the caller leaves `from` alone.
         Ok(unsafe { driver::memcpy_htod_async(to.at(0), &from.as_slice()[..words], self.raw) }?)
     }
 
-    /// Sets values `from..from + count` to zero.
-    pub fn clear<T: Plain>(&self, of: &Buffer<T>, from: usize, count: usize) -> Result<()> {
+    /// Sets values `from..from + count` to zero, asynchronously.
+    pub fn clear<T: Pod>(&self, of: &Buffer<T>, from: usize, count: usize) -> Result<()> {
         self.fill(of, from, count, 0)
     }
 
-    /// Sets all bytes of values `from..from + count`.
-    pub fn fill<T: Plain>(
-        &self,
-        of: &Buffer<T>,
-        from: usize,
-        count: usize,
-        byte: u8,
-    ) -> Result<()> {
-        assert!(from + count <= of.len(), "values that are there");
+    /// Sets every byte of values `from..from + count` to `byte`, asynchronously.
+    pub fn fill<T: Pod>(&self, of: &Buffer<T>, from: usize, count: usize, byte: u8) -> Result<()> {
+        assert!(from + count <= of.len(), "the range lies in the buffer");
         if count == 0 {
             return Ok(());
         }
@@ -90,25 +87,25 @@ impl Stream {
         Ok(unsafe { driver::memset_d8_async(of.at(from), byte, bytes, self.raw) }?)
     }
 
-    /// Copies bytes from one place on the GPU to another.
+    /// Copies between two device addresses, asynchronously.
     pub fn copy_within(&self, from: u64, to: u64, bytes: usize) -> Result<()> {
-        // SAFETY: both are addresses within buffers with room for as much.
+        // SAFETY: both ranges lie within the callers' buffers.
         Ok(unsafe { driver::memcpy_dtod_async(to, from, bytes, self.raw) }?)
     }
 
-    /// What `record` puts into the stream, as a graph: nothing of it is done yet.
+    /// Captures what `record` submits to the stream into a graph; nothing runs yet.
     pub fn capture(&self, record: impl FnOnce() -> Result<()>) -> Result<Graph> {
-        let _alone = self.device.alone()?;
-        // Relaxed: libraries may load their kernels meanwhile.
+        let _guard = self.device.capture_guard()?;
+        // Relaxed: cuBLAS may load its kernels during the capture.
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-        // SAFETY: a stream of this context, on which nobody else captures.
+        // SAFETY: a stream of this context; the guard excludes other captures.
         unsafe { stream::begin_capture(self.raw, mode) }?;
         let recorded = record();
         // SAFETY: begun above.
         let raw = unsafe { stream::end_capture(self.raw) };
         recorded?;
         let raw = raw?;
-        // SAFETY: the graph is one; the executable one does not need it any more.
+        // SAFETY: `raw` is a graph; its executable form does not refer to it.
         let executable = unsafe {
             let executable = graph::instantiate(raw, sys::CUgraphInstantiate_flags(0));
             let _ = graph::destroy(raw);
@@ -117,9 +114,9 @@ impl Stream {
         Ok(Graph { device: self.device.clone(), raw: executable })
     }
 
-    /// Does what was captured.
+    /// Runs a captured graph, asynchronously.
     pub fn launch(&self, graph: &Graph) -> Result<()> {
-        // SAFETY: both are of this context, and alive.
+        // SAFETY: both are alive and of this context.
         Ok(unsafe { graph::launch(graph.raw, self.raw) }?)
     }
 }
@@ -127,11 +124,12 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         // SAFETY: made by `new`, destroyed once.
-        let _ = self.device.quiet().map(|_quiet| unsafe { stream::destroy(self.raw) });
+        let _ = self.device.no_capture_guard().map(|_guard| unsafe { stream::destroy(self.raw) });
     }
 }
 
-/// Work that was captured. Buffers that it uses must outlive its launches: the learner keeps both.
+/// An executable CUDA graph. It holds addresses of buffers, which must outlive its launches; the
+/// learner owns both.
 #[derive(Debug)]
 pub(crate) struct Graph {
     device: Device,
@@ -144,11 +142,12 @@ unsafe impl Send for Graph {}
 impl Drop for Graph {
     fn drop(&mut self) {
         // SAFETY: made by `capture`, destroyed once.
-        let _ = self.device.quiet().map(|_quiet| unsafe { graph::exec_destroy(self.raw) });
+        let _ =
+            self.device.no_capture_guard().map(|_guard| unsafe { graph::exec_destroy(self.raw) });
     }
 }
 
-/// A place in a stream that can be waited for.
+/// A CUDA event: a position in a stream that can be waited for.
 #[derive(Debug)]
 pub(crate) struct Event {
     device: Device,
@@ -159,35 +158,38 @@ pub(crate) struct Event {
 unsafe impl Send for Event {}
 
 impl Event {
+    /// An event without a time stamp.
     pub fn new(device: &Device) -> Result<Event> {
-        let _quiet = device.quiet()?;
+        let _guard = device.no_capture_guard()?;
         let raw = event::create(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)?;
         Ok(Event { device: device.clone(), raw })
     }
 
-    /// One that knows when it was passed.
-    pub fn timed(device: &Device) -> Result<Event> {
-        let _quiet = device.quiet()?;
+    /// An event with a time stamp.
+    pub fn with_timing(device: &Device) -> Result<Event> {
+        let _guard = device.no_capture_guard()?;
         let raw = event::create(sys::CUevent_flags::CU_EVENT_DEFAULT)?;
         Ok(Event { device: device.clone(), raw })
     }
 
-    /// Seconds that the stream took from here to `later`, both timed and recorded. Waits for them.
+    /// Seconds between this event and `later`. Both have time stamps and were recorded; blocks until
+    /// `later` has happened.
     pub fn seconds_to(&self, later: &Event) -> Result<f64> {
-        later.wait()?;
-        // SAFETY: both are events of this context, and were recorded.
+        later.synchronize()?;
+        // SAFETY: both are recorded events of this context.
         Ok(f64::from(unsafe { event::elapsed(self.raw, later.raw) }?) / 1e3)
     }
 
-    /// Stands behind all that is in the stream now.
+    /// Marks the end of what has been submitted to `stream` so far.
     pub fn record(&self, stream: &Stream) -> Result<()> {
-        // SAFETY: both are of this context.
+        // SAFETY: both are alive and of this context.
         Ok(unsafe { event::record(self.raw, stream.raw) }?)
     }
 
-    /// Waits until the stream has come there; not at all where it was never recorded.
-    pub fn wait(&self) -> Result<()> {
-        // SAFETY: the event is one.
+    /// Blocks the calling thread until the event has happened; returns at once if it was never
+    /// recorded.
+    pub fn synchronize(&self) -> Result<()> {
+        // SAFETY: the event is alive.
         Ok(unsafe { event::synchronize(self.raw) }?)
     }
 }
@@ -195,49 +197,49 @@ impl Event {
 impl Drop for Event {
     fn drop(&mut self) {
         // SAFETY: made by `new`, destroyed once.
-        let _ = self.device.quiet().map(|_quiet| unsafe { event::destroy(self.raw) });
+        let _ = self.device.no_capture_guard().map(|_guard| unsafe { event::destroy(self.raw) });
     }
 }
 
-/// Machine code on the GPU, for as long as the context lives.
+/// A loaded module of kernels. It is never unloaded: kernels refer to it by plain handles.
 #[derive(Debug)]
 pub(crate) struct Module(sys::CUmodule);
 
 // SAFETY: as a stream.
 unsafe impl Send for Module {}
-// SAFETY: only looked into.
+// SAFETY: only looked up in, never changed.
 unsafe impl Sync for Module {}
 
 impl Module {
-    /// Compiled for the card, unless the cache has it, and loaded.
+    /// Compiles `source` for the device, or takes it from the cache, and loads it.
     pub fn new(device: &Device, source: &Source) -> Result<Module> {
         let code = driver::machine_code(source, &device.arch())?;
-        let _quiet = device.quiet()?;
-        // SAFETY: machine code of this card's.
+        let _guard = device.no_capture_guard()?;
+        // SAFETY: machine code compiled for this device.
         Ok(Module(unsafe { driver::load(&code) }?))
     }
 
-    /// The kernel of that name.
+    /// The kernel `name` of this module.
     pub fn kernel(&self, name: &str) -> Result<Kernel> {
-        let name = CString::new(name).expect("a name in a source file");
+        let name = CString::new(name).expect("kernel names have no NUL");
         // SAFETY: the module is loaded.
         Ok(Kernel(unsafe { module::get_function(self.0, name) }?))
     }
 }
 
-/// A function that runs on the GPU.
+/// A kernel that is loaded on the device.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Kernel(sys::CUfunction);
 
 // SAFETY: as a stream.
 unsafe impl Send for Kernel {}
-// SAFETY: a handle.
+// SAFETY: an immutable handle.
 unsafe impl Sync for Kernel {}
 
-/// An argument of a kernel.
+/// A kernel argument.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Arg {
-    /// An address.
+    /// A device address.
     At(u64),
     U32(u32),
     F32(f32),
@@ -245,15 +247,16 @@ pub(crate) enum Arg {
 
 impl From<usize> for Arg {
     fn from(value: usize) -> Arg {
-        Arg::U32(u32::try_from(value).expect("shapes are checked to fit"))
+        Arg::U32(u32::try_from(value).expect("Plan::check_batch bounds all sizes"))
     }
 }
 
 impl Kernel {
-    /// Runs it some time later.
+    /// Launches it asynchronously on `grid` blocks of `threads` threads.
     ///
     /// # Safety
-    /// The arguments are those that its source names, and the addresses hold what it reads and writes.
+    /// The arguments have the number, types and order of the kernel's parameters, and the addresses
+    /// cover everything it reads and writes.
     pub unsafe fn launch(
         &self,
         stream: &Stream,
@@ -261,21 +264,21 @@ impl Kernel {
         threads: usize,
         args: &[Arg],
     ) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's contract.
         unsafe { self.launch_with(stream, grid, threads, 0, args) }
     }
 
-    /// Lets it have so many bytes of shared memory besides those that its source names.
+    /// Allows launches with up to `bytes` of dynamic shared memory.
     pub fn allow_shared(&self, bytes: usize) -> Result<()> {
         let which = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
         // SAFETY: the function is loaded.
         Ok(unsafe { function::set_function_attribute(self.0, which, bytes as i32) }?)
     }
 
-    /// Runs it some time later, with `shared` bytes of shared memory besides those that its source names.
+    /// Launches it asynchronously with `shared` bytes of dynamic shared memory.
     ///
     /// # Safety
-    /// As [`Kernel::launch`], and it was allowed as much.
+    /// As [`Kernel::launch`]; [`Kernel::allow_shared`] has allowed as much shared memory.
     pub unsafe fn launch_with(
         &self,
         stream: &Stream,
@@ -284,12 +287,12 @@ impl Kernel {
         shared: usize,
         args: &[Arg],
     ) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's contract.
         Ok(unsafe { driver::launch(self.0, grid, threads, shared, stream.raw, args) }?)
     }
 
-    /// Blocks of so many threads, with so much shared memory, that a multiprocessor runs at once.
-    pub fn blocks_at_once(&self, threads: usize, shared: usize) -> Result<usize> {
+    /// Blocks of `threads` threads and `shared` bytes that fit one multiprocessor at a time.
+    pub fn max_active_blocks(&self, threads: usize, shared: usize) -> Result<usize> {
         // SAFETY: the function is loaded.
         let blocks = unsafe {
             occupancy::max_active_block_per_multiprocessor(self.0, threads as i32, shared)
@@ -297,11 +300,12 @@ impl Kernel {
         Ok(blocks.max(0) as usize)
     }
 
-    /// As [`Kernel::launch_with`], for blocks that wait for each other: all run at once, or the driver refuses.
+    /// A cooperative launch, for blocks that wait for each other: the driver either runs all of them
+    /// at the same time or refuses the launch.
     ///
     /// # Safety
     /// As [`Kernel::launch_with`].
-    pub unsafe fn launch_together(
+    pub unsafe fn launch_cooperative(
         &self,
         stream: &Stream,
         blocks: usize,
@@ -309,7 +313,9 @@ impl Kernel {
         shared: usize,
         args: &[Arg],
     ) -> Result<()> {
-        // SAFETY: the caller's promise.
-        Ok(unsafe { driver::launch_together(self.0, blocks, threads, shared, stream.raw, args) }?)
+        // SAFETY: the caller's contract.
+        Ok(unsafe {
+            driver::launch_cooperative(self.0, blocks, threads, shared, stream.raw, args)
+        }?)
     }
 }

@@ -2,7 +2,7 @@
 
 pub(crate) mod pass;
 pub(crate) mod plan;
-pub(crate) mod selected;
-pub(crate) mod stage;
+pub(crate) mod selected_outputs;
+pub(crate) mod staging;
 pub(crate) mod state;
-pub(crate) mod work;
+pub(crate) mod workspace;

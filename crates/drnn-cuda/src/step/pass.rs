@@ -1,71 +1,76 @@
-//! What a pass works with, and what both ways of a recurrence have around them: embeddings and losses.
+//! A forward or backward pass over a batch, and the parts that do not depend on how the recurrence
+//! runs: embeddings, losses, bias gradients.
 
 use crate::error::Result;
 use crate::kernels::Kernels;
+use crate::runtime::gemm::{Gemm, Matrix};
 use crate::runtime::memory::Buffer;
-use crate::runtime::product::{Matrix, Products};
 use crate::runtime::stream::{Arg, Stream};
-use crate::step::plan::{Goal, Plan, Shape, Staged};
+use crate::step::plan::{Plan, Shape, Staged, TargetType};
 use crate::step::state::{DeviceState, LOSSES};
-use crate::step::work::{CHUNKS, Work};
+use crate::step::workspace::{CHUNKS, Workspace};
 use drnn::InputSpec;
 
+/// Threads of a block of elementwise kernels.
 pub(crate) const THREADS: usize = 256;
 
-/// How far a batch goes.
+/// The last thing computed for a batch; each variant includes those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Until {
-    /// To the last layer's states.
+    /// The hidden states of the last layer.
     States,
-    /// To what the output layer makes of them.
-    Answers,
-    /// To the losses.
+    /// The outputs: logits or values, before the loss.
+    Outputs,
+    /// The losses.
     Losses,
-    /// Back again, and parameters have changed.
+    /// The backward pass and the optimiser step.
     Step,
 }
 
+/// What a pass over one batch works with. The methods submit work to `stream`.
 #[derive(Clone, Copy)]
 pub(crate) struct Pass<'a> {
     pub plan: &'a Plan,
     pub shape: Shape,
-    /// Where the batch begins among those at hand.
+    /// Where the batch begins in [`Workspace::batch`], in words.
     pub first_word: usize,
     pub kernels: &'a Kernels,
-    pub products: &'a Products,
+    pub gemm: &'a Gemm,
     pub stream: &'a Stream,
-    /// One that runs beside it.
-    pub beside: &'a Stream,
+    /// A stream of lower priority for work that may overlap with the pass.
+    pub side_stream: &'a Stream,
     pub state: &'a DeviceState,
-    pub work: &'a Work,
+    pub work: &'a Workspace,
 }
 
-/// A row-major matrix that begins with value `at` of a buffer.
+/// The row-major matrix that begins at value `at` of a buffer.
 pub(crate) fn matrix(of: &Buffer<f32>, at: usize, stride: usize) -> Matrix {
     Matrix { at: of.at(at), stride }
 }
 
 impl Pass<'_> {
+    /// Where the parts of the staged batch lie.
     pub fn staged(&self) -> Staged {
-        Staged::new(&self.plan.spec, self.shape, self.work.goal)
+        Staged::new(&self.plan.spec, self.shape, self.work.target_type)
     }
 
-    /// Address of a part of the batch.
+    /// Device address of word `word` of the staged batch.
     pub fn part(&self, word: usize) -> u64 {
         self.work.batch.at(self.first_word + word)
     }
 
+    /// Address of the number of steps of each row, (B).
     pub fn run(&self) -> Arg {
         Arg::At(self.part(self.staged().run))
     }
 
-    /// x of tokens, (S, B, E).
+    /// Looks up the embeddings of tokens: x (S, B, E).
     pub fn embed(&self) -> Result<()> {
         let InputSpec::Tokens { embedding, .. } = self.plan.spec.input() else { return Ok(()) };
         let slots = self.shape.slots();
         let args = [
             Arg::At(self.part(self.staged().input)),
-            Arg::At(self.state.params.at(0)), // the first of all parameters
+            Arg::At(self.state.params.at(0)), // embeddings are the first parameters
             Arg::At(self.work.embedded.at(0)),
             slots.into(),
             embedding.into(),
@@ -75,7 +80,7 @@ impl Pass<'_> {
         unsafe { self.kernels.embed.launch(self.stream, [blocks, 1], THREADS, &args) }
     }
 
-    /// The gradient of the embeddings, out of that of x.
+    /// The gradient of the embeddings from `d_x` (S, B, E).
     pub fn embed_backward(&self, d_x: &Buffer<f32>) -> Result<()> {
         let InputSpec::Tokens { symbols, embedding } = self.plan.spec.input() else {
             return Ok(());
@@ -85,25 +90,25 @@ impl Pass<'_> {
             Arg::At(self.part(staged.starts)),
             Arg::At(self.part(staged.by_symbol)),
             Arg::At(d_x.at(0)),
-            Arg::At(self.state.gradient.at(0)), // the first of all parameters
+            Arg::At(self.state.gradient.at(0)), // embeddings are the first parameters
             embedding.into(),
         ];
         // SAFETY: arguments as the source names them; 128 threads is what its shared memory is for.
         unsafe { self.kernels.embed_backward.launch(self.stream, [symbols, embedding], 128, &args) }
     }
 
-    /// Losses of answers (A, B, m), or of those asked for, and the gradient of those.
-    pub fn loss(&self, answers: u64) -> Result<()> {
-        let (positions, m) = (self.shape.made(), self.plan.spec.answer_width());
-        let kernel = match self.work.goal {
-            Goal::Classes => &self.kernels.cross_entropy,
-            Goal::Values => &self.kernels.squared_error,
+    /// Losses of `outputs` (A, B, m), or of the selected ones, and their gradient.
+    pub fn loss(&self, outputs: u64) -> Result<()> {
+        let (positions, m) = (self.shape.computed_outputs(), self.plan.spec.answer_width());
+        let kernel = match self.work.target_type {
+            TargetType::Classes => &self.kernels.cross_entropy,
+            TargetType::Values => &self.kernels.squared_error,
         };
         let args = [
             Arg::At(self.part(0)),
-            Arg::At(answers),
+            Arg::At(outputs),
             Arg::At(self.part(self.staged().targets)),
-            Arg::At(self.work.d_answers.at(0)),
+            Arg::At(self.work.d_outputs.at(0)),
             Arg::At(self.work.losses.at(0)),
             Arg::At(self.work.hits.at(0)),
             positions.into(),
@@ -122,7 +127,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Sums over rows into the gradient at `to`, and at `again`.
+    /// Sums `values` (rows, columns) over rows into the gradient at `to`, and at `again` if given.
     pub fn sum_columns(
         &self,
         values: u64,

@@ -23,24 +23,24 @@ pub(crate) struct Shape {
     /// Steps that the network takes, S.
     pub steps: usize,
     /// Answers of the longest sequence, A.
-    pub answers: usize,
+    pub outputs: usize,
     /// Sequences, B.
     pub rows: usize,
     /// Answers that are made where only some are asked for: as many, or a few more.
-    pub asked: Option<usize>,
+    pub selected: Option<usize>,
 }
 
 impl Shape {
     pub fn new(spec: &NetSpec, elements: usize, rows: usize) -> Shape {
-        let answers = spec.answers_to(elements);
-        let steps = if answers == 0 { 0 } else { answers + spec.delay() };
-        Shape { steps, answers, rows, asked: None }
+        let outputs = spec.answers_to(elements);
+        let steps = if outputs == 0 { 0 } else { outputs + spec.delay() };
+        Shape { steps, outputs, rows, selected: None }
     }
 
     /// The same where only so many answers are asked for.
-    pub fn asking(self, answers: usize) -> Shape {
+    pub fn with_selected(self, outputs: usize) -> Shape {
         let (all, part) = (self.positions(), self.positions().div_ceil(PARTS).max(1));
-        Shape { asked: Some(answers.max(1).next_multiple_of(part).min(all)), ..self }
+        Shape { selected: Some(outputs.max(1).next_multiple_of(part).min(all)), ..self }
     }
 
     /// Steps that a sequence of `elements` takes.
@@ -55,18 +55,18 @@ impl Shape {
 
     /// (answer, row) pairs.
     pub fn positions(&self) -> usize {
-        self.answers * self.rows
+        self.outputs * self.rows
     }
 
     /// Answers that are made.
-    pub fn made(&self) -> usize {
-        self.asked.unwrap_or(self.positions())
+    pub fn computed_outputs(&self) -> usize {
+        self.selected.unwrap_or(self.positions())
     }
 }
 
 /// The kind of targets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Goal {
+pub(crate) enum TargetType {
     Classes,
     Values,
 }
@@ -81,8 +81,8 @@ pub(crate) struct Staged {
     /// Tokens only: where each symbol's slots begin, V + 1; then the slots by symbol, S * B.
     pub starts: usize,
     pub by_symbol: usize,
-    /// Where only some answers are asked for: the rows of H that those are made of, see [`crate::step::selected`].
-    pub places: usize,
+    /// Where only some answers are asked for: the rows of H that those are made of, see [`crate::step::selected_outputs`].
+    pub selected_rows: usize,
     /// Classes (A, B), or values (A, B, m); of answers asked for as many.
     pub targets: usize,
     /// All words.
@@ -93,7 +93,7 @@ pub(crate) struct Staged {
 pub(crate) const HEADER: usize = 8;
 
 impl Staged {
-    pub fn new(spec: &NetSpec, shape: Shape, goal: Goal) -> Staged {
+    pub fn new(spec: &NetSpec, shape: Shape, target_type: TargetType) -> Staged {
         let mut end = HEADER;
         let mut add = |words: usize| {
             let start = end;
@@ -107,10 +107,10 @@ impl Staged {
                 (add(shape.slots()), add(symbols + 1), add(shape.slots()))
             }
         };
-        let m = if goal == Goal::Classes { 1 } else { spec.answer_width() };
-        let places = add(shape.asked.unwrap_or(0));
-        let targets = add(shape.made() * m);
-        Staged { run, input, starts, by_symbol, places, targets, words: end }
+        let m = if target_type == TargetType::Classes { 1 } else { spec.answer_width() };
+        let selected_rows = add(shape.selected.unwrap_or(0));
+        let targets = add(shape.computed_outputs() * m);
+        Staged { run, input, starts, by_symbol, selected_rows, targets, words: end }
     }
 }
 
@@ -226,9 +226,12 @@ mod tests {
             builder.delay(2, padding).build().unwrap()
         };
         let shape = Shape::new(&delayed(Padding::Null), 6, 4);
-        assert_eq!(shape, Shape { steps: 8, answers: 6, rows: 4, asked: None });
+        assert_eq!(shape, Shape { steps: 8, outputs: 6, rows: 4, selected: None });
         let spec = delayed(Padding::LookAhead);
-        assert_eq!(Shape::new(&spec, 6, 4), Shape { steps: 6, answers: 4, rows: 4, asked: None });
+        assert_eq!(
+            Shape::new(&spec, 6, 4),
+            Shape { steps: 6, outputs: 4, rows: 4, selected: None }
+        );
         assert_eq!((Shape::run(&spec, 2), Shape::run(&spec, 3)), (0, 3));
         assert_eq!(Shape::run(&delayed(Padding::Null), 0), 0);
     }
@@ -237,12 +240,12 @@ mod tests {
     fn parts_of_a_batch_do_not_overlap() {
         let spec = NetSpec::builder(Cell::Gru).tokens(5, 2).units([3]).outputs(4).build().unwrap();
         let shape = Shape::new(&spec, 3, 5);
-        let staged = Staged::new(&spec, shape, Goal::Classes);
+        let staged = Staged::new(&spec, shape, TargetType::Classes);
         assert_eq!((staged.run, staged.input), (8, 16));
         assert_eq!((staged.starts, staged.by_symbol), (32, 40));
         assert_eq!((staged.targets, staged.words), (56, 72));
-        let asking = Staged::new(&spec, shape.asking(5), Goal::Classes);
-        assert_eq!((asking.by_symbol, asking.places), (40, 56));
+        let asking = Staged::new(&spec, shape.with_selected(5), TargetType::Classes);
+        assert_eq!((asking.by_symbol, asking.selected_rows), (40, 56));
         assert_eq!((asking.targets, asking.words), (64, 72));
     }
 
@@ -251,13 +254,17 @@ mod tests {
         let spec = NetSpec::builder(Cell::Lstm).tokens(28, 10).units([3]).outputs(27);
         let spec = spec.build().unwrap();
         let shape = Shape::new(&spec, 180, 128);
-        assert_eq!((shape.made(), shape.asking(4608).made()), (23040, 5424));
+        assert_eq!(
+            (shape.computed_outputs(), shape.with_selected(4608).computed_outputs()),
+            (23040, 5424)
+        );
         // A fifth of all, four standard deviations around it.
-        assert!((4364..4852).all(|asked| shape.asking(asked) == shape.asking(4608)));
-        let made: Vec<usize> = (0..=23040).map(|asked| shape.asking(asked).made()).collect();
+        assert!((4364..4852).all(|asked| shape.with_selected(asked) == shape.with_selected(4608)));
+        let made: Vec<usize> =
+            (0..=23040).map(|asked| shape.with_selected(asked).computed_outputs()).collect();
         assert!(made.iter().enumerate().all(|(asked, made)| (asked..=23040).contains(made)));
         assert!(made[0] > 0 && made.iter().collect::<HashSet<_>>().len() <= PARTS);
-        assert_eq!(Shape::new(&spec, 0, 128).asking(0).made(), 0);
+        assert_eq!(Shape::new(&spec, 0, 128).with_selected(0).computed_outputs(), 0);
     }
 
     #[test]

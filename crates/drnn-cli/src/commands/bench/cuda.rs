@@ -224,7 +224,7 @@ fn measure(
     let forward_s = case.together.then(|| median(false)).transpose()?;
     let steps_per_second = case.at_once as f64 / median_s;
     let [states_device_s, forward_device_s, step_device_s] =
-        [Until::States, Until::Answers, Until::Step]
+        [Until::States, Until::Outputs, Until::Step]
             .map(|until| device_median(case, place, &spec, &*data, rows, until, 5 * rounds));
     Ok(Outcome {
         name: case.name,

@@ -1,14 +1,15 @@
-//! Calls into CUDA: all that keep something on a card, or put work into a stream.
+//! All calls into CUDA that allocate, copy or submit work.
 //!
-//! `card` is CUDA itself, by cudarc. Where this crate tests itself, `recorder` takes its place: functions of the same names, which
-//! need no GPU and do nothing but look. So what the host asks for can be seen, and is refused where it cannot be right.
+//! `cuda` calls the real driver through cudarc. In this crate's unit tests `recorder` replaces it:
+//! functions of the same names that need no GPU, record every call, and reject calls that cannot be
+//! right, such as a kernel argument that reaches beyond its buffer.
 
 #[cfg_attr(test, allow(dead_code, unused_imports))]
-mod card;
+mod cuda;
 #[cfg(test)]
 pub(crate) mod recorder;
 
 #[cfg(not(test))]
-pub(crate) use card::*;
+pub(crate) use cuda::*;
 #[cfg(test)]
 pub(crate) use recorder::calls::*;

@@ -1,4 +1,4 @@
-//! The driver's functions, as `driver::card` has them. Numbers stand for everything that a card would have made.
+//! The driver's functions, as `driver::cuda` has them. Numbers stand for everything that a card would have made.
 //!
 //! Safety is as there, and less is at stake: no address is ever followed but those of this machine's memory.
 
@@ -7,7 +7,7 @@
 use super::node::{Factor, Launch, Node, Product};
 use super::{CURRENT, Function, Queue, Recorder, Refused, check, refuse, source};
 use crate::runtime::compile::Source;
-use crate::runtime::memory::Plain;
+use crate::runtime::memory::Pod;
 use crate::runtime::stream::Arg;
 use cudarc::cublas::sys as blas;
 use cudarc::driver::sys;
@@ -42,7 +42,7 @@ pub(crate) mod ctx {
     }
 }
 
-pub(crate) unsafe fn filled<T: Plain>(len: usize, _byte: u8) -> Result<u64> {
+pub(crate) unsafe fn filled<T: Pod>(len: usize, _byte: u8) -> Result<u64> {
     with(|r| Ok(r.memory.hold::<T>(len)))
 }
 
@@ -293,7 +293,7 @@ pub(crate) unsafe fn launch(
     with(|r| r.put(stream.addr(), Node::Launch(launch)))
 }
 
-pub(crate) unsafe fn launch_together(
+pub(crate) unsafe fn launch_cooperative(
     kernel: sys::CUfunction,
     blocks: usize,
     threads: usize,

@@ -1,7 +1,7 @@
 //! A driver that does nothing but look: what the host asks of a card, seen and checked where there is none.
 //!
 //! ```text
-//! host code ─ Buffer, Stream, Kernel, Products ─ driver ┬ card       CUDA
+//! host code ─ Buffer, Stream, Kernel, Gemm ─ driver ┬ card       CUDA
 //!                                                       └ recorder   made-up addresses; a list of what was asked for
 //! ```
 //!
@@ -31,7 +31,7 @@ mod tests;
 
 pub(crate) use names::Names;
 
-use crate::persistent::Card;
+use crate::persistent::DeviceLimits;
 use cudarc::driver::sys::CUcontext;
 use memory::Memory;
 use order::{Asked, Captured, Place, Queue};
@@ -57,7 +57,7 @@ fn refuse<T>(why: impl Into<String>) -> Result<T, Refused> {
 
 /// A card that is not there.
 pub(crate) struct Recorder {
-    card: Card,
+    card: DeviceLimits,
     memory: Memory,
     /// Memory of this machine, by address.
     host: HashMap<usize, Vec<u64>>,
@@ -93,7 +93,7 @@ thread_local! {
 }
 
 /// A new one.
-pub(crate) fn context(card: Card) -> CUcontext {
+pub(crate) fn context(card: DeviceLimits) -> CUcontext {
     let recorder = Recorder {
         card,
         memory: Memory::default(),

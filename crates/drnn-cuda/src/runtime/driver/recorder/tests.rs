@@ -4,11 +4,11 @@ use super::source::{Kind, signatures};
 use super::*;
 use crate::runtime::compile::Source;
 use crate::runtime::device::Device;
+use crate::runtime::gemm::{Form, Gemm, Matrix, OutputType, Precision};
 use crate::runtime::memory::{Buffer, Pinned};
-use crate::runtime::product::{Form, Matrix, Precision, Products, Written};
 use crate::runtime::stream::{Arg, Kernel, Module, Stream};
 
-const CARD: Card = Card { multiprocessors: 10, shared: 100 << 10 };
+const CARD: DeviceLimits = DeviceLimits { multiprocessors: 10, shared: 100 << 10 };
 
 /// A stream and kernels of the crate's own sources.
 struct Bench {
@@ -119,7 +119,7 @@ fn blocks_that_wait_for_each_other_fit_at_once() {
         let args = [Arg::U32(1)];
         // SAFETY: there is no card.
         let done =
-            unsafe { bench.waiting.launch_together(&bench.stream, blocks, 256, shared, &args) };
+            unsafe { bench.waiting.launch_cooperative(&bench.stream, blocks, 256, shared, &args) };
         done.map_err(|error| error.to_string())
     };
     let refused = |blocks, shared| launch(blocks, shared).unwrap_err();
@@ -127,7 +127,7 @@ fn blocks_that_wait_for_each_other_fit_at_once() {
     assert!(refused(1, 60 << 10).contains("61440 bytes of shared memory, allowed 49152"));
     bench.waiting.allow_shared(60 << 10).unwrap();
     assert!(refused(11, 60 << 10).contains("11 blocks wait for each other, 10 fit"));
-    assert_eq!(bench.waiting.blocks_at_once(256, 101 << 10), Ok(0));
+    assert_eq!(bench.waiting.max_active_blocks(256, 101 << 10), Ok(0));
     assert!(bench.waiting.allow_shared(101 << 10).is_err());
 }
 
@@ -157,7 +157,7 @@ fn memory_is_filled_and_copied_within_buffers() {
 #[test]
 fn products_stay_within_matrices_of_their_type() {
     let Bench { device, stream, .. } = Bench::new();
-    let products = Products::new(&device, &stream, Precision::F32).unwrap();
+    let products = Gemm::new(&device, &stream, Precision::F32).unwrap();
     // (3, 4) = (3, 5) (4, 5)^T
     let floats = |len| Buffer::<f32>::zeros(&device, len).unwrap();
     let halves = |len| Buffer::<u16>::zeros(&device, len).unwrap();
@@ -165,7 +165,7 @@ fn products_stay_within_matrices_of_their_type() {
     let matrix = |of: &Buffer<f32>, stride| Matrix { at: of.at(0), stride };
     let product = |sizes, strides: [usize; 3]| {
         let [a, b, c] = [matrix(&a, strides[0]), matrix(&b, strides[1]), matrix(&c, strides[2])];
-        products.plain(Form::TimesTransposed, sizes, [a, b], 0.0, c).map_err(|e| e.to_string())
+        products.f32(Form::TimesTransposed, sizes, [a, b], 0.0, c).map_err(|e| e.to_string())
     };
     let refused = |sizes, strides| product(sizes, strides).unwrap_err();
     assert_eq!(product([3, 4, 5], [5, 5, 4]), Ok(()));
@@ -178,7 +178,7 @@ fn products_stay_within_matrices_of_their_type() {
     let half = |a: u64, b: u64, c: u64| {
         let [a, b, c] = [(a, 5), (b, 5), (c, 4)].map(|(at, stride)| Matrix { at, stride });
         let form = Form::TimesTransposed;
-        let done = products.half(form, [3, 4, 5], [a, b], 0.0, c, Written::F32);
+        let done = products.f16(form, [3, 4, 5], [a, b], 0.0, c, OutputType::F32);
         done.map_err(|error| error.to_string())
     };
     assert_eq!(half(half_a.at(0), half_b.at(0), c.at(0)), Ok(()));
@@ -187,7 +187,7 @@ fn products_stay_within_matrices_of_their_type() {
     let refused = half(half_a.at(0), half_b.at(0), halves(24).at(0)).unwrap_err();
     assert!(refused.contains("product's C is f32, there is u16"), "{refused}");
     let refused =
-        products.plain(Form::Times, [1, 1, 1], [matrix(&a, 1), matrix(&b, 1)], 0.0, matrix(&a, 1));
+        products.f32(Form::Times, [1, 1, 1], [matrix(&a, 1), matrix(&b, 1)], 0.0, matrix(&a, 1));
     assert!(refused.unwrap_err().to_string().contains("writes where it reads"));
 }
 
@@ -213,24 +213,24 @@ fn streams_beside_each_other_keep_apart_and_meet_again() {
     let capture = |record: &dyn Fn() -> crate::error::Result<()>| {
         stream.capture(record).map(drop).map_err(|error| error.to_string())
     };
-    let begin = || stream.before(&beside).and_then(|()| beside.clear(&values, 0, 4));
+    let begin = || beside.wait_for(&stream).and_then(|()| beside.clear(&values, 0, 4));
     let apart = capture(&|| {
         begin()?;
         stream.clear(&values, 4, 4)?;
-        beside.before(&stream)?;
+        stream.wait_for(&beside)?;
         stream.clear(&values, 0, 4)
     });
     assert_eq!(apart, Ok(()));
     let at_once = capture(&|| {
         begin()?;
         stream.clear(&values, 3, 4)?;
-        beside.before(&stream)
+        stream.wait_for(&beside)
     });
     assert!(at_once.unwrap_err().contains("two that run at once"));
     assert!(capture(&begin).unwrap_err().contains("ends before what runs beside it"));
     // An error leaves nobody capturing.
-    beside.before(&stream).unwrap();
-    let outside = capture(&|| beside.before(&stream));
+    stream.wait_for(&beside).unwrap();
+    let outside = capture(&|| stream.wait_for(&beside));
     assert!(outside.unwrap_err().contains("waits for what it does not capture"));
 }
 

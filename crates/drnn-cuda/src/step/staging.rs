@@ -3,7 +3,7 @@
 //! Behind a sequence's end stands what its network reads there (zeros, a symbol), so kernels know nothing of delay and
 //! padding. For embeddings the slots of each symbol are listed, so that their gradient can be summed in a fixed order.
 
-use crate::step::plan::{Goal, HEADER, Plan, Shape, Staged};
+use crate::step::plan::{HEADER, Plan, Shape, Staged, TargetType};
 use drnn::InputSpec;
 use drnn_train::{Answers, Error, Gathered, IGNORE, Inputs, Result};
 
@@ -18,23 +18,23 @@ pub(crate) struct Step {
 }
 
 /// The kind of targets a batch has.
-pub(crate) fn goal(gathered: &Gathered) -> Goal {
+pub(crate) fn target_type(gathered: &Gathered) -> TargetType {
     match gathered.answers {
-        Answers::Classes(_) => Goal::Classes,
-        Answers::Values(_) => Goal::Values,
+        Answers::Classes(_) => TargetType::Classes,
+        Answers::Values(_) => TargetType::Values,
     }
 }
 
 /// A batch's sizes.
 pub(crate) fn shape(plan: &Plan, gathered: &Gathered) -> Shape {
     let all = Shape::new(&plan.spec, gathered.steps, gathered.rows);
-    gathered.asked.as_ref().map_or(all, |slots| all.asking(slots.len()))
+    gathered.asked.as_ref().map_or(all, |slots| all.with_selected(slots.len()))
 }
 
 /// Writes a batch; gives the positions, or values, that count. The error names what does not fit the network.
 pub(crate) fn stage(plan: &Plan, from: &Gathered, step: Step, to: &mut [u32]) -> Result<usize> {
     let shape = shape(plan, from);
-    let at = Staged::new(&plan.spec, shape, goal(from));
+    let at = Staged::new(&plan.spec, shape, target_type(from));
     let length = |row: usize| from.lengths.get(row).copied().unwrap_or(from.steps);
     for (row, run) in to[at.run..][..shape.rows].iter_mut().enumerate() {
         *run = Shape::run(&plan.spec, length(row)) as u32;
@@ -52,7 +52,7 @@ pub(crate) fn stage(plan: &Plan, from: &Gathered, step: Step, to: &mut [u32]) ->
         }
     }
     if let Some(slots) = &from.asked {
-        places(plan, shape, &length, slots, &mut to[at.places..at.targets])?;
+        selected_rows(plan, shape, &length, slots, &mut to[at.selected_rows..at.targets])?;
     }
     let count = targets(plan, shape, from, &mut to[at.targets..])?;
     let weight = match from.answers {
@@ -150,7 +150,7 @@ fn by_symbol(tokens: &[u32], symbols: usize, starts: &mut [u32], slots: &mut [u3
 
 /// The rows of H that the slots' answers are made of. None, which is 0, have those behind a sequence's end, and those that are
 /// made besides.
-fn places(
+fn selected_rows(
     plan: &Plan,
     shape: Shape,
     length: &dyn Fn(usize) -> usize,
@@ -178,7 +178,7 @@ fn places(
 
 /// Targets of the answers that are made: those that nobody asks for do not count.
 fn targets(plan: &Plan, shape: Shape, from: &Gathered, to: &mut [u32]) -> Result<usize> {
-    let (m, made) = (plan.spec.answer_width(), shape.made());
+    let (m, made) = (plan.spec.answer_width(), shape.computed_outputs());
     let slots = from.asked.as_ref().map_or(made, Vec::len);
     match &from.answers {
         Answers::Classes(classes) => {
@@ -220,7 +220,7 @@ mod tests {
         gathered.inputs = Inputs::Tokens(vec![1, 2, 0, 77]);
         gathered.answers = Answers::Classes(vec![0, 1, 2, IGNORE]);
         let shape = Shape::new(&spec, 2, 2);
-        let at = Staged::new(&spec, shape, Goal::Classes);
+        let at = Staged::new(&spec, shape, TargetType::Classes);
         let mut words = vec![9; at.words];
         assert_eq!(stage(&plan, &gathered, STEP, &mut words).unwrap(), 3);
         assert_eq!(words[at.run..][..2], [3, 2]);
@@ -241,7 +241,7 @@ mod tests {
         let mut gathered = Gathered { steps: 2, rows: 1, ..Gathered::default() };
         gathered.inputs = Inputs::Dense(vec![1.0, 2.0]);
         gathered.answers = Answers::Values(vec![f32::NAN, 4.0]);
-        let at = Staged::new(&spec, Shape::new(&spec, 2, 1), Goal::Values);
+        let at = Staged::new(&spec, Shape::new(&spec, 2, 1), TargetType::Values);
         let mut words = vec![9; at.words];
         assert_eq!(stage(&plan, &gathered, STEP, &mut words).unwrap(), 1);
         assert_eq!(words[at.input..][..3], [1.0f32, 2.0, 0.0].map(f32::to_bits));
@@ -251,7 +251,7 @@ mod tests {
     }
 
     /// 4 sequences of 9, one of them of 4: 36 positions, so answers are made by threes.
-    fn asking(slots: &[u32], answers: Answers) -> (Plan, Gathered) {
+    fn with_selected(slots: &[u32], answers: Answers) -> (Plan, Gathered) {
         let spec = NetSpec::builder(Cell::Lstm).dense(1).units([3]).outputs(2);
         let spec = spec.delay(2, Padding::Null).build().unwrap();
         let lengths = vec![9, 9, 4, 9];
@@ -263,22 +263,22 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_lies_together_and_what_is_made_besides_does_not_count() {
-        // Slot 18 is the fifth of the sequence of 4.
+        // StagingBuffer 18 is the fifth of the sequence of 4.
         let slots = [0, 7, 14, 18];
-        let (plan, mut gathered) = asking(&slots, Answers::Classes(vec![1, IGNORE, 0, 1]));
+        let (plan, mut gathered) = with_selected(&slots, Answers::Classes(vec![1, IGNORE, 0, 1]));
         let shape = shape(&plan, &gathered);
-        let at = Staged::new(&plan.spec, shape, Goal::Classes);
+        let at = Staged::new(&plan.spec, shape, TargetType::Classes);
         let mut words = vec![9; at.words];
         assert_eq!(stage(&plan, &gathered, STEP, &mut words).unwrap(), 3);
-        assert_eq!(shape.made(), 6);
+        assert_eq!(shape.computed_outputs(), 6);
         // Behind a step of zeros, and the two steps whose answers are dropped.
-        assert_eq!(words[at.places..][..6], [12, 19, 26, 0, 0, 0]);
+        assert_eq!(words[at.selected_rows..][..6], [12, 19, 26, 0, 0, 0]);
         assert_eq!(words[at.targets..][..6], [1, IGNORE, 0, 1, IGNORE, IGNORE]);
         assert_eq!(f32::from_bits(words[0]), 1.0 / 3.0);
 
         let values = [1.0, 2.0, 3.0, f32::NAN, 5.0, 6.0, 7.0, 8.0];
         gathered.answers = Answers::Values(values.into());
-        let at = Staged::new(&plan.spec, shape, Goal::Values);
+        let at = Staged::new(&plan.spec, shape, TargetType::Values);
         let mut words = vec![9; at.words];
         assert_eq!(stage(&plan, &gathered, STEP, &mut words).unwrap(), 7);
         assert_eq!(words[at.targets..][..8], values.map(f32::to_bits));
@@ -288,8 +288,8 @@ mod tests {
     #[test]
     fn slots_that_are_none_or_out_of_order_are_refused() {
         let refused = |slots: &[u32]| {
-            let (plan, gathered) = asking(slots, Answers::Classes(vec![0; slots.len()]));
-            let at = Staged::new(&plan.spec, shape(&plan, &gathered), Goal::Classes);
+            let (plan, gathered) = with_selected(slots, Answers::Classes(vec![0; slots.len()]));
+            let at = Staged::new(&plan.spec, shape(&plan, &gathered), TargetType::Classes);
             let staged = stage(&plan, &gathered, STEP, &mut vec![0; at.words]);
             staged.err().map(|error| error.to_string())
         };

@@ -8,7 +8,7 @@ use drnn::Cell;
 
 /// Of a direction of a layer.
 #[derive(Debug)]
-pub(crate) struct RecurrenceWork {
+pub(crate) struct RecurrenceWorkspace {
     /// (S, B, gates n): gates, then their gradients.
     pub gates: Buffer<f32>,
     /// GRU: (S, B, n), W_hn h' + b_hn, then its gradient.
@@ -18,43 +18,44 @@ pub(crate) struct RecurrenceWork {
 }
 
 #[derive(Debug)]
-pub(crate) struct PlainWork {
+pub(crate) struct PlainWorkspace {
     /// Layer by layer: (S + 2, B, directions n).
     pub h: Vec<Buffer<f32>>,
-    pub recurrences: Vec<Vec<RecurrenceWork>>,
-    /// Gradients of what layers give and read: (S, B, widest) each. Before, states that are asked for; see [`crate::step::selected`].
+    pub recurrences: Vec<Vec<RecurrenceWorkspace>>,
+    /// Gradients of what layers give and read: (S, B, widest) each. Before, states that are asked for; see [`crate::step::selected_outputs`].
     pub d_above: [Buffer<f32>; 2],
     /// (B, n) each, from step to step.
     pub d_h: Buffer<f32>,
     pub d_c: Buffer<f32>,
 }
 
-impl PlainWork {
-    pub fn new(device: &Device, plan: &Plan, room: Shape) -> Result<PlainWork> {
-        let (slots, rows, kept) = (room.slots(), room.rows, (room.steps + 2) * room.rows);
+impl PlainWorkspace {
+    pub fn new(device: &Device, plan: &Plan, capacity: Shape) -> Result<PlainWorkspace> {
+        let (slots, rows, kept) =
+            (capacity.slots(), capacity.rows, (capacity.steps + 2) * capacity.rows);
         let zeros = |len: usize| Buffer::<f32>::zeros(device, len);
         let recurrence = |r: &Recurrence| {
-            Ok(RecurrenceWork {
+            Ok(RecurrenceWorkspace {
                 gates: zeros(slots * r.gates)?,
                 from_h: zeros(if plan.cell == Cell::Gru { slots * r.n } else { 0 })?,
                 c: zeros(if plan.cell.has_cell_state() { kept * r.n } else { 0 })?,
             })
         };
         let layer = |l: &Vec<Recurrence>| l.iter().map(recurrence).collect::<Result<Vec<_>>>();
-        let most_units = plan.spec.units().iter().max().copied().unwrap_or(0);
-        Ok(PlainWork {
+        let max_units = plan.spec.units().iter().max().copied().unwrap_or(0);
+        Ok(PlainWorkspace {
             h: plan.layers.iter().map(|l| zeros(kept * l[0].width)).collect::<Result<_>>()?,
             recurrences: plan.layers.iter().map(layer).collect::<Result<_>>()?,
             d_above: [zeros(slots * plan.widest())?, zeros(slots * plan.widest())?],
-            d_h: zeros(rows * most_units)?,
-            d_c: zeros(rows * most_units)?,
+            d_h: zeros(rows * max_units)?,
+            d_c: zeros(rows * max_units)?,
         })
     }
 
     /// The states that answers are made of, (A, B, n), or those asked for: where they lie, and the first value's place there.
-    pub fn answering(&self, plan: &Plan, shape: Shape) -> (&Buffer<f32>, usize) {
+    pub fn output_states(&self, plan: &Plan, shape: Shape) -> (&Buffer<f32>, usize) {
         let first = (1 + plan.spec.delay()) * shape.rows * plan.spec.hidden_width();
-        match shape.asked {
+        match shape.selected {
             None => (self.h.last().expect("a layer"), first),
             Some(_) => (&self.d_above[0], 0),
         }

@@ -81,7 +81,7 @@ impl Kernels {
 
 /// What stays whatever the shape of batches: parameters and optimiser of all lanes, one lane behind the other.
 #[derive(Debug)]
-pub(crate) struct Kept {
+pub(crate) struct GroupState {
     pub lanes: usize,
     pub adam: AdamOptions,
     pub params: Buffer<f32>,
@@ -93,15 +93,15 @@ pub(crate) struct Kept {
     pub tasks: Buffer<u32>,
 }
 
-impl Kept {
+impl GroupState {
     pub fn new(
         device: &Device,
         adam: AdamOptions,
         lanes: usize,
         parameters: usize,
-    ) -> Result<Kept> {
+    ) -> Result<GroupState> {
         let zeros = || Buffer::zeros(device, lanes * parameters);
-        Ok(Kept {
+        Ok(GroupState {
             lanes,
             adam,
             params: zeros()?,
@@ -115,7 +115,7 @@ impl Kept {
 
 /// Everything for batches of one shape.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct GroupWorkspace {
     pub plan: GroupPlan,
     /// A step, and a batch that is only looked at. Before the buffers that they use.
     pub step: Graph,
@@ -140,8 +140,13 @@ struct Work {
     coefficients: Buffer<u32>,
 }
 
-impl Room {
-    pub fn new(device: &Device, stream: &Stream, plan: GroupPlan, kept: &Kept) -> Result<Room> {
+impl GroupWorkspace {
+    pub fn new(
+        device: &Device,
+        stream: &Stream,
+        plan: GroupPlan,
+        kept: &GroupState,
+    ) -> Result<GroupWorkspace> {
         let kernels = Kernels::new(device, &plan)?;
         let lanes = kept.lanes;
         let directions = lanes * plan.net.directions;
@@ -163,11 +168,11 @@ impl Room {
         };
         let step = stream.capture(|| work.record(&plan, kept, stream, true))?;
         let look = stream.capture(|| work.record(&plan, kept, stream, false))?;
-        Ok(Room { plan, step, look, work })
+        Ok(GroupWorkspace { plan, step, look, work })
     }
 
     /// Forgets what lanes had come to.
-    pub fn begin(&self, stream: &Stream, kept: &Kept) -> Result<()> {
+    pub fn begin(&self, stream: &Stream, kept: &GroupState) -> Result<()> {
         let args = [Arg::At(kept.progress.at(0)), kept.lanes.into()];
         let blocks = kept.lanes.div_ceil(THREADS);
         // SAFETY: arguments as the source names them.
@@ -190,7 +195,13 @@ impl Room {
 
 impl Work {
     /// Puts a step, or a look, into the stream: all lanes that have a batch.
-    fn record(&self, plan: &GroupPlan, kept: &Kept, stream: &Stream, learn: bool) -> Result<()> {
+    fn record(
+        &self,
+        plan: &GroupPlan,
+        kept: &GroupState,
+        stream: &Stream,
+        learn: bool,
+    ) -> Result<()> {
         let Work { kernels, h_images, d_images, gates, cells, d_answers, .. } = self;
         let lanes = kept.lanes;
         let directions = lanes * plan.net.directions;

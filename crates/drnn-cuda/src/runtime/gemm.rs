@@ -1,4 +1,4 @@
-//! Products of row-major matrices, by cuBLAS.
+//! Products of row-major matrices with cuBLAS (GEMM).
 //!
 //! ```text
 //! TimesTransposed   C = beta C + A B^T        C (M, N), A (M, K), B (N, K)      layers forward
@@ -6,7 +6,7 @@
 //! TransposedTimes   C = beta C + A^T B        C (M, N), A (K, M), B (K, N)      gradients of weights
 //! ```
 //!
-//! cuBLAS counts columns first, so it is asked for the transposed product: C^T = B A^T.
+//! cuBLAS is column-major, so the transposed product is computed: C^T = B A^T.
 
 use crate::error::Result;
 use crate::runtime::device::Device;
@@ -16,43 +16,45 @@ use crate::runtime::stream::Stream;
 use cudarc::cublas::sys;
 use std::ffi::c_void;
 
-/// How products are computed.
+/// The number format of the factors of matrix products. Sums are f32 in all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Precision {
-    /// f32 throughout.
+    /// f32, as on the CPU.
     #[default]
     F32,
-    /// Factors rounded to TF32 (10 bits of mantissa), sums in f32: faster by a multiple where matrices are large.
+    /// Factors rounded to TF32 (10 bits of mantissa): several times faster for large matrices.
     Tf32,
-    /// LSTMs of up to 128 units, and on Hopper up to 1024, with factors in f16, which has TF32's mantissa: all steps in one
-    /// launch. Others as TF32.
+    /// Factors in f16, which has as many bits of mantissa as TF32, in kernels that run all time steps
+    /// in one launch: LSTMs of up to 128 units on every GPU; on Hopper LSTMs, GRUs and tanh RNNs of
+    /// up to 1024 units. Other networks are computed as with [`Precision::Tf32`].
     F16,
 }
 
-/// cuBLAS, bound to a stream.
+/// A cuBLAS handle bound to a stream.
 #[derive(Debug)]
-pub(crate) struct Products {
+pub(crate) struct Gemm {
     handle: sys::cublasHandle_t,
     compute: sys::cublasComputeType_t,
     device: Device,
-    /// Given once, so that nothing is allocated while a graph is captured.
+    /// Allocated once, so that cuBLAS allocates nothing during a graph capture.
     _workspace: Buffer<u8>,
 }
 
-// SAFETY: a handle may move between threads; it is used by one at a time.
-unsafe impl Send for Products {}
+// SAFETY: a handle may move between threads, and one thread uses it at a time.
+unsafe impl Send for Gemm {}
 
-/// Bytes that NVIDIA recommends for Hopper; plenty for others.
+/// Bytes of cuBLAS's workspace: what NVIDIA recommends for Hopper, and more than others need.
 pub(crate) const WORKSPACE: usize = 32 << 20;
 
-/// A matrix on the GPU: its first value, and the distance between rows.
+/// A row-major matrix in device memory: address of its first value, and values from row to row.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Matrix {
     pub at: u64,
     pub stride: usize,
 }
 
-/// Which of the three products it is.
+/// Which factor is transposed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// A B^T
@@ -64,7 +66,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// For B, then A, as cuBLAS sees them: by columns.
+    /// The column-major operations on B, then A.
     fn operations(self) -> [sys::cublasOperation_t; 2] {
         let (no, yes) = (sys::cublasOperation_t::CUBLAS_OP_N, sys::cublasOperation_t::CUBLAS_OP_T);
         match self {
@@ -75,15 +77,16 @@ impl Form {
     }
 }
 
-/// What a product of f16 factors is written as. Sums are f32 either way.
+/// The format in which the product of f16 factors is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Written {
+pub(crate) enum OutputType {
     F16,
     F32,
 }
 
-impl Products {
-    pub fn new(device: &Device, stream: &Stream, precision: Precision) -> Result<Products> {
+impl Gemm {
+    /// A handle whose products run in `stream`.
+    pub fn new(device: &Device, stream: &Stream, precision: Precision) -> Result<Gemm> {
         let workspace = Buffer::zeros(device, WORKSPACE)?;
         let compute = match precision {
             Precision::F32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
@@ -92,20 +95,21 @@ impl Products {
             }
         };
         let handle = {
-            let _quiet = device.quiet()?;
+            let _guard = device.no_capture_guard()?;
             driver::create_handle()?
         };
-        let products = Products { handle, compute, device: device.clone(), _workspace: workspace };
-        // SAFETY: handle, stream and workspace are alive as long as `products` is used.
+        let gemm = Gemm { handle, compute, device: device.clone(), _workspace: workspace };
+        // SAFETY: handle, stream and workspace are alive as long as `gemm` is used.
         unsafe {
             driver::set_stream(handle, stream.raw().cast())?;
-            driver::set_workspace(handle, products._workspace.at(0), WORKSPACE)?;
+            driver::set_workspace(handle, gemm._workspace.at(0), WORKSPACE)?;
         }
-        Ok(products)
+        Ok(gemm)
     }
 
-    /// `C = beta C +` the product of factors in f32, rounded as the precision says.
-    pub fn plain(
+    /// `C = beta C +` the product of f32 factors, rounded to the handle's precision. `sizes` are M, N
+    /// and K.
+    pub fn f32(
         &self,
         form: Form,
         sizes: [usize; 3],
@@ -113,30 +117,30 @@ impl Products {
         beta: f32,
         c: Matrix,
     ) -> Result<()> {
-        let kind = sys::cudaDataType::CUDA_R_32F;
-        self.gemm(form, sizes, factors, beta, c, ([kind; 2], self.compute))
+        let f32 = sys::cudaDataType::CUDA_R_32F;
+        self.gemm(form, sizes, factors, beta, c, ([f32; 2], self.compute))
     }
 
-    /// The same of factors in f16.
-    pub fn half(
+    /// The same for f16 factors; C is `output`.
+    pub fn f16(
         &self,
         form: Form,
         sizes: [usize; 3],
         factors: [Matrix; 2],
         beta: f32,
         c: Matrix,
-        written: Written,
+        output: OutputType,
     ) -> Result<()> {
-        let written = match written {
-            Written::F16 => sys::cudaDataType::CUDA_R_16F,
-            Written::F32 => sys::cudaDataType::CUDA_R_32F,
+        let output = match output {
+            OutputType::F16 => sys::cudaDataType::CUDA_R_16F,
+            OutputType::F32 => sys::cudaDataType::CUDA_R_32F,
         };
-        let kinds = [sys::cudaDataType::CUDA_R_16F, written];
+        let types = [sys::cudaDataType::CUDA_R_16F, output];
         let compute = sys::cublasComputeType_t::CUBLAS_COMPUTE_32F;
-        self.gemm(form, sizes, factors, beta, c, (kinds, compute))
+        self.gemm(form, sizes, factors, beta, c, (types, compute))
     }
 
-    /// Kinds: of the factors, and of what is written; and how it is computed.
+    /// Data types of the factors and of C, and the type that sums are computed in.
     fn gemm(
         &self,
         form: Form,
@@ -144,11 +148,11 @@ impl Products {
         [a, b]: [Matrix; 2],
         beta: f32,
         c: Matrix,
-        ([factor, written], compute): ([sys::cudaDataType; 2], sys::cublasComputeType_t),
+        ([factor, output], compute): ([sys::cudaDataType; 2], sys::cublasComputeType_t),
     ) -> Result<()> {
         let alpha = 1.0f32;
         let [for_b, for_a] = form.operations();
-        // SAFETY: the callers' matrices have the rows and columns they say; a graph takes the scalars by value.
+        // SAFETY: the callers' matrices have these sizes; a graph copies the scalars.
         unsafe {
             driver::gemm_ex(
                 self.handle,
@@ -166,7 +170,7 @@ impl Products {
                 a.stride as i32,
                 std::ptr::from_ref(&beta).cast(),
                 c.at as *mut c_void,
-                written,
+                output,
                 c.stride as i32,
                 compute,
                 sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
@@ -176,9 +180,12 @@ impl Products {
     }
 }
 
-impl Drop for Products {
+impl Drop for Gemm {
     fn drop(&mut self) {
         // SAFETY: made by `new`, destroyed once.
-        let _ = self.device.quiet().map(|_quiet| unsafe { driver::destroy_handle(self.handle) });
+        let _ = self
+            .device
+            .no_capture_guard()
+            .map(|_guard| unsafe { driver::destroy_handle(self.handle) });
     }
 }

@@ -10,10 +10,10 @@ use crate::step::plan::{Plan, Recurrence, Shape};
 use drnn::InputSpec;
 
 /// Symbols up to which `E W_ih^T` is made a table; more of them are embedded.
-pub(super) const TABLE: usize = 64;
+pub(super) const MAX_TABLE_SYMBOLS: usize = 64;
 
 /// Strands of rows that the gradient of a table is added up in.
-pub(super) const STRANDS: usize = 64;
+pub(super) const TABLE_PARTIALS: usize = 64;
 
 /// What a layer's matrices are padded to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl Padded {
 
 /// Whether the first layer's inputs are rows of a table.
 pub(crate) fn has_table(plan: &Plan) -> bool {
-    matches!(plan.spec.input(), InputSpec::Tokens { symbols, .. } if symbols <= TABLE)
+    matches!(plan.spec.input(), InputSpec::Tokens { symbols, .. } if symbols <= MAX_TABLE_SYMBOLS)
 }
 
 /// What the first layer reads: numbers, an embedding, or one of few symbols.
@@ -77,11 +77,11 @@ fn tiling_of_one(plan: &Plan, padded: usize) -> Tiling {
 }
 
 /// Every byte of words that nobody has told yet: `SENTINEL` of the kernels.
-const UNTOLD: u8 = 0xff;
+const EMPTY_SENTINEL: u8 = 0xff;
 
 #[derive(Debug)]
-pub(crate) struct HalfWork {
-    pub layers: Vec<LayerWork>,
+pub(crate) struct PersistentWorkspace {
+    pub layers: Vec<LayerWorkspace>,
     /// Layer by layer (directions, S, B, N, 4): gates' slots, then their gradients.
     pub gates: Buffer<u16>,
     /// Layer by layer (directions, S + 2, B, N): states.
@@ -98,22 +98,22 @@ pub(crate) struct HalfWork {
     /// (m padded to 8, W).
     pub w_out: Buffer<u16>,
     /// (A, B, m padded to 8), or those asked for, before the bias.
-    pub answers: Buffer<f32>,
+    pub outputs: Buffer<f32>,
     /// The same, their gradient.
-    pub d_answers: Buffer<u16>,
-    /// What layers are told, and tell the one below: (S, B, W) each. Before, states that are asked for; see [`crate::step::selected`].
+    pub d_outputs: Buffer<u16>,
+    /// What layers are told, and tell the one below: (S, B, W) each. Before, states that are asked for; see [`crate::step::selected_outputs`].
     pub d_above: [Buffer<u16>; 2],
     /// Tokens without a table: (S, B, E).
     pub d_x: Buffer<f32>,
-    /// Tokens with a table: (strands, symbols, E).
-    pub strands: Buffer<f32>,
+    /// Tokens with a table: (table_partials, symbols, E).
+    pub table_partials: Buffer<f32>,
     /// What blocks tell each other on the way forward, launch after launch: one for this pass, and one where nothing has been told
     /// when the next begins; and which is which.
-    pub told: [Buffer<u16>; 2],
-    pub turn: Buffer<u32>,
+    pub h_exchange: [Buffer<u16>; 2],
+    pub exchange_parity: Buffer<u32>,
     /// What they send each other on the way back, and count of that.
-    pub parts: Buffer<u16>,
-    pub counts: Buffer<u32>,
+    pub dh_partials: Buffer<u16>,
+    pub read_counts: Buffer<u32>,
     /// (lanes, groups, N, 4).
     pub d_bias: Buffer<f32>,
     /// A weight's gradient, padded.
@@ -122,7 +122,7 @@ pub(crate) struct HalfWork {
 
 /// A layer's: where its parts of the buffers begin.
 #[derive(Debug)]
-pub(crate) struct LayerWork {
+pub(crate) struct LayerWorkspace {
     pub padded: Padded,
     pub gates: usize,
     pub c: usize,
@@ -131,9 +131,9 @@ pub(crate) struct LayerWork {
     pub w_ih: Buffer<u16>,
 }
 
-impl HalfWork {
-    pub fn new(device: &Device, plan: &Plan, room: Shape) -> Result<HalfWork> {
-        let (slots, kept) = (room.slots(), (room.steps + 2) * room.rows);
+impl PersistentWorkspace {
+    pub fn new(device: &Device, plan: &Plan, capacity: Shape) -> Result<PersistentWorkspace> {
+        let (slots, kept) = (capacity.slots(), (capacity.steps + 2) * capacity.rows);
         let (all, table) = (Padded::layers(plan), has_table(plan));
         let halves = |len: usize| Buffer::<u16>::zeros(device, len);
         let floats = |len: usize| Buffer::<f32>::zeros(device, len);
@@ -143,7 +143,7 @@ impl HalfWork {
         let mut layers = Vec::new();
         for (at, p) in all.iter().enumerate() {
             let w_ih = if at == 0 && table { 0 } else { directions * 4 * p.n * p.inputs };
-            layers.push(LayerWork { padded: *p, gates, c, h, w_ih: halves(w_ih)? });
+            layers.push(LayerWorkspace { padded: *p, gates, c, h, w_ih: halves(w_ih)? });
             gates += directions * slots * 4 * p.n;
             c += directions * kept * p.n;
             h += kept * p.width;
@@ -156,13 +156,14 @@ impl HalfWork {
         let last = all.last().map_or(0, |p| p.width);
         let widest = most(&|p| p.width);
         // For any number of rows up to these: groups have at least 16, and the last may be short of up to 64.
-        let (rows, groups) = (room.rows + 64, room.rows.div_ceil(16));
+        let (rows, groups) = (capacity.rows + 64, capacity.rows.div_ceil(16));
         let of_one = |padded: usize| tiling_of_one(plan, padded);
         let lanes = of_one(all[0].n).lanes;
         let sum = |of: &dyn Fn(&Padded) -> usize| all.iter().map(of).sum::<usize>();
         let packed = |way: usize| halves(sum(&|p| 8 * directions * of_one(p.n).packed()[way]));
-        let told = || Buffer::filled(device, sum(&|p| rows * p.width * room.steps), UNTOLD);
-        Ok(HalfWork {
+        let h_exchange =
+            || Buffer::filled(device, sum(&|p| rows * p.width * capacity.steps), EMPTY_SENTINEL);
+        Ok(PersistentWorkspace {
             layers,
             gates: halves(gates)?,
             c: halves(c)?,
@@ -172,15 +173,15 @@ impl HalfWork {
             packed: [packed(0)?, packed(1)?],
             bias: floats(sum(&|p| directions * 4 * p.n))?,
             w_out: halves(m * last)?,
-            answers: floats(room.positions() * m)?,
-            d_answers: halves(room.positions() * m)?,
+            outputs: floats(capacity.positions() * m)?,
+            d_outputs: halves(capacity.positions() * m)?,
             d_above: [halves(slots * widest)?, halves(slots * widest)?],
             d_x: floats(if table { 0 } else { slots * embedding })?,
-            strands: floats(if table { STRANDS * symbols * embedding } else { 0 })?,
-            told: [told()?, told()?],
-            turn: Buffer::zeros(device, 1)?,
-            parts: halves(most(&|p| rows * of_one(p.n).parts()))?,
-            counts: Buffer::zeros(device, most(&|p| groups * of_one(p.n).counts()))?,
+            table_partials: floats(if table { TABLE_PARTIALS * symbols * embedding } else { 0 })?,
+            h_exchange: [h_exchange()?, h_exchange()?],
+            exchange_parity: Buffer::zeros(device, 1)?,
+            dh_partials: halves(most(&|p| rows * of_one(p.n).partials_len()))?,
+            read_counts: Buffer::zeros(device, most(&|p| groups * of_one(p.n).read_counts_len()))?,
             d_bias: floats(lanes * groups * 4 * most(&|p| p.n))?,
             d_w: floats(most(&|p| 4 * p.n * p.n.max(p.inputs)).max(m * last))?,
         })
@@ -188,22 +189,22 @@ impl HalfWork {
 
     /// Bytes that all of it takes, about: of buffers that have a row for each step, or are as large
     /// as weights.
-    pub fn estimate(plan: &Plan, room: Shape) -> f64 {
+    pub fn estimate(plan: &Plan, capacity: Shape) -> f64 {
         let (all, directions) = (Padded::layers(plan), plan.layers[0].len() as f64);
-        let (slots, rows) = (room.slots() as f64, room.rows as f64);
-        let kept = (room.steps + 2) as f64 * rows;
+        let (slots, rows) = (capacity.slots() as f64, capacity.rows as f64);
+        let kept = (capacity.steps + 2) as f64 * rows;
         let (mut halves, mut widest, mut largest) = (slots * all[0].inputs as f64, 0.0, 0.0);
         let mut parts: f64 = 0.0;
         for p in &all {
             let [n, width, inputs] = [p.n, p.width, p.inputs].map(|n| n as f64);
             // Gates, cell states, states, and twice what blocks tell each other.
             halves += directions * (4.0 * slots + kept) * n + kept * width;
-            halves += 2.0 * (rows + 64.0) * width * room.steps as f64;
+            halves += 2.0 * (rows + 64.0) * width * capacity.steps as f64;
             // Weights of inputs, and those of recurrences as they are packed, for both ways.
             let tiling = tiling_of_one(plan, p.n);
             let packed: usize = tiling.packed().into_iter().sum();
             halves += directions * (4.0 * n * inputs + 8.0 * packed as f64);
-            parts = parts.max((rows + 64.0) * tiling.parts() as f64);
+            parts = parts.max((rows + 64.0) * tiling.partials_len() as f64);
             widest = f64::max(widest, width);
             largest = f64::max(largest, 4.0 * n * n.max(inputs));
         }
@@ -212,16 +213,16 @@ impl HalfWork {
             InputSpec::Tokens { embedding, .. } => embedding as f64,
             InputSpec::Dense(_) => 0.0,
         };
-        halves += parts + 2.0 * slots * widest + (room.answers as f64) * rows * m;
-        let floats = room.answers as f64 * rows * m + slots * embedding + largest;
+        halves += parts + 2.0 * slots * widest + (capacity.outputs as f64) * rows * m;
+        let floats = capacity.outputs as f64 * rows * m + slots * embedding + largest;
         2.0 * halves + 4.0 * floats
     }
 
     pub fn bytes(&self) -> usize {
         let w_ih: usize = self.layers.iter().map(|l| l.w_ih.bytes()).sum();
         let above: usize = self.d_above.iter().map(Buffer::bytes).sum();
-        let kept = [&self.gates, &self.c, &self.h, &self.x, &self.parts];
-        let kept = kept.into_iter().chain(&self.packed).chain(&self.told).map(Buffer::bytes);
+        let kept = [&self.gates, &self.c, &self.h, &self.x, &self.dh_partials];
+        let kept = kept.into_iter().chain(&self.packed).chain(&self.h_exchange).map(Buffer::bytes);
         kept.sum::<usize>() + w_ih + above + self.d_w.bytes()
     }
 }

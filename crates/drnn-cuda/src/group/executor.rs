@@ -1,12 +1,12 @@
 //! What lanes are to do, done for all of them at once: steps, and batches that are only looked at.
 
-use super::plan::{GroupPlan, Net};
-use super::room::{Kept, PROGRESS, Room, TASK};
+use super::plan::{GroupNet, GroupPlan};
+use super::workspace::{GroupState, GroupWorkspace, PROGRESS, TASK};
 use crate::error::Result as CudaResult;
 use crate::runtime::device::Device;
 use crate::runtime::memory::{Buffer, Pinned};
 use crate::runtime::stream::Stream;
-use crate::step::plan::Goal;
+use crate::step::plan::TargetType;
 use drnn_train::{Adam, AdamOptions, Error, LossSum, Result, State, Steps};
 
 /// Sequences of a batch where nobody has said so.
@@ -19,23 +19,23 @@ pub(crate) struct Job {
     pub x: u64,
     pub y: u64,
     pub elements: usize,
-    pub goal: Goal,
+    pub goal: TargetType,
     /// The sequences, in order.
     pub chosen: Vec<u32>,
-    pub what: What,
+    pub what: JobKind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum What {
+pub(crate) enum JobKind {
     /// Steps on batches of so many.
-    Learn { batch: usize, rate: f32, clip: Option<f64> },
+    Train { batch: usize, rate: f32, clip: Option<f64> },
     /// The losses; and the answers.
-    Look { answers: bool },
+    Evaluate { answers: bool },
 }
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Found {
+pub(crate) struct JobResult {
     pub steps: Steps,
     /// (sequences, A, m), where they were asked for.
     pub answers: Vec<f32>,
@@ -43,23 +43,28 @@ pub(crate) struct Found {
 
 /// A group on the GPU.
 #[derive(Debug)]
-pub(crate) struct Rounds {
-    net: Net,
+pub(crate) struct Executor {
+    net: GroupNet,
     /// Before the buffers that its graphs use.
-    room: Option<Room>,
-    kept: Kept,
+    room: Option<GroupWorkspace>,
+    kept: GroupState,
     orders: Buffer<u32>,
     staging: Pinned,
     stream: Stream,
     device: Device,
 }
 
-impl Rounds {
-    pub fn new(device: &Device, net: Net, adam: AdamOptions, lanes: usize) -> CudaResult<Rounds> {
-        Ok(Rounds {
+impl Executor {
+    pub fn new(
+        device: &Device,
+        net: GroupNet,
+        adam: AdamOptions,
+        lanes: usize,
+    ) -> CudaResult<Executor> {
+        Ok(Executor {
             net,
             room: None,
-            kept: Kept::new(device, adam, lanes, net.parameters)?,
+            kept: GroupState::new(device, adam, lanes, net.parameters)?,
             orders: Buffer::zeros(device, 0)?,
             staging: Pinned::zeros(device, 0)?,
             stream: Stream::new(device)?,
@@ -68,15 +73,15 @@ impl Rounds {
     }
 
     /// Does all of it: a result for each, in their order.
-    pub fn run(&mut self, jobs: &[(usize, Job)]) -> Vec<Result<Found>> {
-        let mut found: Vec<Result<Found>> = Vec::new();
+    pub fn run(&mut self, jobs: &[(usize, Job)]) -> Vec<Result<JobResult>> {
+        let mut found: Vec<Result<JobResult>> = Vec::new();
         found.resize_with(jobs.len(), || Err(Error::Device("not done".into())));
         // Those of one shape together: nearly always all of them.
         let mut left: Vec<usize> = (0..jobs.len()).collect();
         while let Some(&first) = left.first() {
             let kind = |i: usize| {
                 let Job { elements, goal, what, .. } = &jobs[i].1;
-                (*elements, *goal == Goal::Classes, matches!(what, What::Learn { .. }))
+                (*elements, *goal == TargetType::Classes, matches!(what, JobKind::Train { .. }))
             };
             let (now, later) = left.into_iter().partition(|&i| kind(i) == kind(first));
             left = later;
@@ -91,19 +96,19 @@ impl Rounds {
     }
 
     /// Jobs of one kind, on sequences of one length.
-    fn together(&mut self, jobs: &[&(usize, Job)]) -> Result<Vec<Found>> {
+    fn together(&mut self, jobs: &[&(usize, Job)]) -> Result<Vec<JobResult>> {
         self.device.enter()?;
-        let learn = matches!(jobs[0].1.what, What::Learn { .. });
+        let learn = matches!(jobs[0].1.what, JobKind::Train { .. });
         let most = jobs.iter().map(|(_, job)| match job.what {
-            What::Learn { batch, .. } => batch,
-            What::Look { .. } => self.room.as_ref().map_or(BATCH, |room| room.plan.batch),
+            JobKind::Train { batch, .. } => batch,
+            JobKind::Evaluate { .. } => self.room.as_ref().map_or(BATCH, |room| room.plan.batch),
         });
         let most = most.max().unwrap_or(BATCH);
         self.reserve(jobs[0].1.elements, jobs[0].1.goal, most)?;
         let room = self.room.as_ref().expect("reserved above");
         let batch_of = |job: &Job| match job.what {
-            What::Learn { batch, .. } => batch.max(1),
-            What::Look { .. } => room.plan.batch,
+            JobKind::Train { batch, .. } => batch.max(1),
+            JobKind::Evaluate { .. } => room.plan.batch,
         };
         let batches = jobs.iter().map(|(_, job)| job.chosen.len().div_ceil(batch_of(job)));
         let batches = batches.max().unwrap_or(0);
@@ -114,7 +119,7 @@ impl Rounds {
             self.staging = Pinned::zeros(&self.device, 2 * (tasks + words))?;
             self.orders = Buffer::zeros(&self.device, 2 * (tasks + words))?;
         }
-        self.stream.wait()?; // for a round before that an error has ended
+        self.stream.synchronize()?; // for a round before that an error has ended
         let staging = self.staging.as_mut_slice();
         staging[..tasks].fill(0);
         let mut at = tasks;
@@ -129,11 +134,11 @@ impl Rounds {
         self.stream.copy_within(self.orders.at(0), self.kept.tasks.at(0), bytes)?;
         room.begin(&self.stream, &self.kept)?;
         let mut answers: Vec<Vec<f32>> = vec![Vec::new(); jobs.len()];
-        let looked_at = |job: &Job| job.what == What::Look { answers: true };
+        let looked_at = |job: &Job| job.what == JobKind::Evaluate { answers: true };
         for batch in 0..batches {
             self.stream.launch(if learn { &room.step } else { &room.look })?;
             if jobs.iter().any(|(_, job)| looked_at(job)) {
-                self.stream.wait()?;
+                self.stream.synchronize()?;
                 for ((lane, job), to) in jobs.iter().zip(&mut answers) {
                     let left = job.chosen.len().saturating_sub(batch * room.plan.batch);
                     if looked_at(job) && left > 0 {
@@ -142,21 +147,21 @@ impl Rounds {
                 }
             }
         }
-        self.stream.wait()?;
+        self.stream.synchronize()?;
         let progress = self.kept.progress.get(0, self.kept.lanes * PROGRESS)?;
         let found = jobs.iter().zip(answers).map(|((lane, job), answers)| {
             let [loss, norms, count, right, ..] = progress[lane * PROGRESS..][..PROGRESS] else {
                 unreachable!("as many as there are")
             };
-            let right = (job.goal == Goal::Classes).then_some(right as usize);
+            let right = (job.goal == TargetType::Classes).then_some(right as usize);
             let loss = LossSum { sum: loss, count: count as usize, right };
-            Found { steps: Steps { loss, norms }, answers }
+            JobResult { steps: Steps { loss, norms }, answers }
         });
         Ok(found.collect())
     }
 
     /// Kernels and memory for a batch; what is too small, or of another shape, is replaced.
-    fn reserve(&mut self, elements: usize, goal: Goal, batch: usize) -> Result<()> {
+    fn reserve(&mut self, elements: usize, goal: TargetType, batch: usize) -> Result<()> {
         let fits = |plan: &GroupPlan| {
             plan.elements == elements && plan.goal == goal && plan.batch >= batch
         };
@@ -170,7 +175,7 @@ impl Rounds {
                 "batches of {batch} sequences do not fit the GPU's shared memory"
             ))
         })?;
-        self.room = Some(Room::new(&self.device, &self.stream, plan, &self.kept)?);
+        self.room = Some(GroupWorkspace::new(&self.device, &self.stream, plan, &self.kept)?);
         Ok(())
     }
 
@@ -202,15 +207,15 @@ impl Rounds {
 
     /// Bytes held, of one lane.
     pub fn memory(&self) -> usize {
-        self.room.as_ref().map_or(0, Room::bytes) / self.kept.lanes.max(1)
+        self.room.as_ref().map_or(0, GroupWorkspace::bytes) / self.kept.lanes.max(1)
     }
 }
 
 /// Writes `struct Task`.
 fn task(to: &mut [u32], job: &Job, chosen: u64, batch: usize) {
     let (rate, most) = match job.what {
-        What::Learn { rate, clip, .. } => (rate, clip.unwrap_or(f64::INFINITY)),
-        What::Look { .. } => (0.0, f64::INFINITY),
+        JobKind::Train { rate, clip, .. } => (rate, clip.unwrap_or(f64::INFINITY)),
+        JobKind::Evaluate { .. } => (0.0, f64::INFINITY),
     };
     let words = |value: u64| [value as u32, (value >> 32) as u32];
     to[0..2].copy_from_slice(&words(job.x));
@@ -234,15 +239,15 @@ mod tests {
     use super::*;
     use drnn::{Cell, NetSpec};
 
-    fn job(what: What) -> Job {
+    fn job(what: JobKind) -> Job {
         let (x, y, chosen) = (0x1_0000_0002, 0x3_0000_0004, vec![7, 8, 9]);
-        Job { x, y, elements: 2, goal: Goal::Values, chosen, what }
+        Job { x, y, elements: 2, goal: TargetType::Values, chosen, what }
     }
 
     #[test]
     fn tasks_are_as_the_kernels_read_them() {
         let mut words = [9; TASK];
-        let what = What::Learn { batch: 2, rate: 0.5, clip: None };
+        let what = JobKind::Train { batch: 2, rate: 0.5, clip: None };
         task(&mut words, &job(what), 0x5_0000_0006, 2);
         let infinity = [0, 0x7ff0_0000];
         assert_eq!(words[..6], [2, 1, 4, 3, 6, 5]);
@@ -253,8 +258,8 @@ mod tests {
     #[test]
     fn answers_are_turned_and_rows_that_are_none_left_out() {
         let spec = NetSpec::builder(Cell::Lstm).dense(1).units([3]).outputs(1).build().unwrap();
-        let net = Net::new(&spec).unwrap();
-        let plan = GroupPlan::new(net, Goal::Values, 2, 3, 227 << 10).unwrap();
+        let net = GroupNet::new(&spec).unwrap();
+        let plan = GroupPlan::new(net, TargetType::Values, 2, 3, 227 << 10).unwrap();
         let mut to = vec![0.0];
         by_sequence(&plan, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], 2, &mut to);
         assert_eq!(to, [0.0, 1.0, 4.0, 2.0, 5.0]);
