@@ -142,9 +142,7 @@ impl std::fmt::Display for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         match self {
             Place::Cpu => f.write_str("the CPU"),
-            Place::Cuda(device, Precision::F32) => write!(f, "{device}, f32"),
-            Place::Cuda(device, Precision::Tf32) => write!(f, "{device}, tf32"),
-            Place::Cuda(device, Precision::F16) => write!(f, "{device}, f16"),
+            Place::Cuda(device, precision) => write!(f, "{device}, {precision}"),
         }
     }
 }

@@ -31,6 +31,16 @@ pub enum Precision {
     F16,
 }
 
+impl std::fmt::Display for Precision {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(match self {
+            Precision::F32 => "f32",
+            Precision::Tf32 => "tf32",
+            Precision::F16 => "f16",
+        })
+    }
+}
+
 /// A cuBLAS handle bound to a stream.
 #[derive(Debug)]
 pub(crate) struct Gemm {
