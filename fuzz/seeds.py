@@ -222,7 +222,7 @@ def seeds():
         yield "conversation", str(number), bytes([number]) + script
     yield "checkpoint", "two", checkpoint(1, [0.5, -1.0, 0.1, 0.2, 1e-3, 2e-3])
     yield "checkpoint", "infinite", checkpoint(0, [0.5, 0.1, float("inf")])
-    yield "checkpoint", "no_numbers", checkpoint(0, [float("nan"), 0.1, 1e-3])
+    yield "checkpoint", "not_finite", checkpoint(0, [float("nan"), 0.1, 1e-3])
     yield "snapshot", "zeros", bytes(48)
     yield "snapshot", "end", b"\xff" * 8 + bytes(40)
 

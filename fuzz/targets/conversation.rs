@@ -114,8 +114,8 @@ impl Client {
         }
     }
 
-    fn read(&mut self, most: usize) -> std::io::Result<usize> {
-        let mut bytes = vec![0; most];
+    fn read(&mut self, max: usize) -> std::io::Result<usize> {
+        let mut bytes = vec![0; max];
         let count = self.stream.read(&mut bytes)?;
         self.received.extend(&bytes[..count]);
         Ok(count)

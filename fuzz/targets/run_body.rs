@@ -13,14 +13,14 @@ use drnn_tasks::live::{LiveRun, LiveStream};
 use libfuzzer_sys::fuzz_target;
 use models::MODELS;
 
-const MOST: usize = 200;
+const MAX_ELEMENTS: usize = 200;
 
 fuzz_target!(|input: &[u8]| {
     let Some((&choice, body)) = input.split_first() else { return };
     let model = &MODELS[usize::from(choice) % MODELS.len()];
     let Ok(request) = parse(body) else { return };
-    let Ok(sequences) = request.elements(model, MOST) else { return };
-    assert!(sequences.iter().map(|elements| elements.len().max(1)).sum::<usize>() <= MOST);
+    let Ok(sequences) = request.elements(model, MAX_ELEMENTS) else { return };
+    assert!(sequences.iter().map(|elements| elements.len().max(1)).sum::<usize>() <= MAX_ELEMENTS);
     let mut run = LiveRun::new(model);
     for elements in &sequences {
         // Each sequence alone: one that is rejected is rejected by run and stream alike.
