@@ -138,6 +138,12 @@ fn report(line: &str) {
     }
 }
 
+/// The examples of the repository's README, compiled and run with the other examples. They are here
+/// because published packages do not contain that file.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -122,5 +122,5 @@ pub use stream::step::Element;
 
 /// The README's example, compiled and run with the other examples.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;
