@@ -3,8 +3,8 @@
 mod common;
 
 use common::{done, drnn, read, refused, text, write};
-use drnn_train::sine::{Part, Sine};
-use drnn_train::{Answers, Gathered, Inputs, Source};
+use drnn_train::sine::{Sine, SinePart};
+use drnn_train::{Dataset, Gathered, Inputs, TargetData};
 use serde_json::Value;
 use std::fmt::Write;
 use std::path::Path;
@@ -55,7 +55,7 @@ fn a_series_is_learned_and_its_model_evaluated() {
     one_series(folder, 1000);
     let said = done(folder, &format!("{SMALL} --target y --delay 2 --epochs 60 --out a"));
     assert!(
-        said.contains("mean squared error") && said.contains("Answers come 2 steps late"),
+        said.contains("mean squared error") && said.contains("TargetData come 2 steps late"),
         "{said}"
     );
     for name in ["model.safetensors", "training.json", "index.html", "losses.svg", "log.jsonl"] {
@@ -306,13 +306,13 @@ fn what_cannot_be_evaluated() {
 }
 
 /// Sequences of the sine task as a table.
-fn sine_table(path: &Path, count: usize, part: Part) {
+fn sine_table(path: &Path, count: usize, part: SinePart) {
     let examples = Sine::new(0.5, 2).examples(count, 1, part).unwrap();
     let mut out = String::from("id,x,y\n");
     let mut batch = Gathered::default();
     for row in 0..count as u32 {
         examples.gather(0, &[row], &mut batch);
-        let (Inputs::Dense(x), Answers::Values(y)) = (&batch.inputs, &batch.answers) else {
+        let (Inputs::Dense(x), TargetData::Values(y)) = (&batch.inputs, &batch.targets) else {
             panic!()
         };
         x.iter().zip(y).for_each(|(x, y)| writeln!(out, "{row},{x},{y}").unwrap());
@@ -325,9 +325,9 @@ fn sine_table(path: &Path, count: usize, part: Part) {
 fn the_papers_sine_is_one_instance() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    sine_table(&folder.join("a.csv"), 320, Part::Train);
-    sine_table(&folder.join("b.csv"), 64, Part::Valid);
-    sine_table(&folder.join("c.csv"), 64, Part::Test);
+    sine_table(&folder.join("a.csv"), 320, SinePart::Train);
+    sine_table(&folder.join("b.csv"), 64, SinePart::Valid);
+    sine_table(&folder.join("c.csv"), 64, SinePart::Test);
     let options = "--units 24 --epochs 60 --delays 0,2 --nets dlstm --batch 10 --json";
     let files = "--csv a.csv --valid b.csv --test c.csv --sequence id --target y";
     let mine = json(&done(folder, &format!("sweep series {files} {options}")));

@@ -21,7 +21,7 @@ use crate::step::state::DeviceState;
 use crate::step::workspace::{MAX_BATCHES_PER_GRAPH, Recurrent, Workspace};
 use drnn::{Model, NetSpec};
 use drnn_train::{
-    AdamOptions, Batches, Engine, Error, Gathered, LossSum, Result, Source, State, Steps, Targets,
+    AdamOptions, Batches, Dataset, Engine, Error, Gathered, Inspect, LossSum, Result, State, Steps,
 };
 use std::collections::HashMap;
 
@@ -107,7 +107,7 @@ impl CudaLearner {
             stream,
             side_stream: Stream::low_priority(device)?,
             device: device.clone(),
-            gathered: Gathered { ahead: spec.look_ahead(), ..Gathered::default() },
+            gathered: Gathered { look_ahead: spec.look_ahead(), ..Gathered::default() },
             pending: None,
             submitted: 0,
         })
@@ -249,27 +249,30 @@ impl CudaLearner {
 }
 
 impl Engine for CudaLearner {
-    type Data = dyn Source;
+    type Data = dyn Dataset;
 
     fn describe(&self) -> String {
         self.plan.spec.to_string()
     }
 
-    fn sequences(&self, data: &dyn Source) -> Result<usize> {
+    fn sequences(&self, data: &dyn Dataset) -> usize {
+        data.len()
+    }
+
+    fn check(&self, data: &dyn Dataset) -> Result<()> {
         if data.is_empty() {
             return Err(Error::Data("no sequences to train on".into()));
         }
-        data.fits(&self.plan.spec)?;
-        Ok(data.len())
+        data.fits(&self.plan.spec)
     }
 
-    fn train(&mut self, data: &dyn Source, batches: &Batches) -> Result<Steps> {
-        let Batches { visit, chosen, batch, rate, clip } = *batches;
+    fn train(&mut self, data: &dyn Dataset, batches: &Batches) -> Result<Steps> {
+        let Batches { epoch, chosen, batch, rate, clip } = *batches;
         self.device.enter()?;
         self.state.begin(&self.stream)?;
         self.pending = None; // what an error before left behind
         for chosen in chosen.chunks(batch.max(1)) {
-            data.gather(visit, chosen, &mut self.gathered);
+            data.gather(epoch, chosen, &mut self.gathered);
             self.add(Until::Step, Step { rate, clip })?;
         }
         self.submit()?;
@@ -277,31 +280,27 @@ impl Engine for CudaLearner {
         Ok(self.state.found(target_type(&self.gathered) == TargetType::Values)?)
     }
 
-    fn stride(&self) -> usize {
+    fn batches_per_call(&self) -> usize {
         STRIDE
     }
 
-    fn evaluate(
+    fn evaluate_batch(
         &mut self,
-        data: &dyn Source,
-        visit: usize,
-        rows: usize,
-        look: &mut dyn FnMut(&[f32], Targets),
+        data: &dyn Dataset,
+        epoch: usize,
+        chosen: &[u32],
+        inspect: &mut Inspect,
     ) -> Result<LossSum> {
         self.device.enter()?;
         self.pending = None;
-        let all: Vec<u32> = (0..data.len() as u32).collect();
-        let mut total = LossSum::default();
-        for chosen in all.chunks(rows.max(1)) {
-            data.gather(visit, chosen, &mut self.gathered);
-            let count = self.add(Until::Losses, Step { rate: 0.0, clip: None })?;
-            self.submit()?;
-            self.stream.synchronize()?;
-            let values = target_type(&self.gathered) == TargetType::Values;
-            total.add(self.state.losses(count, values)?);
-            look(&self.outputs()?, self.gathered.targets());
-        }
-        Ok(total)
+        data.gather(epoch, chosen, &mut self.gathered);
+        let count = self.add(Until::Losses, Step { rate: 0.0, clip: None })?;
+        self.submit()?;
+        self.stream.synchronize()?;
+        let values = target_type(&self.gathered) == TargetType::Values;
+        let found = self.state.losses(count, values)?;
+        inspect(&self.outputs()?, self.gathered.targets());
+        Ok(found)
     }
 
     fn state(&mut self) -> Result<State> {
@@ -335,7 +334,7 @@ impl CudaLearner {
     /// Seconds that a batch takes on the GPU, by its own clock, `times` times.
     pub fn device_seconds(
         &mut self,
-        data: &dyn Source,
+        data: &dyn Dataset,
         chosen: &[u32],
         until: Until,
         times: usize,
@@ -365,7 +364,7 @@ impl CudaLearner {
     /// Answers to the batch that ran last: (A, B, m), or those that were asked for, (slots, m).
     fn outputs(&self) -> Result<Vec<f32>> {
         let shape = shape(&self.plan, &self.gathered);
-        let slots = self.gathered.asked.as_ref().map_or(shape.positions(), Vec::len);
+        let slots = self.gathered.selected.as_ref().map_or(shape.positions(), Vec::len);
         let len = slots * self.plan.spec.answer_width();
         let Some(work) = self.work.as_ref().filter(|_| len > 0) else { return Ok(Vec::new()) };
         Ok(match &work.recurrent {

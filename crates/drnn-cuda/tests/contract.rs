@@ -6,7 +6,7 @@ use drnn_cuda::{CudaLearner, Device, Precision};
 use drnn_testing::{Need, found};
 use drnn_train::conformance::{self, Plain};
 use drnn_train::{
-    AdamOptions, Answers, Batches, Engine, Gathered, IGNORE, Inputs, Learner, Result, Source,
+    AdamOptions, Batches, Dataset, Engine, Gathered, IGNORE, Inputs, Learner, Result, TargetData,
 };
 
 /// f32 against f32: sums in another order, exponentials of another library, ten steps of Adam on top.
@@ -79,7 +79,7 @@ fn rounded_factors_keep_to_the_cpus_curves() {
 /// Sequences of any lengths, drawn anew for each network: `answers_to` each.
 struct Drawn(NetSpec);
 
-impl Source for Drawn {
+impl Dataset for Drawn {
     fn len(&self) -> usize {
         40
     }
@@ -88,9 +88,9 @@ impl Source for Drawn {
         Ok(())
     }
 
-    fn gather(&self, visit: usize, chosen: &[u32], to: &mut Gathered) {
+    fn gather(&self, epoch: usize, chosen: &[u32], to: &mut Gathered) {
         let spec = &self.0;
-        let mut rng = Rng::new(u64::from(chosen[0]) + visit as u64);
+        let mut rng = Rng::new(u64::from(chosen[0]) + epoch as u64);
         (to.steps, to.rows) = (9, chosen.len());
         to.lengths = (0..to.rows).map(|row| if row == 0 { 9 } else { rng.below(10) }).collect();
         let slots = to.steps * to.rows;
@@ -114,25 +114,25 @@ impl Source for Drawn {
         let positions = spec.answers_to(to.steps) * to.rows;
         // On odd visits every third of those that there are.
         let there = (0..positions).filter(|slot| counts(*slot)).step_by(3);
-        to.asked = (visit % 2 == 1).then(|| there.map(|slot| slot as u32).collect());
+        to.selected = (epoch % 2 == 1).then(|| there.map(|slot| slot as u32).collect());
         match spec.outputs() {
             Some(_) => {
-                let classes = to.answers.classes();
+                let classes = to.targets.classes();
                 for slot in 0..positions {
                     let class = rng.below(m) as u32;
                     classes.push(if counts(slot) && class != 1 { class } else { IGNORE });
                 }
-                if let Some(slots) = &to.asked {
+                if let Some(slots) = &to.selected {
                     *classes = slots.iter().map(|slot| classes[*slot as usize]).collect();
                 }
             }
             None => {
-                let values = to.answers.values();
+                let values = to.targets.values();
                 for value in 0..positions * m {
                     let target = rng.symmetric(1.0);
                     values.push(if counts(value / m) { target } else { f32::NAN });
                 }
-                if let Some(slots) = &to.asked {
+                if let Some(slots) = &to.selected {
                     let of = |slot: &u32| &values[*slot as usize * m..][..m];
                     *values = slots.iter().flat_map(of).copied().collect();
                 }
@@ -208,9 +208,9 @@ fn large_networks_are_the_cpus() {
 fn gradients_of_large_networks_are_the_cpus() {
     let Some(device) = device() else { return };
     // Asked for all answers, and for some.
-    for (spec, visit) in large().into_iter().flat_map(|spec| [(spec.clone(), 0), (spec, 1)]) {
+    for (spec, epoch) in large().into_iter().flat_map(|spec| [(spec.clone(), 0), (spec, 1)]) {
         let (data, chosen) = (Drawn(spec.clone()), (0..40).collect::<Vec<u32>>());
-        let batches = Batches { visit, chosen: &chosen, batch: 40, rate: 1e-3, clip: None };
+        let batches = Batches { epoch, chosen: &chosen, batch: 40, rate: 1e-3, clip: None };
         let mut theirs = Learner::new(&Cpu::new(4), &spec, AdamOptions::default(), 3);
         theirs.train(&data, &batches).expect("a step");
         let expected = theirs.state().expect("a state").adam.mean;
@@ -224,8 +224,8 @@ fn gradients_of_large_networks_are_the_cpus() {
             };
             let far = norm(&mut found.iter().zip(&expected).map(|(a, b)| a - b));
             let far = far / norm(&mut expected.iter().copied());
-            eprintln!("{precision:?}, {spec}, visit {visit}: {far:.1e}");
-            assert!(far <= tolerance, "{precision:?}, {spec}, visit {visit}: {far:.1e}");
+            eprintln!("{precision:?}, {spec}, epoch {epoch}: {far:.1e}");
+            assert!(far <= tolerance, "{precision:?}, {spec}, epoch {epoch}: {far:.1e}");
         }
     }
 }
@@ -243,7 +243,7 @@ fn large_networks_are_the_same_twice_and_in_waves() {
 fn the_same_twice_and_in_waves(device: &Device, spec: &NetSpec) {
     let data = Drawn(spec.clone());
     let chosen: Vec<u32> = (0..400).map(|i| i % 40).collect();
-    let batches = Batches { visit: 0, chosen: &chosen, batch: 400, rate: 1e-2, clip: Some(0.5) };
+    let batches = Batches { epoch: 0, chosen: &chosen, batch: 400, rate: 1e-2, clip: Some(0.5) };
     let train = |precision| {
         let mut learner = make_with(device, precision)(spec, 1);
         let steps = [0, 1].map(|_| learner.train(&data, &batches).expect("steps"));
@@ -275,9 +275,9 @@ fn a_step_on_every_way() {
         for precision in [Precision::F32, Precision::F16] {
             let mut learner = make_with(&device, precision)(&spec, 3);
             // Asked for all answers, then for some.
-            for visit in [0, 1] {
+            for epoch in [0, 1] {
                 let batches =
-                    Batches { visit, chosen: &[0, 1, 2], batch: 3, rate: 1e-3, clip: Some(1.0) };
+                    Batches { epoch, chosen: &[0, 1, 2], batch: 3, rate: 1e-3, clip: Some(1.0) };
                 let found = learner.train(&Drawn(spec.clone()), &batches);
                 assert!(found.expect("a step").loss.mean().is_finite(), "{spec}");
             }
@@ -297,7 +297,7 @@ fn curves(specs: Vec<NetSpec>, make: &dyn Fn(&NetSpec, u64) -> Plain, tolerance:
         let all: Vec<u32> = (0..40).collect();
         for step in 0..3 {
             let (chosen, batch) = (&all[step * 10..][..10], 5);
-            let batches = Batches { visit: step, chosen, batch, rate, clip: Some(0.5) };
+            let batches = Batches { epoch: step, chosen, batch, rate, clip: Some(0.5) };
             let found = ours.train(&data, &batches).expect("steps");
             let expected = theirs.train(&data, &batches).expect("steps");
             assert_eq!(found.loss.count, expected.loss.count, "{spec}");
@@ -325,11 +325,11 @@ fn data_that_does_not_fit_is_refused() {
     let mut ours = make(&device)(&spec, 1);
     let bad = drnn_train::Examples::new(
         Inputs::Tokens(vec![0, 3]),
-        Answers::Classes(vec![0, 1]),
+        TargetData::Classes(vec![0, 1]),
         [1, 2],
         [1, 2],
     );
-    let batches = Batches { visit: 0, chosen: &[0], batch: 1, rate: 1e-2, clip: None };
+    let batches = Batches { epoch: 0, chosen: &[0], batch: 1, rate: 1e-2, clip: None };
     let error = ours.train(&bad.unwrap(), &batches).unwrap_err();
     assert!(error.to_string().contains("token 3 at step 1"), "{error}");
 }

@@ -5,10 +5,10 @@ use drnn_cuda::{CudaGroup, CudaLane, CudaLearner, Device, Precision};
 use drnn_testing::{Need, found, skip};
 use drnn_train::conformance::{self, Plain};
 use drnn_train::reversal::Reversal;
-use drnn_train::sine::{Part, Sine};
+use drnn_train::sine::{Sine, SinePart};
 use drnn_train::{
-    AdamOptions, Answers, Batches, Engine, Examples, Fit, Gathered, Inputs, Learner, Made, Options,
-    PaperNet, Recipe, Result, Source, State,
+    AdamOptions, Batches, Dataset, Engine, Examples, Gathered, Generated, Inputs, Learner, Options,
+    PaperNet, Recipe, Result, State, TargetData, Trainer,
 };
 
 /// Factors of three digits; ten steps of Adam on top.
@@ -74,7 +74,7 @@ fn shapes() -> Vec<(NetSpec, usize)> {
 
 fn data(spec: &NetSpec, count: usize, seed: u64) -> Examples {
     let data = match spec.answer_width() {
-        1 => Sine { steps: 23, ..Sine::new(1.5, 3) }.examples(count, seed, Part::Train),
+        1 => Sine { steps: 23, ..Sine::new(1.5, 3) }.examples(count, seed, SinePart::Train),
         symbols => Reversal { steps: 20, symbols }.examples(count, seed),
     };
     data.expect("examples")
@@ -93,7 +93,7 @@ fn gradients_are_the_cpus() {
     for (spec, batch) in shapes() {
         let data = data(&spec, batch, 2);
         let chosen: Vec<u32> = (0..batch as u32).rev().collect();
-        let batches = Batches { visit: 0, chosen: &chosen, batch, rate: 1e-3, clip: None };
+        let batches = Batches { epoch: 0, chosen: &chosen, batch, rate: 1e-3, clip: None };
         let mut ours = group(&device, &spec, 1).lane(9).expect("a lane");
         let mut theirs = Learner::new(&Cpu::new(1), &spec, AdamOptions::default(), 9);
         let found = ours.train(&data, &batches).expect("a step");
@@ -115,10 +115,10 @@ fn gradients_are_the_cpus() {
 
 /// Some epochs, the last batch of each short; then a look.
 fn train(lane: &mut CudaLane, data: &Examples, batch: usize) -> Result<(State, f64)> {
-    let order: Vec<u32> = (0..Source::len(data) as u32).collect();
-    for visit in 0..2 {
+    let order: Vec<u32> = (0..Dataset::len(data) as u32).collect();
+    for epoch in 0..2 {
         let clip = Some(0.5);
-        lane.train(data, &Batches { visit, chosen: &order, batch, rate: 1e-2, clip })?;
+        lane.train(data, &Batches { epoch, chosen: &order, batch, rate: 1e-2, clip })?;
     }
     let loss = lane.loss(data, 0, 500)?.mean();
     Ok((lane.state()?, loss))
@@ -165,7 +165,7 @@ fn a_lane_that_runs_away_does_so_alone() {
     std::thread::scope(|scope| {
         let order: Vec<u32> = (0..60).collect();
         scope.spawn(move || {
-            let batches = Batches { visit: 0, chosen: &order, batch, rate: 1e-2, clip: None };
+            let batches = Batches { epoch: 0, chosen: &order, batch, rate: 1e-2, clip: None };
             assert!(!bad.train(data, &batches).expect("no error").norms.is_finite());
             assert_eq!(bad.state().expect("a state").params, away.params);
         });
@@ -180,17 +180,17 @@ fn a_lane_that_runs_away_does_so_alone() {
 /// Sequences that are drawn anew each time.
 struct Drawn(Examples);
 
-impl Source for Drawn {
+impl Dataset for Drawn {
     fn len(&self) -> usize {
-        Source::len(&self.0)
+        Dataset::len(&self.0)
     }
 
     fn fits(&self, spec: &NetSpec) -> Result<()> {
         self.0.fits(spec)
     }
 
-    fn gather(&self, visit: usize, chosen: &[u32], to: &mut Gathered) {
-        self.0.gather(visit, chosen, to);
+    fn gather(&self, epoch: usize, chosen: &[u32], to: &mut Gathered) {
+        self.0.gather(epoch, chosen, to);
     }
 }
 
@@ -226,12 +226,14 @@ fn sequences_made_on_the_card_are_the_hosts() {
         (Sine { gamma: 1e6, ahead: 3, steps: 7, taps: 9 }, 1001),
         (Sine { gamma: 0.7, ahead: 0, steps: 1, taps: 1 }, 1),
     ] {
-        for part in [Part::Train, Part::Valid, Part::Test] {
-            let made = lane.held(&task.made(count, 3, part).expect("sequences")).expect("made");
+        for part in [SinePart::Train, SinePart::Valid, SinePart::Test] {
+            let made =
+                lane.held(&task.generated(count, 3, part).expect("sequences")).expect("made");
             let host = task.examples(count, 3, part).expect("sequences");
             assert_eq!(made.steps(), host.steps());
             assert_eq!(bits(dense(&made)), bits(dense(&host)), "{task:?}");
-            let (Answers::Values(made), Answers::Values(host)) = (made.answers(), host.answers())
+            let (TargetData::Values(made), TargetData::Values(host)) =
+                (made.targets(), host.targets())
             else {
                 panic!("values")
             };
@@ -252,17 +254,17 @@ fn sequences_made_on_the_card_are_the_hosts() {
         let lstm = NetSpec::builder(Cell::Lstm).dense(task.symbols).units([9]);
         let spec = lstm.outputs(task.symbols).build().expect("a network");
         let mut lane = group(&device, &spec, 1).lane(1).expect("a lane");
-        let made = lane.held(&task.made(count, 5).expect("sequences")).expect("made");
+        let made = lane.held(&task.generated(count, 5).expect("sequences")).expect("made");
         let host = task.examples(count, 5).expect("sequences");
         assert_eq!(bits(dense(&made)), bits(dense(&host)), "{task:?}");
-        assert_eq!(made.answers(), host.answers(), "{task:?}");
+        assert_eq!(made.targets(), host.targets(), "{task:?}");
     }
 }
 
 /// Sequences that nobody on the host may ask for.
-struct Unseen(Made);
+struct Unseen(Generated);
 
-impl Source for Unseen {
+impl Dataset for Unseen {
     fn len(&self) -> usize {
         self.0.len()
     }
@@ -281,25 +283,25 @@ impl Source for Unseen {
 }
 
 /// A training's losses by epoch, of learning and of validation; then the test's.
-fn losses(lane: CudaLane, [train, valid, test]: [&(dyn Source + 'static); 3]) -> Vec<f64> {
+fn losses(lane: CudaLane, [train, valid, test]: [&(dyn Dataset + 'static); 3]) -> Vec<f64> {
     let options = Options { epochs: 4, batch: 30, rate: 1e-2, ..Options::default() };
-    let mut fit = Fit::with_engine(lane, options, "losses", train, valid).expect("fits");
-    while !matches!(fit.advance().expect("steps"), drnn_train::Advance::Ended(_)) {}
-    let test = fit.engine().loss(test, 0, 500).expect("a loss").mean();
-    let epochs = fit.progress().history.iter();
+    let mut trainer = Trainer::with_engine(lane, options, "losses", train, valid).expect("fits");
+    while !matches!(trainer.advance().expect("steps"), drnn_train::Advance::Ended(_)) {}
+    let test = trainer.engine().loss(test, 0, 500).expect("a loss").mean();
+    let epochs = trainer.progress().history.iter();
     epochs.flat_map(|epoch| [epoch.train_loss, epoch.valid_loss]).chain([test]).collect()
 }
 
 #[test]
 fn a_lane_learns_from_a_recipe_as_from_what_was_copied() {
     let Some(device) = device() else { return };
-    let sine = |count, part| Sine::new(1.5, 3).made(count, 4, part).expect("sequences");
-    let reversal = |count, seed| Reversal::default().made(count, seed).expect("sequences");
+    let sine = |count, part| Sine::new(1.5, 3).generated(count, 4, part).expect("sequences");
+    let reversal = |count, seed| Reversal::default().generated(count, seed).expect("sequences");
     for (net, width, sets) in [
         (
             PaperNet::DLstm(5),
             1,
-            [sine(200, Part::Train), sine(50, Part::Valid), sine(70, Part::Test)],
+            [sine(200, SinePart::Train), sine(50, SinePart::Valid), sine(70, SinePart::Test)],
         ),
         (PaperNet::BiLstm, 4, [reversal(200, 1), reversal(50, 2), reversal(70, 3)]),
     ] {
@@ -318,9 +320,9 @@ fn a_lane_learns_from_a_recipe_as_from_what_was_copied() {
         for (found, expected) in found.iter().zip(&expected) {
             assert!((found / expected - 1.0).abs() < 1e-4, "{spec}: {found}, copied {expected}");
         }
-        // Answers are shown with the host's targets.
+        // TargetData are shown with the host's targets.
         let (made, mut lane) =
-            (Made::new(*unseen[1].recipe().expect("one")).expect("fits"), lane());
+            (Generated::new(*unseen[1].recipe().expect("one")).expect("fits"), lane());
         let mut shown = 0;
         let looked = lane.evaluate(&made, 0, 20, &mut |y, _| shown += y.len()).expect("answers");
         assert_eq!(looked, lane.loss(&unseen[1], 0, 20).expect("a loss"));
@@ -334,9 +336,9 @@ fn what_a_group_cannot_keep_is_refused() {
     let spec = PaperNet::Lstm.spec(1, 1).expect("a network");
     let lane = group(&device, &spec, 1).lane(1).expect("a lane");
     let drawn = Drawn(data(&spec, 5, 1));
-    assert!(lane.sequences(&drawn).unwrap_err().to_string().contains("in memory"));
-    let four = Reversal::default().made(5, 1).expect("sequences");
-    assert!(lane.sequences(&four).unwrap_err().to_string().contains("does not fit"));
+    assert!(lane.check(&drawn).unwrap_err().to_string().contains("in memory"));
+    let four = Reversal::default().generated(5, 1).expect("sequences");
+    assert!(lane.check(&four).unwrap_err().to_string().contains("does not fit"));
     let gru =
         NetSpec::builder(Cell::Gru).dense(1).units([9]).outputs(1).build().expect("a network");
     assert!(CudaGroup::new(&device, &gru, AdamOptions::default(), 2).is_err());

@@ -9,7 +9,9 @@
 
 use drnn::rng::Rng;
 use drnn::{Cell, Cpu, NetSpec, Padding};
-use drnn_train::{Advance, Answers, Examples, Fit, IGNORE, Inputs, Options, Schedule, order};
+use drnn_train::{
+    Advance, Examples, IGNORE, Inputs, Options, Schedule, TargetData, Trainer, order,
+};
 use serde_json::{Value, json};
 use std::error::Error;
 use std::path::Path;
@@ -59,24 +61,24 @@ fn train(folder: &Path, cell: Cell, spec: &NetSpec, task: Task) -> Result<(), Bo
         ..Options::default()
     };
     let [(train, train_json), (valid, valid_json)] = [task.draw(TRAIN, 1)?, task.draw(VALID, 2)?];
-    let mut fit = Fit::new(&Cpu::from_env()?, spec, options, "curve", &train, &valid)?;
-    fit.engine().model()?.save(folder.join("initial.safetensors"))?;
+    let mut trainer = Trainer::new(&Cpu::from_env()?, spec, options, "curve", &train, &valid)?;
+    trainer.engine().model()?.save(folder.join("initial.safetensors"))?;
     loop {
-        match fit.advance()? {
-            Advance::Epoch if fit.progress().history.len() == 1 => {
-                fit.engine().model()?.save(folder.join("first.safetensors"))?;
+        match trainer.advance()? {
+            Advance::Epoch if trainer.progress().history.len() == 1 => {
+                trainer.engine().model()?.save(folder.join("first.safetensors"))?;
             }
             Advance::Ended(_) => break,
             _ => {}
         }
     }
-    fit.engine().model()?.save(folder.join("last.safetensors"))?;
+    trainer.engine().model()?.save(folder.join("last.safetensors"))?;
     let orders: Vec<_> = (0..options.epochs).map(|e| order(options.seed, e, TRAIN)).collect();
     let training = json!({
         "cell": cell, "units": spec.units()[0], "delay": spec.delay(),
         "bidirectional": spec.direction() == drnn::Direction::Bidirectional,
         "options": options, "train": train_json, "valid": valid_json, "orders": orders,
-        "curve": fit.progress().history,
+        "curve": trainer.progress().history,
     });
     Ok(std::fs::write(folder.join("training.json"), training.to_string())?)
 }
@@ -115,7 +117,7 @@ impl Task {
                 };
                 let y: Vec<f32> = (0..count * STEPS).flat_map(value).collect();
                 let json = json!({ "x": x, "y": y });
-                (Inputs::Dense(x), Answers::Values(y), json)
+                (Inputs::Dense(x), TargetData::Values(y), json)
             }
             Task::Classes => {
                 let draw = |_| rng.below(SYMBOLS) as u32;
@@ -129,7 +131,7 @@ impl Task {
                 let y: Vec<u32> = (0..count * STEPS).map(class).collect();
                 let shown: Vec<_> = y.iter().map(|&c| (c != IGNORE).then_some(c)).collect();
                 let json = json!({ "x": x, "y": shown });
-                (Inputs::Tokens(x), Answers::Classes(y), json)
+                (Inputs::Tokens(x), TargetData::Classes(y), json)
             }
         };
         Ok((Examples::new(inputs, answers, [count, STEPS], [Q, M])?, json))

@@ -1,11 +1,11 @@
 //! A campaign comes to the same results however it is split, killed and resumed.
 
 use drnn::Cpu;
-use drnn_train::campaign::{
+use drnn_train::lanes::Control;
+use drnn_train::sine::campaign::{
     Checkpoints, Event, Gamma, GridCell, Pool, Protocol, Shard, grid, run, run_pools,
 };
-use drnn_train::lanes::Control;
-use drnn_train::results::{Record, Records, Results, merge, read, write};
+use drnn_train::sine::results::{Record, Records, Results, merge, read, write};
 use drnn_train::{Options, PaperNet, Reason};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};

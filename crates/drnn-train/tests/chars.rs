@@ -5,7 +5,8 @@ use drnn_tasks::chars::Alphabet;
 use drnn_train::chars::{Masked, Masking};
 use drnn_train::read::{self, Symbols};
 use drnn_train::{
-    Advance, Answers, Engine, Fit, Gathered, Inputs, Learner, Metric, Options, Resumed, Source,
+    Advance, Dataset, Engine, Gathered, Inputs, Learner, Metric, Options, Resumed, TargetData,
+    Trainer,
 };
 use std::sync::Arc;
 
@@ -37,21 +38,22 @@ fn resumed_training_is_straight_training_to_the_bit() {
     let both_ways = NetSpec::builder(Cell::Lstm).tokens(5, 3).units([6]).outputs(4).bidirectional();
     for spec in [spec(3), both_ways.build().unwrap()] {
         let options = Options { epochs: 3, batch: 20, rate: 1e-2, ..Options::default() };
-        let new =
-            |threads| Fit::new(&Cpu::new(threads), &spec, options, "test", &train, &valid).unwrap();
+        let new = |threads| {
+            Trainer::new(&Cpu::new(threads), &spec, options, "test", &train, &valid).unwrap()
+        };
         let mut straight = new(1);
         while !matches!(straight.advance().unwrap(), Advance::Ended(_)) {}
         new(1).save(&path).unwrap();
         for batch in 0.. {
-            let mut fit = new(1 + batch % 2);
-            assert_eq!(fit.resume(&path).unwrap(), Resumed::Newest);
-            if matches!(fit.advance().unwrap(), Advance::Ended(_)) {
+            let mut trainer = new(1 + batch % 2);
+            assert_eq!(trainer.resume(&path).unwrap(), Resumed::Newest);
+            if matches!(trainer.advance().unwrap(), Advance::Ended(_)) {
                 assert_eq!(batch, 3 * 5); // 96 windows in batches of 20
-                assert!(fit.engine().state().unwrap() == straight.engine().state().unwrap());
-                assert_eq!(fit.progress().history, straight.progress().history);
+                assert!(trainer.engine().state().unwrap() == straight.engine().state().unwrap());
+                assert_eq!(trainer.progress().history, straight.progress().history);
                 break;
             }
-            fit.save(&path).unwrap();
+            trainer.save(&path).unwrap();
         }
     }
 }
@@ -62,20 +64,21 @@ fn bits_are_those_of_the_masked_characters() {
     let [_, valid] = text(37);
     for delay in [0, 5] {
         let mut learner = Learner::new(&Cpu::new(1), &spec(delay), Default::default(), 3);
-        let found = learner.evaluate(&valid, 2, 10, &mut |_, _| {}).unwrap();
+        let found = learner.loss(&valid, 2, 10).unwrap();
         let model = learner.model().unwrap();
         let (mut bits, mut count) = (0.0, 0);
         for window in 0..valid.len() as u32 {
-            let mut batch = Gathered { ahead: delay, ..Gathered::default() };
+            let mut batch = Gathered { look_ahead: delay, ..Gathered::default() };
             valid.gather(2, &[window], &mut batch);
-            let (Inputs::Tokens(tokens), Answers::Classes(truth)) = (&batch.inputs, &batch.answers)
+            let (Inputs::Tokens(tokens), TargetData::Classes(truth)) =
+                (&batch.inputs, &batch.targets)
             else {
                 panic!()
             };
             let masks = tokens[..37].iter().filter(|token| **token == MASK).count();
-            assert_eq!((batch.asked.as_ref().unwrap().len(), truth.len()), (masks, masks));
+            assert_eq!((batch.selected.as_ref().unwrap().len(), truth.len()), (masks, masks));
             let answers = model.run(&Batch::tokens(tokens, 37 + delay, 1), None).unwrap();
-            for (&slot, &class) in batch.asked.iter().flatten().zip(truth) {
+            for (&slot, &class) in batch.selected.iter().flatten().zip(truth) {
                 let y = answers.at(slot as usize, 0);
                 let total: f64 = y.iter().map(|y| f64::from(*y).exp()).sum();
                 bits -= (f64::from(y[class as usize]).exp() / total).log2();
@@ -92,10 +95,10 @@ fn what_follows_helps() {
     let [train, valid] = text(50);
     let after = |delay| {
         let options = Options { epochs: 30, batch: 10, rate: 2e-2, ..Options::default() };
-        let mut fit =
-            Fit::new(&Cpu::new(2), &spec(delay), options, "test", &train, &valid).unwrap();
-        while !matches!(fit.advance().unwrap(), Advance::Ended(_)) {}
-        fit.progress().history.last().unwrap().valid_loss
+        let mut trainer =
+            Trainer::new(&Cpu::new(2), &spec(delay), options, "test", &train, &valid).unwrap();
+        while !matches!(trainer.advance().unwrap(), Advance::Ended(_)) {}
+        trainer.progress().history.last().unwrap().valid_loss
     };
     // Where a window begins with a mask, only what follows tells which letter it is.
     let (at_once, late) = (after(0), after(2));

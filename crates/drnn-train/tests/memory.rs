@@ -7,7 +7,7 @@ use drnn_train::chars::{Masked, Masking};
 use drnn_train::read::{self, Symbols};
 use drnn_train::reversal::Reversal;
 use drnn_train::tagger::{Sentences, Sizes, TaggerLearner};
-use drnn_train::{Advance, Engine, Estimate, Fit, Learner, Options, PaperNet, Source};
+use drnn_train::{Advance, Dataset, Engine, Estimate, Learner, Options, PaperNet, Trainer};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -39,9 +39,9 @@ fn peak<E: Engine>(make: impl Fn() -> E, train: &E::Data, valid: &E::Data, batch
     let before = LIVE.load(Ordering::Relaxed);
     PEAK.store(before, Ordering::Relaxed);
     let options = Options { epochs: 1, batch, ..Options::default() };
-    let mut fit = Fit::with_engine(make(), options, "test", train, valid).unwrap();
-    while fit.advance().unwrap() == Advance::Batch {}
-    fit.save(&folder.path().join("checkpoint")).unwrap();
+    let mut trainer = Trainer::with_engine(make(), options, "test", train, valid).unwrap();
+    while trainer.advance().unwrap() == Advance::Batch {}
+    trainer.save(&folder.path().join("checkpoint")).unwrap();
     PEAK.load(Ordering::Relaxed) - before
 }
 
@@ -53,7 +53,7 @@ fn assert_close(what: &str, estimate: Estimate, truth: usize) {
     assert!((low..=high).contains(&total), "{what}: {estimate:?}, {total}; found {truth}");
 }
 
-fn plain(spec: &NetSpec, [train, valid]: [&(dyn Source + 'static); 2], batch: usize) {
+fn plain(spec: &NetSpec, [train, valid]: [&(dyn Dataset + 'static); 2], batch: usize) {
     for threads in [1, 2] {
         let cpu = Cpu::new(threads);
         let make = || Learner::new(&cpu, spec, Default::default(), 1);
@@ -66,10 +66,10 @@ fn plain(spec: &NetSpec, [train, valid]: [&(dyn Source + 'static); 2], batch: us
 #[test]
 fn estimates_are_close_to_what_trainings_allocate() {
     let reversal = Reversal { steps: 30, symbols: 6 };
-    let made = [reversal.made(300, 1), reversal.made(40, 2)].map(Result::unwrap);
-    // Made before anything is measured.
+    let made = [reversal.generated(300, 1), reversal.generated(40, 2)].map(Result::unwrap);
+    // Generated before anything is measured.
     made.iter().for_each(|made| assert!(made.whole().is_some()));
-    let data = made.each_ref().map(|made| made as &dyn Source);
+    let data = made.each_ref().map(|made| made as &dyn Dataset);
     let dense = |builder: Builder| builder.dense(6).outputs(6).build().unwrap();
     for cell in [Cell::Lstm, Cell::Gru, Cell::RnnTanh] {
         let net = || NetSpec::builder(cell);
@@ -85,7 +85,7 @@ fn estimates_are_close_to_what_trainings_allocate() {
     let masking = Masking { window: 60, share: 0.2, mask: 26, seed: 1 };
     let part = |range| Masked::new("text", symbols.clone(), range, masking).unwrap();
     let parts = [part(0..18_000), part(18_000..21_000)];
-    let parts = parts.each_ref().map(|part| part as &dyn Source);
+    let parts = parts.each_ref().map(|part| part as &dyn Dataset);
     let chars = NetSpec::builder(Cell::Lstm).tokens(27, 10).units([50]).outputs(26);
     plain(&chars.clone().delay(8, Padding::LookAhead).build().unwrap(), parts, 32);
     plain(&chars.bidirectional().build().unwrap(), parts, 200);

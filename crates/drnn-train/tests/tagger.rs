@@ -5,7 +5,9 @@ use drnn_tasks::tagger::{Counting, Limits, TagStream, Tagger, Vocabulary};
 use drnn_train::tagger::{
     Scores, Sentences, Sizes, TagWorkspace, TaggerLearner, outputs, with_special,
 };
-use drnn_train::{AdamOptions, Advance, Batches, Engine, Fit, Options, PaperNet, Resumed, State};
+use drnn_train::{
+    AdamOptions, Advance, Batches, Engine, Options, PaperNet, Resumed, State, Trainer,
+};
 
 const SIZES: Sizes = Sizes { symbol: 5, chars: 6, both_chars: 4, word: 3, words: 7, both_words: 5 };
 
@@ -59,7 +61,7 @@ fn loss(learner: &mut TaggerLearner, data: &Sentences) -> f64 {
         let vocabulary = vocabulary();
         let sentence = &sentences()[i];
         one.push(&vocabulary, sentence.iter().map(|(form, tag)| (*form, Some(*tag))));
-        total += learner.evaluate(&one, 0, 9, &mut |_, _| {}).unwrap().mean();
+        total += learner.loss(&one, 0, 9).unwrap().mean();
     }
     total
 }
@@ -73,7 +75,7 @@ fn a_step_goes_along_the_gradient_of_the_loss() {
             // The first of Adam's means is a tenth of the gradient.
             let before = learner.state().unwrap();
             let all = [0, 1, 2, 3];
-            let batches = Batches { visit: 0, chosen: &all, batch: 4, rate: 1e-3, clip: None };
+            let batches = Batches { epoch: 0, chosen: &all, batch: 4, rate: 1e-3, clip: None };
             learner.train(&data, &batches).unwrap();
             let gradient: Vec<f32> =
                 learner.state().unwrap().adam.mean.iter().map(|m| m * 10.0).collect();
@@ -99,24 +101,25 @@ fn it_learns_and_resumes_to_the_bit_and_its_file_says_the_same() {
     let data = data(&vocabulary);
     let options = Options { epochs: 60, batch: 2, rate: 1e-2, ..Options::default() };
     for nets in [[PaperNet::DLstm(1), PaperNet::DLstm(1)], [PaperNet::BiLstm, PaperNet::BiLstm]] {
-        let new = || Fit::with_engine(learner(nets, false), options, "t", &data, &data).unwrap();
+        let new =
+            || Trainer::with_engine(learner(nets, false), options, "t", &data, &data).unwrap();
         let mut straight = new();
         while !matches!(straight.advance().unwrap(), Advance::Ended(_)) {}
         let path = folder.path().join("checkpoint");
-        let mut fit = new();
+        let mut trainer = new();
         for _ in 0..7 {
-            fit.advance().unwrap();
+            trainer.advance().unwrap();
         }
-        fit.save(&path).unwrap();
-        let mut fit = new();
-        assert_eq!(fit.resume(&path).unwrap(), Resumed::Newest);
-        while !matches!(fit.advance().unwrap(), Advance::Ended(_)) {}
-        let [a, b] = [&mut straight, &mut fit].map(|fit| fit.engine().state().unwrap());
+        trainer.save(&path).unwrap();
+        let mut trainer = new();
+        assert_eq!(trainer.resume(&path).unwrap(), Resumed::Newest);
+        while !matches!(trainer.advance().unwrap(), Advance::Ended(_)) {}
+        let [a, b] = [&mut straight, &mut trainer].map(|trainer| trainer.engine().state().unwrap());
         assert!(a == b, "{nets:?}: resumed is not straight");
-        let last = fit.progress().history.last().unwrap();
+        let last = trainer.progress().history.last().unwrap();
         assert_eq!(last.valid_accuracy, Some(1.0), "{nets:?}: {last:?}");
 
-        let net = fit.engine().net().clone();
+        let net = trainer.engine().net().clone();
         let tagger = Tagger::new(vocabulary.clone(), Counting::Words, net, &b.params).unwrap();
         let scores = Scores::of(&tagger, &data).unwrap();
         assert_eq!((scores.words.value(), scores.words.of), (Some(1.0), 14));
@@ -145,7 +148,7 @@ fn what_does_not_belong_together_is_refused() {
     let none = Vocabulary::of(std::iter::empty(), None, &Limits::default()).unwrap_err();
     assert!(none.to_string().contains("no words"), "{none}");
     let mut empty = learner(nets, false);
-    assert!(empty.sequences(&Sentences::new()).is_err());
+    assert!(empty.check(&Sentences::new()).is_err());
     let short = State { params: vec![0.0], ..empty.state().unwrap() };
     assert!(empty.set_state(short).is_err());
 }

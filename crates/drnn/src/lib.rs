@@ -105,6 +105,8 @@ pub use flatten::solve;
 pub use flatten::solve::solve_start;
 pub use flatten::trace::{Difference, Trace, compare};
 pub use io::bundle::{Bundle, Table as BundleTable};
+#[doc(hidden)]
+pub use io::checksum;
 pub use io::file::{Precision, sync_folder, write_atomically};
 pub use io::import::Import;
 pub use io::limits::{MAX_STREAM, shortened};

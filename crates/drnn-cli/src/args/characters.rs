@@ -8,8 +8,8 @@ use drnn::{Builder, NetSpec, Padding, grouped};
 use drnn_tasks::chars::Alphabet;
 use drnn_train::chars::{EMBEDDING, Held, Masked, Masking, SHARE, WINDOW, split};
 use drnn_train::read::{Input, Source as Opened, Symbols};
-use drnn_train::sine::derived;
-use drnn_train::{Options, Source};
+use drnn_train::seed;
+use drnn_train::{Dataset, Options};
 use std::convert::Infallible;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -130,7 +130,7 @@ impl Characters {
                     (text, range)
                 }
             };
-            let seed = derived(seed, &[number]);
+            let seed = seed::derive(seed, &[number]);
             let masking = Masking { window, share: *mask, mask: alphabet.unknown(), seed };
             Ok::<_, Failure>(Masked::new(name, text, range, masking)?)
         };

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use drnn::memory::{self, BatchSize};
 use drnn::{NetSpec, grouped, shortened};
 use drnn_tasks::series::SeriesTask;
-use drnn_train::Source;
+use drnn_train::Dataset;
 use drnn_train::read::{Input, MAX_CLASSES, Missing};
 use drnn_train::series::{
     Columns, Parts, Sequences, Shares, Windows, from_arrays, from_table, learn_task,

@@ -4,7 +4,7 @@ use crate::Failure;
 use crate::files::paths::{check_not_read, same_file, write_files};
 use crate::report::{Report, report};
 use clap::Args;
-use drnn_train::results::MAX_RESULTS;
+use drnn_train::sine::results::MAX_RESULTS;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 

@@ -6,7 +6,7 @@ use super::reversal::ReversalResults;
 use super::sine::{self, SineResults};
 use super::sweep::SweepResults;
 use super::training_run::TrainingResults;
-use drnn_train::results::is_campaign;
+use drnn_train::sine::results::is_campaign;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::path::Path;

@@ -6,7 +6,7 @@ use super::training::{provenance_parts, training_facts};
 use super::{Provenance, bitmap, check_runs, html, markdown};
 use crate::plot::{Line, Picture, Plot, Scale, Style};
 use drnn::{grouped, shortened};
-use drnn_train::{Metric, Options, Reason, recommended};
+use drnn_train::{Metric, Options, Reason, recommended_delay};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -95,13 +95,13 @@ impl SweepResults {
     }
 
     /// The delayed network that waits least among those good enough, of any family.
-    fn recommended(&self) -> Option<String> {
+    fn recommended_delay(&self) -> Option<String> {
         let groups = self.groups();
         let delayed: Vec<&Group> = groups.iter().filter(|group| !group.runs[0].compared).collect();
         let found: Vec<(usize, f64)> =
             delayed.iter().map(|group| (group.runs[0].delay.unwrap_or(0), group.valid())).collect();
-        let delay = recommended(self.metric, self.tolerance, &found)?;
-        let better = |a: f64, b: f64| if self.metric.rises() { a > b } else { a < b };
+        let delay = recommended_delay(self.metric, self.tolerance, &found)?;
+        let better = |a: f64, b: f64| if self.metric.higher_is_better() { a > b } else { a < b };
         let same =
             delayed.iter().zip(&found).filter(|(_, (d, valid))| *d == delay && valid.is_finite());
         let best = same.reduce(|a, b| if better(b.1.1, a.1.1) { b } else { a })?;
@@ -120,17 +120,17 @@ impl SweepResults {
         }
     }
 
-    /// What is recommended, and why, in a sentence or two.
+    /// What is recommended_delay, and why, in a sentence or two.
     fn summary(&self) -> String {
         let groups = self.groups();
         let value =
             |net: &str| groups.iter().find(|group| group.runs[0].net == net).map(Group::valid);
-        let Some(net) = self.recommended() else {
+        let Some(net) = self.recommended_delay() else {
             return "No delayed network could be trained.".into();
         };
         let delay = self.runs.iter().find(|run| run.net == net).and_then(|run| run.delay);
         let (delay, worth) = (delay.unwrap_or(0), value(&net).unwrap_or(f64::NAN));
-        let close = match self.metric.rises() {
+        let close = match self.metric.higher_is_better() {
             true => format!("within {} of the best", self.tolerance),
             false => format!("within {:.0} % of the least", self.tolerance * 100.0),
         };
@@ -157,7 +157,7 @@ impl SweepResults {
     }
 
     fn results_table(&self) -> Table {
-        let recommended = self.recommended();
+        let recommended = self.recommended_delay();
         let rows = self.groups().into_iter().map(|group| {
             let run = group.runs[0];
             let mark = if recommended.as_ref() == Some(&run.net) { " *" } else { "" };
@@ -175,7 +175,11 @@ impl SweepResults {
             caption: format!(
                 "{}, {}. Delay: steps that an answer waits for; all, it waits for the end. *: recommended.",
                 self.metric,
-                if self.metric.rises() { "the higher the better" } else { "the lower the better" }
+                if self.metric.higher_is_better() {
+                    "the higher the better"
+                } else {
+                    "the lower the better"
+                }
             ),
             head: ["net", "delay", "valid", "test", "parameters", "epochs", "time"]
                 .map(String::from)
@@ -220,8 +224,8 @@ impl SweepResults {
         }
         let values = || lines.iter().flat_map(|line| &line.points).map(|p| p.1);
         let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
-        let log = !self.metric.rises() && least > 0.0 && most >= 10.0 * least;
-        let recommended = self.recommended();
+        let log = !self.metric.higher_is_better() && least > 0.0 && most >= 10.0 * least;
+        let recommended = self.recommended_delay();
         let at = self.runs.iter().find(|run| Some(&run.net) == recommended.as_ref());
         Plot {
             title: format!("Quality against latency: {}", self.task),
@@ -272,7 +276,10 @@ impl Reported for SweepResults {
                             "{name} is null, and the run did not end as not-finite"
                         ));
                     }
-                    Some(x) if !(x >= 0.0 && x.is_finite()) || (self.metric.rises() && x > 1.0) => {
+                    Some(x)
+                        if !(x >= 0.0 && x.is_finite())
+                            || (self.metric.higher_is_better() && x > 1.0) =>
+                    {
                         return refuse(format!("{name} is {x}, which is no {}", self.metric));
                     }
                     Some(_) => {}

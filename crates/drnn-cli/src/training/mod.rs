@@ -13,7 +13,7 @@ use crate::training::stop::Stop;
 use clap::Args;
 use drnn::Cpu;
 use drnn_train::lanes::{self, Control, Lane};
-use drnn_train::{Advance, Engine, Error, Fit, Metric, Reason, Resumed};
+use drnn_train::{Advance, Engine, Error, Metric, Reason, Resumed, Trainer};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::fs::File;
@@ -79,13 +79,13 @@ impl Running {
     /// A training as a lane, from its checkpoint in `folder` where it goes on.
     pub fn lane<'a, E: Engine>(
         &self,
-        mut fit: Fit<'a, E>,
+        mut trainer: Trainer<'a, E>,
         folder: &TrainingFolder,
         name: &str,
     ) -> Result<Lane<'a, E>, Failure> {
         let path = folder.checkpoints().join(name);
         if self.resume {
-            match fit.resume(&path) {
+            match trainer.resume(&path) {
                 Ok(Resumed::Newest) => {}
                 Ok(Resumed::Previous(note)) => eprintln!("note: {note}"),
                 Ok(Resumed::NoCheckpoint) if folder.is_new() => {}
@@ -99,7 +99,7 @@ impl Running {
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(Lane { fit, checkpoint: Some(path) })
+        Ok(Lane { trainer, checkpoint: Some(path) })
     }
 
     /// Takes lanes to their ends. `log` gets everything, `again` is the command that goes on; `after_epoch` may look
@@ -115,11 +115,11 @@ impl Running {
     ) -> Result<(), Failure> {
         let every = Duration::from_secs_f64(self.checkpoint_every * 60.0);
         let cpu = cpu.with_threads(place.threads(cpu, lanes.len()));
-        let outcome = lanes::run(&cpu, lanes, every, &|lane, fit, done| {
+        let outcome = lanes::run(&cpu, lanes, every, &|lane, trainer, done| {
             if done == Advance::Epoch {
-                after_epoch(fit)?;
+                after_epoch(trainer)?;
             }
-            Ok(watch.see(lane, fit, done))
+            Ok(watch.see(lane, trainer, done))
         });
         watch.finish();
         outcome.map_err(|error| match error {
@@ -139,7 +139,7 @@ impl Running {
 pub const EARLIER: &str = "there are results of an earlier run";
 
 /// What else is done with a training after each of its epochs.
-pub type AfterEpoch<'o, 'a, E> = dyn Fn(&mut Fit<'a, E>) -> drnn_train::Result<()> + Sync + 'o;
+pub type AfterEpoch<'o, 'a, E> = dyn Fn(&mut Trainer<'a, E>) -> drnn_train::Result<()> + Sync + 'o;
 
 /// The name of a lane that ran away, where one did, makes the whole a failed check.
 pub fn check_finite<'a>(ran_away: impl Iterator<Item = &'a str>) -> Result<(), Failure> {
@@ -182,10 +182,10 @@ impl Watch {
     }
 
     /// Sees what a lane has done.
-    fn see<E: Engine>(&self, lane: usize, fit: &Fit<E>, done: Advance) -> Control {
-        let (progress, options) = (fit.progress(), fit.options());
+    fn see<E: Engine>(&self, lane: usize, trainer: &Trainer<E>, done: Advance) -> Control {
+        let (progress, options) = (trainer.progress(), trainer.options());
         if let Some((_, bars)) = &self.bars {
-            let per_epoch = fit.batches_per_epoch() as u64;
+            let per_epoch = trainer.batches_per_epoch() as u64;
             let at = progress.history.len() as u64 * per_epoch + progress.batches as u64;
             bars[lane].set_length(options.epochs as u64 * per_epoch);
             bars[lane].set_position(at);
@@ -194,7 +194,7 @@ impl Watch {
             }
         }
         if done == Advance::Epoch {
-            self.tell_epoch(lane, fit);
+            self.tell_epoch(lane, trainer);
         }
         if done == Advance::Ended(Reason::NotFinite) {
             let (name, epoch) = (&self.names[lane], progress.history.len() + 1);
@@ -210,10 +210,10 @@ impl Watch {
         if self.stop.pressed() { Control::Stop } else { Control::Continue }
     }
 
-    fn tell_epoch<E: Engine>(&self, lane: usize, fit: &Fit<E>) {
-        let (progress, name) = (fit.progress(), &self.names[lane]);
+    fn tell_epoch<E: Engine>(&self, lane: usize, trainer: &Trainer<E>) {
+        let (progress, name) = (trainer.progress(), &self.names[lane]);
         let Some(epoch) = progress.history.last() else { return };
-        let rate = fit.sequences() as f64 * progress.history.len() as f64 / progress.seconds;
+        let rate = trainer.sequences() as f64 * progress.history.len() as f64 / progress.seconds;
         let quality = match (self.metric, epoch.valid_accuracy) {
             (Metric::Accuracy, Some(accuracy)) => format!(" accuracy {accuracy:.4}"),
             (Metric::Bits, _) => format!(" bits {:.4}", epoch.valid_loss / std::f64::consts::LN_2),
@@ -222,7 +222,7 @@ impl Watch {
         let line = format!(
             "{name} epoch {} of {}: train {:.4} valid {:.4}{quality} norm {:.3} rate {:.2e} {rate:.0} sequences/s",
             epoch.epoch,
-            fit.options().epochs,
+            trainer.options().epochs,
             epoch.train_loss,
             epoch.valid_loss,
             epoch.norm,
@@ -238,7 +238,7 @@ impl Watch {
             "lane": name, "epoch": epoch.epoch, "train_loss": epoch.train_loss,
             "valid_loss": epoch.valid_loss, "valid_accuracy": epoch.valid_accuracy, "norm": epoch.norm, "rate": epoch.rate,
             "sequences_per_second": rate, "seconds": progress.seconds, "ended": progress.ended,
-            "memory_bytes": fit.memory(),
+            "memory_bytes": trainer.memory(),
         });
         // A log that cannot be written is no reason to stop a training.
         let mut log = self.log.lock().unwrap_or_else(|p| p.into_inner());

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use drnn::memory::{self, BatchSize};
 use drnn::{Cpu, Model, NetSpec};
 use drnn_cuda::{CudaLearner, Device, Precision};
-use drnn_train::{EVALUATED, Engine, Error, Estimate, Learner, Options, Result, Source};
+use drnn_train::{Dataset, Engine, Error, Estimate, Learner, MIN_EVAL_ROWS, Options, Result};
 use std::ops::{Deref, DerefMut};
 
 /// Lets trainings that share a GPU really run side by side: CUDA puts their work into 8 queues unless it is told otherwise
@@ -95,7 +95,7 @@ impl Place {
     /// A network to be trained there.
     pub fn network(&self, cpu: &Cpu, spec: &NetSpec, options: &Options) -> Result<Network> {
         let (adam, seed) = (options.adam, options.seed);
-        let engine: Box<dyn Engine<Data = dyn Source>> = match self {
+        let engine: Box<dyn Engine<Data = dyn Dataset>> = match self {
             Place::Cpu => Box::new(Learner::new(cpu, spec, adam, seed)),
             Place::Cuda(device, precision) => {
                 let learner = CudaLearner::new(device, *precision, spec, adam, seed);
@@ -110,13 +110,13 @@ impl Place {
     pub fn needs(
         &self,
         spec: &NetSpec,
-        data: &[&dyn Source],
+        data: &[&dyn Dataset],
         batch: usize,
         threads: usize,
     ) -> Result<Needs> {
         let estimate = Estimate::new(spec, data, batch, threads);
         let Place::Cuda(device, precision) = self else { return Ok(estimate.into()) };
-        let rows = |i: usize| if i == 0 { batch } else { batch.max(EVALUATED) };
+        let rows = |i: usize| if i == 0 { batch } else { batch.max(MIN_EVAL_ROWS) };
         let sizes = data.iter().enumerate().map(|(i, data)| data.batch_size(rows(i)));
         let mut card = 0;
         for BatchSize { steps, rows, .. } in sizes {
@@ -150,7 +150,7 @@ impl std::fmt::Display for Place {
 /// A network in training, wherever that is.
 pub struct Network {
     spec: NetSpec,
-    engine: Box<dyn Engine<Data = dyn Source>>,
+    engine: Box<dyn Engine<Data = dyn Dataset>>,
 }
 
 impl Network {
@@ -160,7 +160,7 @@ impl Network {
     }
 
     /// What trains it.
-    pub fn into_engine(self) -> Box<dyn Engine<Data = dyn Source>> {
+    pub fn into_engine(self) -> Box<dyn Engine<Data = dyn Dataset>> {
         self.engine
     }
 
@@ -172,7 +172,7 @@ impl Network {
 
 /// Everything else is its engine's affair.
 impl Deref for Network {
-    type Target = dyn Engine<Data = dyn Source>;
+    type Target = dyn Engine<Data = dyn Dataset>;
 
     fn deref(&self) -> &Self::Target {
         &*self.engine

@@ -11,8 +11,8 @@ use crate::runtime::memory::Buffer;
 use crate::runtime::stream::{Arg, Kernel, Module, Stream};
 use crate::step::plan::TargetType;
 use drnn::NetSpec;
-use drnn_train::sine::Part;
-use drnn_train::{Answers, Error, Examples, IGNORE, Inputs, Recipe, Result, Source};
+use drnn_train::sine::SinePart;
+use drnn_train::{Dataset, Error, Examples, IGNORE, Inputs, Recipe, Result, TargetData};
 
 const THREADS: usize = 256;
 /// More than a card runs at once; each thread makes some elements.
@@ -36,7 +36,7 @@ pub(crate) enum DataKey {
 
 impl<'d> DataOrigin<'d> {
     /// What a group can keep of `data`; the error says why nothing.
-    pub fn of(spec: &NetSpec, data: &'d dyn Source) -> Result<DataOrigin<'d>> {
+    pub fn of(spec: &NetSpec, data: &'d dyn Dataset) -> Result<DataOrigin<'d>> {
         data.fits(spec)?;
         if let Some(recipe) = data.recipe() {
             return Ok(DataOrigin::Recipe(recipe));
@@ -86,11 +86,11 @@ impl DataSet {
         let Inputs::Dense(x) = examples.inputs() else {
             return Err(Error::Data("a group learns from vectors".into()));
         };
-        let (goal, y) = match examples.answers() {
-            Answers::Values(values) => {
+        let (goal, y) = match examples.targets() {
+            TargetData::Values(values) => {
                 (TargetType::Values, values.iter().map(|v| v.to_bits()).collect::<Vec<u32>>())
             }
-            Answers::Classes(classes) => {
+            TargetData::Classes(classes) => {
                 let known = classes.iter().filter(|class| **class != IGNORE);
                 check_classes(known.max().map_or(0, |most| *most as usize + 1), m)?;
                 (TargetType::Classes, classes.clone())
@@ -105,8 +105,8 @@ impl DataSet {
     pub fn examples(&self, [q, m]: [usize; 2]) -> Result<Examples> {
         let (x, y) = (self.x.get(0, self.x.len())?, self.y.get(0, self.y.len())?);
         let answers = match self.goal {
-            TargetType::Classes => Answers::Classes(y),
-            TargetType::Values => Answers::Values(y.into_iter().map(f32::from_bits).collect()),
+            TargetType::Classes => TargetData::Classes(y),
+            TargetType::Values => TargetData::Values(y.into_iter().map(f32::from_bits).collect()),
         };
         let count = x.len() / (self.elements * q);
         Examples::new(Inputs::Dense(x), answers, [count, self.elements], [q, m])
@@ -173,7 +173,7 @@ impl DataKernels {
 fn words(recipe: &Recipe) -> Result<[u32; WORDS]> {
     let (seed, filter, gamma, [ahead, taps, symbols]) = match *recipe {
         Recipe::Sine { task, set_seed, part, .. } => {
-            let (seed, filter) = (part.seed(set_seed), Part::Filter.seed(set_seed));
+            let (seed, filter) = (part.seed(set_seed), SinePart::Filter.seed(set_seed));
             (seed, filter, task.gamma, [task.ahead, task.taps, 0])
         }
         Recipe::Reversal { task, seed, .. } => (seed, 0, 0.0, [0, 0, task.symbols]),
@@ -198,12 +198,12 @@ mod tests {
 
     #[test]
     fn recipes_are_as_the_kernels_read_them() {
-        let (task, part) = (Sine { gamma: 0.5, ahead: 3, steps: 50, taps: 20 }, Part::Valid);
+        let (task, part) = (Sine { gamma: 0.5, ahead: 3, steps: 50, taps: 20 }, SinePart::Valid);
         let sine = Recipe::Sine { task, count: 7, set_seed: 9, part };
         let found = words(&sine).unwrap();
         let number = |at: usize| u64::from(found[at]) | u64::from(found[at + 1]) << 32;
-        assert_eq!(number(0), Part::Valid.seed(9));
-        assert_eq!(number(2), Part::Filter.seed(9));
+        assert_eq!(number(0), SinePart::Valid.seed(9));
+        assert_eq!(number(2), SinePart::Filter.seed(9));
         assert_eq!(f64::from_bits(number(4)), 0.5);
         assert_eq!(found[6..], [7, 50, 3, 20, 0, 0]);
         let task = Reversal { steps: 20, symbols: 4 };
@@ -216,10 +216,10 @@ mod tests {
     #[test]
     fn equal_recipes_are_one_data_set_and_equal_examples_are_two() {
         let spec = NetSpec::builder(Cell::Lstm).dense(4).units([3]).outputs(4).build().unwrap();
-        let (task, mark) = (Reversal::default(), |data: &dyn Source| {
+        let (task, mark) = (Reversal::default(), |data: &dyn Dataset| {
             DataOrigin::of(&spec, data).map(|origin| origin.mark()).unwrap()
         });
-        let made = |seed| task.made(2, seed).unwrap();
+        let made = |seed| task.generated(2, seed).unwrap();
         let [first, again] = [1, 1].map(|seed| task.examples(2, seed).unwrap());
         assert_eq!(mark(&made(1)), mark(&made(1)));
         assert_ne!(mark(&made(1)), mark(&made(2)));

@@ -8,8 +8,8 @@ use crate::error::{Error as CudaError, Result as CudaResult};
 use crate::runtime::device::Device;
 use drnn::{Model, NetSpec};
 use drnn_train::{
-    Adam, AdamOptions, Batches, Engine, Error, Examples, Gathered, LossSum, Result, Source, State,
-    Steps, Targets,
+    Adam, AdamOptions, Batches, Dataset, Engine, Error, Examples, Gathered, Inspect, LossSum,
+    Result, State, Steps,
 };
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -120,7 +120,7 @@ impl Shared {
 
 impl CudaLane {
     /// The data set on the GPU, brought there when it is first seen.
-    fn hold(&mut self, data: &dyn Source) -> Result<&DataSet> {
+    fn hold(&mut self, data: &dyn Dataset) -> Result<&DataSet> {
         let Shared { device, makers, spec, .. } = &*self.shared;
         let origin = DataOrigin::of(spec, data)?;
         let mark = origin.mark();
@@ -136,12 +136,32 @@ impl CudaLane {
     }
 
     /// A copy of `data` as the GPU has it.
-    pub fn held(&mut self, data: &dyn Source) -> Result<Examples> {
+    pub fn held(&mut self, data: &dyn Dataset) -> Result<Examples> {
         let widths = [self.shared.net.q, self.shared.net.outputs];
         self.hold(data)?.examples(widths)
     }
 
-    fn meet(&mut self, data: &dyn Source, chosen: Vec<u32>, what: JobKind) -> Result<JobResult> {
+    /// Passes outputs of the sequences `chosen`, (B, steps, m), to `inspect` as (steps, B, m).
+    fn show(
+        &mut self,
+        outputs: &[f32],
+        data: &dyn Dataset,
+        epoch: usize,
+        chosen: &[u32],
+        inspect: &mut Inspect,
+    ) {
+        data.gather(epoch, chosen, &mut self.gathered);
+        let m = self.shared.spec.answer_width();
+        let each = outputs.len() / chosen.len().max(1);
+        let mut shown = Vec::with_capacity(outputs.len());
+        for step in 0..each / m {
+            let rows = outputs.chunks_exact(each);
+            rows.for_each(|row| shown.extend_from_slice(&row[step * m..][..m]));
+        }
+        inspect(&shown, self.gathered.targets());
+    }
+
+    fn meet(&mut self, data: &dyn Dataset, chosen: Vec<u32>, what: JobKind) -> Result<JobResult> {
         let DataSet { x, y, elements, goal, .. } = self.hold(data)?;
         let (x, y, elements, goal) = (x.at(0), y.at(0), *elements, *goal);
         let job = Job { x, y, elements, goal, chosen, what };
@@ -151,55 +171,64 @@ impl CudaLane {
 }
 
 impl Engine for CudaLane {
-    type Data = dyn Source;
+    type Data = dyn Dataset;
 
     fn describe(&self) -> String {
         self.shared.spec.to_string()
     }
 
-    fn sequences(&self, data: &dyn Source) -> Result<usize> {
+    fn sequences(&self, data: &dyn Dataset) -> usize {
+        data.len()
+    }
+
+    fn check(&self, data: &dyn Dataset) -> Result<()> {
         if data.is_empty() {
             return Err(Error::Data("no sequences to train on".into()));
         }
-        DataOrigin::of(&self.shared.spec, data)?;
-        Ok(data.len())
+        DataOrigin::of(&self.shared.spec, data).map(drop)
     }
 
-    fn train(&mut self, data: &dyn Source, batches: &Batches) -> Result<Steps> {
+    fn train(&mut self, data: &dyn Dataset, batches: &Batches) -> Result<Steps> {
         let Batches { chosen, batch, rate, clip, .. } = *batches;
         let what = JobKind::Train { batch, rate, clip };
         Ok(self.meet(data, chosen.to_vec(), what)?.steps)
     }
 
-    fn stride(&self) -> usize {
+    fn batches_per_call(&self) -> usize {
         STRIDE
     }
 
+    fn evaluate_batch(
+        &mut self,
+        data: &dyn Dataset,
+        epoch: usize,
+        chosen: &[u32],
+        inspect: &mut Inspect,
+    ) -> Result<LossSum> {
+        let found = self.meet(data, chosen.to_vec(), JobKind::Evaluate { answers: true })?;
+        self.show(&found.answers, data, epoch, chosen, inspect);
+        Ok(found.steps.loss)
+    }
+
+    /// All sequences in one round, however few are shown at a time.
     fn evaluate(
         &mut self,
-        data: &dyn Source,
-        visit: usize,
+        data: &dyn Dataset,
+        epoch: usize,
         rows: usize,
-        look: &mut dyn FnMut(&[f32], Targets),
+        inspect: &mut Inspect,
     ) -> Result<LossSum> {
         let all: Vec<u32> = (0..data.len() as u32).collect();
         let found = self.meet(data, all.clone(), JobKind::Evaluate { answers: true })?;
-        let m = self.shared.spec.answer_width();
-        let each = found.answers.len() / all.len().max(1);
-        let answers = each / m;
-        for chosen in all.chunks(rows.max(1)) {
-            data.gather(visit, chosen, &mut self.gathered);
-            let mut shown = Vec::with_capacity(chosen.len() * each);
-            for answer in 0..answers {
-                let of = |row: &u32| &found.answers[*row as usize * each + answer * m..][..m];
-                chosen.iter().for_each(|row| shown.extend_from_slice(of(row)));
-            }
-            look(&shown, self.gathered.targets());
+        let (rows, each) =
+            (rows.clamp(1, all.len().max(1)), found.answers.len() / all.len().max(1));
+        for (chosen, outputs) in all.chunks(rows).zip(found.answers.chunks((rows * each).max(1))) {
+            self.show(outputs, data, epoch, chosen, inspect);
         }
         Ok(found.steps.loss)
     }
 
-    fn loss(&mut self, data: &dyn Source, _visit: usize, _rows: usize) -> Result<LossSum> {
+    fn loss(&mut self, data: &dyn Dataset, _epoch: usize, _rows: usize) -> Result<LossSum> {
         let all = (0..data.len() as u32).collect();
         Ok(self.meet(data, all, JobKind::Evaluate { answers: false })?.steps.loss)
     }

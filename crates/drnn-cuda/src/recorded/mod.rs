@@ -11,7 +11,7 @@ mod networks;
 use crate::persistent::DeviceLimits;
 use crate::runtime::device::Device;
 use drnn::{InputSpec, NetSpec};
-use drnn_train::{Batches, Gathered, Result, Source};
+use drnn_train::{Batches, Dataset, Gathered, Result};
 
 /// An H200: Hopper, with all that its instructions can do.
 fn hopper() -> Device {
@@ -32,7 +32,7 @@ struct Zeros {
     one_of: Option<usize>,
 }
 
-impl Source for Zeros {
+impl Dataset for Zeros {
     fn len(&self) -> usize {
         self.sequences
     }
@@ -41,7 +41,7 @@ impl Source for Zeros {
         Ok(())
     }
 
-    fn gather(&self, _visit: usize, chosen: &[u32], to: &mut Gathered) {
+    fn gather(&self, _epoch: usize, chosen: &[u32], to: &mut Gathered) {
         let Zeros { spec, elements, one_of, .. } = self;
         (to.steps, to.rows) = (*elements, chosen.len());
         let slots = to.steps * to.rows;
@@ -50,16 +50,16 @@ impl Source for Zeros {
             InputSpec::Tokens { .. } => to.inputs.tokens().resize(slots, 0),
         }
         let positions = 0..(spec.answers_to(to.steps) * to.rows) as u32;
-        to.asked = one_of.map(|one_of| positions.clone().step_by(one_of).collect());
-        let answers = to.asked.as_ref().map_or(positions.len(), Vec::len);
+        to.selected = one_of.map(|one_of| positions.clone().step_by(one_of).collect());
+        let answers = to.selected.as_ref().map_or(positions.len(), Vec::len);
         match spec.input() {
-            InputSpec::Dense(_) => to.answers.values().resize(answers * spec.answer_width(), 0.0),
-            InputSpec::Tokens { .. } => to.answers.classes().resize(answers, 0),
+            InputSpec::Dense(_) => to.targets.values().resize(answers * spec.answer_width(), 0.0),
+            InputSpec::Tokens { .. } => to.targets.classes().resize(answers, 0),
         }
     }
 }
 
 /// Batches of so many of the first sequences.
 fn batches(chosen: &[u32], batch: usize) -> Batches<'_> {
-    Batches { visit: 0, chosen, batch, rate: 1e-3, clip: Some(1.0) }
+    Batches { epoch: 0, chosen, batch, rate: 1e-3, clip: Some(1.0) }
 }

@@ -11,8 +11,8 @@ use crate::step::pass::Until;
 use drnn::memory::BatchSize;
 use drnn::{Cell, NetSpec, Padding};
 use drnn_train::reversal::Reversal;
-use drnn_train::sine::{Part, Sine};
-use drnn_train::{AdamOptions, Answers, Engine, Examples, Inputs, Source};
+use drnn_train::sine::{Sine, SinePart};
+use drnn_train::{AdamOptions, Dataset, Engine, Examples, Inputs, TargetData};
 
 /// Those that tell masked characters: 28 symbols, 27 answers.
 fn characters() -> Vec<NetSpec> {
@@ -157,7 +157,7 @@ fn other_networks() {
 }
 
 /// Steps of a lane, and a look.
-fn train_lane(device: &Device, lane: &mut CudaLane, data: &(dyn Source + 'static), batch: usize) {
+fn train_lane(device: &Device, lane: &mut CudaLane, data: &(dyn Dataset + 'static), batch: usize) {
     let all: Vec<u32> = (0..data.len() as u32).collect();
     let what = format!("{}, batches of {batch}", lane.describe());
     let trained = lane.train(data, &batches(&all, batch));
@@ -187,17 +187,17 @@ fn groups() {
         let group = CudaGroup::new(&device, &spec, AdamOptions::default(), 3).expect("a group");
         let mut lane = group.lane(1).expect("a lane");
         let inputs = || Inputs::Dense(vec![0.0; count * steps * q]);
-        let values = Answers::Values(vec![0.0; count * steps * m]);
-        let classes = Answers::Classes(vec![0; count * steps]);
+        let values = TargetData::Values(vec![0.0; count * steps * m]);
+        let classes = TargetData::Classes(vec![0; count * steps]);
         for answers in [values, classes] {
             let data = Examples::new(inputs(), answers, [count, steps], [q, m]).expect("data");
             train_lane(&device, &mut lane, &data, batch);
         }
         if [q, m] == [1, 1] {
-            let data = Sine { steps, ..Sine::new(1.5, 3) }.made(count, 1, Part::Train);
+            let data = Sine { steps, ..Sine::new(1.5, 3) }.generated(count, 1, SinePart::Train);
             train_lane(&device, &mut lane, &data.expect("data"), batch);
         } else if q == m {
-            let data = Reversal { steps, symbols: m }.made(count, 1).expect("data");
+            let data = Reversal { steps, symbols: m }.generated(count, 1).expect("data");
             train_lane(&device, &mut lane, &data, batch);
         }
     }

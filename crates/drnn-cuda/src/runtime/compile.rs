@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::runtime::library;
 use cudarc::nvrtc::result as nvrtc;
 use cudarc::nvrtc::sys;
+use drnn::checksum::fnv1a;
 use std::ffi::{CStr, CString, c_char};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -49,7 +50,7 @@ impl Source {
         // SAFETY: both pointers are valid for writes.
         let _ = unsafe { sys::nvrtcVersion(&mut major, &mut minor) };
         let text = [self.options(arch).join(" "), self.parts.concat()].join("\n");
-        let key = hash(format!("{major}.{minor}\n{text}").as_bytes());
+        let key = fnv1a(format!("{major}.{minor}\n{text}").as_bytes());
         let path = folder.join(format!("{}-{key:016x}.cubin", self.name));
         if let Some(code) = read(&path) {
             return Ok(code);
@@ -101,24 +102,18 @@ fn cache_folder() -> Option<PathBuf> {
     Some(cache.or_else(home)?.join("drnn").join("cuda"))
 }
 
-/// FNV-1a, against accidental damage: somebody who can write to the cache can replace the program.
-fn hash(bytes: &[u8]) -> u64 {
-    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, step)
-}
-
 /// The cached machine code, unless the file is missing or damaged.
 fn read(path: &Path) -> Option<Vec<u8>> {
     let mut bytes = std::fs::read(path).ok()?;
     let code = bytes.split_off_checked(8)?;
-    (bytes == hash(&code).to_le_bytes()).then_some(code)
+    (bytes == fnv1a(&code).to_le_bytes()).then_some(code)
 }
 
 fn write(path: &Path, code: &[u8]) -> std::io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     std::fs::create_dir_all(folder)?;
     let mut file = tempfile::NamedTempFile::new_in(folder)?;
-    file.write_all(&hash(code).to_le_bytes())?;
+    file.write_all(&fnv1a(code).to_le_bytes())?;
     file.write_all(code)?;
     file.persist(path)?;
     Ok(())

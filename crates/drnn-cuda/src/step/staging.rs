@@ -5,7 +5,7 @@
 
 use crate::step::plan::{HEADER, Plan, Shape, Staged, TargetType};
 use drnn::InputSpec;
-use drnn_train::{Answers, Error, Gathered, IGNORE, Inputs, Result};
+use drnn_train::{Error, Gathered, IGNORE, Inputs, Result, TargetData};
 
 /// No symbol: `NONE` of the kernels.
 pub(crate) const NONE: u32 = u32::MAX;
@@ -19,16 +19,16 @@ pub(crate) struct Step {
 
 /// The kind of targets a batch has.
 pub(crate) fn target_type(gathered: &Gathered) -> TargetType {
-    match gathered.answers {
-        Answers::Classes(_) => TargetType::Classes,
-        Answers::Values(_) => TargetType::Values,
+    match gathered.targets {
+        TargetData::Classes(_) => TargetType::Classes,
+        TargetData::Values(_) => TargetType::Values,
     }
 }
 
 /// A batch's sizes.
 pub(crate) fn shape(plan: &Plan, gathered: &Gathered) -> Shape {
     let all = Shape::new(&plan.spec, gathered.steps, gathered.rows);
-    gathered.asked.as_ref().map_or(all, |slots| all.with_selected(slots.len()))
+    gathered.selected.as_ref().map_or(all, |slots| all.with_selected(slots.len()))
 }
 
 /// Writes a batch; gives the positions, or values, that count. The error names what does not fit the network.
@@ -51,13 +51,13 @@ pub(crate) fn stage(plan: &Plan, from: &Gathered, step: Step, to: &mut [u32]) ->
             by_symbol(&input[at.input..][..shape.slots()], symbols, starts, slots);
         }
     }
-    if let Some(slots) = &from.asked {
+    if let Some(slots) = &from.selected {
         selected_rows(plan, shape, &length, slots, &mut to[at.selected_rows..at.targets])?;
     }
     let count = targets(plan, shape, from, &mut to[at.targets..])?;
-    let weight = match from.answers {
-        Answers::Classes(_) => 1.0 / count.max(1) as f32,
-        Answers::Values(_) => 2.0 / count.max(1) as f32,
+    let weight = match from.targets {
+        TargetData::Classes(_) => 1.0 / count.max(1) as f32,
+        TargetData::Values(_) => 2.0 / count.max(1) as f32,
     };
     let most = step.clip.unwrap_or(f64::INFINITY).to_bits();
     let header = &mut to[..HEADER];
@@ -179,9 +179,9 @@ fn selected_rows(
 /// Targets of the answers that are made: those that nobody asks for do not count.
 fn targets(plan: &Plan, shape: Shape, from: &Gathered, to: &mut [u32]) -> Result<usize> {
     let (m, made) = (plan.spec.answer_width(), shape.computed_outputs());
-    let slots = from.asked.as_ref().map_or(made, Vec::len);
-    match &from.answers {
-        Answers::Classes(classes) => {
+    let slots = from.selected.as_ref().map_or(made, Vec::len);
+    match &from.targets {
+        TargetData::Classes(classes) => {
             if classes.len() != slots {
                 return Err(misfit(plan));
             }
@@ -192,7 +192,7 @@ fn targets(plan: &Plan, shape: Shape, from: &Gathered, to: &mut [u32]) -> Result
             to[slots..made].fill(IGNORE);
             Ok(classes.iter().filter(|c| **c != IGNORE).count())
         }
-        Answers::Values(values) => {
+        TargetData::Values(values) => {
             if values.len() != slots * m {
                 return Err(misfit(plan));
             }
@@ -218,7 +218,7 @@ mod tests {
         let mut gathered =
             Gathered { steps: 2, rows: 2, lengths: vec![2, 1], ..Gathered::default() };
         gathered.inputs = Inputs::Tokens(vec![1, 2, 0, 77]);
-        gathered.answers = Answers::Classes(vec![0, 1, 2, IGNORE]);
+        gathered.targets = TargetData::Classes(vec![0, 1, 2, IGNORE]);
         let shape = Shape::new(&spec, 2, 2);
         let at = Staged::new(&spec, shape, TargetType::Classes);
         let mut words = vec![9; at.words];
@@ -240,32 +240,34 @@ mod tests {
         let plan = Plan::new(&spec).unwrap();
         let mut gathered = Gathered { steps: 2, rows: 1, ..Gathered::default() };
         gathered.inputs = Inputs::Dense(vec![1.0, 2.0]);
-        gathered.answers = Answers::Values(vec![f32::NAN, 4.0]);
+        gathered.targets = TargetData::Values(vec![f32::NAN, 4.0]);
         let at = Staged::new(&spec, Shape::new(&spec, 2, 1), TargetType::Values);
         let mut words = vec![9; at.words];
         assert_eq!(stage(&plan, &gathered, STEP, &mut words).unwrap(), 1);
         assert_eq!(words[at.input..][..3], [1.0f32, 2.0, 0.0].map(f32::to_bits));
-        gathered.answers = Answers::Values(vec![3.0, 4.0]);
+        gathered.targets = TargetData::Values(vec![3.0, 4.0]);
         gathered.inputs = Inputs::Dense(vec![1.0, f32::INFINITY]);
         assert!(stage(&plan, &gathered, STEP, &mut words).is_err());
     }
 
     /// 4 sequences of 9, one of them of 4: 36 positions, so answers are made by threes.
-    fn with_selected(slots: &[u32], answers: Answers) -> (Plan, Gathered) {
+    fn with_selected(slots: &[u32], answers: TargetData) -> (Plan, Gathered) {
         let spec = NetSpec::builder(Cell::Lstm).dense(1).units([3]).outputs(2);
         let spec = spec.delay(2, Padding::Null).build().unwrap();
         let lengths = vec![9, 9, 4, 9];
-        let mut gathered = Gathered { steps: 9, rows: 4, lengths, answers, ..Gathered::default() };
+        let mut gathered =
+            Gathered { steps: 9, rows: 4, lengths, targets: answers, ..Gathered::default() };
         gathered.inputs = Inputs::Dense(vec![0.0; 36]);
-        gathered.asked = Some(slots.to_vec());
+        gathered.selected = Some(slots.to_vec());
         (Plan::new(&spec).unwrap(), gathered)
     }
 
     #[test]
     fn what_is_asked_for_lies_together_and_what_is_made_besides_does_not_count() {
-        // StagingBuffer 18 is the fifth of the sequence of 4.
+        // Slot 18 is the fifth of the sequence of 4.
         let slots = [0, 7, 14, 18];
-        let (plan, mut gathered) = with_selected(&slots, Answers::Classes(vec![1, IGNORE, 0, 1]));
+        let (plan, mut gathered) =
+            with_selected(&slots, TargetData::Classes(vec![1, IGNORE, 0, 1]));
         let shape = shape(&plan, &gathered);
         let at = Staged::new(&plan.spec, shape, TargetType::Classes);
         let mut words = vec![9; at.words];
@@ -277,7 +279,7 @@ mod tests {
         assert_eq!(f32::from_bits(words[0]), 1.0 / 3.0);
 
         let values = [1.0, 2.0, 3.0, f32::NAN, 5.0, 6.0, 7.0, 8.0];
-        gathered.answers = Answers::Values(values.into());
+        gathered.targets = TargetData::Values(values.into());
         let at = Staged::new(&plan.spec, shape, TargetType::Values);
         let mut words = vec![9; at.words];
         assert_eq!(stage(&plan, &gathered, STEP, &mut words).unwrap(), 7);
@@ -288,7 +290,7 @@ mod tests {
     #[test]
     fn slots_that_are_none_or_out_of_order_are_refused() {
         let refused = |slots: &[u32]| {
-            let (plan, gathered) = with_selected(slots, Answers::Classes(vec![0; slots.len()]));
+            let (plan, gathered) = with_selected(slots, TargetData::Classes(vec![0; slots.len()]));
             let at = Staged::new(&plan.spec, shape(&plan, &gathered), TargetType::Classes);
             let staged = stage(&plan, &gathered, STEP, &mut vec![0; at.words]);
             staged.err().map(|error| error.to_string())

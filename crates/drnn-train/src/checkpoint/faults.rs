@@ -5,7 +5,7 @@ use super::simulated::{Fault, SimulatedDisk};
 use super::{previous, with_ending};
 use crate::error::{Error, Result};
 use crate::paper::reversal::Reversal;
-use crate::{Advance, Engine, Examples, Fit, Options, Resumed};
+use crate::{Advance, Engine, Examples, Options, Resumed, Trainer};
 use drnn::rng::Rng;
 use drnn::{Cell, Cpu, NetSpec};
 use std::io::ErrorKind;
@@ -60,9 +60,9 @@ impl Training {
         Training { spec, train, valid }
     }
 
-    fn fit(&self) -> Fit<'_> {
+    fn fit(&self) -> Trainer<'_> {
         let options = Options { epochs: 3, batch: 4, rate: 1e-2, ..Options::default() };
-        Fit::new(&Cpu::new(1), &self.spec, options, "test", &self.train, &self.valid).unwrap()
+        Trainer::new(&Cpu::new(1), &self.spec, options, "test", &self.train, &self.valid).unwrap()
     }
 
     /// A disk as a training may find it, and how many batches its newest good checkpoint has.
@@ -73,10 +73,10 @@ impl Training {
             Start::LastOnly => 1,
             _ => 3,
         };
-        let mut fit = self.fit();
+        let mut trainer = self.fit();
         for _ in 0..saves {
-            fit.advance().unwrap();
-            fit.save_to(&disk, path()).unwrap();
+            trainer.advance().unwrap();
+            trainer.save_to(&disk, path()).unwrap();
         }
         let damage = |name: &Path| {
             let mut contents = disk.files()[name].1.clone();
@@ -96,28 +96,28 @@ impl Training {
     /// What the program does with `--resume`: it goes on to the end, writing a checkpoint after
     /// every batch. `safe` is how many batches are known to be on disk, and grows.
     fn go_on(&self, disk: &SimulatedDisk, safe: &mut usize) -> Result<Vec<u32>> {
-        let mut fit = self.fit();
-        if fit.resume_from(disk, path())? != Resumed::NoCheckpoint {
-            *safe = batches(&fit);
+        let mut trainer = self.fit();
+        if trainer.resume_from(disk, path())? != Resumed::NoCheckpoint {
+            *safe = batches(&trainer);
         }
         loop {
-            fit.save_to(disk, path())?;
-            *safe = batches(&fit);
-            if let Advance::Ended(_) = fit.advance()? {
-                return Ok(bits(&mut fit));
+            trainer.save_to(disk, path())?;
+            *safe = batches(&trainer);
+            if let Advance::Ended(_) = trainer.advance()? {
+                return Ok(bits(&mut trainer));
             }
         }
     }
 }
 
-fn batches(fit: &Fit) -> usize {
-    fit.progress().history.len() * fit.batches_per_epoch() + fit.progress().batches
+fn batches(trainer: &Trainer) -> usize {
+    trainer.progress().history.len() * trainer.batches_per_epoch() + trainer.progress().batches
 }
 
 /// Everything that matters of a training.
-fn bits(fit: &mut Fit) -> Vec<u32> {
-    let state = fit.engine().state().unwrap();
-    let losses = fit.progress().history.iter().map(|epoch| epoch.valid_loss as f32);
+fn bits(trainer: &mut Trainer) -> Vec<u32> {
+    let state = trainer.engine().state().unwrap();
+    let losses = trainer.progress().history.iter().map(|epoch| epoch.valid_loss as f32);
     let values = state.params.into_iter().chain(state.adam.mean).chain(state.adam.square);
     values.chain(losses).map(f32::to_bits).collect()
 }
@@ -159,10 +159,10 @@ fn after_a_fault_at_any_call_a_training_goes_on_to_the_same_bits() {
 
 /// A good checkpoint of at least `safe` batches is there, from which the training comes to its end.
 fn check(training: &Training, disk: &SimulatedDisk, safe: usize, straight: &[u32], what: &str) {
-    let mut fit = training.fit();
-    let resumed = fit.resume_from(disk, path());
+    let mut trainer = training.fit();
+    let resumed = trainer.resume_from(disk, path());
     let resumed = resumed.unwrap_or_else(|error| panic!("{what}: {error}"));
-    assert!(batches(&fit) >= safe, "{what}: {} batches, {safe} were safe", batches(&fit));
+    assert!(batches(&trainer) >= safe, "{what}: {} batches, {safe} were safe", batches(&trainer));
     let whole = disk.files().contains_key(path()) || safe == 0;
     assert!(whole || matches!(resumed, Resumed::Previous(_)), "{what}: {resumed:?}");
     assert!(training.go_on(disk, &mut 0).unwrap() == straight, "{what}");
@@ -176,13 +176,13 @@ fn a_damaged_checkpoint_never_takes_the_place_of_a_good_one() {
     let training = Training::new();
     let (disk, _) = training.disk(Start::LastDamaged);
     let good = disk.files()[&previous(path())].clone();
-    let mut fit = training.fit();
-    let Resumed::Previous(note) = fit.resume_from(&disk, path()).unwrap() else { panic!() };
+    let mut trainer = training.fit();
+    let Resumed::Previous(note) = trainer.resume_from(&disk, path()).unwrap() else { panic!() };
     let expected = "folder/last: is damaged: it is cut short, or its checksum does not fit; \
         folder/last.previous is used instead, written after 1 epochs and 0 batches";
     assert_eq!(note, expected);
-    fit.advance().unwrap();
-    fit.save_to(&disk, path()).unwrap();
+    trainer.advance().unwrap();
+    trainer.save_to(&disk, path()).unwrap();
     assert_eq!(disk.files()[&previous(path())], good);
     assert_eq!(training.fit().resume_from(&disk, path()).unwrap(), Resumed::Newest);
 }
@@ -211,9 +211,9 @@ fn a_write_that_fails_leaves_what_was_there() {
     for (start, at) in STARTS.into_iter().flat_map(|start| (0..9).map(move |at| (start, at))) {
         let (disk, _) = training.disk(start);
         let before = disk.files();
-        let mut fit = training.fit();
+        let mut trainer = training.fit();
         disk.inject(at, Fault::Fails(ErrorKind::StorageFull));
-        let written = fit.save_to(&disk, path());
+        let written = trainer.save_to(&disk, path());
         let (found, what) = (disk.files(), format!("{start:?}, call {at}"));
         assert!(!found.contains_key(&with_ending(path(), ".new")), "{what}");
         // What is there is read, and an unfinished file removed; then one is made, written and

@@ -9,6 +9,7 @@
 use crate::error::{Error, Result};
 use crate::optim::{Adam, AdamOptions};
 use crate::training::{Progress, State};
+use drnn::checksum::rotated_23 as checksum;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -33,15 +34,6 @@ pub struct Checkpoint {
     pub state: State,
     /// How far it has come.
     pub progress: Progress,
-}
-
-/// FNV-1a over bytes, eight at a time.
-fn checksum(bytes: &[u8]) -> u64 {
-    let mix =
-        |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x0000_0100_0000_01B3).rotate_left(23);
-    let (words, rest) = bytes.as_chunks::<8>();
-    let hash = words.iter().fold(0xCBF2_9CE4_8422_2325, |h, w| mix(h, u64::from_le_bytes(*w)));
-    rest.iter().fold(mix(hash, bytes.len() as u64), |h, b| mix(h, u64::from(*b)))
 }
 
 /// What lies between the first bytes of a checkpoint and its checksum; None where one of them is

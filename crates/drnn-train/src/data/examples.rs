@@ -1,6 +1,6 @@
 //! Sequences in memory.
 
-use crate::data::{Gathered, Source, check_widths};
+use crate::data::{Dataset, Gathered, check_widths};
 use crate::error::{Error, Result};
 use crate::loss::IGNORE;
 use drnn::NetSpec;
@@ -17,7 +17,7 @@ pub enum Inputs {
 
 /// What should be answered.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Answers {
+pub enum TargetData {
     /// A class each, or [`IGNORE`].
     Classes(Vec<u32>),
     /// m values each; NaN does not count.
@@ -30,9 +30,9 @@ impl Default for Inputs {
     }
 }
 
-impl Default for Answers {
-    fn default() -> Answers {
-        Answers::Values(Vec::new())
+impl Default for TargetData {
+    fn default() -> TargetData {
+        TargetData::Values(Vec::new())
     }
 }
 
@@ -58,23 +58,23 @@ impl Inputs {
     }
 }
 
-impl Answers {
+impl TargetData {
     /// Room for classes, empty.
     pub fn classes(&mut self) -> &mut Vec<u32> {
-        if !matches!(self, Answers::Classes(_)) {
-            *self = Answers::Classes(Vec::new());
+        if !matches!(self, TargetData::Classes(_)) {
+            *self = TargetData::Classes(Vec::new());
         }
-        let Answers::Classes(classes) = self else { unreachable!("just made") };
+        let TargetData::Classes(classes) = self else { unreachable!("just made") };
         classes.clear();
         classes
     }
 
     /// Room for values, empty.
     pub fn values(&mut self) -> &mut Vec<f32> {
-        if !matches!(self, Answers::Values(_)) {
-            *self = Answers::Values(Vec::new());
+        if !matches!(self, TargetData::Values(_)) {
+            *self = TargetData::Values(Vec::new());
         }
-        let Answers::Values(values) = self else { unreachable!("just made") };
+        let TargetData::Values(values) = self else { unreachable!("just made") };
         values.clear();
         values
     }
@@ -84,7 +84,7 @@ impl Answers {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Examples {
     inputs: Inputs,
-    answers: Answers,
+    targets: TargetData,
     /// Where each begins, in elements; and the end.
     starts: Vec<usize>,
     q: usize,
@@ -114,17 +114,17 @@ impl Examples {
     /// `count` sequences of `steps` elements; vectors are q wide, values m. Refused where lengths do not fit.
     pub fn new(
         inputs: Inputs,
-        answers: Answers,
+        targets: TargetData,
         [count, steps]: [usize; 2],
         widths: [usize; 2],
     ) -> Result<Examples> {
-        Examples::of_lengths(inputs, answers, &vec![steps; count], widths)
+        Examples::of_lengths(inputs, targets, &vec![steps; count], widths)
     }
 
     /// Sequences of these lengths.
     pub fn of_lengths(
         inputs: Inputs,
-        answers: Answers,
+        targets: TargetData,
         lengths: &[usize],
         [q, m]: [usize; 2],
     ) -> Result<Examples> {
@@ -138,14 +138,14 @@ impl Examples {
             Inputs::Dense(x) => (x.len(), elements * q),
             Inputs::Tokens(tokens) => (tokens.len(), elements),
         };
-        let (found_answers, expected_answers) = match &answers {
-            Answers::Classes(classes) => (classes.len(), elements),
-            Answers::Values(values) => (values.len(), elements * m),
+        let (found_targets, expected_targets) = match &targets {
+            TargetData::Classes(classes) => (classes.len(), elements),
+            TargetData::Values(values) => (values.len(), elements * m),
         };
-        if found != expected || found_answers != expected_answers {
+        if found != expected || found_targets != expected_targets {
             return Err(Error::Data(format!(
-                "{found} input and {found_answers} target values, expected {expected} and \
-                 {expected_answers} for {elements} elements of {} sequences",
+                "{found} input and {found_targets} target values, expected {expected} and \
+                 {expected_targets} for {elements} elements of {} sequences",
                 lengths.len()
             )));
         }
@@ -155,7 +155,7 @@ impl Examples {
             let sequence = starts.partition_point(|start| start * q <= at) - 1;
             return Err(Error::Data(format!("sequence {sequence} holds {}", x[at])));
         }
-        Ok(Examples { inputs, answers, starts, q, m, key: Key::new() })
+        Ok(Examples { inputs, targets, starts, q, m, key: Key::new() })
     }
 
     /// Elements of sequence `i`.
@@ -174,8 +174,8 @@ impl Examples {
     }
 
     /// What should be answered to them.
-    pub fn answers(&self) -> &Answers {
-        &self.answers
+    pub fn targets(&self) -> &TargetData {
+        &self.targets
     }
 
     /// Whether all sequences have the same length.
@@ -213,7 +213,7 @@ pub(crate) fn check_alone(spec: &NetSpec, q: Option<usize>, m: Option<usize>) ->
     check_widths(spec, q, m)
 }
 
-impl Source for Examples {
+impl Dataset for Examples {
     fn len(&self) -> usize {
         self.starts.len() - 1
     }
@@ -223,7 +223,7 @@ impl Source for Examples {
             return Err(Error::Data("no sequences to train on".into()));
         }
         let q = matches!(self.inputs, Inputs::Dense(_)).then_some(self.q);
-        let m = matches!(self.answers, Answers::Values(_)).then_some(self.m);
+        let m = matches!(self.targets, TargetData::Values(_)).then_some(self.m);
         check_alone(spec, q, m)
     }
 
@@ -231,11 +231,11 @@ impl Source for Examples {
         Some(self)
     }
 
-    /// The same on every visit.
-    fn gather(&self, _visit: usize, chosen: &[u32], to: &mut Gathered) {
+    /// The same on every epoch.
+    fn gather(&self, _epoch: usize, chosen: &[u32], to: &mut Gathered) {
         let lengths = chosen.iter().map(|&row| self.length(row as usize));
         let steps = lengths.clone().max().unwrap_or(0);
-        (to.steps, to.rows, to.asked) = (steps, chosen.len(), None);
+        (to.steps, to.rows, to.selected) = (steps, chosen.len(), None);
         to.lengths.clear();
         if lengths.clone().any(|length| length != steps) {
             to.lengths.extend(lengths);
@@ -244,12 +244,12 @@ impl Source for Examples {
             Inputs::Dense(x) => self.turn(x, self.q, 0.0, (chosen, steps, to.inputs.dense())),
             Inputs::Tokens(x) => self.turn(x, 1, 0, (chosen, steps, to.inputs.tokens())),
         }
-        match &self.answers {
-            Answers::Classes(y) => {
-                self.turn(y, 1, IGNORE, (chosen, steps, to.answers.classes()));
+        match &self.targets {
+            TargetData::Classes(y) => {
+                self.turn(y, 1, IGNORE, (chosen, steps, to.targets.classes()));
             }
-            Answers::Values(y) => {
-                self.turn(y, self.m, f32::NAN, (chosen, steps, to.answers.values()));
+            TargetData::Values(y) => {
+                self.turn(y, self.m, f32::NAN, (chosen, steps, to.targets.values()));
             }
         }
     }
@@ -262,34 +262,34 @@ mod tests {
     #[test]
     fn batches_are_turned_to_time_major() {
         let inputs = Inputs::Dense((0..12).map(|x| x as f32).collect()); // (3, 2, 2)
-        let answers = Answers::Classes(vec![0, 1, 2, 3, 4, 5]);
-        let examples = Examples::new(inputs.clone(), answers.clone(), [3, 2], [2, 6]).unwrap();
+        let targets = TargetData::Classes(vec![0, 1, 2, 3, 4, 5]);
+        let examples = Examples::new(inputs.clone(), targets.clone(), [3, 2], [2, 6]).unwrap();
         let mut batch = Gathered::default();
         examples.gather(0, &[2, 0], &mut batch);
         assert_eq!(batch.inputs, Inputs::Dense(vec![8.0, 9.0, 0.0, 1.0, 10.0, 11.0, 2.0, 3.0]));
-        assert_eq!(batch.answers, Answers::Classes(vec![4, 0, 5, 1]));
+        assert_eq!(batch.targets, TargetData::Classes(vec![4, 0, 5, 1]));
         assert!(batch.lengths.is_empty());
-        let again = Examples::new(inputs.clone(), answers.clone(), [3, 2], [2, 6]).unwrap();
+        let again = Examples::new(inputs.clone(), targets.clone(), [3, 2], [2, 6]).unwrap();
         assert_eq!(examples, again);
         assert!(examples.key() != again.key() && examples.key() == examples.clone().key());
-        assert!(Examples::new(inputs, answers, [3, 3], [2, 6]).is_err());
+        assert!(Examples::new(inputs, targets, [3, 3], [2, 6]).is_err());
     }
 
     #[test]
     fn shorter_sequences_end_sooner_and_what_is_behind_them_does_not_count() {
-        let (inputs, answers) =
-            (Inputs::Tokens(vec![1, 2, 3, 4]), Answers::Classes(vec![5, 6, 7, 8]));
-        let examples = Examples::of_lengths(inputs, answers, &[1, 3], [1, 9]).unwrap();
+        let (inputs, targets) =
+            (Inputs::Tokens(vec![1, 2, 3, 4]), TargetData::Classes(vec![5, 6, 7, 8]));
+        let examples = Examples::of_lengths(inputs, targets, &[1, 3], [1, 9]).unwrap();
         let mut batch = Gathered::default();
         examples.gather(0, &[0, 1], &mut batch);
         assert_eq!(batch.inputs, Inputs::Tokens(vec![1, 2, 0, 3, 0, 4]));
-        assert_eq!(batch.answers, Answers::Classes(vec![5, 6, IGNORE, 7, IGNORE, 8]));
+        assert_eq!(batch.targets, TargetData::Classes(vec![5, 6, IGNORE, 7, IGNORE, 8]));
         assert_eq!(batch.lengths, [1, 3]);
         examples.gather(0, &[1], &mut batch);
         assert!(batch.lengths.is_empty() && batch.steps == 3);
         let bad = Inputs::Dense(vec![0.0, 1.0, f32::NAN, 2.0]);
-        let answers = Answers::Values(vec![0.0; 4]);
-        let error = Examples::of_lengths(bad, answers, &[2, 2], [1, 1]).unwrap_err();
+        let targets = TargetData::Values(vec![0.0; 4]);
+        let error = Examples::of_lengths(bad, targets, &[2, 2], [1, 1]).unwrap_err();
         assert_eq!(error.to_string(), "sequence 1 holds NaN");
     }
 }

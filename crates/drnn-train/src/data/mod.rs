@@ -1,11 +1,11 @@
-//! Sequences to train on: in memory ([`Examples`]), or generated from a few numbers ([`Made`]).
+//! Sequences to train on: in memory ([`Examples`]), or generated from a few numbers ([`Generated`]).
 
 mod examples;
 mod recipe;
 mod source;
 
 pub(crate) use examples::check_alone;
-pub use examples::{Answers, Examples, Inputs};
-pub use recipe::{Made, Recipe};
+pub use examples::{Examples, Inputs, TargetData};
+pub use recipe::{Generated, Recipe};
 pub(crate) use source::check_widths;
-pub use source::{Gathered, Source, order};
+pub use source::{Dataset, Gathered, order};

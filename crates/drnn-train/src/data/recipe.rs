@@ -4,13 +4,13 @@
 //! recipe -> sequences        the same whenever and wherever they are made
 //! ```
 //!
-//! Whoever learns on a device can make them there ([`Source::recipe`]); on this machine they are made when
+//! Whoever learns on a device can make them there ([`Dataset::recipe`]); on this machine they are made when
 //! somebody first asks for them, and not at all where nobody does.
 
-use crate::data::{Examples, Gathered, Source, check_alone};
+use crate::data::{Dataset, Examples, Gathered, check_alone};
 use crate::error::Result;
 use crate::paper::reversal::Reversal;
-use crate::paper::sine::{Part, Sine};
+use crate::paper::sine::{Sine, SinePart};
 use drnn::NetSpec;
 use std::sync::OnceLock;
 
@@ -23,10 +23,10 @@ pub enum Recipe {
         task: Sine,
         /// Sequences.
         count: usize,
-        /// Of the data set; [`Part::seed`] is what is drawn from.
+        /// Of the data set; [`SinePart::seed`] is what is drawn from.
         set_seed: u64,
         /// Which of its sequences.
-        part: Part,
+        part: SinePart,
     },
     /// As [`Reversal::examples`].
     Reversal {
@@ -74,16 +74,16 @@ impl Recipe {
 
 /// The sequences of a recipe, made on this machine when they are first asked for.
 #[derive(Debug, Clone)]
-pub struct Made {
+pub struct Generated {
     recipe: Recipe,
     examples: OnceLock<Examples>,
 }
 
-impl Made {
+impl Generated {
     /// Refused where there are no such sequences.
-    pub fn new(recipe: Recipe) -> Result<Made> {
+    pub fn new(recipe: Recipe) -> Result<Generated> {
         recipe.check()?;
-        Ok(Made { recipe, examples: OnceLock::new() })
+        Ok(Generated { recipe, examples: OnceLock::new() })
     }
 
     fn examples(&self) -> &Examples {
@@ -92,7 +92,7 @@ impl Made {
     }
 }
 
-impl Source for Made {
+impl Dataset for Generated {
     fn len(&self) -> usize {
         self.recipe.count()
     }
@@ -112,23 +112,23 @@ impl Source for Made {
         Some(&self.recipe)
     }
 
-    fn gather(&self, visit: usize, chosen: &[u32], to: &mut Gathered) {
-        self.examples().gather(visit, chosen, to);
+    fn gather(&self, epoch: usize, chosen: &[u32], to: &mut Gathered) {
+        self.examples().gather(epoch, chosen, to);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::{Answers, Inputs};
+    use crate::data::{Inputs, TargetData};
     use drnn::{Cell, Padding};
 
     fn bits(examples: &Examples) -> (Vec<u32>, Vec<u32>) {
         let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<u32>>();
         let Inputs::Dense(x) = examples.inputs() else { panic!("vectors") };
-        match examples.answers() {
-            Answers::Values(y) => (bits(x), bits(y)),
-            Answers::Classes(y) => (bits(x), y.clone()),
+        match examples.targets() {
+            TargetData::Values(y) => (bits(x), bits(y)),
+            TargetData::Classes(y) => (bits(x), y.clone()),
         }
     }
 
@@ -136,8 +136,8 @@ mod tests {
     fn what_is_made_is_what_the_task_makes_and_not_before_it_is_asked_for() {
         let (sine, reversal) = (Sine::new(0.7, 5), Reversal { steps: 6, symbols: 3 });
         for (made, expected) in [
-            (sine.made(9, 4, Part::Valid), sine.examples(9, 4, Part::Valid)),
-            (reversal.made(9, 4), reversal.examples(9, 4)),
+            (sine.generated(9, 4, SinePart::Valid), sine.examples(9, 4, SinePart::Valid)),
+            (reversal.generated(9, 4), reversal.examples(9, 4)),
         ] {
             let (made, expected) = (made.unwrap(), expected.unwrap());
             assert_eq!(made.len(), expected.len());
@@ -146,18 +146,21 @@ mod tests {
             let [mut ours, mut theirs] = [Gathered::default(), Gathered::default()];
             made.gather(3, &[8, 2], &mut ours);
             expected.gather(3, &[8, 2], &mut theirs);
-            assert!(ours.inputs == theirs.inputs && ours.answers == theirs.answers);
+            assert!(ours.inputs == theirs.inputs && ours.targets == theirs.targets);
             assert!(made.examples.get().is_some());
             assert_eq!(bits(made.whole().unwrap()), bits(&expected));
         }
-        assert!(sine.made(0, 4, Part::Valid).is_err());
-        assert!(Reversal { symbols: 0, ..reversal }.made(9, 4).is_err());
+        assert!(sine.generated(0, 4, SinePart::Valid).is_err());
+        assert!(Reversal { symbols: 0, ..reversal }.generated(9, 4).is_err());
     }
 
     /// Without making them.
     #[test]
     fn it_fits_the_networks_that_its_sequences_fit() {
-        let made = [Sine::new(0.7, 5).made(2, 1, Part::Train), Reversal::default().made(2, 1)];
+        let made = [
+            Sine::new(0.7, 5).generated(2, 1, SinePart::Train),
+            Reversal::default().generated(2, 1),
+        ];
         let widths = [(1, 1), (1, 4), (4, 4), (4, 9)];
         for made in made.map(Result::unwrap) {
             let examples = made.recipe.examples().unwrap();

@@ -1,14 +1,15 @@
 //! Where batches come from.
 
-use crate::data::{Answers, Examples, Inputs, Recipe};
+use crate::data::{Examples, Inputs, Recipe, TargetData};
 use crate::error::{Error, Result};
 use crate::loss::Targets;
+use crate::seed;
 use drnn::memory::BatchSize;
 use drnn::rng::Rng;
 use drnn::{Batch, InputSpec, NetSpec};
 
 /// Sequences to learn from, each with what should be answered.
-pub trait Source: Sync {
+pub trait Dataset: Sync {
     /// How many.
     fn len(&self) -> usize;
 
@@ -21,16 +22,16 @@ pub trait Source: Sync {
     fn fits(&self, spec: &NetSpec) -> Result<()>;
 
     /// Most sequences that should be run at once where nothing is learned from them: fewer where they are long.
-    fn rows_at_once(&self) -> usize {
+    fn max_eval_rows(&self) -> usize {
         usize::MAX
     }
 
-    /// All of them, where they lie in memory and are the same on every visit: a device may keep a copy.
+    /// All of them, where they lie in memory and are the same on every epoch: a device may keep a copy.
     fn whole(&self) -> Option<&Examples> {
         None
     }
 
-    /// From what they are made, where a few numbers say it and they are the same on every visit: a device may make
+    /// From what they are made, where a few numbers say it and they are the same on every epoch: a device may make
     /// its own.
     fn recipe(&self) -> Option<&Recipe> {
         None
@@ -45,9 +46,9 @@ pub trait Source: Sync {
     }
 
     /// Puts the sequences `chosen` side by side, step after step. What is drawn anew each time depends on
-    /// `visit`, the epoch counted from 0, and on nothing else that changes: so a training can go on from any
+    /// `epoch`, the epoch counted from 0, and on nothing else that changes: so a training can go on from any
     /// place.
-    fn gather(&self, visit: usize, chosen: &[u32], to: &mut Gathered);
+    fn gather(&self, epoch: usize, chosen: &[u32], to: &mut Gathered);
 }
 
 /// A batch's memory, reused.
@@ -62,12 +63,12 @@ pub struct Gathered {
     /// Elements of each sequence; empty where all have T.
     pub lengths: Vec<usize>,
     /// (T, B), or (T, B, m); where only some are asked for (slots), or (slots, m).
-    pub answers: Answers,
+    pub targets: TargetData,
     /// The slots, t * B + b, whose answers are asked for, in increasing order; None for all.
-    pub asked: Option<Vec<u32>>,
+    pub selected: Option<Vec<u32>>,
     /// Elements behind the T that are answered, for a network that looks ahead: said by whoever trains, before
     /// anything is gathered. There are T + ahead steps then.
-    pub ahead: usize,
+    pub look_ahead: usize,
 }
 
 impl Gathered {
@@ -78,14 +79,14 @@ impl Gathered {
             Inputs::Tokens(tokens) => Batch::tokens(tokens, self.steps, self.rows),
         };
         let batch = if self.lengths.is_empty() { batch } else { batch.lengths(&self.lengths) };
-        self.asked.as_deref().map_or(batch, |slots| batch.asking(slots))
+        self.selected.as_deref().map_or(batch, |slots| batch.asking(slots))
     }
 
     /// What should be answered.
     pub fn targets(&self) -> Targets<'_> {
-        match &self.answers {
-            Answers::Classes(classes) => Targets::Classes(classes),
-            Answers::Values(values) => Targets::Values(values),
+        match &self.targets {
+            TargetData::Classes(classes) => Targets::Classes(classes),
+            TargetData::Values(values) => Targets::Values(values),
         }
     }
 }
@@ -93,7 +94,7 @@ impl Gathered {
 /// The order in which epoch `epoch` of seed `seed` reads `count` sequences: it depends on nothing else, so
 /// a training can go on from any place.
 pub fn order(seed: u64, epoch: usize, count: usize) -> Vec<u32> {
-    let mut rng = Rng::new(Rng::new(seed).bits() ^ epoch as u64);
+    let mut rng = Rng::new(seed::of_epoch(seed, epoch));
     let mut order: Vec<u32> = (0..count as u32).collect();
     for i in (1..count).rev() {
         order.swap(i, rng.below(i + 1));

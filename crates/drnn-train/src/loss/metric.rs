@@ -27,18 +27,18 @@ impl Metric {
     }
 
     /// Whether more is better.
-    pub fn rises(self) -> bool {
+    pub fn higher_is_better(self) -> bool {
         self == Metric::Accuracy
     }
 
     /// How far from the best is still good enough, where nobody says: 0.01 of accuracy, a twentieth of an error.
     pub fn tolerance(self) -> f64 {
-        if self.rises() { 0.01 } else { 0.05 }
+        if self.higher_is_better() { 0.01 } else { 0.05 }
     }
 
     /// Whether `value` is within `tolerance` of `best`: a difference for accuracies, a share of the best for errors.
     pub fn is_close(self, value: f64, best: f64, tolerance: f64) -> bool {
-        match self.rises() {
+        match self.higher_is_better() {
             true => value >= best - tolerance,
             false => value <= best * (1.0 + tolerance),
         }
@@ -57,9 +57,9 @@ impl fmt::Display for Metric {
 
 /// Of delays and what networks with them are worth, the smallest delay whose quality is within `tolerance` of the
 /// best one's. Those that are no numbers do not count.
-pub fn recommended(metric: Metric, tolerance: f64, found: &[(usize, f64)]) -> Option<usize> {
+pub fn recommended_delay(metric: Metric, tolerance: f64, found: &[(usize, f64)]) -> Option<usize> {
     let finite = || found.iter().filter(|(_, value)| value.is_finite());
-    let better = |a: f64, b: f64| if metric.rises() { a.max(b) } else { a.min(b) };
+    let better = |a: f64, b: f64| if metric.higher_is_better() { a.max(b) } else { a.min(b) };
     let best = finite().map(|(_, value)| *value).reduce(better)?;
     let close = finite().filter(|(_, value)| metric.is_close(*value, best, tolerance));
     close.map(|(delay, _)| *delay).min()
@@ -72,13 +72,13 @@ mod tests {
     #[test]
     fn the_smallest_delay_that_is_good_enough() {
         let accuracy = [(0, 0.62), (10, 0.991), (5, 0.98), (19, 0.999), (3, f64::NAN)];
-        assert_eq!(recommended(Metric::Accuracy, 0.01, &accuracy), Some(10));
-        assert_eq!(recommended(Metric::Accuracy, 0.0, &accuracy), Some(19));
-        assert_eq!(recommended(Metric::Accuracy, 0.02, &accuracy), Some(5));
+        assert_eq!(recommended_delay(Metric::Accuracy, 0.01, &accuracy), Some(10));
+        assert_eq!(recommended_delay(Metric::Accuracy, 0.0, &accuracy), Some(19));
+        assert_eq!(recommended_delay(Metric::Accuracy, 0.02, &accuracy), Some(5));
         let error = [(0, 0.5), (5, 0.0103), (7, 0.0101), (9, 0.01)];
-        assert_eq!(recommended(Metric::SquaredError, 0.05, &error), Some(5));
-        assert_eq!(recommended(Metric::SquaredError, 0.02, &error), Some(7));
-        assert_eq!(recommended(Metric::Bits, 0.05, &[(2, f64::NAN)]), None);
+        assert_eq!(recommended_delay(Metric::SquaredError, 0.05, &error), Some(5));
+        assert_eq!(recommended_delay(Metric::SquaredError, 0.02, &error), Some(7));
+        assert_eq!(recommended_delay(Metric::Bits, 0.05, &[(2, f64::NAN)]), None);
     }
 
     #[test]

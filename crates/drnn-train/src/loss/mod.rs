@@ -11,7 +11,7 @@ mod confusion;
 mod metric;
 
 pub use confusion::{Confusion, Square};
-pub use metric::{Metric, recommended};
+pub use metric::{Metric, recommended_delay};
 
 /// A class that is none: the position does not count.
 pub const IGNORE: u32 = u32::MAX;

@@ -7,7 +7,7 @@
 //! is the accuracy of whoever has seen d elements beyond the one to be answered and guesses what has not
 //! come yet: V symbols, T elements. Without delay the second half can be known; with d = T - 1 all of it.
 
-use crate::data::{Answers, Examples, Inputs, Made, Recipe};
+use crate::data::{Examples, Generated, Inputs, Recipe, TargetData};
 use crate::error::{Error, Result};
 use crate::loss::{IGNORE, Targets};
 use drnn::rng::Rng;
@@ -43,13 +43,13 @@ impl Reversal {
                 classes[sequence * steps + steps - 1 - t] = symbol as u32;
             }
         }
-        let (inputs, answers) = (Inputs::Dense(x), Answers::Classes(classes));
+        let (inputs, answers) = (Inputs::Dense(x), TargetData::Classes(classes));
         Examples::new(inputs, answers, [count, steps], [symbols, symbols])
     }
 
     /// The same, made when they are first asked for.
-    pub fn made(&self, count: usize, seed: u64) -> Result<Made> {
-        Made::new(Recipe::Reversal { task: *self, count, seed })
+    pub fn generated(&self, count: usize, seed: u64) -> Result<Generated> {
+        Generated::new(Recipe::Reversal { task: *self, count, seed })
     }
 
     /// Whether there are `count` such sequences.
@@ -121,7 +121,7 @@ impl Accuracy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::{Gathered, Source};
+    use crate::data::{Dataset, Gathered};
 
     #[test]
     fn the_papers_bounds() {

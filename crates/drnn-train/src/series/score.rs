@@ -6,7 +6,7 @@
 
 use super::sequences::Sequences;
 use super::windows::Windows;
-use crate::data::{Gathered, Source};
+use crate::data::{Dataset, Gathered};
 use crate::error::{Error, Result};
 use crate::loss::{Confusion, IGNORE, LossSum, Targets, loss};
 use drnn::{Direction, Model, Stream};

@@ -1,9 +1,10 @@
 //! Inputs and targets as they are, sequence after sequence.
 
-use crate::data::Answers;
+use crate::data::TargetData;
 use crate::error::{Error, Result};
 use crate::loss::IGNORE;
 use crate::read::{Missing, quote};
+use drnn::checksum::of_words;
 use std::ops::Range;
 
 /// Sequences in their own units.
@@ -24,7 +25,7 @@ pub struct Sequences {
     /// (steps, q); NaN is to become the mean.
     pub(super) x: Vec<f32>,
     /// (steps, m), NaN does not count; or a label each, or [`IGNORE`].
-    pub(super) y: Answers,
+    pub(super) y: TargetData,
     /// Where each begins; and the end.
     pub(super) starts: Vec<usize>,
 }
@@ -44,8 +45,8 @@ impl Sequences {
         labels: Option<Vec<String>>,
     ) -> Sequences {
         let y = match labels {
-            Some(_) => Answers::Classes(Vec::new()),
-            None => Answers::Values(Vec::new()),
+            Some(_) => TargetData::Classes(Vec::new()),
+            None => TargetData::Values(Vec::new()),
         };
         let labels = labels.unwrap_or_default();
         let (filled, unanswered, dropped) = (0, 0, 0);
@@ -75,20 +76,20 @@ impl Sequences {
 
     /// Whether a step is answered by a class.
     pub fn is_classes(&self) -> bool {
-        matches!(self.y, Answers::Classes(_))
+        matches!(self.y, TargetData::Classes(_))
     }
 
     /// Whether there is something to be answered.
     pub fn has_targets(&self) -> bool {
         match &self.y {
-            Answers::Values(y) => y.iter().any(|y| !y.is_nan()),
-            Answers::Classes(y) => y.iter().any(|y| *y != IGNORE),
+            TargetData::Values(y) => y.iter().any(|y| !y.is_nan()),
+            TargetData::Classes(y) => y.iter().any(|y| *y != IGNORE),
         }
     }
 
     /// Inputs and targets that never change.
     pub fn constant(&self) -> Vec<&String> {
-        let y = if let Answers::Values(y) = &self.y { y.as_slice() } else { &[] };
+        let y = if let TargetData::Values(y) = &self.y { y.as_slice() } else { &[] };
         let columns = |values: &[f32], width: usize| -> Vec<bool> {
             let column = |at: usize| values.iter().skip(at).step_by(width).filter(|x| !x.is_nan());
             let same = |at: usize| column(at).all(|x| Some(x) == column(at).next());
@@ -154,8 +155,8 @@ impl Sequences {
         }
         self.unanswered += usize::from(unknown.is_some());
         match (&mut self.y, truth) {
-            (Answers::Values(all), Truth::Values(y)) => all.extend_from_slice(y),
-            (Answers::Classes(all), Truth::Label(label)) => all.push(label.unwrap_or(IGNORE)),
+            (TargetData::Values(all), Truth::Values(y)) => all.extend_from_slice(y),
+            (TargetData::Classes(all), Truth::Label(label)) => all.push(label.unwrap_or(IGNORE)),
             _ => return Err("values and classes cannot be mixed".into()),
         }
         Ok(())
@@ -182,10 +183,10 @@ impl Sequences {
             some.begin();
             some.x.extend_from_slice(&self.x[range.start * q..range.end * q]);
             match (&mut some.y, &self.y) {
-                (Answers::Values(to), Answers::Values(y)) => {
+                (TargetData::Values(to), TargetData::Values(y)) => {
                     to.extend_from_slice(&y[range.start * m..range.end * m]);
                 }
-                (Answers::Classes(to), Answers::Classes(y)) => {
+                (TargetData::Classes(to), TargetData::Classes(y)) => {
                     to.extend_from_slice(&y[range.clone()])
                 }
                 _ => unreachable!("made of the same kind"),
@@ -206,7 +207,7 @@ impl Sequences {
         let end = self.steps();
         self.x.extend(other.x);
         match (&mut self.y, other.y) {
-            (Answers::Classes(to), Answers::Classes(y)) => {
+            (TargetData::Classes(to), TargetData::Classes(y)) => {
                 let mut ids = Vec::new();
                 for name in other.labels {
                     let id = self.labels.iter().position(|label| *label == name);
@@ -218,7 +219,7 @@ impl Sequences {
                 let id = |label: u32| ids.get(label as usize).copied().unwrap_or(IGNORE);
                 to.extend(y.into_iter().map(id));
             }
-            (Answers::Values(to), Answers::Values(y)) => to.extend(y),
+            (TargetData::Values(to), TargetData::Values(y)) => to.extend(y),
             _ => unreachable!("of the same kind"),
         }
         self.starts.extend(other.starts.iter().skip(1).map(|start| start + end));
@@ -228,17 +229,15 @@ impl Sequences {
         Ok(())
     }
 
-    /// A number that other data would not have.
+    /// A hash of all numbers and labels, by which a checkpoint knows its data.
     pub fn fingerprint(&self) -> u64 {
         let x = self.x.iter().map(|x| u64::from(x.to_bits()));
         let y: Vec<u64> = match &self.y {
-            Answers::Values(y) => y.iter().map(|y| u64::from(y.to_bits())).collect(),
-            Answers::Classes(y) => y.iter().map(|&y| y.into()).collect(),
+            TargetData::Values(y) => y.iter().map(|y| u64::from(y.to_bits())).collect(),
+            TargetData::Classes(y) => y.iter().map(|&y| y.into()).collect(),
         };
         let starts = self.starts.iter().map(|&start| start as u64);
         let labels = self.labels.iter().flat_map(|label| label.bytes().map(u64::from).chain([256]));
-        // FNV-1a, a word at a time.
-        let numbers = x.chain(y).chain(starts).chain(labels);
-        numbers.fold(0xcbf2_9ce4_8422_2325, |hash, n| (hash ^ n).wrapping_mul(0x100_0000_01b3))
+        of_words(x.chain(y).chain(starts).chain(labels))
     }
 }

@@ -1,7 +1,7 @@
 //! The task of a series model: learned from the training part, and checked against other data.
 
 use super::sequences::Sequences;
-use crate::data::Answers;
+use crate::data::TargetData;
 use crate::error::{Error, Result};
 use crate::read::quote;
 use drnn_tasks::series::{Missing, Scaling, Scalings, SeriesTask};
@@ -15,8 +15,8 @@ pub fn learn_task(
     delimiter: u8,
 ) -> Result<SeriesTask> {
     let (classes, targets) = match &train.y {
-        Answers::Values(y) => (None, Some(Scaling::learn(y, &train.targets)?)),
-        Answers::Classes(y) => {
+        TargetData::Values(y) => (None, Some(Scaling::learn(y, &train.targets)?)),
+        TargetData::Classes(y) => {
             let used: HashSet<usize> = y.iter().map(|&label| label as usize).collect();
             let names = train.labels.iter().enumerate().filter(|(i, _)| used.contains(i));
             let mut names: Vec<String> = names.map(|(_, name)| name.clone()).collect();

@@ -1,5 +1,5 @@
 use super::*;
-use crate::data::{Gathered, Source};
+use crate::data::{Dataset, Gathered};
 use crate::error::Result;
 use crate::loss::{IGNORE, Targets};
 use crate::read::{Input, Missing, ReadLimits};
@@ -288,7 +288,7 @@ fn arrays() {
     let values = from_arrays(&x, &y, Missing::Zero).unwrap();
     assert_eq!((&values.x[..], values.len()), (&[1.0, 3.0, 2.0, 4.0][..], 2));
     let classes = from_arrays(&x, &c, Missing::Zero).unwrap();
-    assert_eq!(classes.y, crate::Answers::Classes(vec![1, IGNORE, 0, 0]));
+    assert_eq!(classes.y, crate::TargetData::Classes(vec![1, IGNORE, 0, 0]));
     assert_eq!((classes.labels.join(" "), classes.unanswered), ("2 5".into(), 1));
     for (x, y, why) in [
         (&y, &x, "is missing"),

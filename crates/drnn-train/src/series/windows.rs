@@ -12,7 +12,7 @@
 
 use super::sequences::Sequences;
 use super::task::check_columns;
-use crate::data::{Answers, Gathered, Source, check_widths};
+use crate::data::{Dataset, Gathered, TargetData, check_widths};
 use crate::error::{Error, Result};
 use crate::loss::{IGNORE, Targets};
 use drnn::NetSpec;
@@ -24,7 +24,7 @@ use std::collections::HashMap;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Windows {
     x: Vec<f32>,
-    y: Answers,
+    y: TargetData,
     windows: Vec<Window>,
     /// Elements that windows read behind what they answer; None where sequences are whole.
     ahead: Option<usize>,
@@ -86,10 +86,10 @@ impl Windows {
         });
         let mut unknown = 0;
         let y = match (&data.y, &scaling.targets, &task.classes) {
-            (Answers::Values(y), Some(targets), _) => Answers::Values(
+            (TargetData::Values(y), Some(targets), _) => TargetData::Values(
                 y.iter().enumerate().map(|(i, &y)| targets.apply(i % m, y)).collect(),
             ),
-            (Answers::Classes(y), _, Some(classes)) => {
+            (TargetData::Classes(y), _, Some(classes)) => {
                 let places: HashMap<&String, usize> =
                     classes.iter().enumerate().map(|(i, class)| (class, i)).collect();
                 let ids: Vec<Option<usize>> =
@@ -99,13 +99,13 @@ impl Windows {
                     unknown += usize::from(id.is_none());
                     id.map_or(IGNORE, |id| id as u32)
                 };
-                Answers::Classes(y.iter().map(&mut class).collect())
+                TargetData::Classes(y.iter().map(&mut class).collect())
             }
             _ => return Err(Error::Data("targets are both classes and values".into())),
         };
         let x: Vec<f32> = x.collect();
         let finite = |values: &[f32]| !values.iter().any(|x| x.is_infinite());
-        if !finite(&x) || matches!(&y, Answers::Values(y) if !finite(y)) {
+        if !finite(&x) || matches!(&y, TargetData::Values(y) if !finite(y)) {
             let what =
                 "a number lies too far from all that were learned from: scaled, it is not finite";
             return Err(Error::Data(what.into()));
@@ -128,8 +128,8 @@ impl Windows {
         let Window { start, answered, read } = self.windows[row as usize];
         let [q, m] = self.widths;
         let targets = match &self.y {
-            Answers::Classes(y) => Targets::Classes(&y[start..][..answered]),
-            Answers::Values(y) => Targets::Values(&y[start * m..][..answered * m]),
+            TargetData::Classes(y) => Targets::Classes(&y[start..][..answered]),
+            TargetData::Values(y) => Targets::Values(&y[start * m..][..answered * m]),
         };
         (self.x[start * q..][..read * q].chunks_exact(q), targets)
     }
@@ -156,7 +156,7 @@ impl Windows {
     }
 }
 
-impl Source for Windows {
+impl Dataset for Windows {
     fn len(&self) -> usize {
         self.windows.len()
     }
@@ -175,12 +175,12 @@ impl Source for Windows {
             let delay = spec.delay();
             return Err(Error::Data(format!("a delay of {delay}, but windows read {ahead} ahead")));
         }
-        let m = matches!(self.y, Answers::Values(_)).then_some(self.widths[1]);
+        let m = matches!(self.y, TargetData::Values(_)).then_some(self.widths[1]);
         check_widths(spec, Some(self.widths[0]), m)
     }
 
-    /// The same on every visit.
-    fn gather(&self, _visit: usize, chosen: &[u32], to: &mut Gathered) {
+    /// The same on every epoch.
+    fn gather(&self, _epoch: usize, chosen: &[u32], to: &mut Gathered) {
         let lengths = chosen.iter().map(|&row| self.windows[row as usize].read);
         let steps = lengths.clone().max().unwrap_or(0);
         (to.steps, to.rows) = (steps, chosen.len());
@@ -192,8 +192,8 @@ impl Source for Windows {
         self.turn(&self.x, q, 0.0, of, |window| window.read, to.inputs.dense());
         let answered = |window: &Window| window.answered;
         match &self.y {
-            Answers::Classes(y) => self.turn(y, 1, IGNORE, of, answered, to.answers.classes()),
-            Answers::Values(y) => self.turn(y, m, f32::NAN, of, answered, to.answers.values()),
+            TargetData::Classes(y) => self.turn(y, 1, IGNORE, of, answered, to.targets.classes()),
+            TargetData::Values(y) => self.turn(y, m, f32::NAN, of, answered, to.targets.values()),
         }
     }
 }

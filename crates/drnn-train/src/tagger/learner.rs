@@ -10,7 +10,7 @@ use super::sizes::initial_params;
 use crate::error::{Error, Result};
 use crate::loss::{LossSum, Targets, weighted_cross_entropy};
 use crate::optim::{Adam, AdamOptions, clip_scale, norm};
-use crate::training::{Batches, Engine, State, Steps};
+use crate::training::{Batches, Engine, Inspect, State, Steps};
 use drnn::{BundleTable, Cpu, Gradient, Lane, States, Tape};
 use drnn_tasks::tagger::{SPECIAL, TaggerNet};
 
@@ -26,7 +26,7 @@ pub struct TaggerLearner {
     encodings: States,
     /// Gradients: of parameters, answers, what the word net reads, encodings.
     gradient: Vec<f32>,
-    d_answers: Vec<f32>,
+    d_outputs: Vec<f32>,
     d_x: Vec<f32>,
     d_encodings: States,
 }
@@ -44,7 +44,7 @@ impl TaggerLearner {
             chars: CharRows::default(),
             words: WordRows::default(),
             encodings: States::default(),
-            d_answers: Vec::new(),
+            d_outputs: Vec::new(),
             d_x: Vec::new(),
             d_encodings: States::default(),
         }
@@ -72,12 +72,8 @@ impl TaggerLearner {
     }
 
     /// Runs what was gathered, shows the answers, and where it is asked for leaves the gradient.
-    fn pass(
-        &mut self,
-        backward: bool,
-        look: &mut dyn FnMut(&[f32], Targets),
-    ) -> drnn::Result<LossSum> {
-        let TaggerLearner { net, chars, words, encodings, gradient, d_answers, d_x, .. } = self;
+    fn pass(&mut self, backward: bool, inspect: &mut Inspect) -> drnn::Result<LossSum> {
+        let TaggerLearner { net, chars, words, encodings, gradient, d_outputs, d_x, .. } = self;
         let ([char_range, word_range, vector_range], params) = (net.ranges(), &self.state.params);
         let [char_tape, word_tape] = &mut self.tapes;
         let lane = |params, batch| [Lane { params, batch, start: None }];
@@ -87,16 +83,16 @@ impl TaggerLearner {
         words.join(net, chars.rows(), encodings, net.vectors(params));
         let word_lane = lane(&params[word_range.clone()], words.batch());
         let word_pass = word_tape.forward(&word_lane)?;
-        let (answers, m) = (word_pass.answers(0), net.words.answer_width());
-        d_answers.resize(answers.len(), 0.0);
-        let loss = weighted_cross_entropy(answers, m, &words.tags, &words.weights, d_answers);
-        look(answers, Targets::Classes(&words.tags));
+        let (outputs, m) = (word_pass.answers(0), net.words.answer_width());
+        d_outputs.resize(outputs.len(), 0.0);
+        let loss = weighted_cross_entropy(outputs, m, &words.tags, &words.weights, d_outputs);
+        inspect(outputs, Targets::Classes(&words.tags));
         if !backward || !loss.sum.is_finite() {
             return Ok(loss);
         }
         d_x.resize(words.x_len(), 0.0);
         word_pass.backward(&mut [Gradient {
-            answers: d_answers,
+            answers: d_outputs,
             last: None,
             params: &mut gradient[word_range],
             input: Some(d_x),
@@ -130,10 +126,14 @@ impl Engine for TaggerLearner {
         format!("{} | {} | {vectors} vectors", self.net.chars, self.net.words)
     }
 
-    fn sequences(&self, data: &Sentences) -> Result<usize> {
+    fn sequences(&self, data: &Sentences) -> usize {
+        data.len()
+    }
+
+    fn check(&self, data: &Sentences) -> Result<()> {
         match data.words().is_empty() {
             true => Err(Error::Data("no words to learn from".into())),
-            false => Ok(data.len()),
+            false => Ok(()),
         }
     }
 
@@ -162,20 +162,15 @@ impl Engine for TaggerLearner {
         Ok(steps)
     }
 
-    fn evaluate(
+    fn evaluate_batch(
         &mut self,
         data: &Sentences,
-        _visit: usize,
-        rows: usize,
-        look: &mut dyn FnMut(&[f32], Targets),
+        _epoch: usize,
+        chosen: &[u32],
+        inspect: &mut Inspect,
     ) -> Result<LossSum> {
-        let all: Vec<u32> = (0..data.len() as u32).collect();
-        let mut total = LossSum::default();
-        for chosen in all.chunks(rows.max(1)) {
-            gather(&self.net, data, chosen, &mut self.chars, &mut self.words);
-            total.add(self.pass(false, look)?);
-        }
-        Ok(total)
+        gather(&self.net, data, chosen, &mut self.chars, &mut self.words);
+        Ok(self.pass(false, inspect)?)
     }
 
     fn state(&mut self) -> Result<State> {

@@ -10,22 +10,22 @@
 //!
 //! Each panics with what it found.
 
-use crate::data::{Examples, Source};
+use crate::data::{Dataset, Examples};
 use crate::optim::AdamOptions;
 use crate::paper::reversal::Reversal;
-use crate::paper::sine::{Part, Sine};
+use crate::paper::sine::{Sine, SinePart};
 use crate::training::{Batches, Engine, Learner, State};
 use drnn::{Cell, Cpu, NetSpec, Padding};
 
 /// An engine for a network.
-pub type Plain = Box<dyn Engine<Data = dyn Source>>;
+pub type Plain = Box<dyn Engine<Data = dyn Dataset>>;
 /// Makes one, its parameters as [`drnn::Model::init`] draws them from the seed.
 pub type Make<'a> = &'a dyn Fn(&NetSpec, u64) -> Plain;
 
 /// Networks of every kind, each with data to learn from.
 pub fn cases() -> Vec<(NetSpec, Examples)> {
     let reversal = Reversal { steps: 7, symbols: 3 }.examples(50, 1);
-    let sine = Sine { steps: 11, taps: 4, ..Sine::new(0.5, 2) }.examples(50, 1, Part::Train);
+    let sine = Sine { steps: 11, taps: 4, ..Sine::new(0.5, 2) }.examples(50, 1, SinePart::Train);
     let (reversal, sine) = (reversal.expect("fits"), sine.expect("fits"));
     let mut cases = Vec::new();
     for cell in [Cell::Lstm, Cell::Gru, Cell::RnnTanh, Cell::RnnRelu] {
@@ -51,7 +51,7 @@ fn cpu(spec: &NetSpec, seed: u64) -> Plain {
 }
 
 fn batches(chosen: &[u32], batch: usize) -> Batches<'_> {
-    Batches { visit: 0, chosen, batch, rate: 1e-2, clip: Some(0.1) }
+    Batches { epoch: 0, chosen, batch, rate: 1e-2, clip: Some(0.1) }
 }
 
 fn far(a: &[f32], b: &[f32]) -> f32 {

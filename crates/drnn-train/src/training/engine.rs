@@ -18,7 +18,7 @@ use std::ops::DerefMut;
 pub struct State {
     /// All parameters, flat.
     pub params: Vec<f32>,
-    /// Adam's memory.
+    /// The optimiser's state.
     pub adam: Adam,
 }
 
@@ -26,75 +26,103 @@ pub struct State {
 #[derive(Debug, Clone, Copy)]
 pub struct Batches<'a> {
     /// The epoch, counted from 0.
-    pub visit: usize,
-    /// The sequences, in order.
+    pub epoch: usize,
+    /// Indices of the sequences, in order.
     pub chosen: &'a [u32],
     /// Sequences of a batch; the last one may have fewer.
     pub batch: usize,
     /// Learning rate.
     pub rate: f32,
-    /// Largest norm of a gradient; None for no clipping.
+    /// Maximum norm of a gradient; None for no clipping.
     pub clip: Option<f64>,
 }
 
-/// What some steps found.
+/// Sums over some steps.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Steps {
     /// Their losses, each before its step.
     pub loss: LossSum,
-    /// Sum of the norms of their gradients, before clipping: no number where one was none.
+    /// Sum of the norms of their gradients, before clipping: NaN if any norm was not finite.
     pub norms: f64,
 }
 
 /// A model in training.
 pub trait Engine: Send {
-    /// What it learns from.
+    /// What it trains on.
     type Data: ?Sized + Sync;
 
-    /// What kind of network it is: a checkpoint of another is refused.
+    /// The network in words: a checkpoint of another one is refused.
     fn describe(&self) -> String;
 
-    /// Sequences of `data`; the error says why it cannot be learned from.
-    fn sequences(&self, data: &Self::Data) -> Result<usize>;
+    /// Number of sequences in `data`.
+    fn sequences(&self, data: &Self::Data) -> usize;
 
-    /// Takes a step on each of some batches. At the first whose loss or gradient is no number it ends, changing
-    /// nothing there.
+    /// Whether `data` fits the network; the error says why it cannot be trained on.
+    fn check(&self, data: &Self::Data) -> Result<()>;
+
+    /// Takes a step on each of some batches. Stops at the first whose loss or gradient is not finite,
+    /// which changes nothing.
     fn train(&mut self, data: &Self::Data, batches: &Batches) -> Result<Steps>;
 
-    /// Batches that [`Engine::train`] should be given at once: more than one where waiting for each would cost.
-    fn stride(&self) -> usize {
+    /// Batches to give [`Engine::train`] per call: more than one where waiting for each would cost.
+    fn batches_per_call(&self) -> usize {
         1
     }
 
-    /// Runs all of `data`, `rows` sequences at a time, showing each batch's answers and targets to `look`.
-    /// Changes nothing that training depends on.
+    /// Runs the sequences `chosen` of `data` as one batch, as they are in epoch `epoch`. `inspect` gets
+    /// outputs and targets. Changes nothing that training depends on.
+    fn evaluate_batch(
+        &mut self,
+        data: &Self::Data,
+        epoch: usize,
+        chosen: &[u32],
+        inspect: &mut Inspect,
+    ) -> Result<LossSum>;
+
+    /// Maximum number of sequences of `data` to evaluate as one batch.
+    fn max_eval_rows(&self, _data: &Self::Data) -> usize {
+        usize::MAX
+    }
+
+    /// Runs all of `data`, `rows` sequences at a time, and passes each batch's outputs and targets to
+    /// `inspect`.
     fn evaluate(
         &mut self,
         data: &Self::Data,
-        visit: usize,
+        epoch: usize,
         rows: usize,
-        look: &mut dyn FnMut(&[f32], Targets),
-    ) -> Result<LossSum>;
-
-    /// The same where nobody looks at the answers.
-    fn loss(&mut self, data: &Self::Data, visit: usize, rows: usize) -> Result<LossSum> {
-        self.evaluate(data, visit, rows, &mut |_, _| {})
+        inspect: &mut Inspect,
+    ) -> Result<LossSum> {
+        let all: Vec<u32> = (0..self.sequences(data) as u32).collect();
+        let mut total = LossSum::default();
+        for chosen in all.chunks(rows.min(self.max_eval_rows(data)).max(1)) {
+            total.add(self.evaluate_batch(data, epoch, chosen, inspect)?);
+        }
+        Ok(total)
     }
 
-    /// Parameters and optimiser as they are now.
+    /// [`Engine::evaluate`] for the loss alone.
+    fn loss(&mut self, data: &Self::Data, epoch: usize, rows: usize) -> Result<LossSum> {
+        self.evaluate(data, epoch, rows, &mut |_, _| {})
+    }
+
+    /// A copy of parameters and optimiser state.
     fn state(&mut self) -> Result<State>;
 
-    /// Goes on from there; refused where the lengths do not fit.
+    /// Continues from `state`; refused where its lengths do not fit.
     fn set_state(&mut self, state: State) -> Result<()>;
 
-    /// Goes on with other threads; results do not depend on them.
+    /// Continues on other threads; results do not depend on them.
     fn use_cpu(&mut self, _cpu: &Cpu) {}
 
     /// Bytes held for passes.
     fn memory(&self) -> usize;
 }
 
-/// What holds an engine is one: a box, or whatever else knows more of it.
+/// Gets a batch's outputs, (steps, B, m), and its targets.
+pub type Inspect<'a> = dyn FnMut(&[f32], Targets) + 'a;
+
+/// A box of an engine, or any other owner, is an engine too.
 impl<T: DerefMut<Target: Engine> + Send> Engine for T {
     type Data = <T::Target as Engine>::Data;
 
@@ -102,30 +130,48 @@ impl<T: DerefMut<Target: Engine> + Send> Engine for T {
         (**self).describe()
     }
 
-    fn sequences(&self, data: &Self::Data) -> Result<usize> {
+    fn sequences(&self, data: &Self::Data) -> usize {
         (**self).sequences(data)
+    }
+
+    fn check(&self, data: &Self::Data) -> Result<()> {
+        (**self).check(data)
     }
 
     fn train(&mut self, data: &Self::Data, batches: &Batches) -> Result<Steps> {
         (**self).train(data, batches)
     }
 
-    fn stride(&self) -> usize {
-        (**self).stride()
+    fn batches_per_call(&self) -> usize {
+        (**self).batches_per_call()
+    }
+
+    fn evaluate_batch(
+        &mut self,
+        data: &Self::Data,
+        epoch: usize,
+        chosen: &[u32],
+        inspect: &mut Inspect,
+    ) -> Result<LossSum> {
+        (**self).evaluate_batch(data, epoch, chosen, inspect)
+    }
+
+    fn max_eval_rows(&self, data: &Self::Data) -> usize {
+        (**self).max_eval_rows(data)
     }
 
     fn evaluate(
         &mut self,
         data: &Self::Data,
-        visit: usize,
+        epoch: usize,
         rows: usize,
-        look: &mut dyn FnMut(&[f32], Targets),
+        inspect: &mut Inspect,
     ) -> Result<LossSum> {
-        (**self).evaluate(data, visit, rows, look)
+        (**self).evaluate(data, epoch, rows, inspect)
     }
 
-    fn loss(&mut self, data: &Self::Data, visit: usize, rows: usize) -> Result<LossSum> {
-        (**self).loss(data, visit, rows)
+    fn loss(&mut self, data: &Self::Data, epoch: usize, rows: usize) -> Result<LossSum> {
+        (**self).loss(data, epoch, rows)
     }
 
     fn state(&mut self) -> Result<State> {

@@ -1,23 +1,20 @@
 //! Several trainings side by side: lanes.
 //!
-//! A thread takes a lane through an epoch on its own, then the lane that has waited longest. Lanes share
-//! nothing, so one that has ended, or whose loss is no number any more, costs the others nothing; and when
-//! fewer lanes are left than threads, a lane gets several. No number depends on any of this.
+//! A thread trains a lane for an epoch, then the lane that has waited longest. Lanes share nothing, so
+//! one that has ended, or whose loss is no longer finite, costs the others nothing; and when fewer
+//! lanes are left than threads, a lane gets several. No result depends on any of this.
 
-use crate::error::{Error, Result};
-use crate::optim::Reason;
-use crate::training::{Advance, Engine, Fit, Learner};
+use super::scheduler::{Queue, Scheduler, Turn};
+use super::{Advance, Engine, Learner, SavePolicy, Saver, Stint, Trainer};
+use crate::error::Result;
 use drnn::Cpu;
-use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
-use std::sync::{Condvar, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// One of several trainings.
 pub struct Lane<'a, E: Engine = Learner> {
     /// The training.
-    pub fit: Fit<'a, E>,
+    pub trainer: Trainer<'a, E>,
     /// Where its checkpoints go.
     pub checkpoint: Option<PathBuf>,
 }
@@ -27,26 +24,18 @@ pub struct Lane<'a, E: Engine = Learner> {
 pub enum Control {
     /// Go on.
     Continue,
-    /// Write checkpoints and come back.
+    /// Write checkpoints and return.
     Stop,
 }
 
-/// What is told of a lane, by its number, after every batch; it may look into the training, and keep its model.
+/// Called with a lane's number after each of its batches; it may read the training, and save its
+/// model.
 pub type Observe<'o, 'a, E> =
-    dyn Fn(usize, &mut Fit<'a, E>, Advance) -> Result<Control> + Sync + 'o;
+    dyn Fn(usize, &mut Trainer<'a, E>, Advance) -> Result<Control> + Sync + 'o;
 
-struct Queue {
-    /// Lanes that wait for a thread.
-    waiting: VecDeque<usize>,
-    /// Lanes that have not ended.
-    live: usize,
-    stopped: bool,
-    error: Option<Error>,
-}
-
-/// Takes all lanes to their ends, on as many threads as `cpu` has, calling `observe` after every batch, which
-/// may stop them all. Checkpoints are written at every epoch's end, and within an epoch after `every`. Where one
-/// cannot be written the error comes back at once.
+/// Trains all lanes to their ends on as many threads as `cpu` has. `observe` is called after every
+/// batch and may stop them all. Checkpoints are written at every epoch's end, and within an epoch
+/// after `every`. If one cannot be written, the error is returned at once.
 pub fn run<'a, E: Engine>(
     cpu: &Cpu,
     lanes: &mut [Lane<'a, E>],
@@ -54,124 +43,31 @@ pub fn run<'a, E: Engine>(
     observe: &Observe<'_, 'a, E>,
 ) -> Result<()> {
     // A folder that cannot be written to is found now, not in an hour.
-    lanes.iter_mut().try_for_each(Lane::save)?;
-    let (count, threads) = (lanes.len(), cpu.threads());
-    let slots: Vec<Mutex<&mut Lane<'a, E>>> = lanes.iter_mut().map(Mutex::new).collect();
-    let queue = Queue { waiting: (0..count).collect(), live: count, stopped: false, error: None };
-    let (queue, changed) = (Mutex::new(queue), Condvar::new());
-    let lock = || queue.lock().unwrap_or_else(|p| p.into_inner());
-    let work = |_| {
-        let mut own = cpu.with_threads(1);
-        loop {
-            let (lane, live) = {
-                let mut queue = lock();
-                loop {
-                    if queue.stopped || queue.live == 0 {
-                        return;
-                    }
-                    if let Some(lane) = queue.waiting.pop_front() {
-                        break (lane, queue.live);
-                    }
-                    queue = changed.wait(queue).unwrap_or_else(|p| p.into_inner());
-                }
-            };
-            let share = (threads / live).max(1);
-            if own.threads() != share {
-                own = cpu.with_threads(share);
-            }
-            let mut slot = slots[lane].lock().unwrap_or_else(|p| p.into_inner());
-            let outcome = catch_unwind(AssertUnwindSafe(|| {
-                epoch(lane, &mut slot, &own, every, observe, &|| lock().stopped)
-            }));
-            drop(slot);
-            let mut queue = lock();
-            let outcome = match outcome {
-                Ok(outcome) => outcome,
-                Err(panic) => {
-                    // The other threads must not wait for this one.
-                    queue.stopped = true;
-                    changed.notify_all();
-                    drop(queue);
-                    resume_unwind(panic)
-                }
-            };
-            match outcome {
-                Ok(Outcome::More) => queue.waiting.push_back(lane),
-                Ok(Outcome::Ended) => queue.live -= 1,
-                Ok(Outcome::Stopped) => queue.stopped = true,
-                Err(error) => {
-                    queue.stopped = true;
-                    queue.error.get_or_insert(error);
-                }
-            }
-            changed.notify_all();
-        }
-    };
-    std::thread::scope(|scope| {
-        let work = &work;
-        for i in 1..threads.min(count) {
-            // Where the system gives no more threads, those that are there do it all.
-            if std::thread::Builder::new().spawn_scoped(scope, move || work(i)).is_err() {
-                break;
-            }
-        }
-        work(0);
-    });
-    match lock().error.take() {
-        Some(error) => Err(error),
-        None => Ok(()),
-    }
-}
-
-impl<E: Engine> Lane<'_, E> {
-    fn save(&mut self) -> Result<()> {
-        match &self.checkpoint {
-            Some(path) => self.fit.save(path),
-            None => Ok(()),
+    for lane in &mut *lanes {
+        if let Some(path) = &lane.checkpoint {
+            lane.trainer.save(path)?;
         }
     }
-}
-
-enum Outcome {
-    More,
-    Ended,
-    Stopped,
-}
-
-/// Takes one lane through the rest of its epoch.
-fn epoch<'a, E: Engine>(
-    number: usize,
-    lane: &mut Lane<'a, E>,
-    cpu: &Cpu,
-    every: Duration,
-    observe: &Observe<'_, 'a, E>,
-    stopped: &dyn Fn() -> bool,
-) -> Result<Outcome> {
-    lane.fit.engine().use_cpu(cpu);
-    let mut saved = Instant::now();
-    loop {
-        let done = lane.fit.advance()?;
-        let control = observe(number, &mut lane.fit, done)?;
-        if control == Control::Stop || stopped() {
-            lane.save()?;
-            return Ok(Outcome::Stopped);
+    let threads = cpu.threads();
+    let queue = Queue { jobs: lanes.iter_mut().enumerate().collect(), workers: threads };
+    let scheduler = Scheduler::default();
+    scheduler.run(vec![queue], &|| cpu.with_threads(1), &|own, (number, lane), seat| {
+        let share = (threads / seat.unfinished).max(1);
+        if own.threads() != share {
+            *own = cpu.with_threads(share);
         }
-        match done {
-            // The last good checkpoint stays.
-            Advance::Ended(Reason::NotFinite) => return Ok(Outcome::Ended),
-            Advance::Ended(_) => {
-                lane.save()?;
-                return Ok(Outcome::Ended);
+        lane.trainer.engine().use_cpu(own);
+        let mut saver = Saver::new(lane.checkpoint.clone(), every, SavePolicy::EveryEpoch);
+        let stint = lane.trainer.epoch(&mut saver, &mut |trainer, done| {
+            if observe(*number, trainer, done)? == Control::Stop {
+                scheduler.stop();
             }
-            Advance::Epoch => {
-                lane.save()?;
-                return Ok(Outcome::More);
-            }
-            Advance::Batch if saved.elapsed() > every => {
-                lane.save()?;
-                saved = Instant::now();
-            }
-            Advance::Batch => {}
-        }
-    }
+            Ok(if scheduler.is_stopped() { Control::Stop } else { Control::Continue })
+        })?;
+        Ok(match stint {
+            Stint::Epoch => Turn::Again,
+            Stint::Ended(_) => Turn::Done,
+            Stint::Stopped => Turn::Stop,
+        })
+    })
 }

@@ -1,10 +1,10 @@
 //! One network in training on the CPU.
 
-use crate::data::{Gathered, Source};
+use crate::data::{Dataset, Gathered};
 use crate::error::{Error, Result};
-use crate::loss::{LossSum, Targets, loss};
+use crate::loss::{LossSum, loss};
 use crate::optim::{Adam, AdamOptions, clip_scale, norm};
-use crate::training::{Batches, Engine, State, Steps};
+use crate::training::{Batches, Engine, Inspect, State, Steps};
 use drnn::{Cpu, Gradient, Lane, Model, NetSpec, Tape};
 
 /// Parameters, optimiser, and memory for a step.
@@ -14,7 +14,7 @@ pub struct Learner {
     tape: Tape,
     threads: usize,
     gradient: Vec<f32>,
-    d_answers: Vec<f32>,
+    d_outputs: Vec<f32>,
     gathered: Gathered,
 }
 
@@ -29,8 +29,8 @@ impl Learner {
             state: State { params, adam },
             tape: Tape::on(cpu, spec),
             threads: cpu.threads(),
-            d_answers: Vec::new(),
-            gathered: Gathered { ahead: spec.look_ahead(), ..Gathered::default() },
+            d_outputs: Vec::new(),
+            gathered: Gathered { look_ahead: spec.look_ahead(), ..Gathered::default() },
         }
     }
 
@@ -54,15 +54,15 @@ impl Learner {
             Err(drnn::Error::NotFinite { .. }) => return Ok((LossSum::default(), f64::NAN)),
             other => other?,
         };
-        let answers = pass.answers(0);
-        self.d_answers.resize(answers.len(), 0.0);
+        let outputs = pass.answers(0);
+        self.d_outputs.resize(outputs.len(), 0.0);
         let m = self.spec.answer_width();
-        let found = loss(answers, m, self.gathered.targets(), &mut self.d_answers);
+        let found = loss(outputs, m, self.gathered.targets(), &mut self.d_outputs);
         if !found.sum.is_finite() {
             return Ok((found, f64::NAN));
         }
         pass.backward(&mut [Gradient {
-            answers: &self.d_answers,
+            answers: &self.d_outputs,
             last: None,
             params: &mut self.gradient,
             input: None,
@@ -78,25 +78,28 @@ impl Learner {
 }
 
 impl Engine for Learner {
-    type Data = dyn Source;
+    type Data = dyn Dataset;
 
     fn describe(&self) -> String {
         self.spec.to_string()
     }
 
-    fn sequences(&self, data: &dyn Source) -> Result<usize> {
+    fn sequences(&self, data: &dyn Dataset) -> usize {
+        data.len()
+    }
+
+    fn check(&self, data: &dyn Dataset) -> Result<()> {
         if data.is_empty() {
             return Err(Error::Data("no sequences to train on".into()));
         }
-        data.fits(&self.spec)?;
-        Ok(data.len())
+        data.fits(&self.spec)
     }
 
-    fn train(&mut self, data: &dyn Source, batches: &Batches) -> Result<Steps> {
-        let Batches { visit, chosen, batch, rate, clip } = *batches;
+    fn train(&mut self, data: &dyn Dataset, batches: &Batches) -> Result<Steps> {
+        let Batches { epoch, chosen, batch, rate, clip } = *batches;
         let mut steps = Steps::default();
         for chosen in chosen.chunks(batch.max(1)) {
-            data.gather(visit, chosen, &mut self.gathered);
+            data.gather(epoch, chosen, &mut self.gathered);
             let (loss, norm) = self.step(rate, clip)?;
             steps.loss.add(loss);
             steps.norms += norm;
@@ -107,27 +110,26 @@ impl Engine for Learner {
         Ok(steps)
     }
 
-    fn evaluate(
+    fn max_eval_rows(&self, data: &dyn Dataset) -> usize {
+        data.max_eval_rows()
+    }
+
+    fn evaluate_batch(
         &mut self,
-        data: &dyn Source,
-        visit: usize,
-        rows: usize,
-        look: &mut dyn FnMut(&[f32], Targets),
+        data: &dyn Dataset,
+        epoch: usize,
+        chosen: &[u32],
+        inspect: &mut Inspect,
     ) -> Result<LossSum> {
-        let all: Vec<u32> = (0..data.len() as u32).collect();
-        let m = self.spec.answer_width();
-        let mut total = LossSum::default();
-        for chosen in all.chunks(rows.min(data.rows_at_once()).max(1)) {
-            data.gather(visit, chosen, &mut self.gathered);
-            let (params, batch) = (&self.state.params, self.gathered.batch());
-            let lanes = [Lane { params, batch, start: None }];
-            let pass = self.tape.forward(&lanes)?;
-            let answers = pass.answers(0);
-            self.d_answers.resize(answers.len(), 0.0);
-            total.add(loss(answers, m, self.gathered.targets(), &mut self.d_answers));
-            look(answers, self.gathered.targets());
-        }
-        Ok(total)
+        data.gather(epoch, chosen, &mut self.gathered);
+        let (params, batch) = (&self.state.params, self.gathered.batch());
+        let lanes = [Lane { params, batch, start: None }];
+        let pass = self.tape.forward(&lanes)?;
+        let (outputs, targets) = (pass.answers(0), self.gathered.targets());
+        self.d_outputs.resize(outputs.len(), 0.0);
+        let found = loss(outputs, self.spec.answer_width(), targets, &mut self.d_outputs);
+        inspect(outputs, targets);
+        Ok(found)
     }
 
     fn state(&mut self) -> Result<State> {

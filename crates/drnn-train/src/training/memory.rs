@@ -1,13 +1,13 @@
 //! How much memory a training takes on this machine, told before anything is allocated.
 
-use crate::data::Source;
+use crate::data::Dataset;
 use crate::tagger::Sentences;
 use drnn::memory::{BatchSize, training};
 use drnn::{InputSpec, NetSpec};
 use drnn_tasks::tagger::TaggerNet;
 
-/// Sequences that [`crate::Fit`] evaluates at once, at least.
-pub const EVALUATED: usize = 500;
+/// Sequences that [`crate::Trainer`] evaluates at once, at least.
+pub const MIN_EVAL_ROWS: usize = 500;
 
 /// Bytes that training takes, by what they are for. All of them stop at `usize::MAX`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -23,10 +23,10 @@ pub struct Estimate {
 impl Estimate {
     /// A network on `threads` threads of the processor, with batches of `batch` sequences, on all
     /// of `data`: what is learned from first, then what it is judged by and tested with.
-    pub fn new(spec: &NetSpec, data: &[&dyn Source], batch: usize, threads: usize) -> Estimate {
-        let size = |(i, data): (usize, &&dyn Source)| match i {
+    pub fn new(spec: &NetSpec, data: &[&dyn Dataset], batch: usize, threads: usize) -> Estimate {
+        let size = |(i, data): (usize, &&dyn Dataset)| match i {
             0 => data.batch_size(batch),
-            _ => data.batch_size(batch.max(EVALUATED).min(data.rows_at_once())),
+            _ => data.batch_size(batch.max(MIN_EVAL_ROWS).min(data.max_eval_rows())),
         };
         let passes = data.iter().enumerate().map(size).map(|size| pass(spec, size, threads));
         let pass = passes.max().unwrap_or(0);
@@ -41,7 +41,7 @@ impl Estimate {
     /// A tagger, likewise.
     pub fn tagger(net: &TaggerNet, data: &[&Sentences], batch: usize, threads: usize) -> Estimate {
         let of = |(i, data): (usize, &&Sentences)| {
-            let rows = if i == 0 { batch } else { batch.max(EVALUATED) };
+            let rows = if i == 0 { batch } else { batch.max(MIN_EVAL_ROWS) };
             let longest = (0..data.len()).map(|i| data.get(i).len()).max().unwrap_or(0);
             let words = BatchSize::new(longest + 2 + net.words.delay(), rows.min(data.len()));
             let all = data.spellings();

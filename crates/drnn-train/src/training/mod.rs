@@ -5,9 +5,14 @@ mod engine;
 pub mod lanes;
 mod learner;
 mod memory;
+mod saver;
+mod scheduler;
 mod trainer;
 
-pub use engine::{Batches, Engine, State, Steps};
+pub use engine::{Batches, Engine, Inspect, State, Steps};
 pub use learner::Learner;
-pub use memory::{EVALUATED, Estimate};
-pub use trainer::{Advance, Epoch, Fit, Options, Progress, Resumed};
+pub use memory::{Estimate, MIN_EVAL_ROWS};
+pub(crate) use saver::{SavePolicy, Saver};
+pub(crate) use scheduler::{Queue, Scheduler, Turn};
+pub(crate) use trainer::Stint;
+pub use trainer::{Advance, Epoch, Options, Progress, Resumed, Trainer};

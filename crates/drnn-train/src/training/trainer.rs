@@ -1,11 +1,12 @@
 //! A training from its first epoch to its last, batch by batch, to be stopped and continued anywhere.
 
+use super::lanes::Control;
+use super::{Batches, Engine, Learner, MIN_EVAL_ROWS, Saver};
 use crate::checkpoint::{self, Checkpoint, Disk, Found, RealDisk};
-use crate::data::{Source, order};
+use crate::data::{Dataset, order};
 use crate::error::{Error, Result};
 use crate::loss::LossSum;
 use crate::optim::{AdamOptions, Reason, Schedule, Stopping};
-use crate::training::{Batches, EVALUATED, Engine, Learner};
 use drnn::{Cpu, NetSpec};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -86,7 +87,7 @@ pub struct Progress {
 }
 
 /// A training in progress.
-pub struct Fit<'a, E: Engine = Learner> {
+pub struct Trainer<'a, E: Engine = Learner> {
     engine: E,
     options: Options,
     train: &'a E::Data,
@@ -99,7 +100,7 @@ pub struct Fit<'a, E: Engine = Learner> {
     order: Vec<u32>,
 }
 
-/// What [`Fit::advance`] did.
+/// What [`Trainer::advance`] did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Advance {
     /// A batch.
@@ -110,7 +111,18 @@ pub enum Advance {
     Ended(Reason),
 }
 
-/// What [`Fit::resume`] found.
+/// How [`Trainer::epoch`] came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stint {
+    /// The epoch is done.
+    Epoch,
+    /// The training has ended.
+    Ended(Reason),
+    /// It was asked to stop.
+    Stopped,
+}
+
+/// What [`Trainer::resume`] found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum Resumed {
@@ -122,22 +134,22 @@ pub enum Resumed {
     Previous(String),
 }
 
-impl<'a> Fit<'a> {
+impl<'a> Trainer<'a> {
     /// A network's training on the CPU from its beginning. `name` is part of what a checkpoint must agree in.
     pub fn new(
         cpu: &Cpu,
         spec: &NetSpec,
         options: Options,
         name: &str,
-        train: &'a (dyn Source + 'static),
-        valid: &'a (dyn Source + 'static),
-    ) -> Result<Fit<'a>> {
+        train: &'a (dyn Dataset + 'static),
+        valid: &'a (dyn Dataset + 'static),
+    ) -> Result<Trainer<'a>> {
         let learner = Learner::new(cpu, spec, options.adam, options.seed);
-        Fit::with_engine(learner, options, name, train, valid)
+        Trainer::with_engine(learner, options, name, train, valid)
     }
 }
 
-impl<'a, E: Engine> Fit<'a, E> {
+impl<'a, E: Engine> Trainer<'a, E> {
     /// A training from its beginning.
     pub fn with_engine(
         engine: E,
@@ -145,9 +157,10 @@ impl<'a, E: Engine> Fit<'a, E> {
         name: &str,
         train: &'a E::Data,
         valid: &'a E::Data,
-    ) -> Result<Fit<'a, E>> {
-        let sequences = engine.sequences(train)?;
-        let valid_sequences = engine.sequences(valid)?;
+    ) -> Result<Trainer<'a, E>> {
+        engine.check(train)?;
+        engine.check(valid)?;
+        let [sequences, valid_sequences] = [train, valid].map(|data| engine.sequences(data));
         if options.batch == 0 || options.batch > sequences {
             return Err(Error::Options(format!(
                 "batches of {} sequences, of {sequences} in all",
@@ -163,7 +176,7 @@ impl<'a, E: Engine> Fit<'a, E> {
             serde_json::to_string(&options).map_err(|e| Error::Options(e.to_string()))?
         );
         let (progress, order) = (Progress::default(), Vec::new());
-        Ok(Fit { engine, options, train, valid, sequences, training, progress, order })
+        Ok(Trainer { engine, options, train, valid, sequences, training, progress, order })
     }
 
     /// Goes on from the newest good checkpoint of this training.
@@ -217,9 +230,9 @@ impl<'a, E: Engine> Fit<'a, E> {
             self.order = order(seed, epoch, count);
         }
         let first = self.progress.batches * batch;
-        let end = count.min(first + batch * self.engine.stride().max(1));
+        let end = count.min(first + batch * self.engine.batches_per_call().max(1));
         let (chosen, rate) = (&self.order[first..end], self.rate());
-        let batches = Batches { visit: epoch, chosen, batch, rate, clip };
+        let batches = Batches { epoch, chosen, batch, rate, clip };
         let steps = self.engine.train(self.train, &batches)?;
         self.progress.batches += chosen.len().div_ceil(batch);
         self.progress.loss += steps.loss.sum;
@@ -232,6 +245,26 @@ impl<'a, E: Engine> Fit<'a, E> {
         };
         self.progress.seconds += begun.elapsed().as_secs_f64();
         Ok(done)
+    }
+
+    /// Advances to the end of the epoch, unless `observe`, called after every batch, stops it.
+    /// Checkpoints are written by `saver`.
+    pub(crate) fn epoch(
+        &mut self,
+        saver: &mut Saver,
+        observe: &mut dyn FnMut(&mut Trainer<'a, E>, Advance) -> Result<Control>,
+    ) -> Result<Stint> {
+        loop {
+            let done = self.advance()?;
+            let stops = observe(self, done)? == Control::Stop;
+            saver.after(self, done, stops)?;
+            match done {
+                Advance::Ended(reason) => return Ok(Stint::Ended(reason)),
+                _ if stops => return Ok(Stint::Stopped),
+                Advance::Epoch => return Ok(Stint::Epoch),
+                Advance::Batch => {}
+            }
+        }
     }
 
     /// The learning rate of the epoch under way.
@@ -250,8 +283,8 @@ impl<'a, E: Engine> Fit<'a, E> {
     }
 
     fn end_epoch(&mut self, rate: f32) -> Result<Advance> {
-        let (visit, rows) = (self.progress.history.len(), self.options.batch.max(EVALUATED));
-        let valid = match self.engine.loss(self.valid, visit, rows) {
+        let (epoch, rows) = (self.progress.history.len(), self.options.batch.max(MIN_EVAL_ROWS));
+        let valid = match self.engine.loss(self.valid, epoch, rows) {
             // The last step has let the parameters run away.
             Err(Error::Drnn(drnn::Error::NotFinite { .. })) => {
                 return Ok(self.end(Reason::NotFinite));

@@ -1,6 +1,7 @@
 //! Model files: our own (safetensors), those of several networks, and PyTorch's.
 
 pub(crate) mod bundle;
+pub mod checksum;
 pub(crate) mod file;
 pub(crate) mod import;
 pub(crate) mod limits;

@@ -26,11 +26,11 @@ use crate::exec::net::Net;
 use crate::exec::pass::{Lane, LaneWork, check_params, forward};
 use crate::exec::weights::{Way, Weights};
 use crate::flatten::solve::{Solver, solve_rows};
+use crate::io::checksum::rotated_17;
 use crate::model::batch::{Batch, States};
 use crate::spec::NetSpec;
 use crate::spec::blocks::StartState;
 use crate::spec::params::{Layout, initial};
-use crate::stream::snapshot::hash;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -169,7 +169,7 @@ impl Model {
         *self.fingerprint.get_or_init(|| {
             let spec = format!("{:?}", self.spec);
             let params = self.params.iter().map(|x| x.to_bits());
-            hash(spec.bytes().map(u32::from).chain(params))
+            rotated_17(spec.bytes().map(u32::from).chain(params))
         })
     }
 

@@ -9,21 +9,15 @@
 
 use crate::error::{Error, Result};
 use crate::exec::net::Net;
+use crate::io::checksum::rotated_17;
 use crate::model::Model;
 use crate::stream::step::Steps;
 
 const MAGIC: &[u8; 8] = b"DRNNSNP1";
 const HEAD: usize = 24;
 
-/// FNV-1a over words; a change of any bit changes it.
-pub(crate) fn hash(words: impl Iterator<Item = u32>) -> u64 {
-    words.fold(0xCBF2_9CE4_8422_2325, |hash, word| {
-        (hash ^ u64::from(word)).wrapping_mul(0x0000_0100_0000_01B3).rotate_left(17)
-    })
-}
-
 fn checksum(bytes: &[u8]) -> u64 {
-    hash(bytes.iter().map(|&b| u32::from(b)))
+    rotated_17(bytes.iter().map(|&b| u32::from(b)))
 }
 
 /// Bytes of a slot.

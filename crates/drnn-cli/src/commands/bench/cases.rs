@@ -10,7 +10,8 @@ use drnn_tasks::chars::Alphabet;
 use drnn_train::chars::{Masked, Masking};
 use drnn_train::read::{self, Symbols};
 use drnn_train::{
-    AdamOptions, Answers, Batches, Engine, Examples, Fit, Inputs, Learner, Options, lanes, order,
+    AdamOptions, Batches, Engine, Examples, Inputs, Learner, Options, TargetData, Trainer, lanes,
+    order,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -242,7 +243,7 @@ fn fit(cpu: &Cpu, shape: &'static Shape, lanes: usize) -> Result<Work> {
         let x = (0..n * shape.q).map(|_| rng.symmetric(1.0)).collect();
         let y = (0..n * shape.m).map(|_| rng.symmetric(1.0)).collect();
         let sizes = ([count, shape.steps], [shape.q, shape.m]);
-        Examples::new(Inputs::Dense(x), Answers::Values(y), sizes.0, sizes.1)
+        Examples::new(Inputs::Dense(x), TargetData::Values(y), sizes.0, sizes.1)
     };
     let no_data = |e: drnn_train::Error| drnn::Error::Spec(e.to_string());
     let train = examples(BATCHES * shape.rows).map_err(no_data)?;
@@ -252,8 +253,9 @@ fn fit(cpu: &Cpu, shape: &'static Shape, lanes: usize) -> Result<Work> {
         let mut all = Vec::new();
         for seed in 0..lanes as u64 {
             let options = Options { epochs: 1, batch: shape.rows, seed, ..Options::default() };
-            let fit = Fit::new(&one, &spec, options, "bench", &train, &valid).map_err(no_data)?;
-            all.push(lanes::Lane { fit, checkpoint: None });
+            let trainer =
+                Trainer::new(&one, &spec, options, "bench", &train, &valid).map_err(no_data)?;
+            all.push(lanes::Lane { trainer, checkpoint: None });
         }
         lanes::run(&cpu, &mut all, Duration::MAX, &|_, _, _| Ok(lanes::Control::Continue))
             .map_err(no_data)
@@ -280,12 +282,12 @@ fn masked(cpu: &Cpu) -> Result<Work> {
     let no_data = |e: drnn_train::Error| drnn::Error::Spec(e.to_string());
     let data = read().map_err(no_data)?;
     let mut learner = Learner::new(cpu, &spec, AdamOptions::default(), 1);
-    let mut visit = 0;
+    let mut epoch = 0;
     let unit = move || {
-        let chosen = order(1, visit, windows as usize);
+        let chosen = order(1, epoch, windows as usize);
         let (batch, rate, clip) = (shape.rows, 1e-3, Some(1.0));
-        let batches = Batches { visit, chosen: &chosen, batch, rate, clip };
-        visit += 1;
+        let batches = Batches { epoch, chosen: &chosen, batch, rate, clip };
+        epoch += 1;
         learner.train(&data, &batches).map(drop).map_err(no_data)
     };
     let flop = flop(shape).1;

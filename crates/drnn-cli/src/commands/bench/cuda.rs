@@ -9,8 +9,8 @@ use drnn::rng::Rng;
 use drnn::{Cell, Cpu, NetSpec, Padding};
 use drnn_cuda::{CudaGroup, CudaLearner, Until};
 use drnn_train::{
-    AdamOptions, Answers, Batches, Engine, Error, Examples, Gathered, Inputs, Options, Result,
-    Source,
+    AdamOptions, Batches, Dataset, Engine, Error, Examples, Gathered, Inputs, Options, Result,
+    TargetData,
 };
 use serde::Serialize;
 use std::io::Write;
@@ -68,7 +68,7 @@ const STEPS: usize = 64;
 /// The same random batch every time.
 struct Same(Gathered);
 
-impl Source for Same {
+impl Dataset for Same {
     fn len(&self) -> usize {
         u32::MAX as usize
     }
@@ -85,20 +85,20 @@ impl Source for Same {
 impl Case {
     /// Large ones read 28 symbols embedded in 10 dimensions and tell 27 classes, 128 sequences of 180 answers; small ones
     /// are those of the sine experiment, 100 sequences of 50 numbers.
-    fn ready(&self) -> Result<(NetSpec, Box<dyn Source>, usize)> {
+    fn ready(&self) -> Result<(NetSpec, Box<dyn Dataset>, usize)> {
         let mut rng = Rng::new(1);
         let builder = NetSpec::builder(Cell::Lstm).units(vec![self.n; self.layers]);
         if self.n == 100 {
             let (steps, rows) = (50, 100);
             let count = if self.together { rows * BATCHES } else { rows };
             let mut numbers = || (0..steps * count).map(|_| rng.symmetric(1.0)).collect();
-            let (inputs, answers) = (Inputs::Dense(numbers()), Answers::Values(numbers()));
+            let (inputs, answers) = (Inputs::Dense(numbers()), TargetData::Values(numbers()));
             let spec = builder.dense(1).outputs(1).build()?;
             if self.together {
                 let examples = Examples::new(inputs, answers, [count, steps], [1, 1])?;
                 return Ok((spec, Box::new(examples), rows));
             }
-            let same = Gathered { steps, rows, inputs, answers, ..Gathered::default() };
+            let same = Gathered { steps, rows, inputs, targets: answers, ..Gathered::default() };
             return Ok((spec, Box::new(Same(same)), rows));
         }
         let (steps, rows) = (180 + self.delay, 128);
@@ -106,8 +106,8 @@ impl Case {
             (0..count).map(|_| rng.below(most) as u32).collect()
         };
         let inputs = Inputs::Tokens(below(steps * rows, 28));
-        let answers = Answers::Classes(below(180 * rows, 27));
-        let same = Gathered { steps, rows, inputs, answers, ..Gathered::default() };
+        let answers = TargetData::Classes(below(180 * rows, 27));
+        let same = Gathered { steps, rows, inputs, targets: answers, ..Gathered::default() };
         let builder = if self.both_ways { builder.bidirectional() } else { builder };
         let builder = builder.tokens(28, 10).outputs(27).delay(self.delay, Padding::LookAhead);
         Ok((builder.build()?, Box::new(Same(same)), rows))
@@ -179,7 +179,7 @@ fn measure(
     let (spec, data, rows) = case.ready()?;
     let options = |seed| Options { seed, ..Options::default() };
     let seeds = 0..case.at_once as u64;
-    let mut networks: Vec<Box<dyn Engine<Data = dyn Source>>> = Vec::new();
+    let mut networks: Vec<Box<dyn Engine<Data = dyn Dataset>>> = Vec::new();
     match place {
         Place::Cuda(device, _) if case.together => {
             let group = CudaGroup::new(device, &spec, options(0).adam, case.at_once);
@@ -196,11 +196,11 @@ fn measure(
     }
     let steps = if case.together { BATCHES } else { STEPS };
     let chosen: Vec<u32> = (0..(rows * steps) as u32).collect();
-    let batches = Batches { visit: 0, chosen: &chosen, batch: rows, rate: 1e-3, clip: Some(1.0) };
+    let batches = Batches { epoch: 0, chosen: &chosen, batch: rows, rate: 1e-3, clip: Some(1.0) };
     // Each network on a thread of its own, for some calls.
     let mut round = |calls: usize, learn: bool| -> Result<f64> {
         let start = Instant::now();
-        let call = |network: &mut dyn Engine<Data = dyn Source>| match learn {
+        let call = |network: &mut dyn Engine<Data = dyn Dataset>| match learn {
             true => network.train(&*data, &batches).map(drop),
             false => network.loss(&*data, 0, rows).map(drop),
         };
@@ -243,7 +243,7 @@ fn device_median(
     case: &Case,
     place: &Place,
     spec: &NetSpec,
-    data: &dyn Source,
+    data: &dyn Dataset,
     rows: usize,
     until: Until,
     times: usize,

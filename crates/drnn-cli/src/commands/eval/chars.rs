@@ -8,7 +8,7 @@ use crate::training;
 use drnn_tasks::chars::CharTask;
 use drnn_train::chars::{Masked, Masking, paper_bpc};
 use drnn_train::read::Symbols;
-use drnn_train::{AdamOptions, Engine, Learner, LossSum, Metric, Source};
+use drnn_train::{AdamOptions, Dataset, Engine, Learner, LossSum, Metric};
 use std::sync::Arc;
 
 /// Of the masks, which are drawn anew for every text but the same every time.
@@ -34,7 +34,7 @@ pub fn evaluate(asked: Asked) -> Result<Evaluation, Failure> {
         let masking = Masking { window, share: task.masked(), mask: task.mask(), seed: SEED };
         let masked = Masked::new(&path.display().to_string(), text, all, masking)?;
         windows += masked.len();
-        found.add(learner.evaluate(&masked, 0, usize::MAX, &mut |_, _| {})?);
+        found.add(learner.loss(&masked, 0, usize::MAX)?);
     }
     let bits = Metric::Bits.of(&found);
     Ok(Evaluation {

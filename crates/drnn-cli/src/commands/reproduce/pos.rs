@@ -12,7 +12,7 @@ use crate::training::{self, Running, Watch};
 use clap::{Args, ValueEnum};
 use drnn_tasks::tagger::{Counting, Limits, Tagger};
 use drnn_train::tagger::{Scores, Sizes};
-use drnn_train::{Engine, Fit, Metric, Options, PaperNet, Reason};
+use drnn_train::{Engine, Metric, Options, PaperNet, Reason, Trainer, seed};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -118,21 +118,21 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let needs = Needs::side_by_side(needs, cpu.threads());
     needs.check(arguments.running.force, "fewer of --char and --word, or --repeats")?;
-    let (mut fits, mut which) = (Vec::new(), Vec::new());
+    let (mut trainers, mut which) = (Vec::new(), Vec::new());
     for repetition in 0..usize::from(repeats) {
         for &pair in &pairs {
-            let seed = arguments.seed.wrapping_mul(1000).wrapping_add(repetition as u64);
+            let seed = seed::of_repetition(arguments.seed, repetition);
             let options = Options { seed, ..options };
             let engine = bank.learner(&one, pair, &Sizes::default(), &options)?;
             let name = format!("pos {lang}; {}; {repetition}", bank.describe());
-            fits.push(Fit::with_engine(engine, options, &name, &bank.train, &bank.dev)?);
+            trainers.push(Trainer::with_engine(engine, options, &name, &bank.train, &bank.dev)?);
             which.push((pair, repetition));
         }
     }
     let folder = arguments.running.folder(&out, &["pos.json"], training::EARLIER)?;
     let names: Vec<String> = which.iter().map(|([c, w], i)| format!("{c}_{w}_{i}")).collect();
-    let lanes = fits.into_iter().zip(&names);
-    let lanes = lanes.map(|(fit, name)| arguments.running.lane(fit, &folder, name));
+    let lanes = trainers.into_iter().zip(&names);
+    let lanes = lanes.map(|(trainer, name)| arguments.running.lane(trainer, &folder, name));
     let mut lanes: Vec<_> = lanes.collect::<Result<_, _>>()?;
     let deviations = arguments.deviations(&options, repeats.into());
     eprintln!(
@@ -148,8 +148,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     arguments.running.run(&cpu, &place, &mut lanes, &watch, &command, &|_| Ok(()))?;
     let mut runs = Vec::new();
     for (lane, ([chars, words], repetition)) in lanes.iter_mut().zip(which) {
-        let progress = lane.fit.progress().clone();
-        let engine = lane.fit.engine();
+        let progress = lane.trainer.progress().clone();
+        let engine = lane.trainer.engine();
         let params = engine.state()?.params;
         let ended = progress.ended.unwrap_or(Reason::Epochs);
         let mut scores = [None, None];

@@ -10,7 +10,7 @@ use clap::Args;
 use drnn::Cpu;
 use drnn_train::reversal::{Accuracy, Reversal};
 use drnn_train::{
-    Engine, Examples, Fit, Metric, Options, PaperNet, Reason, Schedule, Source, Stopping,
+    Dataset, Engine, Examples, Metric, Options, PaperNet, Reason, Schedule, Stopping, Trainer, seed,
 };
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -68,29 +68,35 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let task = Reversal::default();
     let (n, seed) = (arguments.sequences as usize, arguments.seed);
     // Streams of numbers of their own, whatever their lengths.
-    let part =
-        |part: u64, count: usize| task.examples(count, seed.wrapping_mul(4).wrapping_add(part));
+    let part = |part: u64, count: usize| task.examples(count, seed::of_part(seed, part));
     let [train, valid, test] = [part(1, n)?, part(2, n / 5)?, part(3, n / 5)?];
     let options = arguments.options();
     let one = cpu.with_threads(1);
-    let mut fits = Vec::new();
+    let mut trainers = Vec::new();
     for &(net, repetition) in &which {
         let spec = net.spec(task.symbols, task.symbols)?;
-        let seed = seed.wrapping_mul(1000).wrapping_add(repetition as u64);
+        let seed = seed::of_repetition(seed, repetition);
         let options = Options { seed, ..options };
         let name = format!("reversal seed {} {net} {repetition}", arguments.seed);
         let engine = place.network(&one, &spec, &options)?;
-        let data = [&train, &valid].map(|examples| examples as &dyn Source);
-        let fit = Fit::with_engine(engine, options, &name, data[0], data[1])?;
-        fits.push(arguments.running.lane(fit, &folder, &format!("{net}-{repetition}"))?);
+        let data = [&train, &valid].map(|examples| examples as &dyn Dataset);
+        let trainer = Trainer::with_engine(engine, options, &name, data[0], data[1])?;
+        trainers.push(arguments.running.lane(trainer, &folder, &format!("{net}-{repetition}"))?);
     }
     arguments.announce(&which, &cpu);
     let names: Vec<String> = which.iter().map(|(net, i)| format!("{net}-{i}")).collect();
     let watch = Watch::new(names, Metric::Accuracy, &arguments.out.join("log.jsonl"))?;
-    arguments.running.run(&cpu, &place, &mut fits, &watch, &arguments.command(), &|_| Ok(()))?;
+    arguments.running.run(
+        &cpu,
+        &place,
+        &mut trainers,
+        &watch,
+        &arguments.command(),
+        &|_| Ok(()),
+    )?;
     let mut runs = Vec::new();
-    for (lane, &(net, repetition)) in fits.iter_mut().zip(&which) {
-        runs.push(measure(&mut lane.fit, net, repetition, &task, &test)?);
+    for (lane, &(net, repetition)) in trainers.iter_mut().zip(&which) {
+        runs.push(measure(&mut lane.trainer, net, repetition, &task, &test)?);
     }
     runs.sort_by_key(|run| (run.delay.unwrap_or(usize::MAX), run.repetition));
     let results = ReversalResults {
@@ -116,16 +122,16 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 /// Accuracy on sequences that were not trained on.
 fn measure(
-    fit: &mut Fit<Network>,
+    trainer: &mut Trainer<Network>,
     net: PaperNet,
     repetition: usize,
     task: &Reversal,
     test: &Examples,
 ) -> Result<Run, Failure> {
-    let mut accuracy = Accuracy::new(fit.options().seed);
-    let progress = fit.progress().clone();
+    let mut accuracy = Accuracy::new(trainer.options().seed);
+    let progress = trainer.progress().clone();
     let ended = progress.ended.unwrap_or(Reason::Epochs);
-    let learner = fit.engine();
+    let learner = trainer.engine();
     let (m, parameters) = (task.symbols, learner.spec().parameters());
     let [mut sampled, mut likeliest, mut test_loss] = [f64::NAN; 3];
     if ended != Reason::NotFinite {
@@ -156,13 +162,13 @@ impl Arguments {
     /// Whether there is memory for data and all networks, before there is a folder.
     fn check_memory(&self, which: &[Which], place: &Place, cpu: &Cpu) -> Result<(), Failure> {
         let (task, n) = (Reversal::default(), self.sequences as usize);
-        let part = |count| task.made(count, 0);
+        let part = |count| task.generated(count, 0);
         let data = [part(n)?, part(n / 5)?, part(n / 5)?];
         let bytes = (n + 2 * (n / 5)) * task.steps * (task.symbols + 1) * size_of::<f32>();
         let mut needs = Vec::new();
         for (net, _) in which {
             let spec = net.spec(task.symbols, task.symbols)?;
-            let parts = data.each_ref().map(|part| part as &dyn Source);
+            let parts = data.each_ref().map(|part| part as &dyn Dataset);
             let threads = cpu.threads().div_ceil(which.len());
             needs.push(place.needs(&spec, &parts, self.options().batch, threads)?);
         }

@@ -1,7 +1,7 @@
 //! `drnn reproduce sine`: the paper's maps of errors over (gamma, a), as a campaign that can be killed,
 //! resumed, split over machines and merged.
 //!
-//! [`drnn_train::sine`] says what is learned, [`drnn_train::results`] what the file of results promises.
+//! [`drnn_train::sine`] says what is learned, [`drnn_train::sine::results`] what the file of results promises.
 
 use crate::Failure;
 use crate::files::paths::make_folder;
@@ -16,13 +16,13 @@ use crate::training::stop::Stop;
 use clap::Args;
 use drnn::NetSpec;
 use drnn_cuda::{CudaGroup, Precision};
-use drnn_train::campaign::{
+use drnn_train::lanes::Control;
+use drnn_train::sine::campaign::{
     self, CellEngine, Checkpoints, Event, Gamma, GridCell, Pool, Protocol, Shard,
 };
-use drnn_train::lanes::Control;
-use drnn_train::results::{self, Record, Results};
-use drnn_train::sine::{Part, Sine};
-use drnn_train::{Advance, Estimate, Options, PaperNet, Schedule, Source, checkpoint};
+use drnn_train::sine::results::{self, Record, Results};
+use drnn_train::sine::{Sine, SinePart};
+use drnn_train::{Advance, Dataset, Estimate, Options, PaperNet, Schedule, checkpoint};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeSet;
 use std::io::{IsTerminal, Write as _};
@@ -273,11 +273,11 @@ impl Arguments {
         let task = Sine::new(1.0, 0);
         let mut made = Vec::new();
         for (count, part) in
-            protocol.sequences.into_iter().zip([Part::Train, Part::Valid, Part::Test])
+            protocol.sequences.into_iter().zip([SinePart::Train, SinePart::Valid, SinePart::Test])
         {
-            made.push(task.made(count, 0, part)?);
+            made.push(task.generated(count, 0, part)?);
         }
-        let data: Vec<&dyn Source> = made.iter().map(|made| made as &dyn Source).collect();
+        let data: Vec<&dyn Dataset> = made.iter().map(|made| made as &dyn Dataset).collect();
         let bytes = protocol.sequences.iter().sum::<usize>() * task.steps * 2 * size_of::<f32>();
         let mut most = Needs::default();
         for net in cells.iter().map(|cell| cell.net).collect::<BTreeSet<_>>() {

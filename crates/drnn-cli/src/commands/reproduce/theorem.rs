@@ -12,6 +12,7 @@ use drnn::flatten::{flat_params, flat_spec};
 use drnn::reference::{self, RefRun, RefState, Sequence};
 use drnn::rng::Rng;
 use drnn::{Batch, Cell, Cpu, Error, Model, NetSpec, StartState, States, compare, solve_start};
+use drnn_train::seed;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::fmt::Write as _;
@@ -302,7 +303,7 @@ fn how_often(cell: Cell, layers: usize, seed: u64) -> Result<Solved, Failure> {
     for i in 0..DRAWN as u64 {
         // On the kernels that every machine has, so that every machine counts the same.
         let cpu = Cpu::with_isa("portable", 1).unwrap_or_default();
-        let stack = Model::init(&spec, seed.wrapping_mul(1000).wrapping_add(i)).on(&cpu);
+        let stack = Model::init(&spec, seed::of_repetition(seed, i as usize)).on(&cpu);
         let flat = stack.flatten(StartState::Solved)?;
         let mut rng = Rng::new(i);
         let x: Vec<f32> = (0..20 * Q).map(|_| rng.symmetric(1.0)).collect();

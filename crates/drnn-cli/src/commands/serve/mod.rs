@@ -15,7 +15,7 @@ use crate::Failure;
 use crate::args::import::ImportArguments;
 use clap::Args;
 use drnn_serve::{Limits, Options, Server, Token};
-use drnn_train::results::MAX_RESULTS;
+use drnn_train::sine::results::MAX_RESULTS;
 use logs::Level;
 use quantity::{bytes, time};
 use std::net::SocketAddr;

@@ -9,7 +9,7 @@ use crate::memory::Needs;
 use crate::training::place::{Network, Place};
 use clap::Args;
 use drnn::Cpu;
-use drnn_train::{Metric, Options, Source};
+use drnn_train::{Dataset, Metric, Options};
 
 /// Fill in masked characters of a text: bits per masked character
 #[derive(Debug, Args)]
@@ -46,12 +46,12 @@ impl Task for Characters {
         Metric::Bits
     }
 
-    fn data(&self) -> [&(dyn Source + 'static); 3] {
+    fn data(&self) -> [&(dyn Dataset + 'static); 3] {
         [&self.train, &self.valid, self.test.as_ref().unwrap_or(&self.valid)]
     }
 
     fn sequences(&self) -> [usize; 3] {
-        Task::data(self).map(Source::len)
+        Task::data(self).map(Dataset::len)
     }
 
     fn delays(&self) -> Vec<usize> {

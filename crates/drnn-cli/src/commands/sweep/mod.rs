@@ -23,7 +23,7 @@ use crate::report::{Provenance, Reported, publish};
 use crate::training::{self, LESS, Running, Watch};
 use clap::{Args, Subcommand};
 use drnn::Cpu;
-use drnn_train::{Engine, Fit, Options, Reason, Schedule};
+use drnn_train::{Engine, Options, Reason, Schedule, Trainer, seed};
 use std::path::PathBuf;
 use std::time::SystemTime;
 use task::{Part, Task};
@@ -141,23 +141,23 @@ impl Sweep {
         )?;
         let [train, valid, _] = task.data();
         let mut which = Vec::new();
-        let mut fits = Vec::new();
+        let mut trainers = Vec::new();
         // All of them before there is a folder: what does not fit is refused with nothing written.
         for repetition in 0..usize::from(self.repeats) {
             for shape in &shapes {
-                let seed = self.seed.wrapping_mul(1000).wrapping_add(repetition as u64);
+                let seed = seed::of_repetition(self.seed, repetition);
                 let options = Options { seed, ..options };
                 let engine = task.engine(&place, &one, shape, &options)?;
                 let name = format!("{} {shape} {repetition}", task.describe());
-                fits.push(Fit::with_engine(engine, options, &name, train, valid)?);
+                trainers.push(Trainer::with_engine(engine, options, &name, train, valid)?);
                 which.push((shape, repetition));
             }
         }
         let folder = self.running.folder(&out, &["sweep.json"], training::EARLIER)?;
         let names: Vec<String> =
             which.iter().map(|(shape, repetition)| format!("{shape}-{repetition}")).collect();
-        let lanes = fits.into_iter().zip(&names);
-        let lanes = lanes.map(|(fit, name)| self.running.lane(fit, &folder, name));
+        let lanes = trainers.into_iter().zip(&names);
+        let lanes = lanes.map(|(trainer, name)| self.running.lane(trainer, &folder, name));
         let mut lanes: Vec<_> = lanes.collect::<Result<_, _>>()?;
         self.announce(task, &shapes, &options, &cpu);
         let command = training::command();
@@ -165,9 +165,9 @@ impl Sweep {
         self.running.run(&cpu, &place, &mut lanes, &watch, &command, &|_| Ok(()))?;
         let mut runs = Vec::new();
         for (lane, (shape, repetition)) in lanes.iter_mut().zip(which) {
-            let progress = lane.fit.progress().clone();
+            let progress = lane.trainer.progress().clone();
             let ended = progress.ended.unwrap_or(Reason::Epochs);
-            let engine = lane.fit.engine();
+            let engine = lane.trainer.engine();
             let mut worth = |part| match ended {
                 Reason::NotFinite => Ok(None),
                 _ => task.worth(engine, &cpu, part).map(Some),

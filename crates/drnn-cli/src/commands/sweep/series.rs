@@ -12,7 +12,7 @@ use clap::Args;
 use drnn::{Cpu, Padding};
 use drnn_tasks::series::SeriesTask;
 use drnn_train::series::Windows;
-use drnn_train::{Metric, Options, Source};
+use drnn_train::{Dataset, Metric, Options};
 
 /// Sequences of numbers from a table or from arrays: mean squared error, or accuracy
 #[derive(Debug, Args)]
@@ -68,12 +68,12 @@ impl Task for Series {
         metric(&self.ready.task)
     }
 
-    fn data(&self) -> [&(dyn Source + 'static); 3] {
-        self.windows.each_ref().map(|windows| windows as &dyn Source)
+    fn data(&self) -> [&(dyn Dataset + 'static); 3] {
+        self.windows.each_ref().map(|windows| windows as &dyn Dataset)
     }
 
     fn sequences(&self) -> [usize; 3] {
-        self.windows.each_ref().map(Source::len)
+        self.windows.each_ref().map(Dataset::len)
     }
 
     fn delays(&self) -> Vec<usize> {

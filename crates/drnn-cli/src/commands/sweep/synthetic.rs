@@ -8,10 +8,10 @@ use crate::memory::Needs;
 use crate::training::place::{Network, Place};
 use clap::Args;
 use drnn::{Builder, Cpu, Padding};
-use drnn_train::campaign::Gamma;
 use drnn_train::reversal::Reversal;
-use drnn_train::sine::{Part, Sine};
-use drnn_train::{Examples, Metric, Options, Source};
+use drnn_train::sine::campaign::Gamma;
+use drnn_train::sine::{Sine, SinePart};
+use drnn_train::{Dataset, Examples, Metric, Options, seed};
 
 /// Answer a sequence of symbols backwards: accuracy
 #[derive(Debug, Args)]
@@ -79,8 +79,7 @@ impl ReversalTask {
         let (task, counts) = (Reversal { steps, symbols }, parts(self.sequences));
         check_data(counts, [steps, symbols, 1], &self.sweep)?;
         // Streams of numbers of their own, whatever their lengths: as `drnn reproduce reversal` draws them.
-        let part =
-            |i: usize| task.examples(counts[i], seed.wrapping_mul(4).wrapping_add(i as u64 + 1));
+        let part = |i: usize| task.examples(counts[i], seed::of_part(seed, i as u64 + 1));
         let mut delays: Vec<usize> = [0.0, 0.1, 0.25, 0.5, 0.75, 1.0]
             .map(|share| (share * (steps - 1) as f64).round() as usize)
             .into();
@@ -108,9 +107,9 @@ impl SineTask {
             what: format!("sine, gamma {}, {} elements ahead, seed {seed}", self.gamma, self.ahead),
             metric: Metric::SquaredError,
             examples: [
-                task.examples(counts[0], seed, Part::Train)?,
-                task.examples(counts[1], seed, Part::Valid)?,
-                task.examples(counts[2], seed, Part::Test)?,
+                task.examples(counts[0], seed, SinePart::Train)?,
+                task.examples(counts[1], seed, SinePart::Valid)?,
+                task.examples(counts[2], seed, SinePart::Test)?,
             ],
             widths: [1; 2],
             delays: vec![0, 2, 4, 5, 6, 8, 10],
@@ -142,12 +141,12 @@ impl Task for Dense {
         self.metric
     }
 
-    fn data(&self) -> [&(dyn Source + 'static); 3] {
-        self.examples.each_ref().map(|examples| examples as &dyn Source)
+    fn data(&self) -> [&(dyn Dataset + 'static); 3] {
+        self.examples.each_ref().map(|examples| examples as &dyn Dataset)
     }
 
     fn sequences(&self) -> [usize; 3] {
-        self.examples.each_ref().map(Source::len)
+        self.examples.each_ref().map(Dataset::len)
     }
 
     fn delays(&self) -> Vec<usize> {

@@ -4,7 +4,7 @@
 //! one at hand included; which epoch's it is, and why, is said.
 
 use crate::Failure;
-use drnn_train::{Engine, Epoch, Error, Fit, Metric, Resumed};
+use drnn_train::{Engine, Epoch, Error, Metric, Resumed, Trainer};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
@@ -35,17 +35,17 @@ impl Best {
     /// The best model of a training that begins, or goes on: then with the one that was kept
     /// before.
     pub fn new<E: Engine>(
-        fit: &mut Fit<E>,
+        trainer: &mut Trainer<E>,
         path: PathBuf,
         metric: Metric,
     ) -> Result<Best, Failure> {
-        let history = &fit.progress().history;
+        let history = &trainer.progress().history;
         let (best_epoch, best) = best_of(metric, history);
         if best_epoch == 0 {
             let kept = Mutex::new(f64::NEG_INFINITY);
             return Ok(Best { path, metric, kept, lost: None });
         }
-        let (epoch, note) = match fit.find(&path) {
+        let (epoch, note) = match trainer.find(&path) {
             Ok(Some(found)) => (found.checkpoint.progress.history.len(), found.note),
             Ok(None) => (0, Some(format!("{}: is missing", path.display()))),
             Err(Error::NoGoodCheckpoint { newest, previous }) => {
@@ -67,32 +67,32 @@ impl Best {
         }
         if let Some(last) = history.last()
             && worth(metric, last) > kept
-            && fit.progress().batches == 0
+            && trainer.progress().batches == 0
         {
             kept = worth(metric, last);
-            fit.save(&path)?;
+            trainer.save(&path)?;
         }
         Ok(Best { path, metric, kept: Mutex::new(kept), lost: note })
     }
 
     /// Keeps the model of the epoch that has just ended, if it is better than the one that is kept.
-    pub fn after_epoch<E: Engine>(&self, fit: &mut Fit<E>) -> drnn_train::Result<()> {
-        let Some(last) = fit.progress().history.last() else { return Ok(()) };
+    pub fn after_epoch<E: Engine>(&self, trainer: &mut Trainer<E>) -> drnn_train::Result<()> {
+        let Some(last) = trainer.progress().history.last() else { return Ok(()) };
         let last = worth(self.metric, last);
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if last > *kept {
-            fit.save(&self.path)?;
+            trainer.save(&self.path)?;
             *kept = last;
         }
         Ok(())
     }
 
     /// Makes it the model of `fit`. Says so where it is not that of the best epoch.
-    pub fn restore<E: Engine>(self, fit: &mut Fit<E>) -> Result<Option<String>, Failure> {
-        let (best_epoch, _) = best_of(self.metric, &fit.progress().history);
+    pub fn restore<E: Engine>(self, trainer: &mut Trainer<E>) -> Result<Option<String>, Failure> {
+        let (best_epoch, _) = best_of(self.metric, &trainer.progress().history);
         let instead = "--resume with --keep last keeps the model of the last epoch, another --out \
                        trains anew";
-        let note = match fit.resume(&self.path) {
+        let note = match trainer.resume(&self.path) {
             Ok(Resumed::Newest) => self.lost,
             Ok(Resumed::Previous(note)) => Some(note),
             Ok(Resumed::NoCheckpoint) => {
@@ -104,7 +104,7 @@ impl Best {
             }
             Err(error) => return Err(error.into()),
         };
-        let kept = fit.progress().history.len();
+        let kept = trainer.progress().history.len();
         // An earlier run may have found it so, and kept another.
         let before = || format!("{}: was damaged or missing before", self.path.display());
         Ok((kept != best_epoch).then(|| {

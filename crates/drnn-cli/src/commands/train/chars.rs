@@ -8,7 +8,7 @@ use crate::training::LESS;
 use clap::Args;
 use drnn_tasks::chars::CharTask;
 use drnn_train::chars::paper_bpc;
-use drnn_train::{Engine, Metric, Options, Source};
+use drnn_train::{Dataset, Engine, Metric, Options};
 use std::time::SystemTime;
 
 /// Fill in masked characters of a text: bits per masked character
@@ -37,7 +37,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let options = training.options(Options { epochs: 20, ..data.options() });
     let spec = data.spec(&shape)?;
     let parts = [Some(&data.train), Some(&data.valid), data.test.as_ref()].into_iter().flatten();
-    let parts: Vec<&dyn Source> = parts.map(|part| part as &dyn Source).collect();
+    let parts: Vec<&dyn Dataset> = parts.map(|part| part as &dyn Dataset).collect();
     let needs = place.needs(&spec, &parts, options.batch, cpu.threads())?;
     needs.check_at(training.running.force, &place, &format!("{LESS}, or shorter --window"))?;
     let task = CharTask::new(data.alphabet.clone(), characters.window(), characters.mask);
@@ -50,9 +50,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         metric: Metric::Bits,
         engine: place.network(&cpu, &spec, &options)?,
         place,
-        train: &data.train as &dyn Source,
+        train: &data.train as &dyn Dataset,
         valid: &data.valid,
-        test: data.test.as_ref().map(|test| test as &dyn Source),
+        test: data.test.as_ref().map(|test| test as &dyn Dataset),
     };
     let rows = options.batch;
     training.run(
@@ -65,7 +65,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             let mut notes = data.notes.clone();
             if ahead > 0 {
                 let judged = data.test.as_ref().unwrap_or(&data.valid);
-                let found = learner.evaluate(judged, 0, rows, &mut |_, _| {})?;
+                let found = learner.loss(judged, 0, rows)?;
                 let paper = paper_bpc(Metric::Bits.of(&found), window, ahead);
                 notes.push(format!(
                     "paper_bpc {paper:.4}: the same bits as the paper prints them, divided by the masks among all {} \

@@ -15,7 +15,7 @@ use crate::training::place::Place;
 use crate::training::{self, Running, Watch};
 use clap::{Args, ValueEnum};
 use drnn::{Cpu, Precision};
-use drnn_train::{Engine, Fit, Metric, Options, Reason, Resumed, Schedule, Stopping};
+use drnn_train::{Engine, Metric, Options, Reason, Resumed, Schedule, Stopping, Trainer};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -167,21 +167,22 @@ impl Training {
         more: impl Fn(&mut E) -> Result<More, Failure>,
     ) -> Result<(), Failure> {
         let Job { task, what, net, latency, metric, engine, place, train, valid, test } = job;
-        let sequences = [
-            engine.sequences(train)?,
-            engine.sequences(valid)?,
-            test.map_or(Ok(0), |test| engine.sequences(test))?,
-        ];
-        let fit = Fit::with_engine(engine, options, &format!("{task}: {what}"), train, valid)?;
+        for data in [Some(train), Some(valid), test].into_iter().flatten() {
+            engine.check(data)?;
+        }
+        let count = |data| engine.sequences(data);
+        let sequences = [count(train), count(valid), test.map_or(0, count)];
+        let trainer =
+            Trainer::with_engine(engine, options, &format!("{task}: {what}"), train, valid)?;
         let out = self.folder(task);
         let found = "there is an earlier training";
         let folder = self.running.folder(&out, &["training.json", "model.safetensors"], found)?;
-        let mut lanes = [self.running.lane(fit, &folder, "last")?];
+        let mut lanes = [self.running.lane(trainer, &folder, "last")?];
         let last = folder.checkpoints().join("last");
         let best = match self.keep {
             Keep::Best => {
                 let path = folder.checkpoints().join("best");
-                Some(Best::new(&mut lanes[0].fit, path, metric)?)
+                Some(Best::new(&mut lanes[0].trainer, path, metric)?)
             }
             Keep::Last => None,
         };
@@ -193,11 +194,11 @@ impl Training {
         );
         let command = training::command();
         let watch = Watch::new(vec![task.into()], metric, &out.join("log.jsonl"))?;
-        self.running.run(cpu, &place, &mut lanes, &watch, &command, &|fit| {
-            best.as_ref().map_or(Ok(()), |best| best.after_epoch(fit))
+        self.running.run(cpu, &place, &mut lanes, &watch, &command, &|trainer| {
+            best.as_ref().map_or(Ok(()), |best| best.after_epoch(trainer))
         })?;
         let [mut lane] = lanes;
-        let progress = lane.fit.progress().clone();
+        let progress = lane.trainer.progress().clone();
         let ended = progress.ended.unwrap_or(Reason::Epochs);
         if progress.history.is_empty() {
             return Err(Failure::Check(
@@ -206,23 +207,23 @@ impl Training {
             ));
         }
         let note = match best {
-            Some(best) => best.restore(&mut lane.fit)?,
-            None if ended == Reason::NotFinite => restore_last(&mut lane.fit, &last)?,
+            Some(best) => best.restore(&mut lane.trainer)?,
+            None if ended == Reason::NotFinite => restore_last(&mut lane.trainer, &last)?,
             None => None,
         };
         if let Some(note) = &note {
             eprintln!("note: {note}");
         }
-        let kept_epoch = lane.fit.progress().history.len();
+        let kept_epoch = lane.trainer.progress().history.len();
         let rows = options.batch.max(64);
-        let engine = lane.fit.engine();
+        let engine = lane.trainer.engine();
         // The model first: what is made of it afterwards may fail, and is then left out.
         let precision = if self.half { Precision::F16 } else { Precision::F32 };
         save(engine, &out.join("model.safetensors"), precision)?;
         let More { judged, mut notes, worth } = more(engine).or_else(More::left_out)?;
         notes.extend(note);
         let mut judge = |data: &E::Data| -> Result<f64, Failure> {
-            Ok(metric.of(&engine.evaluate(data, 0, rows, &mut |_, _| {})?))
+            Ok(metric.of(&engine.loss(data, 0, rows)?))
         };
         let worth = match worth {
             Some(worth) => worth,
@@ -258,8 +259,11 @@ impl Training {
 
 /// Where a training ran away the last good model is that of its last checkpoint. Says so where that
 /// one is damaged or missing.
-fn restore_last<E: Engine>(fit: &mut Fit<E>, last: &Path) -> Result<Option<String>, Failure> {
-    match fit.resume(last)? {
+fn restore_last<E: Engine>(
+    trainer: &mut Trainer<E>,
+    last: &Path,
+) -> Result<Option<String>, Failure> {
+    match trainer.resume(last)? {
         Resumed::Newest => Ok(None),
         Resumed::Previous(note) => Ok(Some(note)),
         Resumed::NoCheckpoint => Err(Failure::Input(format!("{}: is missing", last.display()))),

@@ -11,7 +11,7 @@ use clap::Args;
 use drnn::{Cpu, Padding};
 use drnn_tasks::series::SeriesTask;
 use drnn_train::series::{Score, Sequences, score};
-use drnn_train::{Metric, Options, Schedule, Source};
+use drnn_train::{Dataset, Metric, Options, Schedule};
 use std::time::SystemTime;
 
 /// Answer every step of sequences of numbers, with values or with a class
@@ -44,7 +44,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let (train, valid, test) = ready.windows(shape.delay)?;
     let options = training.options(suggested(ready.batch(&train)));
     let parts = [Some(&train), Some(&valid), test.as_ref()].into_iter().flatten();
-    let parts: Vec<&dyn Source> = parts.map(|part| part as &dyn Source).collect();
+    let parts: Vec<&dyn Dataset> = parts.map(|part| part as &dyn Dataset).collect();
     let needs = place.needs(&spec, &parts, options.batch, cpu.threads())?;
     let needs = needs.join(ready.scoring(&spec));
     needs.check_at(training.running.force, &place, &format!("{LESS}, or shorter --window"))?;
@@ -56,9 +56,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         metric: metric(&ready.task),
         engine: place.network(&cpu, &spec, &options)?,
         place,
-        train: &train as &dyn Source,
+        train: &train as &dyn Dataset,
         valid: &valid,
-        test: test.as_ref().map(|test| test as &dyn Source),
+        test: test.as_ref().map(|test| test as &dyn Dataset),
     };
     let task = ready.task.to_value()?;
     training.run(

@@ -2,7 +2,7 @@
 
 use super::{Entry, SineResults};
 use drnn::grouped;
-use drnn_train::campaign::{Gamma, GridCell, Protocol};
+use drnn_train::sine::campaign::{Gamma, GridCell, Protocol};
 use drnn_train::{PaperNet, Schedule};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;

@@ -5,7 +5,7 @@ use super::{Entry, SineResults};
 use crate::plot::{HeatMap, HeatMaps};
 use crate::report::training::title;
 use drnn_train::PaperNet;
-use drnn_train::campaign::Gamma;
+use drnn_train::sine::campaign::Gamma;
 
 /// Maps of the mean, a network each.
 pub fn mean(results: &SineResults) -> HeatMaps {

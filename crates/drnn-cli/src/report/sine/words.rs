@@ -6,7 +6,7 @@ use crate::report::page::{Figure, Page, Part, Table, duration};
 use crate::report::training::{deviations_part, title, training_facts};
 use drnn::grouped;
 use drnn_train::PaperNet;
-use drnn_train::campaign::Gamma;
+use drnn_train::sine::campaign::Gamma;
 use drnn_train::sine::{STEPS, TAPS};
 use std::collections::BTreeSet;
 use std::fmt::Write;

@@ -1,10 +1,10 @@
 //! Windows of a text, some of their characters masked.
 
-use crate::data::{Gathered, Source};
+use crate::data::{Dataset, Gathered};
 use crate::error::{Error, Result};
 use crate::loss::IGNORE;
-use crate::paper::sine::derived;
 use crate::read::Symbols;
+use crate::seed;
 use drnn::memory::BatchSize;
 use drnn::rng::Rng;
 use drnn::{InputSpec, NetSpec};
@@ -20,7 +20,7 @@ pub struct Masking {
     pub share: f64,
     /// The mask's number, one above the alphabet's last: that of characters which it does not have, too.
     pub mask: u32,
-    /// What is masked follows from it, from the visit and from the window.
+    /// What is masked follows from it, from the epoch and from the window.
     pub seed: u64,
 }
 
@@ -69,7 +69,7 @@ impl Masked {
     }
 }
 
-impl Source for Masked {
+impl Dataset for Masked {
     fn len(&self) -> usize {
         self.range.len() / self.masking.window
     }
@@ -89,7 +89,7 @@ impl Source for Masked {
         Ok(())
     }
 
-    fn rows_at_once(&self) -> usize {
+    fn max_eval_rows(&self) -> usize {
         ROWS_AT_ONCE
     }
 
@@ -102,12 +102,12 @@ impl Source for Masked {
     }
 
     /// Behind the end of the part everything is masked.
-    fn gather(&self, visit: usize, chosen: &[u32], to: &mut Gathered) {
+    fn gather(&self, epoch: usize, chosen: &[u32], to: &mut Gathered) {
         let Masking { window, share, mask, seed } = self.masking;
-        let (rows, steps) = (chosen.len(), window + to.ahead);
+        let (rows, steps) = (chosen.len(), window + to.look_ahead);
         (to.rows, to.steps) = (rows, steps);
         to.lengths.clear();
-        let (tokens, truth) = (to.inputs.tokens(), to.answers.classes());
+        let (tokens, truth) = (to.inputs.tokens(), to.targets.classes());
         tokens.resize(steps * rows, mask);
         truth.resize(window * rows, IGNORE);
         let mut characters = Vec::with_capacity(steps);
@@ -117,7 +117,7 @@ impl Source for Masked {
             self.text.get(first..end, &mut characters).expect("windows lie in the text");
             // The first T draws are the same whatever is looked at behind them: networks of all delays are asked
             // the same.
-            let mut rng = Rng::new(derived(seed, &[visit as u64, number.into()]));
+            let mut rng = Rng::new(seed::derive(seed, &[epoch as u64, number.into()]));
             for (step, &character) in characters.iter().enumerate() {
                 let hidden = f64::from(rng.uniform()) < share;
                 if !hidden {
@@ -127,7 +127,7 @@ impl Source for Masked {
                 }
             }
         }
-        let asked = to.asked.get_or_insert_default();
+        let asked = to.selected.get_or_insert_default();
         asked.clear();
         let mut slots = 0..;
         truth.retain(|&character| {

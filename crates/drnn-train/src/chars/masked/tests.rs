@@ -1,5 +1,5 @@
 use super::*;
-use crate::data::{Answers, Inputs};
+use crate::data::{Inputs, TargetData};
 use crate::read;
 use drnn::{Cell, Padding};
 use drnn_tasks::chars::Alphabet;
@@ -21,12 +21,12 @@ fn masked(text: &Arc<Symbols>, range: Range<usize>, window: usize, share: f64) -
 }
 
 /// Tokens, slots and targets of some windows.
-fn gathered(masked: &Masked, visit: usize, ahead: usize, chosen: &[u32]) -> [Vec<u32>; 3] {
-    let mut to = Gathered { ahead, ..Gathered::default() };
-    masked.gather(visit, chosen, &mut to);
+fn gathered(masked: &Masked, epoch: usize, ahead: usize, chosen: &[u32]) -> [Vec<u32>; 3] {
+    let mut to = Gathered { look_ahead: ahead, ..Gathered::default() };
+    masked.gather(epoch, chosen, &mut to);
     let Inputs::Tokens(tokens) = to.inputs else { panic!() };
-    let Answers::Classes(classes) = to.answers else { panic!() };
-    [tokens, to.asked.unwrap(), classes]
+    let TargetData::Classes(classes) = to.targets else { panic!() };
+    [tokens, to.selected.unwrap(), classes]
 }
 
 fn letter(i: usize) -> u32 {

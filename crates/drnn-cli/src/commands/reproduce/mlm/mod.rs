@@ -13,7 +13,7 @@ use clap::Args;
 use drnn::{Cpu, grouped};
 use drnn_train::chars::paper::{ROWS, Row};
 use drnn_train::chars::{Masked, SHARE, WINDOW};
-use drnn_train::{Engine, Fit, Metric, Options, Reason, Schedule, Source};
+use drnn_train::{Dataset, Engine, Metric, Options, Reason, Schedule, Trainer, seed};
 use std::path::PathBuf;
 use std::time::SystemTime;
 use text8::Text8;
@@ -113,7 +113,7 @@ impl Arguments {
         text: &Text8,
         (cpu, place): (&Cpu, &Place),
     ) -> Result<(), Failure> {
-        let data = [&text.train, &text.valid, &text.test].map(|part| part as &dyn Source);
+        let data = [&text.train, &text.valid, &text.test].map(|part| part as &dyn Dataset);
         for some in which.chunks(cpu.threads()) {
             let mut needs = Vec::new();
             for (row, _) in some {
@@ -140,28 +140,29 @@ impl Arguments {
         let one = cpu.with_threads(1);
         let (mut lanes, mut names) = (Vec::new(), Vec::new());
         for (row, repetition) in which {
-            let seed = self.seed.wrapping_mul(1000).wrapping_add(*repetition as u64);
+            let seed = seed::of_repetition(self.seed, *repetition);
             let options = Options { seed, ..options };
             let name = format!("{row}-{repetition}");
             let what = format!("mlm seed {} of {:?} {name}", self.seed, about.used);
             let engine = place.network(&one, &row.spec()?, &options)?;
-            let fit = Fit::with_engine(engine, options, &what, train as &dyn Source, valid)?;
-            lanes.push(self.running.lane(fit, folder, &name)?);
+            let trainer =
+                Trainer::with_engine(engine, options, &what, train as &dyn Dataset, valid)?;
+            lanes.push(self.running.lane(trainer, folder, &name)?);
             names.push(name);
         }
         let watch = Watch::new(names, Metric::Bits, &self.out.join("log.jsonl"))?;
         self.running.run(cpu, place, &mut lanes, &watch, command, &|_| Ok(()))?;
         let mut runs = Vec::new();
         for (lane, (row, repetition)) in lanes.iter_mut().zip(which) {
-            let progress = lane.fit.progress().clone();
+            let progress = lane.trainer.progress().clone();
             let ended = progress.ended.unwrap_or(Reason::Epochs);
-            let learner = lane.fit.engine();
+            let learner = lane.trainer.engine();
             learner.use_cpu(cpu);
             let mut bits = |data: &Masked| -> Result<Option<f64>, Failure> {
                 if ended == Reason::NotFinite {
                     return Ok(None);
                 }
-                let found = learner.evaluate(data, 0, options.batch, &mut |_, _| {})?;
+                let found = learner.loss(data, 0, options.batch)?;
                 Ok(Some(Metric::Bits.of(&found)))
             };
             let (valid_bpc, test_bpc) = (bits(valid)?, bits(test)?);

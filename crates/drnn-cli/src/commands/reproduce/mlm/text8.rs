@@ -4,11 +4,11 @@ use crate::Failure;
 use crate::report::mlm::Text;
 use drnn::grouped;
 use drnn_tasks::chars::Alphabet;
-use drnn_train::Source;
+use drnn_train::Dataset;
 use drnn_train::chars::paper::TEXT8;
 use drnn_train::chars::{Held, Masked, Masking, SHARE, WINDOW, split};
 use drnn_train::read::{Symbols, open};
-use drnn_train::sine::derived;
+use drnn_train::seed;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ impl Text8 {
             let range = ranges[number].clone();
             let end = most.map_or(range.end, |most| range.end.min(range.start + most));
             number += 1;
-            let seed = derived(seed, &[number as u64]);
+            let seed = seed::derive(seed, &[number as u64]);
             let masking = Masking { window: WINDOW, share: SHARE, mask: alphabet.unknown(), seed };
             Masked::new(name, symbols.clone(), range.start..end, masking)
                 .map_err(|e| refuse(e.to_string()))
@@ -71,7 +71,7 @@ impl Text8 {
             characters: symbols.len(),
             split: how.into(),
             used: parts.map(Masked::characters),
-            windows: parts.map(Source::len),
+            windows: parts.map(Dataset::len),
         };
         Ok(Text8 { train, valid, test, about })
     }

@@ -12,10 +12,10 @@
 //! Two results of one cell must agree in all but `seconds` and `machine`; then the quicker one is kept. So
 //! [`merge`] does not depend on the order of its files.
 
-use crate::campaign::{GridCell, Protocol};
+use super::TAPS;
+use super::campaign::{GridCell, Protocol};
 use crate::error::{Error, Result};
 use crate::optim::Reason;
-use crate::paper::sine::TAPS;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

@@ -10,8 +10,13 @@
 //! x and w are multiples of 2^-24, so in double precision the sum is exact, in any order: what else makes
 //! these numbers, a GPU say, gets the same but for its sine.
 
-use crate::data::{Answers, Examples, Inputs, Made, Recipe};
+pub mod campaign;
+mod pool;
+pub mod results;
+
+use crate::data::{Examples, Generated, Inputs, Recipe, TargetData};
 use crate::error::{Error, Result};
+use crate::seed;
 use drnn::rng::Rng;
 
 /// The paper's elements of a sequence, T.
@@ -34,7 +39,7 @@ pub struct Sine {
 
 /// What is drawn for one data set, each from a seed of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum SinePart {
     /// w, the same for all sequences of a data set.
     Filter = 0,
     /// Sequences to learn from.
@@ -47,16 +52,11 @@ pub enum Part {
     Training = 4,
 }
 
-impl Part {
+impl SinePart {
     /// What it is drawn from, of the data set `set_seed`.
     pub fn seed(self, set_seed: u64) -> u64 {
-        derived(set_seed, &[self as u64])
+        seed::derive(set_seed, &[self as u64])
     }
-}
-
-/// The seed that follows from `seed` and `numbers`, one after the other: `s <- bits(s) ^ number`.
-pub fn derived(seed: u64, numbers: &[u64]) -> u64 {
-    numbers.iter().fold(seed, |seed, number| Rng::new(seed).bits() ^ number)
 }
 
 impl Sine {
@@ -67,25 +67,25 @@ impl Sine {
 
     /// The filter of a data set, oldest tap first.
     pub fn filter(&self, set_seed: u64) -> Vec<f32> {
-        let mut rng = Rng::new(Part::Filter.seed(set_seed));
+        let mut rng = Rng::new(SinePart::Filter.seed(set_seed));
         (0..self.taps).map(|_| rng.uniform()).collect()
     }
 
     /// `count` sequences of the data set `set_seed`: one filter, and the sequences of `part`.
-    pub fn examples(&self, count: usize, set_seed: u64, part: Part) -> Result<Examples> {
+    pub fn examples(&self, count: usize, set_seed: u64, part: SinePart) -> Result<Examples> {
         self.check(count)?;
         let steps = self.steps;
         let w = self.filter(set_seed);
         let mut rng = Rng::new(part.seed(set_seed));
         let x: Vec<f32> = (0..count * steps).map(|_| rng.uniform()).collect();
         let y = x.chunks_exact(steps).flat_map(|x| (0..steps).map(|t| self.answer(&w, x, t)));
-        let (answers, inputs) = (Answers::Values(y.collect()), Inputs::Dense(x));
+        let (answers, inputs) = (TargetData::Values(y.collect()), Inputs::Dense(x));
         Examples::new(inputs, answers, [count, steps], [1, 1])
     }
 
     /// The same, made when they are first asked for.
-    pub fn made(&self, count: usize, set_seed: u64, part: Part) -> Result<Made> {
-        Made::new(Recipe::Sine { task: *self, count, set_seed, part })
+    pub fn generated(&self, count: usize, set_seed: u64, part: SinePart) -> Result<Generated> {
+        Generated::new(Recipe::Sine { task: *self, count, set_seed, part })
     }
 
     /// Whether there are `count` such sequences.
@@ -113,7 +113,7 @@ impl Sine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::{Gathered, Source};
+    use crate::data::{Dataset, Gathered};
     use crate::loss::Targets;
 
     /// Sequence `row`: x and y.
@@ -130,7 +130,7 @@ mod tests {
     fn answers_are_the_formula() {
         for (ahead, taps, steps) in [(0, 20, 50), (7, 20, 50), (10, 20, 50), (3, 4, 2), (4, 4, 9)] {
             let task = Sine { gamma: 0.7, ahead, steps, taps };
-            let examples = task.examples(3, 5, Part::Train).unwrap();
+            let examples = task.examples(3, 5, SinePart::Train).unwrap();
             let (w, c) = (task.filter(5), (taps - ahead) as i64);
             for row in 0..3 {
                 let (x, y) = sequence(&examples, row);
@@ -161,29 +161,16 @@ mod tests {
     #[test]
     fn a_data_set_has_one_filter_and_sequences_of_its_own() {
         let task = Sine::new(0.5, 5);
-        let parts = [Part::Train, Part::Valid, Part::Test];
+        let parts = [SinePart::Train, SinePart::Valid, SinePart::Test];
         let first = parts.map(|part| sequence(&task.examples(2, 1, part).unwrap(), 0).0);
         assert!(first[0] != first[1] && first[1] != first[2] && first[0] != first[2]);
         assert_ne!(task.filter(1), task.filter(2));
         assert_eq!(task.filter(1), Sine::new(0.1, 0).filter(1)); // gamma and a are in the seed
         // More sequences begin with the same ones.
-        let more = task.examples(9, 1, Part::Train).unwrap();
+        let more = task.examples(9, 1, SinePart::Train).unwrap();
         assert_eq!(sequence(&more, 0).0, first[0]);
         assert!(first.iter().flatten().all(|x| (0.0..1.0).contains(x)));
-        assert!(task.examples(0, 1, Part::Train).is_err());
-        assert!(Sine { taps: 4, ..task }.examples(1, 1, Part::Train).is_err());
-    }
-
-    #[test]
-    fn seeds_depend_on_every_number_and_its_place() {
-        let seeds = [[1, 2, 3], [1, 3, 2], [2, 1, 3], [1, 2, 4], [0, 0, 0]];
-        let mut found: Vec<u64> = seeds.iter().map(|numbers| derived(7, numbers)).collect();
-        found.push(derived(8, &seeds[0]));
-        found.sort_unstable();
-        found.dedup();
-        assert_eq!(found.len(), 6);
-        // Results name their seed: this must never change.
-        assert_eq!(derived(1, &[]), 1);
-        assert_eq!(derived(0, &[5]), 0xE220_A839_7B1D_CDAF ^ 5);
+        assert!(task.examples(0, 1, SinePart::Train).is_err());
+        assert!(Sine { taps: 4, ..task }.examples(1, 1, SinePart::Train).is_err());
     }
 }

@@ -1,20 +1,18 @@
-//! Many small trainings: the paper's map of errors over (gamma, a), cell by cell.
+//! The paper's map of errors over (gamma, a): thousands of small trainings, one per cell.
 //!
 //! ```text
 //! cell (gamma, a, net, set) -> data of (gamma, a, set) -> training -> test MSE
 //! ```
 //!
-//! A cell's result is a function of the campaign's options, of the cell, and of what kind of engine trains it:
-//! not of threads, of the order, of which machine did which shard. Results go to a [`crate::results::Results`] file as
-//! they come; what is in flight has [`Checkpoints`].
+//! A cell's result depends on the campaign's options, on the cell and on the type of engine that trains
+//! it: not on threads, on the order, or on which machine trained which shard. Results are appended to a
+//! [`Results`](super::results::Results) file; trainings in progress have [`Checkpoints`].
 
-mod pool;
-
+pub use super::pool::{CellEngine, Checkpoints, Event, MakeEngine, Pool, run, run_pools};
 use crate::optim::Stopping;
 use crate::paper::PaperNet;
-use crate::paper::sine::derived;
+use crate::seed;
 use crate::training::Options;
-pub use pool::{CellEngine, Checkpoints, Event, MakeEngine, Pool, run, run_pools};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -25,12 +23,12 @@ use std::str::FromStr;
 pub struct Gamma(u32);
 
 impl Gamma {
-    /// The largest that there is, in tenths.
-    const MOST: u32 = 100;
+    /// The largest value, in tenths.
+    const MAX: u32 = 100;
 
     /// This many tenths; None where that is nothing or above 10.
     pub fn tenths(tenths: u32) -> Option<Gamma> {
-        (1..=Gamma::MOST).contains(&tenths).then_some(Gamma(tenths))
+        (1..=Gamma::MAX).contains(&tenths).then_some(Gamma(tenths))
     }
 }
 
@@ -145,7 +143,7 @@ impl Default for Protocol {
 impl Protocol {
     /// The seed of a cell's data: the same for all networks.
     pub fn set_seed(&self, cell: &GridCell) -> u64 {
-        derived(self.training.seed, &[cell.gamma.0.into(), cell.ahead as u64, cell.set])
+        seed::derive(self.training.seed, &[cell.gamma.0.into(), cell.ahead as u64, cell.set])
     }
 }
 

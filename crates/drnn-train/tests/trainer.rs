@@ -3,7 +3,7 @@
 use drnn::{Cell, Cpu, NetSpec, Padding};
 use drnn_train::lanes::{self, Control, Lane};
 use drnn_train::reversal::Reversal;
-use drnn_train::{Advance, Engine, Examples, Fit, Options, Reason, Resumed, Stopping};
+use drnn_train::{Advance, Engine, Examples, Options, Reason, Resumed, Stopping, Trainer};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -21,11 +21,11 @@ fn options() -> Options {
 }
 
 /// Everything that matters of a training.
-fn state(fit: &mut Fit) -> (Vec<u32>, Vec<u32>, String) {
+fn state(trainer: &mut Trainer) -> (Vec<u32>, Vec<u32>, String) {
     let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-    let mut progress = fit.progress().clone();
+    let mut progress = trainer.progress().clone();
     progress.seconds = 0.0;
-    let state = fit.engine().state().unwrap();
+    let state = trainer.engine().state().unwrap();
     let adam = [state.adam.mean.as_slice(), &state.adam.square].concat();
     (bits(&state.params), bits(&adam), serde_json::to_string(&progress).unwrap())
 }
@@ -36,7 +36,7 @@ fn resumed_training_is_straight_training_to_the_bit() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("checkpoint");
     let new = |threads: usize| {
-        Fit::new(&Cpu::new(threads), &spec, options(), "test", &train, &valid).unwrap()
+        Trainer::new(&Cpu::new(threads), &spec, options(), "test", &train, &valid).unwrap()
     };
     let mut straight = new(1);
     while !matches!(straight.advance().unwrap(), Advance::Ended(_)) {}
@@ -46,13 +46,13 @@ fn resumed_training_is_straight_training_to_the_bit() {
     let mut batches = 0;
     new(1).save(&path).unwrap();
     loop {
-        let mut fit = new(1 + batches % 3);
-        assert_eq!(fit.resume(&path).unwrap(), Resumed::Newest);
-        if matches!(fit.advance().unwrap(), Advance::Ended(_)) {
-            assert!(state(&mut fit) == state(&mut straight));
+        let mut trainer = new(1 + batches % 3);
+        assert_eq!(trainer.resume(&path).unwrap(), Resumed::Newest);
+        if matches!(trainer.advance().unwrap(), Advance::Ended(_)) {
+            assert!(state(&mut trainer) == state(&mut straight));
             break;
         }
-        fit.save(&path).unwrap();
+        trainer.save(&path).unwrap();
         batches += 1;
     }
     assert_eq!(batches, 4 * 7); // 250 sequences in batches of 40
@@ -64,13 +64,13 @@ fn a_damaged_checkpoint_falls_back_to_the_one_before() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("checkpoint");
     let cpu = Cpu::new(1);
-    let new = || Fit::new(&cpu, &spec, options(), "test", &train, &valid).unwrap();
-    let mut fit = new();
-    fit.advance().unwrap();
-    fit.save(&path).unwrap();
-    let before = state(&mut fit);
-    fit.advance().unwrap();
-    fit.save(&path).unwrap();
+    let new = || Trainer::new(&cpu, &spec, options(), "test", &train, &valid).unwrap();
+    let mut trainer = new();
+    trainer.advance().unwrap();
+    trainer.save(&path).unwrap();
+    let before = state(&mut trainer);
+    trainer.advance().unwrap();
+    trainer.save(&path).unwrap();
     let whole = std::fs::read(&path).unwrap();
     for at in [0, 9, whole.len() / 2, whole.len() - 1] {
         let mut damaged = whole.clone();
@@ -87,7 +87,7 @@ fn a_damaged_checkpoint_falls_back_to_the_one_before() {
 
     // Of another training: refused, even where the previous one would be whole.
     let other = Options { seed: 4, ..options() };
-    let mut other = Fit::new(&cpu, &spec, other, "test", &train, &valid).unwrap();
+    let mut other = Trainer::new(&cpu, &spec, other, "test", &train, &valid).unwrap();
     std::fs::write(&path, &whole).unwrap();
     let error = other.resume(&path).unwrap_err().to_string();
     assert!(error.contains("is of another training"), "{error}");
@@ -98,18 +98,23 @@ fn a_small_network_learns_to_reverse() {
     let (spec, train, valid) = data();
     let stopping = Stopping { at_value: Some(0.25), ..Stopping::default() };
     let options = Options { epochs: 400, rate: 2e-2, stopping, ..options() };
-    let mut fit = Fit::new(&Cpu::new(2), &spec, options, "test", &train, &valid).unwrap();
-    while !matches!(fit.advance().unwrap(), Advance::Ended(_)) {}
-    assert_eq!(fit.progress().ended, Some(Reason::Value), "{:?}", fit.progress().history.last());
+    let mut trainer = Trainer::new(&Cpu::new(2), &spec, options, "test", &train, &valid).unwrap();
+    while !matches!(trainer.advance().unwrap(), Advance::Ended(_)) {}
+    assert_eq!(
+        trainer.progress().ended,
+        Some(Reason::Value),
+        "{:?}",
+        trainer.progress().history.last()
+    );
 }
 
 #[test]
 fn a_loss_that_is_no_number_ends_the_training_and_keeps_the_parameters() {
     let (spec, train, valid) = data();
     let options = Options { rate: f32::MAX, clip: None, epochs: 50, ..options() };
-    let mut fit = Fit::new(&Cpu::new(1), &spec, options, "test", &train, &valid).unwrap();
+    let mut trainer = Trainer::new(&Cpu::new(1), &spec, options, "test", &train, &valid).unwrap();
     let reason = loop {
-        match fit.advance() {
+        match trainer.advance() {
             Ok(Advance::Ended(reason)) => break reason,
             Ok(_) => {}
             Err(error) => panic!("{error}"),
@@ -122,13 +127,16 @@ fn a_loss_that_is_no_number_ends_the_training_and_keeps_the_parameters() {
 fn what_makes_no_sense_is_refused() {
     let (spec, train, valid) = data();
     let refused = |options: Options| {
-        Fit::new(&Cpu::new(1), &spec, options, "test", &train, &valid).err().unwrap().to_string()
+        Trainer::new(&Cpu::new(1), &spec, options, "test", &train, &valid)
+            .err()
+            .unwrap()
+            .to_string()
     };
     assert!(refused(Options { batch: 251, ..options() }).contains("251 sequences, of 250"));
     assert!(refused(Options { batch: 0, ..options() }).contains("batches of 0"));
     assert!(refused(Options { epochs: 0, ..options() }).contains("no epochs"));
     let wide = NetSpec::builder(Cell::Lstm).dense(4).units([5]).outputs(3).build().unwrap();
-    let error = Fit::new(&Cpu::new(1), &wide, options(), "test", &train, &valid).err().unwrap();
+    let error = Trainer::new(&Cpu::new(1), &wide, options(), "test", &train, &valid).err().unwrap();
     assert!(error.to_string().contains("does not fit"), "{error}");
 }
 
@@ -137,21 +145,21 @@ fn lanes_are_trained_as_if_alone_and_stop_together() {
     let (spec, train, valid) = data();
     let new = |seed: u64| {
         let options = Options { seed, epochs: 2 + seed as usize, ..options() };
-        Fit::new(&Cpu::new(1), &spec, options, "test", &train, &valid).unwrap()
+        Trainer::new(&Cpu::new(1), &spec, options, "test", &train, &valid).unwrap()
     };
     let alone: Vec<_> = (0..3)
         .map(|seed| {
-            let mut fit = new(seed);
-            while !matches!(fit.advance().unwrap(), Advance::Ended(_)) {}
-            state(&mut fit)
+            let mut trainer = new(seed);
+            while !matches!(trainer.advance().unwrap(), Advance::Ended(_)) {}
+            state(&mut trainer)
         })
         .collect();
     for threads in [1, 2, 5] {
         let mut lanes: Vec<Lane> =
-            (0..3).map(|seed| Lane { fit: new(seed), checkpoint: None }).collect();
+            (0..3).map(|seed| Lane { trainer: new(seed), checkpoint: None }).collect();
         lanes::run(&Cpu::new(threads), &mut lanes, EVERY, &|_, _, _| Ok(Control::Continue))
             .unwrap();
-        let found: Vec<_> = lanes.iter_mut().map(|lane| state(&mut lane.fit)).collect();
+        let found: Vec<_> = lanes.iter_mut().map(|lane| state(&mut lane.trainer)).collect();
         assert!(found == alone, "{threads} threads");
     }
 
@@ -159,23 +167,24 @@ fn lanes_are_trained_as_if_alone_and_stop_together() {
     let folder = tempfile::tempdir().unwrap();
     let path = |seed: u64| folder.path().join(format!("lane{seed}"));
     let lanes = || -> Vec<Lane> {
-        (0..3).map(|seed| Lane { fit: new(seed), checkpoint: Some(path(seed)) }).collect()
+        (0..3).map(|seed| Lane { trainer: new(seed), checkpoint: Some(path(seed)) }).collect()
     };
     let batches = AtomicUsize::new(0);
-    let stop = |_: usize, _: &mut Fit, _: Advance| match batches.fetch_add(1, Ordering::Relaxed) {
+    let stop = |_: usize, _: &mut Trainer, _: Advance| match batches.fetch_add(1, Ordering::Relaxed)
+    {
         12 => Ok(Control::Stop),
         _ => Ok(Control::Continue),
     };
     lanes::run(&Cpu::new(2), &mut lanes(), EVERY, &stop).unwrap();
     let mut again = lanes();
     for (seed, lane) in again.iter_mut().enumerate() {
-        assert_eq!(lane.fit.resume(&path(seed as u64)).unwrap(), Resumed::Newest);
+        assert_eq!(lane.trainer.resume(&path(seed as u64)).unwrap(), Resumed::Newest);
     }
     lanes::run(&Cpu::new(2), &mut again, EVERY, &|_, _, _| Ok(Control::Continue)).unwrap();
-    let found: Vec<_> = again.iter_mut().map(|lane| state(&mut lane.fit)).collect();
+    let found: Vec<_> = again.iter_mut().map(|lane| state(&mut lane.trainer)).collect();
     assert!(found == alone);
     let nowhere = Some(folder.path().join("nowhere/lane"));
-    let mut lane = [Lane { fit: new(0), checkpoint: nowhere }];
+    let mut lane = [Lane { trainer: new(0), checkpoint: nowhere }];
     let error = lanes::run(&Cpu::new(2), &mut lane, EVERY, &stop).unwrap_err();
     assert!(error.to_string().contains("cannot be written: there is no folder"), "{error}");
 }
