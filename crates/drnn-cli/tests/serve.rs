@@ -146,15 +146,15 @@ fn what_cannot_be_served_is_refused() {
         ),
         ("a=small.safetensors a=chars-en", "a=chars-en: two models are called a; NAME=FILE"),
         ("none.safetensors", "none.safetensors: cannot be read"),
-        ("a/b=small.safetensors", "is no name for a model"),
-        ("=small.safetensors", "\"\" is no name for a model"),
-        ("ä.safetensors", "is no name for a model"),
+        ("a/b=small.safetensors", "is not a name for a model"),
+        ("=small.safetensors", "\"\" is not a name for a model"),
+        ("ä.safetensors", "is not a name for a model"),
         ("--listen 0.0.0.0:0", "others can reach that; say --token-file FILE, or --insecure"),
         ("--listen [::]:0", "others can reach that"),
         ("--listen nowhere", "invalid socket address"),
         ("--token-file none", "none: cannot be read"),
         ("--token-file short", "short: the token has 6 characters, expected 16 to 256"),
-        ("--token-file spaces", "spaces: the token may have letters, digits"),
+        ("--token-file spaces", "spaces: the token may only have letters, digits"),
         ("--token-file short --insecure", "cannot be used with"),
         ("--sweep sweep.json", "sweep.json: no results of `drnn sweep`"),
         ("--sweep none", "none: cannot be read"),
@@ -249,7 +249,7 @@ fn it_ends_in_order_and_says_nothing_of_what_clients_send() {
         server.signal(signal);
         let mut last = Vec::new();
         stream.read_to_end(&mut last).unwrap();
-        assert!(String::from_utf8_lossy(&last).contains("the server ends"));
+        assert!(String::from_utf8_lossy(&last).contains("the server is stopping"));
         let (code, said) = server.end();
         assert_eq!(code, Some(0), "{said}");
         for word in ["Geheimnis", "Vertraulich"] {
@@ -330,7 +330,7 @@ fn the_client_in_python() {
     };
     assert_eq!(tags(&out), ["NOUN", "VERB", "PUNC"], "{said}");
     let (code, _, said) = client(&python3, &["run", "none", "x"], "");
-    assert!(code == Some(1) && said.contains("404: no model has that name"), "{said}");
+    assert!(code == Some(1) && said.contains("404: unknown model"), "{said}");
     let Some(python3) = python("websockets.asyncio.client") else {
         skip(Need::Websockets, "Python has no module websockets for `client.py stream`");
         return;

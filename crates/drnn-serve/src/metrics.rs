@@ -1,14 +1,14 @@
-//! What is counted, for Prometheus.
+//! Metrics for Prometheus.
 //!
-//! | name | labels | what |
+//! | name | labels | value |
 //! |---|---|---|
 //! | `drnn_requests_total` | route, status | HTTP requests |
-//! | `drnn_streams`, `drnn_streams_opened_total` | model | live streams; all that there were |
-//! | `drnn_stream_closes_total` | reason | why they ended |
-//! | `drnn_elements_total`, `drnn_answers_total` | model, way | elements read, answers given, by `run` or `stream` |
-//! | `drnn_batch` | model, way | streams of a step, or sequences of a run |
-//! | `drnn_answer_seconds` | model, way | from the arrival of what makes an answer due until it is known |
-//! | `drnn_waiting` | model, way | elements that wait to be read |
+//! | `drnn_streams`, `drnn_streams_opened_total` | model | live streams; streams opened |
+//! | `drnn_stream_closes_total` | reason | streams closed, by reason |
+//! | `drnn_elements_total`, `drnn_answers_total` | model, way | elements read, predictions made, by `run` or `stream` |
+//! | `drnn_batch` | model, way | streams in a step, or sequences in a run |
+//! | `drnn_answer_seconds` | model, way | from the arrival of the message or request that makes a prediction due until it is computed |
+//! | `drnn_waiting` | model, way | elements that wait |
 
 use prometheus_client::encoding::{EncodeLabelSet, text::encode};
 use prometheus_client::metrics::{
@@ -18,7 +18,7 @@ use prometheus_client::registry::Registry;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// All counters. Clones count together.
+/// All metrics. Clones share them.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     registry: Arc<Registry>,
@@ -55,14 +55,14 @@ struct Work {
     way: &'static str,
 }
 
-/// Those of one model's work, one way.
+/// The metrics of one model's runs, or of its streams.
 #[derive(Debug, Clone)]
 pub struct WorkMetrics {
-    /// Read.
+    /// Elements read.
     pub elements: Counter,
-    /// Given.
-    pub answers: Counter,
-    /// Streams of a step, or sequences of a run.
+    /// Predictions made.
+    pub predictions: Counter,
+    /// Streams in a step, or sequences in a run.
     pub batch: Histogram,
     seconds: Histogram,
     /// Elements that wait.
@@ -70,15 +70,15 @@ pub struct WorkMetrics {
 }
 
 impl WorkMetrics {
-    /// An answer is known so long after it was due.
-    pub fn answered_after(&self, time: Duration) {
-        self.answers.inc();
+    /// Records a prediction, computed this long after it became due.
+    pub fn predicted_after(&self, time: Duration) {
+        self.predictions.inc();
         self.seconds.observe(time.as_secs_f64());
     }
 
-    /// Several are.
-    pub fn all_answered_after(&self, count: u64, time: Duration) {
-        self.answers.inc_by(count);
+    /// Records several predictions that were computed together.
+    pub fn all_predicted_after(&self, count: u64, time: Duration) {
+        self.predictions.inc_by(count);
         self.seconds.observe(time.as_secs_f64());
     }
 }
@@ -94,7 +94,7 @@ fn times() -> Histogram {
 }
 
 impl Metrics {
-    /// All at zero.
+    /// All metrics at zero.
     pub fn new() -> Metrics {
         let mut registry = Registry::with_prefix("drnn");
         let (requests, closes) = (Family::default(), Family::default());
@@ -103,15 +103,15 @@ impl Metrics {
         let batch = Family::new_with_constructor(sizes as fn() -> Histogram);
         let seconds = Family::new_with_constructor(times as fn() -> Histogram);
         registry.register("requests", "HTTP requests", Family::clone(&requests));
-        registry.register("stream_closes", "Why streams ended", Family::clone(&closes));
+        registry.register("stream_closes", "Streams closed, by reason", Family::clone(&closes));
         registry.register("streams", "Live streams", Family::clone(&streams));
-        registry.register("streams_opened", "All streams", Family::clone(&opened));
+        registry.register("streams_opened", "Streams opened", Family::clone(&opened));
         registry.register("elements", "Elements read", Family::clone(&elements));
-        registry.register("answers", "Answers given", Family::clone(&answers));
-        registry.register("batch", "Streams of a step, sequences of a run", batch.clone());
-        let what = "From the arrival of what makes an answer due until it is known";
+        registry.register("answers", "Predictions made", Family::clone(&answers));
+        registry.register("batch", "Streams in a step, sequences in a run", batch.clone());
+        let what = "Time from the arrival of what makes a prediction due until it is computed";
         registry.register("answer_seconds", what, seconds.clone());
-        registry.register("waiting", "Elements that wait to be read", Family::clone(&waiting));
+        registry.register("waiting", "Elements that wait", Family::clone(&waiting));
         let registry = Arc::new(registry);
         Metrics {
             registry,
@@ -127,37 +127,37 @@ impl Metrics {
         }
     }
 
-    /// A request was answered.
+    /// Counts a response.
     pub fn request(&self, route: &str, status: u16) {
         self.requests.get_or_create(&Request { route: route.into(), status }).inc();
     }
 
-    /// A stream has begun.
-    pub fn stream_begins(&self, model: &str) {
+    /// Counts an opened stream.
+    pub fn stream_opened(&self, model: &str) {
         let model = Model { model: model.into() };
         self.streams.get_or_create(&model).inc();
         self.opened.get_or_create(&model).inc();
     }
 
-    /// A stream has ended.
-    pub fn stream_ends(&self, model: &str, reason: &'static str) {
+    /// Counts a closed stream.
+    pub fn stream_closed(&self, model: &str, reason: &'static str) {
         self.streams.get_or_create(&Model { model: model.into() }).dec();
         self.closes.get_or_create(&Reason { reason }).inc();
     }
 
-    /// Those of a model's work, by `run` or `stream`.
+    /// The metrics of a model's work; `way` is `run` or `stream`.
     pub fn work(&self, model: &str, way: &'static str) -> WorkMetrics {
         let work = Work { model: model.into(), way };
         WorkMetrics {
             elements: self.elements.get_or_create_owned(&work),
-            answers: self.answers.get_or_create_owned(&work),
+            predictions: self.answers.get_or_create_owned(&work),
             batch: self.batch.get_or_create_owned(&work),
             seconds: self.seconds.get_or_create_owned(&work),
             waiting: self.waiting.get_or_create_owned(&work),
         }
     }
 
-    /// As text.
+    /// All metrics in the OpenMetrics text format.
     pub fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.

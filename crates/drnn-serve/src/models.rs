@@ -1,6 +1,7 @@
 //! The models that are served, by name.
 
-use crate::http::api_error::Refusal;
+use crate::error::ConfigError;
+use crate::http::api_error::ApiError;
 use crate::limits::memory::StreamSize;
 use crate::limits::options::Options;
 use crate::metrics::Metrics;
@@ -10,41 +11,55 @@ use drnn_tasks::live::LiveModel;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Models by their names.
+/// The models to serve, by name.
+///
+/// ```
+/// use drnn::{Cell, Model, NetSpec, Padding};
+/// use drnn_tasks::live::LiveModel;
+///
+/// let spec = NetSpec::builder(Cell::Gru).dense(2).units([8]).delay(1, Padding::Null).build()?;
+/// let mut models = drnn_serve::Models::new();
+/// models.add(LiveModel::new("sensor", Model::init(&spec, 1))?)?; // or LiveModel::load(path)?
+/// assert_eq!(models.names(), ["sensor"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Default)]
 pub struct Models {
     by_name: BTreeMap<String, LiveModel>,
 }
 
 impl Models {
-    /// None yet.
+    /// No models.
     pub fn new() -> Models {
         Models::default()
     }
 
-    /// One more, under a name that is good in a path, a label and a log, and not taken.
-    pub fn add(&mut self, model: LiveModel) -> Result<(), String> {
+    /// Adds a model under its name ([`LiveModel::named`] changes it): up to 100 letters, digits, `.`,
+    /// `_` and `-`, different from the names of the others.
+    pub fn add(&mut self, model: LiveModel) -> Result<(), ConfigError> {
         let name = model.name();
-        let good = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-        if name.is_empty() || name.len() > 100 || !name.chars().all(good) {
-            return Err(format!(
-                "{name:?} is no name for a model: up to 100 letters, digits, `.`, `_` and `-`; NAME=FILE gives another"
-            ));
+        let allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        if name.is_empty() || name.len() > 100 || !name.chars().all(allowed) {
+            return Err(ConfigError::ModelName(name.into()));
         }
         if self.by_name.contains_key(name) {
-            return Err(format!("two models are called {name}; NAME=FILE gives one another name"));
+            return Err(ConfigError::DuplicateModel(name.into()));
         }
         self.by_name.insert(name.into(), model);
         Ok(())
     }
 
-    /// Their names, in order.
+    /// The names, sorted.
     pub fn names(&self) -> Vec<&str> {
         self.by_name.keys().map(String::as_str).collect()
     }
 
-    /// With the threads that run them.
-    pub(crate) fn start(self, options: &Options, metrics: &Metrics) -> std::io::Result<AllServed> {
+    /// Starts the threads of all models.
+    pub(crate) fn start(
+        self,
+        options: &Options,
+        metrics: &Metrics,
+    ) -> std::io::Result<ServedModels> {
         let mut all = BTreeMap::new();
         for (name, model) in self.by_name {
             let model = Arc::new(model);
@@ -54,60 +69,63 @@ impl Models {
                 false => None,
             };
             let runner = Runner::start(&model, options, metrics.work(&name, "run"))?;
-            let longest_answer = model.longest_answer();
-            let served = Served { model, facts, longest_answer, stepper, runner };
+            let max_prediction = model.longest_answer();
+            let served = Served { model, facts, max_prediction, stepper, runner };
             all.insert(name, Arc::new(served));
         }
-        Ok(AllServed(all))
+        Ok(ServedModels(all))
     }
 }
 
-/// A model that is served.
+/// A model with its threads.
 pub struct Served {
     pub model: Arc<LiveModel>,
-    /// What clients are told of it, as JSON.
+    /// Its description for clients, as JSON.
     pub facts: String,
-    /// Bytes of its longest answer ([`LiveModel::longest_answer`]).
-    pub longest_answer: usize,
-    /// None where it does not stream.
+    /// Maximum bytes of a prediction as JSON.
+    pub max_prediction: usize,
+    /// None for a bidirectional model, which does not stream.
     pub stepper: Option<Stepper>,
     pub runner: Runner,
 }
 
-/// All of them.
-pub struct AllServed(BTreeMap<String, Arc<Served>>);
+/// All served models, by name.
+pub struct ServedModels(BTreeMap<String, Arc<Served>>);
 
-impl AllServed {
-    /// In the order of their names.
+impl ServedModels {
+    /// The models, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = &Served> {
         self.0.values().map(Arc::as_ref)
     }
 
-    /// The largest that a stream of any of them can be.
+    /// An upper bound on the size of a stream of any model.
     pub fn largest_stream(&self) -> StreamSize {
         let streams = self.iter().filter(|served| served.stepper.is_some());
-        streams.fold(StreamSize::default(), |most, Served { model, longest_answer, .. }| {
+        streams.fold(StreamSize::default(), |max, Served { model, max_prediction, .. }| {
             StreamSize {
-                answer: most.answer.max(*longest_answer),
-                delay: most.delay.max(model.latency()),
-                state: most.state.max(model.state_bytes()),
+                prediction: max.prediction.max(*max_prediction),
+                delay: max.delay.max(model.latency()),
+                state: max.state.max(model.state_bytes()),
             }
         })
     }
 
-    /// By its name, which may be left out where there is one.
-    pub fn get(&self, name: Option<&str>) -> Result<Arc<Served>, Refusal> {
+    /// The model of this name; the name is optional if there is one model.
+    pub fn get(&self, name: Option<&str>) -> Result<Arc<Served>, ApiError> {
         let names = || self.0.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
         let found = match name {
             Some(name) => self.0.get(name),
             None if self.0.len() == 1 => self.0.values().next(),
             None => {
-                return Err(Refusal::malformed(format!("say which model: {}", names())));
+                return Err(ApiError::malformed(format!(
+                    "the model is missing; available: {}",
+                    names()
+                )));
             }
         };
-        // What was asked for is not repeated: it may be long, or not for logs.
+        // The requested name is not repeated: it may be long, or contain secrets.
         found.cloned().ok_or_else(|| {
-            Refusal::unknown_model(format!("no model has that name; there are: {}", names()))
+            ApiError::unknown_model(format!("unknown model; available: {}", names()))
         })
     }
 }

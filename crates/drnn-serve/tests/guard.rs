@@ -1,4 +1,4 @@
-//! Who may ask: token, origin, host.
+//! Authorisation: token, Origin and Host.
 
 mod common;
 
@@ -8,11 +8,13 @@ use drnn_serve::{Options, Token};
 const TOKEN: &str = "0123456789abcdef-_~";
 
 fn with_token() -> Options {
-    Options { token: Some(Token::new(&format!("{TOKEN}\n")).unwrap()), ..Options::default() }
+    let mut options = Options::default();
+    options.token = Some(Token::new(&format!("{TOKEN}\n")).unwrap());
+    options
 }
 
 #[tokio::test]
-async fn a_token_is_asked_for() {
+async fn a_token_is_required() {
     let served = serve(&["tokens"], with_token()).await;
     let bearer = |token: &str| format!("Authorization: Bearer {token}\r\n");
     for path in ["/v1/models", "/v1/sweep", "/metrics", "/v1/stream", "/v1/nothing"] {
@@ -31,7 +33,7 @@ async fn a_token_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_stream_shows_its_token_as_a_header_or_as_a_protocol() {
+async fn a_stream_sends_its_token_as_a_header_or_a_subprotocol() {
     let served = serve(&["tokens"], with_token()).await;
     let protocol = format!("drnn.bearer.{TOKEN}");
     let both = format!("drnn.v1, {protocol}");
@@ -54,9 +56,10 @@ async fn a_stream_shows_its_token_as_a_header_or_as_a_protocol() {
 }
 
 #[tokio::test]
-async fn pages_of_other_origins_may_not_ask() {
+async fn pages_of_other_origins_are_refused() {
     let allowed = "https://example.org";
-    let options = Options { origins: vec![allowed.into()], ..Options::default() };
+    let mut options = Options::default();
+    options.origins = vec![allowed.into()];
     let served = serve(&["tokens"], options).await;
     let own = format!("http://{}", served.address);
     for origin in
@@ -74,7 +77,7 @@ async fn pages_of_other_origins_may_not_ask() {
     }
     let reply = served.get("/v1/models", &format!("Origin: {allowed}\r\n")).await;
     assert!(reply.head.contains("access-control-allow-origin: https://example.org"));
-    // By default there are none.
+    // By default no other origin is allowed.
     let served = serve(&["tokens"], Options::default()).await;
     assert_eq!(served.stream("", &[("origin", allowed)]).await.err().unwrap().0, 403);
     let preflight = format!(
@@ -84,7 +87,7 @@ async fn pages_of_other_origins_may_not_ask() {
 }
 
 #[tokio::test]
-async fn a_name_that_is_not_ours_is_not_answered_without_a_token() {
+async fn other_host_names_are_refused_without_a_token() {
     let served = serve(&["tokens"], Options::default()).await;
     for (host, status) in [
         ("localhost", 200),
@@ -109,7 +112,7 @@ async fn a_name_that_is_not_ours_is_not_answered_without_a_token() {
         let found = served.get("/v1/models", &format!("Host: {host}\r\n")).await;
         assert_eq!(found.status, status, "{host}");
     }
-    // A target with a host of its own must be the same.
+    // A target with an authority must agree with the Host header.
     for (target, status) in
         [("http://localhost/healthz", 200), ("http://evil.example/healthz", 400)]
     {
@@ -117,7 +120,8 @@ async fn a_name_that_is_not_ours_is_not_answered_without_a_token() {
     }
     let none = served.raw(b"GET /healthz HTTP/1.0\r\n\r\n").await;
     assert_eq!((none.status, none.code().as_str()), (403, "forbidden"));
-    let options = Options { any_host: true, ..Options::default() };
+    let mut options = Options::default();
+    options.any_host = true;
     let served = serve(&["tokens"], options).await;
     assert_eq!(served.get("/v1/models", "Host: box.example\r\n").await.status, 200);
     let served = serve(&["tokens"], with_token()).await;
@@ -126,7 +130,7 @@ async fn a_name_that_is_not_ours_is_not_answered_without_a_token() {
 }
 
 #[test]
-fn tokens_that_are_none() {
+fn invalid_tokens_are_refused() {
     for (text, why) in [
         ("", "has 0 characters"),
         ("\n", "has 0 characters"),
@@ -137,8 +141,8 @@ fn tokens_that_are_none() {
         ("two\nlines-that-are-long", "letters, digits and"),
         ("ümlaute-sind-keine-zeichen", "letters, digits and"),
     ] {
-        let said = Token::new(text).unwrap_err();
-        assert!(said.contains(why), "{text:?}: {said}");
+        let error = Token::new(text).unwrap_err().to_string();
+        assert!(error.contains(why), "{text:?}: {error}");
     }
     assert_eq!(format!("{:?}", Token::new(TOKEN).unwrap()), "Token(..)");
 }

@@ -1,4 +1,4 @@
-//! What the server says is what its own description says.
+//! The server agrees with its OpenAPI document.
 
 mod common;
 
@@ -20,7 +20,7 @@ impl Description {
         self.schema(&json!({"$ref": format!("#/components/schemas/{name}")}))
     }
 
-    /// That a reply of this status is described for this path, and is as described.
+    /// Asserts that the document describes this response to this path.
     fn check(&self, path: &str, method: &str, reply: &Reply) {
         let described = &self.0["paths"][path][method]["responses"][reply.status.to_string()];
         let content = described["content"].as_object();
@@ -62,30 +62,30 @@ async fn replies_and_frames_are_as_described() {
             continue;
         }
         let mut client = served.stream(&format!("?model={name}"), &[]).await.unwrap();
-        let said = json!({"elements": elements, "position": 0, "flush": true});
+        let good = json!({"elements": elements, "position": 0, "flush": true});
         let bad = json!({"element": {"no": "such"}});
-        for said in [&said, &bad] {
-            assert!(message.is_valid(said), "{said}");
-            client.say(&said.to_string()).await;
+        for sent in [&good, &bad] {
+            assert!(message.is_valid(sent), "{sent}");
+            client.say(&sent.to_string()).await;
         }
         client.send(Message::binary(vec![0])).await;
         let mut frames = 0;
-        while let Some(said) = client.frame().await {
-            let said: Value = serde_json::from_str(&said).unwrap();
-            assert!(frame.is_valid(&said), "{said}");
+        while let Some(received) = client.frame().await {
+            let received: Value = serde_json::from_str(&received).unwrap();
+            assert!(frame.is_valid(&received), "{received}");
             frames += 1;
         }
         assert_eq!(
             frames,
             4 + elements.as_array().unwrap().len(),
-            "ready, answers, flushed, two errors"
+            "ready, predictions, flushed, two errors"
         );
     }
     for bad in ["{", r#"{"model": "x", "texts": []}"#, r#"{"model": "tokens", "sequences": [[9]]}"#]
     {
         description.check("/v1/run", "post", &served.run(bad).await);
     }
-    // And what it does not allow is refused.
+    // The server refuses what the document does not allow.
     for bad in [
         json!({}),
         json!({"texts": [], "sequences": []}),

@@ -1,4 +1,4 @@
-//! Whole sequences by HTTP: the bits of a stream, and every way a request can be wrong.
+//! Whole sequences by HTTP: the same bits as a stream, and every error of a request.
 
 mod common;
 
@@ -18,15 +18,15 @@ fn elements(name: &str, count: usize) -> Vec<Value> {
     (0..count).map(one).collect()
 }
 
-/// Answers as they stand in a reply.
+/// Predictions as they are in a response.
 fn without_sequence(frames: Vec<String>) -> String {
-    let answers: Vec<String> =
+    let predictions: Vec<String> =
         frames.iter().map(|f| f.replacen("\"sequence\":0,", "", 1)).collect();
-    format!("[{}]", answers.join(","))
+    format!("[{}]", predictions.join(","))
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn answers_are_those_of_streams_to_the_bit() {
+async fn predictions_are_those_of_streams_to_the_bit() {
     let names = ["dense", "tokens", "chars", "tagger"];
     let served = serve(&names, Options::default()).await;
     for name in names {
@@ -42,7 +42,7 @@ async fn answers_are_those_of_streams_to_the_bit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_that_come_together_do_not_mix() {
+async fn concurrent_requests_do_not_mix() {
     let served = std::sync::Arc::new(serve(&["dense", "tokens"], Options::default()).await);
     let clients = (0..32).map(|i| {
         let served = served.clone();
@@ -79,7 +79,8 @@ async fn texts_and_bidirectional_models() {
         drnn_tasks::live::Element::Numbers(vec![1.0, 2.0]),
         drnn_tasks::live::Element::Numbers(vec![3.0, 4.0]),
     ]]);
-    let expected: Vec<String> = run.unwrap()[0].iter().map(|answer| answer.json()).collect();
+    let expected: Vec<String> =
+        run.unwrap()[0].iter().map(|prediction| prediction.json()).collect();
     assert_eq!(reply.body, format!(r#"{{"model":"both","answers":[[{}]]}}"#, expected.join(",")));
 }
 
@@ -90,11 +91,15 @@ async fn the_one_model_need_not_be_named() {
     let served = serve(&["tokens", "dense"], Options::default()).await;
     let reply = served.run(r#"{"sequences": [[1]]}"#).await;
     assert_eq!((reply.status, reply.code()), (400, "malformed".into()));
-    assert!(reply.body.contains("say which model: dense, tokens"), "{}", reply.body);
+    assert!(
+        reply.body.contains("the model is missing; available: dense, tokens"),
+        "{}",
+        reply.body
+    );
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_said_and_nothing_else_happens() {
+async fn errors_name_their_cause_and_change_nothing() {
     let mut options = Options::default();
     (options.limits.body, options.limits.elements) = (4096, 100);
     let served = serve(&["tokens", "dense", "chars"], options).await;
@@ -117,8 +122,18 @@ async fn what_is_wrong_is_said_and_nothing_else_happens() {
         (r#"{"model": "tokens", "sequences": [[NaN]]}"#, 400, "malformed", "expected value"),
         (r#"{"model": "dense", "sequences": [[[1, 1e999]]]}"#, 400, "malformed", "out of range"),
         (r#"{"model": "x", "sequences": []}"#, 404, "unknown_model", "chars, dense, tokens"),
-        (r#"{"model": "../tokens", "sequences": []}"#, 404, "unknown_model", "no model has"),
-        (r#"{"model": "/etc/passwd", "sequences": []}"#, 404, "unknown_model", "no model has"),
+        (
+            r#"{"model": "../tokens", "sequences": []}"#,
+            404,
+            "unknown_model",
+            "unknown model; available",
+        ),
+        (
+            r#"{"model": "/etc/passwd", "sequences": []}"#,
+            404,
+            "unknown_model",
+            "unknown model; available",
+        ),
         (
             r#"{"model": "tokens", "sequences": [[1], [0, 6]]}"#,
             422,
@@ -148,7 +163,7 @@ async fn what_is_wrong_is_said_and_nothing_else_happens() {
             r#"{"model": "dense", "texts": ["a"]}"#,
             422,
             "element_refused",
-            "the model reads 2 numbers, no text",
+            "the model reads 2 numbers, not text",
         ),
         (
             r#"{"model": "chars", "sequences": [["ab"]]}"#,
@@ -173,7 +188,7 @@ async fn what_is_wrong_is_said_and_nothing_else_happens() {
         let reply = served.post("{}", media).await;
         assert_eq!((reply.status, reply.code().as_str()), (415, "media_type"));
     }
-    // Chunked, so that the length is not announced.
+    // Chunked, so without a Content-Length.
     let chunk = "0".repeat(5000);
     let reply = served
         .raw(format!("POST /v1/run HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n{:x}\r\n{chunk}\r\n0\r\n\r\n", chunk.len()).as_bytes())
@@ -185,7 +200,9 @@ async fn what_is_wrong_is_said_and_nothing_else_happens() {
 #[tokio::test]
 async fn paths_and_methods() {
     let sweep = Some(r#"{"kind":"sweep"}"#.into());
-    let served = serve(&["tokens"], Options { sweep, ..Options::default() }).await;
+    let mut options = Options::default();
+    options.sweep = sweep;
+    let served = serve(&["tokens"], options).await;
     for (path, status) in [
         ("/", 200),
         ("/healthz", 200),
@@ -217,23 +234,23 @@ async fn paths_and_methods() {
 }
 
 #[tokio::test]
-async fn a_client_who_takes_too_long_is_told() {
+async fn a_client_that_sends_too_slowly_gets_an_error() {
     let mut options = Options::default();
-    options.limits.patience = Duration::from_millis(200);
+    options.limits.io_timeout = Duration::from_secs(1);
     let served = serve(&["tokens"], options).await;
     let head = "POST /v1/run HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 30\r\n\r\n{";
     let reply = served.raw(head.as_bytes()).await;
     assert_eq!((reply.status, reply.code().as_str()), (408, "too_slow"));
-    // And one who never says what it wants is let go.
-    let mut silent = tokio::net::TcpStream::connect(served.address).await.unwrap();
-    silent.write_all(b"GET /healthz HT").await.unwrap();
+    // A connection with an incomplete head is closed.
+    let mut incomplete = tokio::net::TcpStream::connect(served.address).await.unwrap();
+    incomplete.write_all(b"GET /healthz HT").await.unwrap();
     let mut rest = Vec::new();
-    let _ = within(silent.read_to_end(&mut rest)).await;
+    let _ = within(incomplete.read_to_end(&mut rest)).await;
     served.still_serves().await;
 }
 
 #[tokio::test]
-async fn what_is_counted() {
+async fn metrics_count_requests_streams_and_elements() {
     let served = serve(&["tokens"], Options::default()).await;
     served.run(r#"{"sequences": [[1, 2, 3], [4]]}"#).await;
     served.run(r#"{"sequences": [[9]]}"#).await;
@@ -242,15 +259,18 @@ async fn what_is_counted() {
     client.say(r#"{"elements": [1, 2], "flush": true}"#).await;
     client.until("flushed").await;
     client.send(tokio_tungstenite::tungstenite::Message::binary(vec![1])).await;
-    client.ending().await;
+    client.close_reason().await;
     drop(client);
-    let text = loop {
-        let text = served.get("/metrics", "").await.body;
-        if text.contains(r#"drnn_streams{model="tokens"} 0"#) {
-            break text;
+    let text = within(async {
+        loop {
+            let text = served.get("/metrics", "").await.body;
+            if text.contains(r#"drnn_streams{model="tokens"} 0"#) {
+                break text;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    };
+    })
+    .await;
     for line in [
         r#"drnn_requests_total{route="/v1/run",status="200"} 1"#,
         r#"drnn_requests_total{route="/v1/run",status="422"} 1"#,

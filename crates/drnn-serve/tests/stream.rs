@@ -1,4 +1,4 @@
-//! Live sequences by WebSocket: the answers of a stream alone, and every way a client can be wrong.
+//! Live sequences by WebSocket: batching does not change predictions, and every error of a client.
 
 mod common;
 
@@ -7,7 +7,7 @@ use drnn_serve::Options;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use std::time::Duration;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_tungstenite::MaybeTlsStream;
 use tokio_tungstenite::tungstenite::Message;
 
@@ -16,7 +16,7 @@ fn tokens(count: usize, seed: usize) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn many_streams_are_each_answered_as_alone() {
+async fn batching_many_streams_does_not_change_predictions() {
     let served = std::sync::Arc::new(serve(&["tokens", "chars"], Options::default()).await);
     let clients = (0..50).map(|i| {
         let served = served.clone();
@@ -42,8 +42,8 @@ async fn many_streams_are_each_answered_as_alone() {
 }
 
 #[tokio::test]
-async fn an_answer_comes_as_soon_as_it_is_due() {
-    let served = serve(&["dense"], Options::default()).await; // 2 late
+async fn a_prediction_is_sent_as_soon_as_it_is_due() {
+    let served = serve(&["dense"], Options::default()).await; // delay 2
     let mut client = served.stream("", &[]).await.unwrap();
     let ready: Value = serde_json::from_str(&client.frame().await.unwrap()).unwrap();
     assert_eq!((&ready["ready"]["delay"], &ready["ready"]["name"]), (&json!(2), &json!("dense")));
@@ -71,12 +71,12 @@ async fn text_is_characters_or_words() {
     assert_eq!(client.until("flushed").await[..5], expected);
     let mut client = served.ready("?model=tokens").await;
     client.say(r#"{"text": "1 2"}"#).await;
-    let said = client.frame().await.unwrap();
-    assert!(said.contains("the model reads tokens below 6, no text"), "{said}");
+    let frame = client.frame().await.unwrap();
+    assert!(frame.contains("the model reads tokens below 6, not text"), "{frame}");
 }
 
 #[tokio::test]
-async fn a_stream_that_cannot_be_is_refused() {
+async fn streams_of_unknown_or_bidirectional_models_are_refused() {
     let served = serve(&["both", "tokens"], Options::default()).await;
     let refused = |query: &'static str| async {
         let (status, body) = served.stream(query, &[]).await.err().unwrap();
@@ -108,9 +108,9 @@ async fn an_element_that_is_refused_closes_nothing() {
         (r#"{"text": "words"}"#, 2),
     ] {
         client.say(message).await;
-        let said: Value =
+        let frame: Value =
             serde_json::from_str(&client.until("error").await.pop().unwrap()).unwrap();
-        let error = &said["error"];
+        let error = &frame["error"];
         assert_eq!(
             (&error["code"], &error["position"]),
             (&json!("element_refused"), &json!(position))
@@ -127,16 +127,16 @@ async fn an_element_that_is_refused_closes_nothing() {
         (r#"{"element": 5}"#, "an array of 2 numbers"),
     ] {
         client.say(message).await;
-        let said = client.frame().await.unwrap();
-        assert!(said.contains(why), "{message}: {said}");
+        let frame = client.frame().await.unwrap();
+        assert!(frame.contains(why), "{message}: {frame}");
     }
 }
 
-/// What a client says, and how it is ended.
-async fn ended(served: &Served, message: Message) -> (String, u16, String) {
+/// How the server closes a stream after this message.
+async fn closed_after(served: &Served, message: Message) -> (String, u16, String) {
     let mut client = served.ready("?model=tokens").await;
     let _ = client.socket.send(message).await;
-    client.ending().await
+    client.close_reason().await
 }
 
 #[tokio::test]
@@ -163,25 +163,25 @@ async fn a_broken_protocol_is_closed_with_the_reason() {
         (r#"{"element": 1, "position": 1}"#, "out_of_order", 1008),
         (&many, "too_large", 1009),
     ] {
-        let found = ended(&served, Message::text(message)).await;
+        let found = closed_after(&served, Message::text(message)).await;
         assert_eq!(found, (code.into(), close, code.into()), "{message}");
     }
     let large = Message::text(format!(r#"{{"text": "{}"}}"#, "x".repeat(10_000)));
-    assert_eq!(ended(&served, large).await.1, 1009);
+    assert_eq!(closed_after(&served, large).await.1, 1009);
     assert_eq!(
-        ended(&served, Message::binary(b"{}".to_vec())).await,
+        closed_after(&served, Message::binary(b"{}".to_vec())).await,
         ("binary".into(), 1003, "binary".into())
     );
     // Not UTF-8: a masked text frame of one byte, 0xff.
     let mut client = served.ready("").await;
     let MaybeTlsStream::Plain(raw) = client.socket.get_mut() else { panic!("plain") };
     raw.write_all(&[0x81, 0x81, 0, 0, 0, 0, 0xff]).await.unwrap();
-    assert_eq!(client.ending().await.1, 1007);
+    assert_eq!(client.close_reason().await.1, 1007);
     // Not even a frame.
     let mut client = served.ready("").await;
     let MaybeTlsStream::Plain(raw) = client.socket.get_mut() else { panic!("plain") };
     raw.write_all(&[0xff; 30]).await.unwrap();
-    assert_eq!(client.ending().await.1, 1002);
+    assert_eq!(client.close_reason().await.1, 1002);
     served.still_serves().await;
 }
 
@@ -192,7 +192,7 @@ async fn streams_out_of_order_close_only_themselves() {
     good.say(r#"{"elements": [1, 2], "position": 0}"#).await;
     bad.say(r#"{"elements": [1, 2], "position": 0}"#).await;
     bad.say(r#"{"elements": [1, 2], "position": 4}"#).await;
-    assert_eq!(bad.ending().await.1, 1008);
+    assert_eq!(bad.close_reason().await.1, 1008);
     good.say(r#"{"elements": [3], "position": 2, "flush": true}"#).await;
     let expected = alone(&model("tokens"), 0, &[json!(1), json!(2), json!(3)]);
     assert_eq!(good.until("flushed").await[..3], expected);
@@ -206,7 +206,7 @@ async fn streams_have_limits() {
     let (first, _second) = (served.ready("").await, served.ready("").await);
     assert_eq!(served.stream("", &[]).await.err().unwrap().0, 503);
     drop(first);
-    // Its seat is free as soon as the server has noticed.
+    // The server allows another once it has noticed.
     within(async {
         while served.stream("", &[]).await.is_err() {
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -224,33 +224,33 @@ async fn time_has_limits() {
     let mut options = Options::default();
     options.limits.idle = Duration::from_millis(300);
     let served = serve(&["tokens"], options.clone()).await;
-    assert_eq!(served.ready("").await.ending().await, ("idle".into(), 1008, "idle".into()));
+    assert_eq!(served.ready("").await.close_reason().await, ("idle".into(), 1008, "idle".into()));
     options.limits.idle = Duration::from_secs(60);
-    options.limits.longest = Duration::from_millis(300);
+    options.limits.max_lifetime = Duration::from_millis(300);
     let served = serve(&["tokens"], options).await;
-    assert_eq!(served.ready("").await.ending().await.0, "too_long");
+    assert_eq!(served.ready("").await.close_reason().await.0, "too_long");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_who_never_reads_is_let_go_and_nobody_else_waits() {
+async fn a_client_that_never_reads_is_disconnected_and_no_other_waits() {
     let mut options = Options::default();
-    options.limits.patience = Duration::from_millis(500);
+    options.limits.io_timeout = Duration::from_millis(500);
     let served = serve(&["chars"], options).await;
-    let mut deaf = served.ready("").await;
+    let mut unread = served.ready("").await;
     let mut good = served.ready("").await;
     let text = json!({"text": "_".repeat(4000), "flush": true}).to_string();
     let flood = tokio::spawn(async move {
-        // Until it is let go: by then it cannot send either.
-        while deaf.socket.send(Message::text(text.clone())).await.is_ok() {}
-        deaf
+        // Until it is disconnected: then sending fails.
+        while unread.socket.send(Message::text(text.clone())).await.is_ok() {}
+        unread
     });
     for _ in 0..20 {
         good.say(r#"{"text": "abc", "flush": true}"#).await;
         assert_eq!(good.until("flushed").await.len(), 4);
     }
-    let mut deaf = within(flood).await.unwrap();
-    // What it was sent is there, up to the end.
-    while let Some(Ok(_)) = within(deaf.socket.next()).await {}
+    let mut unread = within(flood).await.unwrap();
+    // It can still read what was sent before.
+    while let Some(Ok(_)) = within(unread.socket.next()).await {}
     within(async {
         while !served.get("/metrics", "").await.body.contains(r#"reason="too_slow"} 1"#) {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -261,13 +261,13 @@ async fn a_client_who_never_reads_is_let_go_and_nobody_else_waits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn at_the_end_what_was_accepted_is_answered() {
-    let served = serve(&["tokens"], Options::default()).await; // 1 late
+async fn after_a_stop_accepted_elements_are_processed() {
+    let served = serve(&["tokens"], Options::default()).await; // delay 1
     let mut client = served.ready("").await;
     let elements = tokens(3000, 1);
     client.say(&json!({ "elements": elements }).to_string()).await;
     let first = client.frame().await.unwrap();
-    served.stopping.stop();
+    served.handle.stop();
     let expected = alone(&model("tokens"), 0, &elements);
     let (mut found, mut last) = (vec![first], None);
     while let Some(frame) = client.frame().await {
@@ -276,19 +276,23 @@ async fn at_the_end_what_was_accepted_is_answered() {
             false => found.push(frame),
         }
     }
-    assert_eq!(found, expected[..2999]); // the last is not due: its sequence has not ended
+    assert_eq!(found, expected[..2999]); // the last is not due: its sequence was not flushed
     assert!(last.unwrap().contains("stopping"));
     assert!(within(served.ended).await.unwrap());
     assert!(tokio::net::TcpStream::connect(served.address).await.is_err());
 }
 
 #[tokio::test]
-async fn the_end_does_not_wait_for_ever() {
-    let options = Options { drain: Duration::from_millis(300), ..Options::default() };
+async fn a_stop_waits_no_longer_than_the_drain_time() {
+    let mut options = Options::default();
+    options.drain = Duration::from_millis(300);
     let served = serve(&["tokens"], options).await;
     let mut slow = tokio::net::TcpStream::connect(served.address).await.unwrap();
-    let head = "POST /v1/run HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 30\r\n\r\n{";
+    let head = "POST /v1/run HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 30\r\nExpect: 100-continue\r\n\r\n";
     slow.write_all(head.as_bytes()).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    // The server waits for the body, which never comes.
+    let mut response = vec![0; 12];
+    within(slow.read_exact(&mut response)).await.unwrap();
+    assert_eq!(response, b"HTTP/1.1 100");
     assert!(!served.stop().await);
 }

@@ -1,8 +1,8 @@
-//! The body of a request.
+//! A request body that is read to its end.
 //!
-//! Whoever refuses a request may not have read its body. A connection that is closed with bytes unread
-//! is reset, and the client, which is still sending, never sees the answer. So what is left of a body is
-//! read and thrown away, until the client has had as long as it may take to send one.
+//! A handler that refuses a request may leave its body unread. Closing a connection with unread bytes
+//! resets it, and a client that is still sending never sees the response. So the rest of a body is
+//! read and discarded, until the time for sending a request is over.
 
 use axum::body::{Bytes, HttpBody};
 use axum::http::{Request, header};
@@ -14,30 +14,30 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-/// A body of which nothing is left unread.
-pub struct Received {
+/// A body whose unread rest is discarded when it is dropped.
+pub struct DrainedBody {
     /// None once it is dropped.
     body: Option<Incoming>,
-    /// Whether the client sends it only after it was told to go on, and has not been.
-    held_back: bool,
-    until: Instant,
+    /// Whether the client waits for `100 Continue`, which has not been sent.
+    expects_continue: bool,
+    deadline: Instant,
     stopping: watch::Receiver<bool>,
 }
 
-impl Received {
-    /// The request with this kind of body.
-    pub fn of(
+impl DrainedBody {
+    /// Wraps the body of a request that must arrive within `read_timeout`.
+    pub fn wrap(
         request: Request<Incoming>,
-        patience: Duration,
+        read_timeout: Duration,
         stopping: watch::Receiver<bool>,
-    ) -> Request<Received> {
-        let held_back = request.headers().contains_key(header::EXPECT);
-        let until = Instant::now() + patience;
-        request.map(|body| Received { body: Some(body), held_back, until, stopping })
+    ) -> Request<DrainedBody> {
+        let expects_continue = request.headers().contains_key(header::EXPECT);
+        let deadline = Instant::now() + read_timeout;
+        request.map(|body| DrainedBody { body: Some(body), expects_continue, deadline, stopping })
     }
 }
 
-impl HttpBody for Received {
+impl HttpBody for DrainedBody {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -45,7 +45,7 @@ impl HttpBody for Received {
         mut self: Pin<&mut Self>,
         cx: &mut Context,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        self.held_back = false;
+        self.expects_continue = false;
         self.body.as_mut().map_or(Poll::Ready(None), |body| Pin::new(body).poll_frame(cx))
     }
 
@@ -58,17 +58,17 @@ impl HttpBody for Received {
     }
 }
 
-impl Drop for Received {
+impl Drop for DrainedBody {
     fn drop(&mut self) {
         let Some(mut body) = self.body.take() else { return };
-        if body.is_end_stream() || self.held_back {
+        if body.is_end_stream() || self.expects_continue {
             return;
         }
-        let (until, mut stopping) = (self.until, self.stopping.clone());
+        let (deadline, mut stopping) = (self.deadline, self.stopping.clone());
         tokio::spawn(async move {
             tokio::select! {
-                _ = timeout_at(until, async { while let Some(Ok(_)) = body.frame().await {} }) => {}
-                () = crate::http::server::asked(&mut stopping) => {}
+                _ = timeout_at(deadline, async { while let Some(Ok(_)) = body.frame().await {} }) => {}
+                () = crate::http::server::stop_requested(&mut stopping) => {}
             }
         });
     }

@@ -1,8 +1,8 @@
-//! Whose connection it is: limits per client count these.
+//! Whom the per-client limits count a connection for.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// A client: its IPv4 address, or the /64 network of its IPv6 address, since one subscriber usually
+/// A client: an IPv4 address, or the /64 network of an IPv6 address, because one subscriber usually
 /// has all addresses of such a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Client(IpAddr);

@@ -1,4 +1,5 @@
-//! The API for machines: OpenAPI 3.1, written by hand in `openapi.json`, and held to by tests.
+//! The description of the API, OpenAPI 3.1, written by hand in `openapi.json`. Tests compare the
+//! server with it.
 
 use crate::http::api_error::json_response;
 use axum::response::Response;
@@ -13,7 +14,7 @@ pub async fn document() -> Response {
 mod tests {
     use super::*;
     use crate::http::api_error::CODES;
-    use crate::stream::socket::ENDINGS;
+    use crate::stream::socket::CLOSE_REASONS;
     use serde_json::{Value, json};
     use std::collections::BTreeSet;
 
@@ -31,7 +32,7 @@ mod tests {
         let page = include_str!("../page/mod.rs");
         let routes = |source: &'static str| source.split(".route(\"").skip(1);
         let routes = routes(source).chain(routes(page)).map(|rest| rest.split('"').next().unwrap());
-        // Files of the page are its own affair.
+        // The page's own files are not part of the API.
         let routes: BTreeSet<&str> = routes.filter(|path| !path.starts_with("/page/")).collect();
         let paths = document["paths"].as_object().unwrap().keys().map(String::as_str).collect();
         assert_eq!(routes, paths);
@@ -46,8 +47,9 @@ mod tests {
             strings(&schemas["Error"]["properties"]["error"]["properties"]["code"]["enum"]),
             codes
         );
-        let endings = ENDINGS.iter().copied().chain(["element_refused"]).collect::<BTreeSet<_>>();
-        assert_eq!(strings(&schemas["StreamError"]["properties"]["code"]["enum"]), endings);
+        let reasons =
+            CLOSE_REASONS.iter().copied().chain(["element_refused"]).collect::<BTreeSet<_>>();
+        assert_eq!(strings(&schemas["StreamError"]["properties"]["code"]["enum"]), reasons);
         for (path, methods) in document["paths"].as_object().unwrap() {
             for (status, response) in methods
                 .as_object()
@@ -64,7 +66,7 @@ mod tests {
         }
     }
 
-    /// Every `example` with the schema beside it, and every schema's own `examples`.
+    /// Every `example` with the schema next to it, and every schema's own `examples`.
     fn examples<'d>(value: &'d Value, found: &mut Vec<(&'d Value, &'d Value)>) {
         if let (Some(schema), Some(example)) = (value.get("schema"), value.get("example")) {
             found.push((schema, example));
@@ -82,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn its_examples_are_what_it_says() {
+    fn its_examples_match_its_schemas() {
         let document = document();
         let mut found = Vec::new();
         examples(&document, &mut found);

@@ -1,13 +1,13 @@
-//! Which path is answered by what.
+//! Routes, and what is done for every request: checks, CORS, metrics, panics.
 
-use crate::http::api_error::{Refusal, json_response};
+use crate::http::api_error::{ApiError, json_response};
 use crate::http::guard;
 use crate::http::openapi;
 use crate::limits::budget::Budget;
 use crate::limits::options::Options;
-use crate::limits::streams::Seats;
+use crate::limits::streams::StreamCounts;
 use crate::metrics::Metrics;
-use crate::models::AllServed;
+use crate::models::ServedModels;
 use crate::page;
 use crate::run::handler;
 use crate::stream::socket;
@@ -24,21 +24,21 @@ use tokio::sync::{mpsc, watch};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
-/// What all requests share.
+/// State that all requests share.
 pub type Shared = Arc<Inner>;
 
 pub struct Inner {
     pub options: Options,
-    pub models: AllServed,
+    pub models: ServedModels,
     pub metrics: Metrics,
-    pub seats: Arc<Seats>,
+    pub streams: Arc<StreamCounts>,
     /// Bytes of requests and messages that wait.
     pub received: Budget,
-    /// Bytes of answers to requests, from when they are made until they are sent.
-    pub answers: Budget,
-    /// Whether the server ends.
+    /// Bytes of responses, from before they are computed until they are sent.
+    pub responses: Budget,
+    /// Whether the server is stopping.
     pub stopping: watch::Receiver<bool>,
-    /// Every connection and stream holds this; it is over when nobody does.
+    /// Closed when the last connection and stream have dropped this state.
     pub _alive: mpsc::Sender<()>,
 }
 
@@ -51,8 +51,12 @@ pub fn router(shared: Shared) -> Router {
         .route("/v1/run", post(handler::run))
         .route("/v1/stream", get(socket::open))
         .route("/v1/sweep", get(sweep))
-        .fallback(async || Refusal::not_found("no such path; /openapi.json has them all"))
-        .method_not_allowed_fallback(async || Refusal::method("this path is asked another way"));
+        .fallback(async || ApiError::not_found("no such path; /openapi.json lists all of them"))
+        .method_not_allowed_fallback(async || {
+            ApiError::method(
+                "this path does not allow that method; /openapi.json lists the methods",
+            )
+        });
     let router = router
         .layer(from_fn_with_state(shared.clone(), guarded))
         .layer(CatchPanicLayer::custom(panicked as fn(Box<dyn Any + Send>) -> Response));
@@ -63,7 +67,7 @@ pub fn router(shared: Shared) -> Router {
     router.layer(from_fn_with_state(shared.clone(), counted)).with_state(shared)
 }
 
-/// Lets pages of these origins read answers.
+/// Lets pages of these origins read responses.
 fn cors(origins: &[String]) -> Option<CorsLayer> {
     let origins: Vec<HeaderValue> =
         origins.iter().filter_map(|origin| origin.parse().ok()).collect();
@@ -78,12 +82,12 @@ fn cors(origins: &[String]) -> Option<CorsLayer> {
 async fn guarded(State(shared): State<Shared>, request: Request, next: Next) -> Response {
     match guard::check(&shared.options, request.uri(), request.headers()) {
         Ok(()) => next.run(request).await,
-        Err(refusal) => refusal.into_response(),
+        Err(error) => error.into_response(),
     }
 }
 
 async fn counted(State(shared): State<Shared>, request: Request, next: Next) -> Response {
-    // A path that is none has no name of its own, or clients could make names without end.
+    // Unknown paths share one label, or clients could create labels without end.
     let route = request.extensions().get::<MatchedPath>().cloned();
     let route = route.as_ref().map_or("other", |path| path.as_str());
     let method = request.method().clone();
@@ -97,12 +101,12 @@ async fn counted(State(shared): State<Shared>, request: Request, next: Next) -> 
 }
 
 fn panicked(_: Box<dyn Any + Send>) -> Response {
-    Refusal::internal("the server failed on this request").into_response()
+    ApiError::internal("the server failed on this request").into_response()
 }
 
-async fn health(State(shared): State<Shared>) -> Result<Response, Refusal> {
+async fn health(State(shared): State<Shared>) -> Result<Response, ApiError> {
     match *shared.stopping.borrow() {
-        true => Err(Refusal::stopping("the server ends")),
+        true => Err(ApiError::stopping("the server is stopping")),
         false => Ok(json_response(json!({"status": "ok"}).to_string())),
     }
 }
@@ -117,7 +121,8 @@ async fn models(State(shared): State<Shared>) -> Response {
     json_response(format!("{{\"models\":[{}]}}", models.join(",")))
 }
 
-async fn sweep(State(shared): State<Shared>) -> Result<Response, Refusal> {
-    let none = || Refusal::not_found("no results of a sweep are served; --sweep FILE names some");
+async fn sweep(State(shared): State<Shared>) -> Result<Response, ApiError> {
+    let none =
+        || ApiError::not_found("no sweep results are served; start the server with --sweep FILE");
     shared.options.sweep.clone().map(json_response).ok_or_else(none)
 }

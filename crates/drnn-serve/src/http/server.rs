@@ -1,13 +1,13 @@
-//! Connections in, an orderly end.
+//! The server: accepts connections, and stops gracefully.
 
-use crate::http::body::Received;
+use crate::http::body::DrainedBody;
 use crate::http::client::Client;
-use crate::http::connections::{Connection, Connections, STOPPING_PATIENCE};
+use crate::http::connections::{Connection, Connections, STOPPING_WRITE_TIMEOUT};
 use crate::http::routes::{Inner, Shared, router};
 use crate::http::transport::Transport;
 use crate::limits::budget::Budget;
 use crate::limits::options::Options;
-use crate::limits::streams::Seats;
+use crate::limits::streams::StreamCounts;
 use crate::metrics::Metrics;
 use crate::models::Models;
 use axum::Router;
@@ -26,22 +26,22 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{interval, timeout};
 use tower::ServiceExt;
 
-/// Bytes of the head of a request, and of what is buffered of a connection's responses.
+/// Maximum bytes of a request's head, and of buffered response data per connection.
 pub const MAX_HEAD: usize = 16 << 10;
-/// Bytes that the system buffers of what a client is sent. Linux doubles it for its own needs.
+/// Size of the kernel's send buffer per connection, in bytes. Linux doubles it for bookkeeping.
 const SEND_BUFFER: u32 = 128 << 10;
-/// Connections that wait to be accepted.
+/// Connections that the kernel queues for accepting.
 const BACKLOG: u32 = 1024;
-/// How often the log says that no connection can be accepted.
-const WARN_EVERY: Duration = Duration::from_secs(10);
-/// How often it is looked for clients that do not take what they are sent.
-const TICK: Duration = Duration::from_millis(100);
+/// Minimum time between warnings that connections cannot be accepted.
+const WARN_INTERVAL: Duration = Duration::from_secs(10);
+/// Time between checks for blocked connections.
+const BLOCKED_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The connection that a request came on.
 #[derive(Debug, Clone)]
 pub struct Peer(pub Arc<Connection>);
 
-/// A server that listens.
+/// A server that is bound to its address; [`Server::serve`] runs it.
 pub struct Server {
     listener: TcpListener,
     router: Router,
@@ -50,66 +50,71 @@ pub struct Server {
     ended: mpsc::Receiver<()>,
 }
 
-/// Asks a server for its end.
+/// Stops a [`Server`]; clones stop the same one.
 #[derive(Debug, Clone)]
-pub struct Stopping(watch::Sender<bool>);
+pub struct StopHandle(watch::Sender<bool>);
 
-impl Stopping {
-    /// From now on nothing more is accepted; what was is finished.
+impl StopHandle {
+    /// Starts a graceful stop: the server accepts nothing more and finishes what it has accepted,
+    /// within [`Options::drain`].
     pub fn stop(&self) {
         self.0.send_replace(true);
     }
 }
 
 impl Server {
-    /// Listens, and starts the threads of all models. Each should run on one thread of its own
-    /// ([`drnn_tasks::live::LiveModel::on`]): several requests and streams run at once as it is.
+    /// Binds to [`Options::listen`] and starts the threads of all models. Must be called in a Tokio
+    /// runtime.
+    ///
+    /// Give each model a [`drnn::Cpu`] of one thread ([`drnn_tasks::live::LiveModel::on`]):
+    /// concurrent requests and streams already use all cores.
     pub async fn bind(options: Options, models: Models) -> std::io::Result<Server> {
         let listener = listen(options.listen)?;
         let metrics = Metrics::new();
         let models = models.start(&options, &metrics)?;
         let (stop, stopping) = watch::channel(false);
         let (_alive, ended) = mpsc::channel(1);
-        let seats = Arc::new(Seats::default());
+        let streams = Arc::new(StreamCounts::default());
         let received = Budget::new(options.limits.received);
-        let answers = Budget::new(options.limits.answers);
+        let responses = Budget::new(options.limits.responses);
         let shared = Arc::new(Inner {
             options,
             models,
             metrics,
-            seats,
+            streams,
             received,
-            answers,
+            responses,
             stopping,
             _alive,
         });
         Ok(Server { listener, router: router(shared.clone()), shared, stop, ended })
     }
 
-    /// Where it listens.
+    /// The address that it listens at; useful if [`Options::listen`] had port 0.
     pub fn address(&self) -> std::io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// The most bytes that clients can make it hold, besides its models.
+    /// Upper bound on the bytes that clients can make it allocate, without the models themselves.
     pub fn worst_case(&self) -> usize {
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
         self.shared.options.limits.worst_case(threads, self.shared.models.largest_stream())
     }
 
-    /// To ask it for its end.
-    pub fn stopping(&self) -> Stopping {
-        Stopping(self.stop.clone())
+    /// A handle that stops it.
+    pub fn stop_handle(&self) -> StopHandle {
+        StopHandle(self.stop.clone())
     }
 
-    /// Serves until it is asked for its end: whether everything that was accepted was finished in time.
+    /// Serves until it is stopped. True if everything accepted was finished within
+    /// [`Options::drain`].
     pub async fn serve(self) -> bool {
         let Server { listener, router, shared, mut ended, stop: _stop } = self;
         let limits = &shared.options.limits;
         let connections = Arc::new(Connections::new(limits.connections));
         let closing = tokio::spawn(close_blocked(
             connections.clone(),
-            limits.patience,
+            limits.io_timeout,
             shared.stopping.clone(),
         ));
         let (mut stopping, mut warned) = (shared.stopping.clone(), None);
@@ -117,27 +122,25 @@ impl Server {
             let accepted = async {
                 match listener.accept().await {
                     Ok((stream, peer)) => {
-                        let place = connections.admit(Client::from(peer.ip())).await;
-                        Some(Transport::new(stream, place))
+                        let slot = connections.admit(Client::from(peer.ip())).await;
+                        Some(Transport::new(stream, slot))
                     }
                     Err(e) => {
-                        if warned.is_none_or(|at: Instant| at.elapsed() >= WARN_EVERY) {
-                            tracing::warn!(
-                                "a connection cannot be accepted: {e}; an idle one is closed"
-                            );
+                        if warned.is_none_or(|at: Instant| at.elapsed() >= WARN_INTERVAL) {
+                            tracing::warn!("cannot accept a connection: {e}; evicting an idle one");
                             warned = Some(Instant::now());
                         }
-                        // Mostly because there are no more file descriptors.
-                        connections.make_way().await;
+                        // Usually because file descriptors have run out.
+                        connections.evict().await;
                         None
                     }
                 }
             };
             tokio::select! {
-                () = asked(&mut stopping) => break,
+                () = stop_requested(&mut stopping) => break,
                 accepted = accepted => if let Some(transport) = accepted {
                     let (router, stopping) = (router.clone(), shared.stopping.clone());
-                    tokio::spawn(serve_connection(transport, router, stopping, limits.patience));
+                    tokio::spawn(serve_connection(transport, router, stopping, limits.io_timeout));
                 },
             }
         }
@@ -145,7 +148,7 @@ impl Server {
         let drain = shared.options.drain;
         tracing::info!("stopping");
         drop((router, shared));
-        // Nobody sends anything: it is over when nobody holds what is shared.
+        // Nothing is ever sent: the channel closes when the last task drops the shared state.
         let finished = timeout(drain, ended.recv()).await.is_ok();
         closing.abort();
         finished
@@ -155,57 +158,58 @@ impl Server {
 fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     if cfg!(unix) {
-        socket.set_reuseaddr(true)?; // as TcpListener::bind has it
+        socket.set_reuseaddr(true)?; // as TcpListener::bind does
     }
-    // Connections inherit it. Otherwise a client that does not read makes the system buffer megabytes.
+    // Inherited by connections. The default lets a client that does not read fill megabytes of
+    // kernel memory.
     socket.set_send_buffer_size(SEND_BUFFER)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
-/// Closes connections that do not take what they are sent, for as long as it runs.
+/// Closes connections whose writes block, until the task is aborted.
 async fn close_blocked(
     connections: Arc<Connections>,
-    patience: Duration,
+    write_timeout: Duration,
     stopping: watch::Receiver<bool>,
 ) {
-    let mut ticks = interval(TICK);
+    let mut ticks = interval(BLOCKED_CHECK_INTERVAL);
     loop {
         ticks.tick().await;
-        let patience = match *stopping.borrow() {
-            true => patience.min(STOPPING_PATIENCE),
-            false => patience,
+        let write_timeout = match *stopping.borrow() {
+            true => write_timeout.min(STOPPING_WRITE_TIMEOUT),
+            false => write_timeout,
         };
-        connections.close_blocked(patience);
+        connections.close_blocked(write_timeout);
     }
 }
 
-/// Waits until the end is asked for.
-pub async fn asked(stopping: &mut watch::Receiver<bool>) {
-    let _ = stopping.wait_for(|stop| *stop).await; // should nobody be left to ask, it is over too
+/// Waits until the server is stopped.
+pub async fn stop_requested(stopping: &mut watch::Receiver<bool>) {
+    let _ = stopping.wait_for(|stop| *stop).await; // an error means that the server is gone
 }
 
 async fn serve_connection(
     transport: Transport,
     router: Router,
     mut stopping: watch::Receiver<bool>,
-    patience: Duration,
+    io_timeout: Duration,
 ) {
-    let _ = transport.set_options(patience); // a connection that is broken already shows soon
+    let _ = transport.set_options(io_timeout); // a broken connection fails at its first read
     let connection = transport.connection().clone();
     let stopped = stopping.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(Peer(connection.clone()));
-        let request = Received::of(request, patience, stopped.clone());
+        let request = DrainedBody::wrap(request, io_timeout, stopped.clone());
         router.clone().oneshot(request.map(Body::new))
     });
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(patience).max_buf_size(MAX_HEAD);
+    http.timer(TokioTimer::new()).header_read_timeout(io_timeout).max_buf_size(MAX_HEAD);
     let transport = TokioIo::new(transport);
     let mut connection = pin!(http.serve_connection(transport, service).with_upgrades());
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
-        () = asked(&mut stopping) => {
+        () = stop_requested(&mut stopping) => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }

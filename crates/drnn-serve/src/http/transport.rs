@@ -1,10 +1,10 @@
-//! A connection's bytes, in and out.
+//! The bytes of a connection, in and out.
 //!
-//! Nothing is read from a client that does not take what it is sent: so whatever is made of requests,
-//! messages and pings can pile up nowhere. How long it takes nothing is noted, for `connections`; of what
-//! the system has buffered, the system knows.
+//! The server does not read from a client while writes to it block, so responses to requests,
+//! messages and pings cannot accumulate. For how long writes have blocked is recorded for
+//! `connections`; data in the kernel's send buffer falls under the TCP user timeout.
 
-use crate::http::connections::{Connection, Place};
+use crate::http::connections::{Connection, ConnectionSlot};
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,32 +13,32 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// A TCP connection, and its place among all.
+/// A TCP connection with its slot among all connections.
 #[derive(Debug)]
 pub struct Transport {
     stream: TcpStream,
-    place: Place,
-    /// Whether what was last sent was not taken.
+    slot: ConnectionSlot,
+    /// Whether the last write blocked.
     blocked: bool,
 }
 
 impl Transport {
-    pub fn new(stream: TcpStream, place: Place) -> Transport {
-        Transport { stream, place, blocked: false }
+    pub fn new(stream: TcpStream, slot: ConnectionSlot) -> Transport {
+        Transport { stream, slot, blocked: false }
     }
 
     pub fn connection(&self) -> &Arc<Connection> {
-        &self.place.connection
+        &self.slot.connection
     }
 
-    /// Small pieces are sent at once, and the system closes the connection where what it has buffered is
-    /// not taken for as long as `patience`; elsewhere than on Linux it decides for itself how long.
-    pub fn set_options(&self, patience: Duration) -> io::Result<()> {
+    /// Disables Nagle's algorithm. On Linux, sets the TCP user timeout, so that the kernel closes the
+    /// connection if sent data stay unacknowledged for `write_timeout`; other systems have their own.
+    pub fn set_options(&self, write_timeout: Duration) -> io::Result<()> {
         self.stream.set_nodelay(true)?;
         #[cfg(any(target_os = "linux", target_os = "android"))]
-        socket2::SockRef::from(&self.stream).set_tcp_user_timeout(Some(patience))?;
+        socket2::SockRef::from(&self.stream).set_tcp_user_timeout(Some(write_timeout))?;
         #[cfg(not(any(target_os = "linux", target_os = "android")))]
-        let _ = patience;
+        let _ = write_timeout;
         Ok(())
     }
 
@@ -47,16 +47,16 @@ impl Transport {
         self.connection().set_blocked(blocked);
     }
 
-    /// After an attempt to send.
-    fn sent(&mut self, sent: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        match &sent {
+    /// Records the result of a write.
+    fn record(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        match &written {
             Poll::Ready(_) => {
                 self.set_blocked(false);
-                self.connection().moved();
+                self.connection().record_activity();
             }
             Poll::Pending => self.set_blocked(true),
         }
-        sent
+        written
     }
 }
 
@@ -74,7 +74,7 @@ impl AsyncRead for Transport {
         let before = buffer.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if buffer.filled().len() > before {
-            self.connection().moved();
+            self.connection().record_activity();
         }
         read
     }
@@ -87,8 +87,8 @@ impl AsyncWrite for Transport {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         self.connection().check_open(cx.waker())?;
-        let sent = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.sent(sent)
+        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.record(written)
     }
 
     fn poll_write_vectored(
@@ -97,8 +97,8 @@ impl AsyncWrite for Transport {
         bytes: &[io::IoSlice],
     ) -> Poll<io::Result<usize>> {
         self.connection().check_open(cx.waker())?;
-        let sent = Pin::new(&mut self.stream).poll_write_vectored(cx, bytes);
-        self.sent(sent)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bytes);
+        self.record(written)
     }
 
     fn is_write_vectored(&self) -> bool {

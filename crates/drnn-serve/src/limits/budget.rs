@@ -1,56 +1,54 @@
-//! Bytes that are held for clients: a budget for all of them together, of which one client gets at
-//! most half.
+//! Memory budgets: bytes held for all clients together, of which one client gets at most half.
 //!
 //! ```text
-//! lease = budget.lease(client, bytes)     waits until there are as many
+//! lease = budget.lease(client, bytes)     waits until that many are available
 //! ```
 //!
-//! The first bytes of a request, and of the first message of a stream that waits, need no lease: so
-//! small ones are served even while others use up the budget. How many there are is limited by the
-//! number of connections.
+//! The first bytes of a request, and of a stream's first pending message, need no lease, so that small
+//! ones are served even while others exhaust the budget. The number of connections bounds them.
 
 use crate::http::client::Client;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Clients of which none has a lease are forgotten once there are more than this.
+/// Clients without a lease are removed from the table once it has more entries.
 const REMEMBERED_CLIENTS: usize = 1024;
 
-/// A number of bytes, in all and for each client.
+/// A number of bytes in total, and a share per client.
 #[derive(Debug)]
 pub struct Budget {
     all: Arc<Semaphore>,
-    /// The most that one client can have.
+    /// Maximum bytes of one client.
     share: usize,
     clients: Mutex<HashMap<Client, Weak<Semaphore>>>,
 }
 
-/// Bytes of a budget, until it is dropped.
+/// Bytes taken from a budget, returned when it is dropped.
 #[derive(Debug)]
 pub struct Lease {
-    /// Of the client's share.
+    /// From the client's share.
     own: OwnedSemaphorePermit,
     all: OwnedSemaphorePermit,
 }
 
 impl Budget {
-    /// So many bytes in all.
+    /// A budget of this many bytes.
     pub fn new(bytes: usize) -> Budget {
         let bytes = bytes.min(Semaphore::MAX_PERMITS).min(u32::MAX as usize);
         let all = Arc::new(Semaphore::new(bytes));
         Budget { all, share: bytes.div_ceil(2), clients: Mutex::default() }
     }
 
-    /// The most that one client can have.
+    /// Maximum bytes of one client.
     pub fn share(&self) -> usize {
         self.share
     }
 
-    /// Waits for `bytes`; whoever came first is first. None if that is more than a client can have.
+    /// Waits for `bytes`, first come, first served. None if that exceeds a client's share.
     pub async fn lease(&self, client: Client, bytes: usize) -> Option<Lease> {
         let bytes = u32::try_from(bytes).ok().filter(|bytes| *bytes as usize <= self.share)?;
-        // The client's share first: whoever waits for that keeps nothing from others.
+        // The client's share first: a client that waits for it takes nothing from others.
         let own = self.of(client).acquire_many_owned(bytes).await.ok()?;
         let all = self.all.clone().acquire_many_owned(bytes).await.ok()?;
         Some(Lease { own, all })
@@ -71,15 +69,15 @@ impl Budget {
 }
 
 impl Lease {
-    /// Of no bytes.
+    /// A lease of no bytes.
     #[cfg(test)]
     pub fn nothing() -> Lease {
         let none = || Arc::new(Semaphore::new(0)).try_acquire_many_owned(0).unwrap();
         Lease { own: none(), all: none() }
     }
 
-    /// Takes what is missing to `bytes`, if it is there: whoever waited for more while holding some
-    /// could wait for somebody who waits likewise.
+    /// Grows to `bytes` if they are available. It does not wait: two leases that waited for more
+    /// while holding some could deadlock.
     pub fn try_grow_to(&mut self, bytes: usize) -> bool {
         let missing = bytes.saturating_sub(self.own.num_permits());
         let take = |from: &Arc<Semaphore>| {
@@ -95,7 +93,7 @@ impl Lease {
         true
     }
 
-    /// Gives back what is more than `bytes`.
+    /// Returns the bytes beyond `bytes`.
     pub fn shrink_to(&mut self, bytes: usize) {
         let excess = self.own.num_permits().saturating_sub(bytes);
         drop((self.own.split(excess), self.all.split(excess)));
@@ -112,13 +110,13 @@ mod tests {
         IpAddr::from([10, 0, 0, last]).into()
     }
 
-    /// A lease that is there at once.
+    /// A lease that is available without waiting.
     fn now(budget: &Budget, of: u8, bytes: usize) -> Option<Lease> {
         budget.lease(client(of), bytes).now_or_never().flatten()
     }
 
     #[test]
-    fn no_more_than_there_is_and_half_of_it_for_one() {
+    fn the_budget_and_half_of_it_per_client_are_not_exceeded() {
         let budget = Budget::new(100);
         assert_eq!(budget.share(), 50);
         assert!(budget.lease(client(1), 51).now_or_never().unwrap().is_none());
@@ -139,17 +137,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_waits_gets_it_when_it_is_given_back() {
+    async fn a_waiting_client_gets_bytes_that_are_returned() {
         let budget = Arc::new(Budget::new(100));
         let held = now(&budget, 1, 50).unwrap();
-        let waits = tokio::spawn({
+        let waiting = tokio::spawn({
             let budget = budget.clone();
             async move { budget.lease(client(1), 30).await.is_some() }
         });
         tokio::task::yield_now().await;
         assert!(now(&budget, 2, 50).is_some(), "others do not wait for its share");
         drop(held);
-        assert!(waits.await.unwrap());
+        assert!(waiting.await.unwrap());
         assert_eq!(budget.all.available_permits(), 100);
     }
 

@@ -1,50 +1,51 @@
-//! The most memory that clients can make a server hold, by its limits.
+//! The worst-case memory that clients can make a server allocate, from its limits.
 //!
 //! ```text
-//! received + answers + connections * C + streams * S + threads * body * P
+//! received + responses + connections * C + streams * S + threads * body * P
 //! ```
 //!
-//! | | what one holds |
+//! | | bytes per |
 //! |---|---|
-//! | C | the head of a request, what is buffered of a response, what needs no lease, the connection itself |
-//! | S | a message that has not arrived whole, frames that wait to be sent, what waits for its answer in the network's delay |
-//! | P | what a body becomes while it is read, on a thread of the server |
+//! | C | connection: the head of a request, buffered response data, bytes that need no lease, the task |
+//! | S | stream: an incomplete message, queued frames, the network's states, d predictions of a flush |
+//! | P | byte of a body: its parsed form, while one of the server's threads parses it |
 //!
-//! The models themselves, and what their threads compute in, are not in it: they do not depend on clients.
+//! The models and the workspaces of their threads are not included: they do not depend on clients.
 
 use crate::http::server::MAX_HEAD;
-use crate::limits::cost::{FREE_ANSWERS, FREE_RECEIVED};
+use crate::limits::cost::{FREE_RECEIVED, FREE_RESPONSE};
 use crate::limits::options::Limits;
 use crate::stream::frames::MAX_QUEUED;
 use crate::stream::socket::{FRAME_EXTRA, READ_BUFFER, WRITE_BUFFER};
 
-/// What the connection itself takes: its task, its place, its timers.
+/// Bytes of a connection's task, slot and timers.
 const TASK: usize = 16 << 10;
-/// Bytes that one of a body becomes while it is read: a number of JSON is a value of 32 bytes, in a vector that grows.
+/// Bytes per byte of a body while it is parsed: a JSON number becomes a value of 32 bytes, in a
+/// vector that grows.
 const PARSED: usize = 48;
 
-/// Of a model, what a live stream of it holds.
+/// What a live stream of a model holds.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StreamSize {
-    /// Bytes of its longest answer.
-    pub answer: usize,
-    /// Answers that a flush makes at once, d.
+    /// Maximum bytes of a prediction as JSON.
+    pub prediction: usize,
+    /// Predictions that a flush makes at once, d.
     pub delay: usize,
     /// Bytes of the network's states.
     pub state: usize,
 }
 
 impl Limits {
-    /// The most bytes that clients can make a server hold, where `threads` read requests and the largest of its models'
-    /// streams is `stream`.
+    /// Upper bound on the bytes that clients can make a server allocate. `threads` is the number of
+    /// threads that parse requests, `stream` the largest stream of its models.
     pub fn worst_case(&self, threads: usize, stream: StreamSize) -> usize {
-        let connection = 2 * MAX_HEAD + FREE_RECEIVED + FREE_ANSWERS + TASK;
-        let frame = stream.answer + FRAME_EXTRA;
-        let frames = WRITE_BUFFER + MAX_QUEUED + frame + stream.delay * stream.answer;
+        let connection = 2 * MAX_HEAD + FREE_RECEIVED + FREE_RESPONSE + TASK;
+        let frame = stream.prediction + FRAME_EXTRA;
+        let frames = WRITE_BUFFER + MAX_QUEUED + frame + stream.delay * stream.prediction;
         let per_stream = READ_BUFFER + 2 * self.message + frames + stream.state;
         [
             self.received,
-            self.answers,
+            self.responses,
             self.connections.saturating_mul(connection),
             self.streams.saturating_mul(per_stream),
             threads.saturating_mul(self.body).saturating_mul(PARSED),

@@ -1,62 +1,72 @@
-//! What can be chosen, and how much of everything there may be.
+//! Options of a server, and the limits on what clients can make it hold.
 
 use crate::http::guard::Token;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-/// How a server behaves.
+/// Options of a server. Start from the defaults and change fields:
+///
+/// ```
+/// let mut options = drnn_serve::Options::default();
+/// options.listen = ([127, 0, 0, 1], 0).into(); // any free port
+/// options.limits.streams = 100;
+/// ```
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Options {
-    /// Where it listens.
+    /// Address to listen at. Default 127.0.0.1:8080.
     pub listen: SocketAddr,
-    /// What clients must show; None lets everyone in.
+    /// The token that clients must send; None lets everyone in.
     pub token: Option<Token>,
-    /// Other origins whose pages may ask, `https://example.org`.
+    /// Other origins whose pages may use the API, such as `https://example.org`.
     pub origins: Vec<String>,
-    /// Whether a host of any name is answered without a token. Otherwise only addresses and localhost are, so that
-    /// no page can reach a server on its visitor's machine by a name of its own.
+    /// Without a token: whether the Host header may have any name. The default allows localhost, IP
+    /// addresses and the hosts of `origins`, which prevents DNS rebinding.
     pub any_host: bool,
-    /// How long an element waits for those of other streams.
+    /// Maximum time that an element waits for elements of other streams, to be stepped with them.
+    /// Default 1 ms.
     pub wait: Duration,
-    /// Threads that run whole sequences, of each model.
+    /// Threads per model that run whole sequences. Default: the number of cores.
     pub threads: usize,
-    /// How long what was accepted has to be finished at the end.
+    /// After a stop, the time to finish what was accepted. Default 10 s.
     pub drain: Duration,
-    /// Results of `drnn sweep`, as JSON, for the page.
+    /// Results of `drnn sweep`, as JSON, which the page shows.
     pub sweep: Option<String>,
-    /// How much there may be.
+    /// Limits on what clients can make the server hold.
     pub limits: Limits,
 }
 
-/// How much there may be of everything that clients can make grow.
+/// Limits on what clients can make the server hold. [`Limits::worst_case`] computes the memory that
+/// follows from them.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Limits {
-    /// Bytes of the body of a request.
+    /// Bytes of a request body.
     pub body: usize,
-    /// Elements of a request, all sequences together.
+    /// Elements of a request, over all its sequences.
     pub elements: usize,
     /// Elements of requests that wait for a model.
     pub waiting: usize,
-    /// Bytes of a message of a stream.
+    /// Bytes of a stream's message.
     pub message: usize,
-    /// Elements of a stream that wait to be read.
+    /// Elements of a stream that wait to be read, and of one message.
     pub in_flight: usize,
-    /// Bytes of requests and messages that wait, of all clients; one gets at most half of it.
+    /// Bytes of waiting requests and messages, over all clients; one client gets at most half.
     pub received: usize,
-    /// Bytes of answers to requests that are being made or sent, likewise.
-    pub answers: usize,
-    /// Open connections, streams included; for one more, an idle one is closed.
+    /// Bytes of responses that are computed or sent, over all clients; one client gets at most half.
+    pub responses: usize,
+    /// Open connections, including streams. At the limit, an idle connection is evicted for a new one.
     pub connections: usize,
     /// Live streams.
     pub streams: usize,
-    /// Of one client: an IPv4 address, or a /64 network of IPv6.
+    /// Live streams of one client: an IPv4 address, or a /64 network of IPv6 addresses.
     pub streams_per_client: usize,
-    /// How long a stream may say nothing.
+    /// Time after which a stream without messages is closed.
     pub idle: Duration,
-    /// How long a stream may live.
-    pub longest: Duration,
-    /// How long a client may take to send a request, or to accept what it is sent.
-    pub patience: Duration,
+    /// Maximum lifetime of a stream.
+    pub max_lifetime: Duration,
+    /// Maximum time for a client to send a request, and to accept data that it is sent.
+    pub io_timeout: Duration,
 }
 
 impl Default for Options {
@@ -84,13 +94,13 @@ impl Default for Limits {
             message: 64 << 10,
             in_flight: 4096,
             received: 32 << 20,
-            answers: 64 << 20,
+            responses: 64 << 20,
             connections: 2048,
             streams: 1000,
             streams_per_client: 500,
             idle: Duration::from_secs(5 * 60),
-            longest: Duration::from_secs(24 * 60 * 60),
-            patience: Duration::from_secs(10),
+            max_lifetime: Duration::from_secs(24 * 60 * 60),
+            io_timeout: Duration::from_secs(10),
         }
     }
 }

@@ -1,49 +1,54 @@
-//! How many streams there are, and whose.
+//! The number of live streams, in total and per client.
 
-use crate::http::api_error::Refusal;
+use crate::http::api_error::ApiError;
 use crate::http::client::Client;
 use crate::limits::options::Limits;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Streams that are live, by client.
+/// Live streams by client.
 #[derive(Debug, Default)]
-pub struct Seats {
-    taken: Mutex<HashMap<Client, usize>>,
+pub struct StreamCounts {
+    by_client: Mutex<HashMap<Client, usize>>,
 }
 
-/// One of them, until it is dropped.
+/// Permission for one stream, returned when it is dropped.
 #[derive(Debug)]
-pub struct Seat {
-    seats: Arc<Seats>,
+pub struct StreamPermit {
+    counts: Arc<StreamCounts>,
     client: Client,
 }
 
-impl Seats {
-    /// One more, if there may be.
-    pub fn take(self: &Arc<Seats>, client: Client, limits: &Limits) -> Result<Seat, Refusal> {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let (all, own): (usize, _) = (taken.values().sum(), taken.get(&client).copied());
+impl StreamCounts {
+    /// Permission for one more stream, if the limits allow it.
+    pub fn acquire(
+        self: &Arc<StreamCounts>,
+        client: Client,
+        limits: &Limits,
+    ) -> Result<StreamPermit, ApiError> {
+        let mut counts = self.by_client.lock().unwrap_or_else(PoisonError::into_inner);
+        let (all, own): (usize, _) = (counts.values().sum(), counts.get(&client).copied());
         if all >= limits.streams {
-            let most = limits.streams;
-            return Err(Refusal::busy(format!("{most} streams are live, no more are taken now")));
+            let max = limits.streams;
+            return Err(ApiError::busy(format!("all {max} streams are in use; retry later")));
         }
         if own.unwrap_or(0) >= limits.streams_per_client {
-            let most = limits.streams_per_client;
-            return Err(Refusal::too_many(format!("{most} streams of yours are live; end one")));
+            let max = limits.streams_per_client;
+            let why = format!("this client already has {max} streams; close one");
+            return Err(ApiError::too_many(why));
         }
-        *taken.entry(client).or_default() += 1;
-        Ok(Seat { seats: self.clone(), client })
+        *counts.entry(client).or_default() += 1;
+        Ok(StreamPermit { counts: self.clone(), client })
     }
 }
 
-impl Drop for Seat {
+impl Drop for StreamPermit {
     fn drop(&mut self) {
-        let mut taken = self.seats.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(own) = taken.get_mut(&self.client) {
+        let mut counts = self.counts.by_client.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = counts.get_mut(&self.client) {
             *own -= 1;
             if *own == 0 {
-                taken.remove(&self.client);
+                counts.remove(&self.client);
             }
         }
     }

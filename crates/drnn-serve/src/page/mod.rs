@@ -1,6 +1,6 @@
-//! The page for people at `/`: files that are part of the program. It needs nothing from elsewhere.
+//! The web page at `/`. Its files are embedded in the program; it loads nothing from other servers.
 
-use crate::http::api_error::Refusal;
+use crate::http::api_error::ApiError;
 use crate::http::routes::Shared;
 use axum::Router;
 use axum::extract::{Path, State};
@@ -31,7 +31,7 @@ macro_rules! files {
 }
 
 const INDEX: File = file!(HTML "index.html");
-const PARTS: &[File] = files![
+const ASSETS: &[File] = files![
     STYLE "page.css",
     PICTURE "icon.svg",
     SCRIPT "backoff.js",
@@ -56,37 +56,38 @@ const PARTS: &[File] = files![
     SCRIPT "words.js",
 ];
 
-/// Nothing but what the page brings along, and talk with this server; and no text that becomes markup.
+/// Allows the page's own files and connections to this server, and forbids turning text into markup.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'; trusted-types 'none'";
 
-/// So that the page asks for a sweep only where there is one: a browser takes a 404 for an error of the page.
+/// Tells the page whether there is a sweep to request: a browser would log a 404 as an error.
 const NO_SWEEP: &str = "data-sweep=\"no\"";
 const SWEEP: &str = "data-sweep=\"yes\"";
 
-/// Its paths.
+/// The page and its files.
 pub fn routes() -> Router<Shared> {
-    Router::new().route("/", get(index)).route("/page/{name}", get(part))
+    Router::new().route("/", get(index)).route("/page/{name}", get(asset))
 }
 
-async fn index(State(shared): State<Shared>, asked: HeaderMap) -> Response {
+async fn index(State(shared): State<Shared>, request: HeaderMap) -> Response {
     match shared.options.sweep {
-        Some(_) => answer(INDEX.media, INDEX.contents.replace(NO_SWEEP, SWEEP).into(), &asked),
-        None => answer(INDEX.media, INDEX.contents.into(), &asked),
+        Some(_) => respond(INDEX.media, INDEX.contents.replace(NO_SWEEP, SWEEP).into(), &request),
+        None => respond(INDEX.media, INDEX.contents.into(), &request),
     }
 }
 
-async fn part(Path(name): Path<String>, asked: HeaderMap) -> Response {
-    match PARTS.iter().find(|file| file.name == name) {
-        Some(file) => answer(file.media, file.contents.into(), &asked),
-        None => Refusal::not_found("the page has no such file").into_response(),
+async fn asset(Path(name): Path<String>, request: HeaderMap) -> Response {
+    match ASSETS.iter().find(|file| file.name == name) {
+        Some(file) => respond(file.media, file.contents.into(), &request),
+        None => ApiError::not_found("the page has no such file").into_response(),
     }
 }
 
-fn answer(media: &str, contents: Cow<'static, str>, asked: &HeaderMap) -> Response {
+fn respond(media: &str, contents: Cow<'static, str>, request: &HeaderMap) -> Response {
     let tag = tag(&contents);
-    // It is asked for each time, so that a page and its parts are always of one version; mostly the answer is short.
+    // The browser revalidates each time, so that the page and its files always have one version; the
+    // response is usually a short 304.
     let headers = [
         (header::ETAG, tag.as_str()),
         (header::CACHE_CONTROL, "no-cache"),
@@ -94,19 +95,19 @@ fn answer(media: &str, contents: Cow<'static, str>, asked: &HeaderMap) -> Respon
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::REFERRER_POLICY, "no-referrer"),
     ];
-    let known = asked.get_all(header::IF_NONE_MATCH).iter().filter_map(|tags| tags.to_str().ok());
+    let known = request.get_all(header::IF_NONE_MATCH).iter().filter_map(|tags| tags.to_str().ok());
     match known.flat_map(|tags| tags.split(',')).any(|known| is_same(known.trim(), &tag)) {
         true => (StatusCode::NOT_MODIFIED, headers).into_response(),
         false => (headers, contents).into_response(),
     }
 }
 
-/// Weak tags, which proxies make of ours, count too.
+/// Compares entity tags weakly: proxies may have made them weak.
 fn is_same(known: &str, tag: &str) -> bool {
     known == "*" || known.strip_prefix("W/").unwrap_or(known) == tag
 }
 
-/// Another for other contents.
+/// An entity tag, made from a hash of the contents.
 fn tag(contents: &str) -> String {
     let mut hasher = DefaultHasher::new();
     contents.hash(&mut hasher);
@@ -119,7 +120,7 @@ mod tests {
     use axum::http::HeaderValue;
 
     fn all() -> impl Iterator<Item = &'static File> {
-        PARTS.iter().chain([&INDEX])
+        ASSETS.iter().chain([&INDEX])
     }
 
     #[test]
@@ -141,9 +142,9 @@ mod tests {
         }
     }
 
-    /// What the policy would refuse in a browser, and what has no business in the page.
+    /// What the policy would refuse in a browser, and APIs that make markup of text.
     #[test]
-    fn nothing_is_from_elsewhere_and_nothing_is_markup() {
+    fn nothing_is_loaded_from_other_servers_and_no_text_becomes_markup() {
         for file in all() {
             let elsewhere = file.contents.replace("http://www.w3.org/2000/svg", "");
             assert!(
@@ -164,9 +165,9 @@ mod tests {
     }
 
     #[test]
-    fn headers_and_what_is_known_already() {
-        let answer = |asked: &HeaderMap| answer(SCRIPT, "let x;".into(), asked);
-        let first = answer(&HeaderMap::new());
+    fn headers_and_revalidation() {
+        let respond = |request: &HeaderMap| respond(SCRIPT, "let x;".into(), request);
+        let first = respond(&HeaderMap::new());
         assert_eq!(first.status(), StatusCode::OK);
         let header = |name| first.headers().get(name).unwrap().to_str().unwrap();
         assert_eq!(header(header::CONTENT_TYPE), "text/javascript; charset=utf-8");
@@ -178,9 +179,9 @@ mod tests {
             (format!("\"a\", W/{tag}"), StatusCode::NOT_MODIFIED),
             ("\"a\"".into(), StatusCode::OK),
         ] {
-            let mut asked = HeaderMap::new();
-            asked.insert(header::IF_NONE_MATCH, HeaderValue::from_str(&known).unwrap());
-            assert_eq!(answer(&asked).status(), status, "{known}");
+            let mut request = HeaderMap::new();
+            request.insert(header::IF_NONE_MATCH, HeaderValue::from_str(&known).unwrap());
+            assert_eq!(respond(&request).status(), status, "{known}");
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Sequences of plain numbers or tokens, from JSON to elements without a stop between.
+//! Fast path for sequences of plain numbers or tokens: JSON to elements without an intermediate value.
 
 use drnn_tasks::live::{Element, Reads};
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use std::fmt;
 
-/// The sequences, where they are nothing but finite numbers or tokens.
+/// The sequences, if they have nothing but finite numbers or tokens.
 pub fn sequences(reads: Reads, json: &str) -> Option<Vec<Vec<Element>>> {
     match reads {
         Reads::Numbers(_) => all(json, |Numbers(numbers)| Element::Numbers(numbers)),
@@ -41,7 +41,7 @@ impl<'d> Visitor<'d> for InOrder {
 
     fn visit_seq<A: SeqAccess<'d>>(self, mut from: A) -> Result<Numbers, A::Error> {
         let mut numbers = Vec::new();
-        // By way of f64, as every other reader: rounding twice is not rounding once.
+        // Through f64, like the slow path: the two roundings can differ from one.
         while let Some(x) = from.next_element::<f64>()? {
             match x as f32 {
                 x if x.is_finite() => numbers.push(x),
@@ -60,7 +60,7 @@ mod tests {
     use serde_json::Value;
 
     #[test]
-    fn what_is_read_at_once_is_what_is_read_one_by_one() {
+    fn the_fast_path_agrees_with_the_slow_one() {
         let net = NetSpec::builder(Cell::Gru).units([2]);
         let dense = Model::init(&net.clone().dense(2).build().unwrap(), 1);
         let tokens = Model::init(&net.tokens(4, 2).build().unwrap(), 1);
@@ -68,7 +68,7 @@ mod tests {
         for (model, json, plain) in [
             (&dense, "[]", true),
             (&dense, "[[], [[1, 2.5], [-0, 1e-50]], [[16777217, 18446744073709551615]]]", true),
-            // Between two f32, just above the middle: twice rounded it is another number.
+            // Just above the midpoint of two f32 values: rounding twice gives another number.
             (&dense, "[[[1.000000059604644775390625001, 0.1]]]", true),
             (&dense, "[[[]], [[1]]]", true),
             (&dense, "[[[1, null]]]", false),

@@ -1,6 +1,7 @@
-//! Threads that run whole sequences side by side: whatever has come while they were busy is their next batch.
+//! Threads that run whole sequences in batches: requests that arrive while they are busy form their
+//! next batch.
 
-use crate::http::api_error::Refusal;
+use crate::http::api_error::ApiError;
 use crate::limits::options::Options;
 use crate::metrics::WorkMetrics;
 use drnn_tasks::live::{Element, LiveModel, LiveRun, Whole};
@@ -10,16 +11,17 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::oneshot;
 
-/// Answers to all sequences of a request, as JSON: `{"model": "..", "answers": [[{..}, ..], ..]}`.
-pub type Answers = Result<String, Refusal>;
+/// The JSON response to a request: `{"model": "..", "answers": [[{..}, ..], ..]}`.
+pub type Response = Result<String, ApiError>;
 
-/// Elements of a batch: more make it no faster, and the first would wait for the last.
-const MOST_TOGETHER: usize = 16_384;
+/// Maximum elements of a batch: a larger one is no faster, and delays its first request.
+const MAX_BATCH_ELEMENTS: usize = 16_384;
 
-/// A model's whole sequences. When it is dropped, its threads end.
+/// The queue of requests for a model. Its threads end when it is dropped.
 pub struct Runner {
     queue: Arc<Queue>,
-    most: usize,
+    /// Maximum elements that wait.
+    max_waiting: usize,
 }
 
 struct Queue {
@@ -39,7 +41,7 @@ struct Job {
     sequences: Vec<Vec<Element>>,
     elements: usize,
     since: Instant,
-    reply: oneshot::Sender<Answers>,
+    reply: oneshot::Sender<Response>,
 }
 
 impl Runner {
@@ -49,7 +51,7 @@ impl Runner {
         metrics: WorkMetrics,
     ) -> std::io::Result<Runner> {
         let queue = Arc::new(Queue { state: Mutex::default(), wake: Condvar::new(), metrics });
-        let runner = Runner { queue: queue.clone(), most: options.limits.waiting };
+        let runner = Runner { queue: queue.clone(), max_waiting: options.limits.waiting };
         for _ in 0..options.threads {
             let (model, queue) = (model.clone(), queue.clone());
             let name = format!("run {}", model.name());
@@ -58,20 +60,23 @@ impl Runner {
         Ok(runner)
     }
 
-    /// Puts sequences in the queue; their answers come when there are some.
-    pub fn run(&self, sequences: Vec<Vec<Element>>) -> Result<oneshot::Receiver<Answers>, Refusal> {
+    /// Queues sequences; the receiver gets the response.
+    pub fn run(
+        &self,
+        sequences: Vec<Vec<Element>>,
+    ) -> Result<oneshot::Receiver<Response>, ApiError> {
         let elements = sequences.iter().map(|elements| elements.len().max(1)).sum();
-        let (reply, answers) = oneshot::channel();
+        let (reply, response) = oneshot::channel();
         let mut state = self.queue.lock();
-        if state.elements > 0 && state.elements + elements > self.most {
-            return Err(Refusal::busy("too many elements wait for this model; come again"));
+        if state.elements > 0 && state.elements + elements > self.max_waiting {
+            return Err(ApiError::busy("too many elements wait for this model; retry later"));
         }
         state.elements += elements;
         state.waiting.push_back(Job { sequences, elements, since: Instant::now(), reply });
         self.queue.metrics.waiting.set(state.elements as i64);
         drop(state);
         self.queue.wake.notify_one();
-        Ok(answers)
+        Ok(response)
     }
 }
 
@@ -87,7 +92,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What waits, up to a batch; None at the end.
+    /// The next batch; None when the runner is dropped.
     fn next(&self) -> Option<Vec<Job>> {
         let mut state = self.lock();
         while state.waiting.is_empty() {
@@ -98,7 +103,7 @@ impl Queue {
         }
         let (mut jobs, mut elements) = (Vec::new(), 0);
         while let Some(job) = state.waiting.front()
-            && (jobs.is_empty() || elements + job.elements <= MOST_TOGETHER)
+            && (jobs.is_empty() || elements + job.elements <= MAX_BATCH_ELEMENTS)
         {
             elements += job.elements;
             jobs.extend(state.waiting.pop_front());
@@ -112,15 +117,18 @@ impl Queue {
 fn serve(model: &LiveModel, queue: &Queue) {
     let mut run = LiveRun::new(model);
     while let Some(mut jobs) = queue.next() {
-        // Whoever has gone needs no answer.
+        // Clients that have disconnected need no response.
         jobs.retain(|job| !job.reply.is_closed());
         if jobs.is_empty() {
             continue;
         }
         let together = catch_unwind(AssertUnwindSafe(|| batch(model, &mut run, &jobs)));
-        let answers = together.unwrap_or_else(|_| {
-            // Nothing but the answers comes of a run: each anew and alone, and only the culprit fails.
-            tracing::error!(model = model.name(), "a run of several requests failed; each alone");
+        let responses = together.unwrap_or_else(|_| {
+            // A run has no side effects: each request is retried alone, and only the culprit fails.
+            tracing::error!(
+                model = model.name(),
+                "a batch failed; its requests are run one by one"
+            );
             run = LiveRun::new(model);
             let mut alone = |job| {
                 let one = catch_unwind(AssertUnwindSafe(|| {
@@ -128,7 +136,7 @@ fn serve(model: &LiveModel, queue: &Queue) {
                 }));
                 one.ok().and_then(|mut one| one.pop()).unwrap_or_else(|| {
                     run = LiveRun::new(model);
-                    Err(Refusal::internal("the model failed on this request"))
+                    Err(ApiError::internal("the model failed on this request"))
                 })
             };
             jobs.iter().map(&mut alone).collect()
@@ -137,19 +145,19 @@ fn serve(model: &LiveModel, queue: &Queue) {
             .metrics
             .batch
             .observe(jobs.iter().map(|job| job.sequences.len()).sum::<usize>() as f64);
-        for (job, answers) in jobs.into_iter().zip(answers) {
-            if answers.is_ok() {
+        for (job, response) in jobs.into_iter().zip(responses) {
+            if response.is_ok() {
                 let count: usize = job.sequences.iter().map(Vec::len).sum();
                 queue.metrics.elements.inc_by(count as u64);
-                queue.metrics.all_answered_after(count as u64, job.since.elapsed());
+                queue.metrics.all_predicted_after(count as u64, job.since.elapsed());
             }
-            let _ = job.reply.send(answers); // it may have gone just now
+            let _ = job.reply.send(response); // the client may have disconnected
         }
     }
 }
 
-/// Runs all jobs together. One that is refused does not stop the others.
-fn batch(model: &LiveModel, run: &mut LiveRun, jobs: &[Job]) -> Vec<Answers> {
+/// Runs all jobs as one batch. A job that is refused does not affect the others.
+fn batch(model: &LiveModel, run: &mut LiveRun, jobs: &[Job]) -> Vec<Response> {
     let (mut wholes, mut refused) = (Vec::new(), Vec::new());
     for job in jobs {
         let first = wholes.len();
@@ -164,13 +172,13 @@ fn batch(model: &LiveModel, run: &mut LiveRun, jobs: &[Job]) -> Vec<Answers> {
     }
     #[cfg(test)]
     jobs.iter().flat_map(|job| job.sequences.iter().flatten()).for_each(crate::fault::check);
-    let mut rows = match answers(run, &mut wholes) {
+    let mut rows = match predictions(run, &mut wholes) {
         Ok(rows) => rows.into_iter(),
-        // Each sequence was found good, so it is the whole that cannot be run.
-        Err(e) => return jobs.iter().map(|_| Err(Refusal::element(e.to_string()))).collect(),
+        // Each sequence was accepted, so the error is about the batch.
+        Err(e) => return jobs.iter().map(|_| Err(ApiError::element(e.to_string()))).collect(),
     };
     let each = jobs.iter().zip(refused).map(|(job, refused)| match refused {
-        Some(why) => Err(Refusal::element(why)),
+        Some(why) => Err(ApiError::element(why)),
         None => {
             let rows: Vec<String> = rows.by_ref().take(job.sequences.len()).collect();
             Ok(reply(model.name(), &rows))
@@ -182,7 +190,7 @@ fn batch(model: &LiveModel, run: &mut LiveRun, jobs: &[Job]) -> Vec<Answers> {
 fn reply(model: &str, rows: &[String]) -> String {
     let length = rows.iter().map(|row| row.len() + 1).sum::<usize>();
     let mut reply = String::with_capacity(length + model.len() + 40);
-    // Names of models need no quoting.
+    // Models' names need no JSON escapes.
     reply.push_str("{\"model\":\"");
     reply.push_str(model);
     reply.push_str("\",\"answers\":[");
@@ -194,15 +202,15 @@ fn reply(model: &str, rows: &[String]) -> String {
     reply
 }
 
-/// The answers of each sequence, as JSON.
-fn answers(run: &LiveRun, wholes: &mut [Whole]) -> drnn_tasks::Result<Vec<String>> {
+/// The predictions of each sequence, as JSON.
+fn predictions(run: &LiveRun, wholes: &mut [Whole]) -> drnn_tasks::Result<Vec<String>> {
     let mut rows = vec![String::from("["); wholes.len()];
-    run.run(wholes, |number, answer| {
+    run.run(wholes, |number, prediction| {
         let row = &mut rows[number];
         if row.len() > 1 {
             row.push(',');
         }
-        *row += &answer.json();
+        *row += &prediction.json();
     })?;
     rows.iter_mut().for_each(|row| row.push(']'));
     Ok(rows)
@@ -217,7 +225,7 @@ mod tests {
     #[test]
     fn a_request_that_fails_fails_alone() {
         let model = Arc::new(model());
-        // No thread yet, so that all wait together.
+        // No thread yet, so that all jobs wait and form one batch.
         let options = Options { threads: 0, ..Options::default() };
         let runner = Runner::start(&model, &options, Metrics::new().work("m", "run")).unwrap();
         let tokens = |tokens: &[u32]| vec![tokens.iter().map(|t| Element::Token(*t)).collect()];
@@ -225,7 +233,8 @@ mod tests {
         let waiting: Vec<_> = jobs.iter().map(|job| runner.run(tokens(job)).unwrap()).collect();
         let (queue, of) = (runner.queue.clone(), model.clone());
         std::thread::spawn(move || serve(&of, &queue));
-        let found: Vec<Answers> = waiting.into_iter().map(|w| w.blocking_recv().unwrap()).collect();
+        let found: Vec<Response> =
+            waiting.into_iter().map(|w| w.blocking_recv().unwrap()).collect();
         for i in [0, 3, 4] {
             let alone = model.run(&tokens(&jobs[i])).unwrap().remove(0);
             let alone: Vec<String> = alone.iter().map(|answer| answer.json()).collect();
@@ -233,19 +242,19 @@ mod tests {
             assert_eq!(found[i], Ok(alone));
         }
         assert_eq!(found[1].as_ref().unwrap_err().code(), "internal");
-        let said = found[2].as_ref().unwrap_err().to_string();
-        assert!(said.contains("sequence 0: element 1: token 9 is not below 5"), "{said}");
-        // And it goes on.
+        let message = found[2].as_ref().unwrap_err().to_string();
+        assert!(message.contains("sequence 0: element 1: token 9 is not below 5"), "{message}");
+        // The thread continues.
         assert!(runner.run(tokens(&[1])).unwrap().blocking_recv().unwrap().is_ok());
     }
 
     #[test]
-    fn more_than_may_wait_is_refused() {
+    fn requests_beyond_the_queue_limit_are_refused() {
         let mut options = Options { threads: 0, ..Options::default() };
         options.limits.waiting = 5;
         let runner = Runner::start(&Arc::new(model()), &options, Metrics::new().work("m", "run"));
         let (runner, four) = (runner.unwrap(), vec![vec![Element::Token(0); 4]]);
-        let _waits = runner.run(four.clone()).unwrap();
+        let _waiting = runner.run(four.clone()).unwrap();
         assert_eq!(runner.run(four).unwrap_err().code(), "busy");
     }
 }

@@ -1,25 +1,27 @@
-//! Frames on their way from the thread that makes them to the connection that sends them.
+//! The queue of frames between the stepping thread, which makes them, and a connection, which sends
+//! them.
 //!
-//! The thread never waits. Instead it leaves streams alone whose frames are not taken
-//! ([`FrameSender::is_full`]), until the connection has sent enough of them.
+//! The thread never waits: it pauses a stream whose queue is full ([`FrameSender::is_full`]) until the
+//! connection has sent enough of it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::mpsc;
 
-/// Bytes of frames beyond which no more are made for a stream.
+/// Bytes of queued frames at which a stream is paused.
 pub const MAX_QUEUED: usize = 32 << 10;
 
-/// What the thread tells a stream.
+/// What the stepping thread sends to a connection.
 #[derive(Debug, PartialEq)]
 pub enum StreamEvent {
     /// A frame for the client.
     Frame(String),
-    /// All that was said has been read.
+    /// All messages of the client have been processed.
     Finished,
-    /// The client's own count is another: it would take answers for those to other elements.
+    /// The client's position disagrees with the server's: it would attribute predictions to the
+    /// wrong elements.
     Misplaced(String),
-    /// A fault of ours.
+    /// The step failed.
     Failed,
 }
 
@@ -32,14 +34,14 @@ impl StreamEvent {
     }
 }
 
-/// The thread's end.
+/// The stepping thread's end of the queue.
 #[derive(Debug)]
 pub struct FrameSender {
     to: mpsc::UnboundedSender<StreamEvent>,
     queued: Arc<AtomicUsize>,
 }
 
-/// The connection's end.
+/// The connection's end of the queue.
 #[derive(Debug)]
 pub struct FrameReceiver {
     from: mpsc::UnboundedReceiver<StreamEvent>,
@@ -47,7 +49,7 @@ pub struct FrameReceiver {
     resumed: bool,
 }
 
-/// Both ends.
+/// Makes an empty queue.
 pub fn queue() -> (FrameSender, FrameReceiver) {
     let (to, from) = mpsc::unbounded_channel();
     let queued = Arc::new(AtomicUsize::new(0));
@@ -57,10 +59,10 @@ pub fn queue() -> (FrameSender, FrameReceiver) {
 impl FrameSender {
     pub fn send(&self, event: StreamEvent) {
         self.queued.fetch_add(event.bytes(), Ordering::Relaxed);
-        let _ = self.to.send(event); // the connection may have gone just now
+        let _ = self.to.send(event); // the connection may have ended
     }
 
-    /// Whether the stream should be left alone until [`FrameReceiver::has_resumed`].
+    /// Whether the stream must be paused until [`FrameReceiver::has_resumed`].
     pub fn is_full(&self) -> bool {
         self.queued.load(Ordering::Relaxed) >= MAX_QUEUED
     }
@@ -69,18 +71,18 @@ impl FrameSender {
 impl FrameReceiver {
     pub async fn recv(&mut self) -> Option<StreamEvent> {
         let event = self.from.recv().await?;
-        Some(self.took(event))
+        Some(self.account(event))
     }
 
     pub fn try_recv(&mut self) -> Option<StreamEvent> {
         let event = self.from.try_recv().ok()?;
-        Some(self.took(event))
+        Some(self.account(event))
     }
 
     #[cfg(test)]
     pub fn blocking_recv(&mut self) -> Option<StreamEvent> {
         let event = self.from.blocking_recv()?;
-        Some(self.took(event))
+        Some(self.account(event))
     }
 
     #[cfg(test)]
@@ -88,13 +90,13 @@ impl FrameReceiver {
         self.queued.load(Ordering::Relaxed)
     }
 
-    fn took(&mut self, event: StreamEvent) -> StreamEvent {
+    fn account(&mut self, event: StreamEvent) -> StreamEvent {
         let before = self.queued.fetch_sub(event.bytes(), Ordering::Relaxed);
         self.resumed |= before >= MAX_QUEUED && before - event.bytes() < MAX_QUEUED;
         event
     }
 
-    /// Whether it was full and is no longer, since it was last asked: the thread must be told.
+    /// Whether the queue stopped being full since the last call: the thread must be notified.
     pub fn has_resumed(&mut self) -> bool {
         std::mem::take(&mut self.resumed)
     }
@@ -105,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_queue_that_was_full_says_when_it_is_no_longer() {
+    fn a_queue_reports_when_it_is_no_longer_full() {
         let (to, mut from) = queue();
         let long = || StreamEvent::Frame("x".repeat(MAX_QUEUED / 2));
         to.send(long());

@@ -1,4 +1,4 @@
-//! What a stream has said and is still to be read, in order.
+//! A stream's messages that have arrived and are not yet processed, in order.
 
 use crate::limits::budget::Lease;
 use crate::metrics::WorkMetrics;
@@ -11,151 +11,157 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::Semaphore;
 
-/// A stream as the thread that reads it has it.
-pub struct Stream {
+/// A stream as the stepping thread sees it.
+pub struct StreamState {
     pub live: LiveId,
     out: FrameSender,
-    room: Arc<Semaphore>,
-    said: VecDeque<Said>,
+    /// Permits of elements and messages in flight, returned as they are processed.
+    permits: Arc<Semaphore>,
+    pending: VecDeque<PendingMessage>,
+    /// Whether the client sends nothing more.
     finished: bool,
-    /// Whether it is left alone until its frames are taken.
+    /// Whether it is skipped until its connection has sent some of its frames.
     pub paused: bool,
-    /// When what is being read arrived.
+    /// When the message that is being processed arrived.
     pub since: Instant,
-    /// Flushes before, and answers since.
+    /// Index of the current sequence: the number of flushes so far.
     sequence: u64,
-    answers: u64,
+    /// Predictions sent for the current sequence.
+    predictions: u64,
 }
 
-struct Said {
+/// A message that is not yet processed to its end.
+struct PendingMessage {
     elements: std::vec::IntoIter<Element>,
     begun: bool,
     message: Message,
-    since: Instant,
-    /// The bytes that it takes.
+    arrived: Instant,
+    /// The bytes that it occupies.
     _lease: Lease,
 }
 
-/// What a stream does next.
+/// What a stream does in its next turn.
 pub enum Next {
     Element(Element),
     Flush,
-    /// It has told its client something, and reads nothing this time.
+    /// No element is due; an error frame may have been sent.
     Nothing,
-    Gone,
+    /// The stream is closed.
+    Close,
 }
 
-impl Stream {
-    pub fn new(live: LiveId, out: FrameSender, room: Arc<Semaphore>) -> Stream {
-        let (said, since) = (VecDeque::new(), Instant::now());
-        let (finished, paused, sequence, answers) = (false, false, 0, 0);
-        Stream { live, out, room, said, finished, paused, since, sequence, answers }
+impl StreamState {
+    pub fn new(live: LiveId, out: FrameSender, permits: Arc<Semaphore>) -> StreamState {
+        let (pending, since) = (VecDeque::new(), Instant::now());
+        let (finished, paused, sequence, predictions) = (false, false, 0, 0);
+        StreamState { live, out, permits, pending, finished, paused, since, sequence, predictions }
     }
 
-    pub fn say(&mut self, mut message: Message, since: Instant, lease: Lease) {
+    pub fn push(&mut self, mut message: Message, arrived: Instant, lease: Lease) {
         let elements = std::mem::take(&mut message.elements).into_iter();
-        self.said.push_back(Said { elements, begun: false, message, since, _lease: lease });
+        let begun = false;
+        self.pending.push_back(PendingMessage { elements, begun, message, arrived, _lease: lease });
     }
 
-    /// Pauses it if its frames are not taken. Whether it is paused.
+    /// Pauses the stream if its frame queue is full. Returns whether it is paused.
     pub fn pause_if_full(&mut self) -> bool {
         self.paused = self.out.is_full();
         self.paused
     }
 
-    /// When the first message that is not read arrived.
+    /// When the first pending message arrived.
     pub fn waiting_since(&self) -> Option<Instant> {
-        self.said.front().map(|said| said.since)
+        self.pending.front().map(|pending| pending.arrived)
     }
 
-    /// Elements that are not read.
+    /// Number of elements that are not yet read.
     pub fn waiting(&self) -> usize {
-        self.said.iter().map(|said| said.elements.len()).sum()
+        self.pending.iter().map(|pending| pending.elements.len()).sum()
     }
 
-    /// It will say no more.
+    /// The client sends nothing more.
     pub fn finish(&mut self) {
         self.finished = true;
         self.settle();
     }
 
-    pub fn tell(&self, event: StreamEvent) {
+    pub fn send(&self, event: StreamEvent) {
         self.out.send(event);
     }
 
-    pub fn answer(&mut self, answer: &Answer) {
-        self.answers += 1;
-        let json = answer.json();
+    pub fn send_prediction(&mut self, prediction: &Answer) {
+        self.predictions += 1;
+        let json = prediction.json();
         let fields = json.strip_prefix('{').unwrap_or(&json);
-        self.tell(StreamEvent::Frame(format!("{{\"sequence\":{},{fields}", self.sequence)));
+        self.send(StreamEvent::Frame(format!("{{\"sequence\":{},{fields}", self.sequence)));
     }
 
-    /// The sequence has ended, and another begins.
+    /// Confirms a flush; the next element starts a new sequence.
     pub fn flushed(&mut self) {
-        let (sequence, answers) = (self.sequence, self.answers);
+        let (sequence, answers) = (self.sequence, self.predictions);
         let frame = json!({"flushed": {"sequence": sequence, "answers": answers}});
-        self.tell(StreamEvent::Frame(frame.to_string()));
-        (self.sequence, self.answers) = (sequence + 1, 0);
+        self.send(StreamEvent::Frame(frame.to_string()));
+        (self.sequence, self.predictions) = (sequence + 1, 0);
     }
 
-    /// What it does next, at this position of its sequence.
+    /// The next thing to do, at this position of the sequence.
     pub fn next(&mut self, position: u64, metrics: &WorkMetrics) -> Next {
-        let Some(said) = self.said.front_mut() else { return Next::Nothing };
-        self.since = said.since;
-        if !std::mem::replace(&mut said.begun, true)
-            && let Some(expected) = said.message.position
+        let Some(pending) = self.pending.front_mut() else { return Next::Nothing };
+        self.since = pending.arrived;
+        if !std::mem::replace(&mut pending.begun, true)
+            && let Some(expected) = pending.message.position
             && expected != position
         {
-            self.tell(StreamEvent::Misplaced(format!(
+            self.send(StreamEvent::Misplaced(format!(
                 "the message is for position {expected}, but position {position} is next"
             )));
-            return Next::Gone;
+            return Next::Close;
         }
-        if let Some(element) = said.elements.next() {
-            self.room.add_permits(1);
+        if let Some(element) = pending.elements.next() {
+            self.permits.add_permits(1);
             metrics.waiting.dec();
             return Next::Element(element);
         }
-        if let Some(why) = said.message.refused.take() {
+        if let Some(why) = pending.message.refused.take() {
             self.refuse(position, format!("element {position}: {why}"), metrics);
             return Next::Nothing;
         }
-        let flush = said.message.flush;
+        let flush = pending.message.flush;
         self.end_message();
         if flush { Next::Flush } else { Next::Nothing }
     }
 
-    /// The client is told that an element was not read, and the rest of its message is not either.
+    /// Sends an error for an element, and drops the rest of its message.
     pub fn refuse(&mut self, position: u64, why: String, metrics: &WorkMetrics) {
         let (code, sequence) = ("element_refused", self.sequence);
         let error =
             json!({"code": code, "message": why, "sequence": sequence, "position": position});
-        self.tell(StreamEvent::Frame(json!({ "error": error }).to_string()));
-        if let Some(said) = self.said.front() {
-            let rest = said.elements.len();
-            self.room.add_permits(rest);
+        self.send(StreamEvent::Frame(json!({ "error": error }).to_string()));
+        if let Some(pending) = self.pending.front() {
+            let rest = pending.elements.len();
+            self.permits.add_permits(rest);
             metrics.waiting.dec_by(rest as i64);
         }
         self.end_message();
     }
 
-    /// After a turn: forgets a message of which everything was read. Whether there is more to read.
+    /// After a turn: drops a message that was processed to its end. Returns whether more is pending.
     pub fn settle(&mut self) -> bool {
-        let read = |said: &Said| {
-            let Message { refused, flush, .. } = &said.message;
-            said.begun && said.elements.len() == 0 && refused.is_none() && !flush
+        let is_done = |pending: &PendingMessage| {
+            let Message { refused, flush, .. } = &pending.message;
+            pending.begun && pending.elements.len() == 0 && refused.is_none() && !flush
         };
-        if self.said.front().is_some_and(read) {
+        if self.pending.front().is_some_and(is_done) {
             self.end_message();
         }
-        if self.finished && self.said.is_empty() {
-            self.tell(StreamEvent::Finished);
+        if self.finished && self.pending.is_empty() {
+            self.send(StreamEvent::Finished);
         }
-        !self.said.is_empty()
+        !self.pending.is_empty()
     }
 
     fn end_message(&mut self) {
-        self.said.pop_front();
-        self.room.add_permits(1);
+        self.pending.pop_front();
+        self.permits.add_permits(1);
     }
 }

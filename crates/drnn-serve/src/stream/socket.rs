@@ -1,31 +1,31 @@
-//! `GET /v1/stream`: a connection with a live sequence, one after another.
+//! `GET /v1/stream`: the WebSocket of a stream, which carries live sequences one after another.
 //!
 //! ```text
 //! server   {"ready": {..}}            {"sequence":0,"position":0,..} ..             {"flushed": {..}}
 //! client                   {"elements": [..]} ..              .. {"flush": true}
 //! ```
 //!
-//! | what goes wrong | the client is told | the stream |
+//! | problem | the client receives | the stream |
 //! |---|---|---|
-//! | an element that the model does not read | `{"error": ..}` with the position that is next | goes on; the rest of the message is not read |
-//! | anything else | `{"error": ..}` | is closed with a code; what was said before is answered first |
+//! | an element that the model does not accept | `{"error": ..}` with the next position | continues; the rest of the message is dropped |
+//! | any other | `{"error": ..}` and a close frame | ends, after the predictions for earlier messages |
 //!
-//! What a client has in flight is bounded: beyond that we do not read from it, and one who does not read from us, be it
-//! answers or pongs, is closed.
+//! The elements that a client has in flight are bounded: at the limit the server stops reading from
+//! it. A client that does not read what it is sent, predictions or pongs, is disconnected.
 
-use crate::http::api_error::Refusal;
+use crate::http::api_error::ApiError;
 use crate::http::client::Client;
-use crate::http::connections::{FAREWELL, Held};
+use crate::http::connections::{CLOSE_GRACE, EvictionGuard};
 use crate::http::guard::protocols;
 use crate::http::routes::Shared;
-use crate::http::server::{Peer, asked};
+use crate::http::server::{Peer, stop_requested};
 use crate::limits::budget::Lease;
 use crate::limits::cost::{self, FREE_RECEIVED};
-use crate::limits::streams::Seat;
+use crate::limits::streams::StreamPermit;
 use crate::models::Served;
 use crate::stream::frames::{FrameReceiver, StreamEvent};
 use crate::stream::message::{self, Message};
-use crate::stream::stepper::{LiveSeat, Stepper};
+use crate::stream::stepper::{Stepper, StreamHandle};
 use axum::Extension;
 use axum::extract::State;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
@@ -40,22 +40,23 @@ use std::time::Instant;
 use tokio::time::{sleep, sleep_until, timeout};
 use tungstenite::error::{Error as WsError, ProtocolError};
 
-/// The protocol that a client may name, beside the one with its token.
+/// The subprotocol that a client may offer, in addition to the one with its token.
 const PROTOCOL: &str = "drnn.v1";
-/// Bytes that are read at once; each stream has as many.
+/// Size of a stream's read buffer, in bytes.
 pub const READ_BUFFER: usize = 8 << 10;
-/// Bytes of frames that are sent at once.
+/// Size of a stream's write buffer, in bytes.
 pub const WRITE_BUFFER: usize = 16 << 10;
-/// Bytes that a frame has besides an answer: the word that it repeats, an error, pongs.
+/// Bytes that a frame may have in addition to a prediction: the word that it repeats, an error,
+/// pongs.
 pub const FRAME_EXTRA: usize = 16 << 10;
-/// Frames that are sent at once.
-const TOGETHER: usize = 64;
-/// Bytes of a message that takes long enough to read for others to have their turn then.
-const LARGE: usize = 2 << 10;
+/// Frames that are written before a flush.
+const MAX_FRAMES_PER_FLUSH: usize = 64;
+/// After parsing a message of more bytes, the task yields to others.
+const LARGE_MESSAGE: usize = 2 << 10;
 
-/// Reasons that a client is told.
+/// The reasons in close frames.
 #[cfg(test)]
-pub const ENDINGS: [&str; 10] = [
+pub const CLOSE_REASONS: [&str; 10] = [
     "binary",
     "idle",
     "internal",
@@ -70,72 +71,73 @@ pub const ENDINGS: [&str; 10] = [
 
 /// Why a stream ends.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Ending {
-    /// For machines: in the error, in the close frame, in the metrics.
+pub struct CloseReason {
+    /// For programs: in the error, the close frame and the metrics.
     reason: &'static str,
-    /// None where nobody is there to be told.
+    /// The WebSocket close code; None if the client is gone.
     code: Option<u16>,
     message: String,
 }
 
-impl Ending {
-    fn new(reason: &'static str, code: u16, message: impl Into<String>) -> Ending {
+impl CloseReason {
+    fn new(reason: &'static str, code: u16, message: impl Into<String>) -> CloseReason {
         #[cfg(test)]
-        assert!(ENDINGS.contains(&reason), "{reason}");
-        Ending { reason, code: Some(code), message: message.into() }
+        assert!(CLOSE_REASONS.contains(&reason), "{reason}");
+        CloseReason { reason, code: Some(code), message: message.into() }
     }
 
-    fn gone(reason: &'static str) -> Ending {
-        Ending { reason, code: None, message: String::new() }
+    fn gone(reason: &'static str) -> CloseReason {
+        CloseReason { reason, code: None, message: String::new() }
     }
 
-    fn of(refusal: &Refusal) -> Ending {
-        let code = if refusal.code() == "too_large" { 1009 } else { 1007 };
-        Ending::new(refusal.code(), code, refusal.message())
+    fn of(error: &ApiError) -> CloseReason {
+        let code = if error.code() == "too_large" { 1009 } else { 1007 };
+        CloseReason::new(error.code(), code, error.message())
     }
 
-    fn internal() -> Ending {
-        Ending::new("internal", 1011, "the server failed on this stream")
+    fn internal() -> CloseReason {
+        CloseReason::new("internal", 1011, "the server failed on this stream")
     }
 }
 
-/// Opens a stream, or says why not.
+/// Opens a stream.
 pub async fn open(
     State(shared): State<Shared>,
     Extension(Peer(connection)): Extension<Peer>,
     uri: Uri,
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
-) -> Result<Response, Refusal> {
-    let mut upgrade = upgrade.map_err(|e| Refusal::malformed(format!("a WebSocket it is: {e}")))?;
-    // Names of models need no percent signs.
+) -> Result<Response, ApiError> {
+    let mut upgrade =
+        upgrade.map_err(|e| ApiError::malformed(format!("expected a WebSocket upgrade: {e}")))?;
+    // Models' names need no percent-encoding.
     let mut query = uri.query().unwrap_or_default().split('&');
     let served = shared.models.get(query.find_map(|pair| pair.strip_prefix("model=")))?;
     if served.stepper.is_none() {
-        return Err(Refusal::cannot_stream(
-            "the model is bidirectional: it answers nothing before the end has come; POST /v1/run takes whole sequences",
+        return Err(ApiError::cannot_stream(
+            "the model is bidirectional: it needs the end of a sequence; send whole sequences to POST /v1/run",
         ));
     }
     if *shared.stopping.borrow() {
-        return Err(Refusal::stopping("the server ends"));
+        return Err(ApiError::stopping("the server is stopping"));
     }
-    let seat = shared.seats.take(connection.client(), &shared.options.limits)?;
-    // A browser expects one of those that it named.
-    let named: Vec<&str> = protocols(&headers).collect();
-    let chosen = named.iter().find(|name| **name == PROTOCOL).or(named.first());
+    let permit = shared.streams.acquire(connection.client(), &shared.options.limits)?;
+    // A browser expects one of the subprotocols that it offered.
+    let offered: Vec<&str> = protocols(&headers).collect();
+    let chosen = offered.iter().find(|name| **name == PROTOCOL).or(offered.first());
     if let Some(chosen) = chosen.and_then(|name| HeaderValue::from_str(name).ok()) {
         upgrade.set_selected_protocol(chosen);
     }
-    let most = shared.options.limits.message;
-    let largest = served.longest_answer.max(served.facts.len()) + FRAME_EXTRA;
+    let max_message = shared.options.limits.message;
+    let max_frame = served.max_prediction.max(served.facts.len()) + FRAME_EXTRA;
     let upgrade = upgrade
         .read_buffer_size(READ_BUFFER)
         .write_buffer_size(WRITE_BUFFER)
-        .max_write_buffer_size(WRITE_BUFFER + largest)
-        .max_message_size(most)
-        .max_frame_size(most);
-    let (client, held) = (connection.client(), connection.hold());
-    Ok(upgrade.on_upgrade(move |socket| serve(socket, shared, served, client, (seat, held))))
+        .max_write_buffer_size(WRITE_BUFFER + max_frame)
+        .max_message_size(max_message)
+        .max_frame_size(max_message);
+    let (client, guard) = (connection.client(), connection.protect());
+    Ok(upgrade.on_upgrade(move |socket| serve(socket, shared, served, client, (permit, guard))))
 }
 
 async fn serve(
@@ -143,260 +145,277 @@ async fn serve(
     shared: Shared,
     served: Arc<Served>,
     client: Client,
-    _until_the_end: (Seat, Held),
+    _held: (StreamPermit, EvictionGuard),
 ) {
     let Some(stepper) = &served.stepper else { return };
-    let (name, begun) = (served.model.name(), Instant::now());
-    let mut counted = Counted { shared: &shared, name, reason: "internal" };
-    shared.metrics.stream_begins(name);
-    tracing::info!(model = name, "stream begins");
-    let ending = Talk::new(&shared, &served, client, stepper, &mut socket).all().await;
-    counted.reason = ending.reason;
-    let seconds = begun.elapsed().as_secs_f64();
-    tracing::info!(model = name, reason = ending.reason, seconds, "stream ends");
-    farewell(&mut socket, &ending).await;
+    let (name, opened) = (served.model.name(), Instant::now());
+    let mut closing = CountOnDrop { shared: &shared, name, reason: "internal" };
+    shared.metrics.stream_opened(name);
+    tracing::info!(model = name, "stream opened");
+    let why = Conversation::new(&shared, &served, client, stepper, &mut socket).run().await;
+    closing.reason = why.reason;
+    let seconds = opened.elapsed().as_secs_f64();
+    tracing::info!(model = name, reason = why.reason, seconds, "stream closed");
+    close(&mut socket, &why).await;
 }
 
-/// Counts the end, also where it is a panic.
-struct Counted<'a> {
+/// Counts the end of a stream, also after a panic.
+struct CountOnDrop<'a> {
     shared: &'a Shared,
     name: &'a str,
     reason: &'static str,
 }
 
-impl Drop for Counted<'_> {
+impl Drop for CountOnDrop<'_> {
     fn drop(&mut self) {
-        self.shared.metrics.stream_ends(self.name, self.reason);
+        self.shared.metrics.stream_closed(self.name, self.reason);
     }
 }
 
-struct Talk<'a> {
+struct Conversation<'a> {
     shared: &'a Shared,
     served: &'a Served,
     socket: &'a mut WebSocket,
     client: Client,
-    live: LiveSeat,
+    stream: StreamHandle,
     out: FrameReceiver,
-    /// What came from the client and is not handed over yet.
-    pending: Option<Pending>,
-    /// Why nothing more is read; what was said before is answered first.
-    closing: Option<Ending>,
+    /// A message that is not yet sent to the stepping thread.
+    received: Option<Received>,
+    /// Why the stream closes once all earlier messages are processed; nothing more is read.
+    closing: Option<CloseReason>,
 }
 
-/// A message that waits.
-enum Pending {
-    /// For the bytes that it takes to be read.
+/// A message on its way to the stepping thread.
+enum Received {
+    /// Waits for the lease of the bytes that its parsed form takes.
     Text(Utf8Bytes),
-    /// For those before it.
+    /// Waits for permits of the elements in flight.
     Message(Message, Lease),
 }
 
-impl<'a> Talk<'a> {
+impl<'a> Conversation<'a> {
     fn new(
         shared: &'a Shared,
         served: &'a Served,
         client: Client,
         stepper: &Stepper,
         socket: &'a mut WebSocket,
-    ) -> Talk<'a> {
-        let (live, out) = stepper.join(shared.options.limits.in_flight);
-        Talk { shared, served, socket, client, live, out, pending: None, closing: None }
+    ) -> Conversation<'a> {
+        let (stream, out) = stepper.join(shared.options.limits.in_flight);
+        Conversation { shared, served, socket, client, stream, out, received: None, closing: None }
     }
 
-    async fn all(mut self) -> Ending {
+    async fn run(mut self) -> CloseReason {
         let ready = format!("{{\"ready\":{}}}", self.served.facts);
         match self.send(ready).await {
-            Ok(()) => self.until_the_end().await.err().unwrap_or_else(Ending::internal),
-            Err(ending) => ending,
+            Ok(()) => self.run_until_closed().await.err().unwrap_or_else(CloseReason::internal),
+            Err(why) => why,
         }
     }
 
-    async fn until_the_end(&mut self) -> Result<(), Ending> {
+    async fn run_until_closed(&mut self) -> Result<(), CloseReason> {
         let limits = &self.shared.options.limits;
-        let (begun, mut heard) = (Instant::now(), Instant::now());
+        let (opened, mut last_frame) = (Instant::now(), Instant::now());
         let mut stopping = self.shared.stopping.clone();
         let mut finishing = false;
         loop {
-            if self.closing.is_some() && self.pending.is_none() && !finishing {
+            if self.closing.is_some() && self.received.is_none() && !finishing {
                 finishing = true;
-                self.live.finish();
+                self.stream.finish();
             }
-            let (open, waits) = (self.closing.is_none(), self.pending.is_some());
-            let (idle, longest) = (heard + limits.idle, begun + limits.longest);
+            let (open, waits) = (self.closing.is_none(), self.received.is_some());
+            let (idle, too_long) = (last_frame + limits.idle, opened + limits.max_lifetime);
             tokio::select! {
-                out = self.out.recv() => self.tell(out).await?,
-                next = next(&self.pending, &self.live, self.shared, self.client), if waits => {
-                    self.hand_over(next).await;
+                event = self.out.recv() => self.send_events(event).await?,
+                ready = ready(&self.received, &self.stream, self.shared, self.client), if waits => {
+                    self.forward(ready).await;
                 }
                 frame = self.socket.recv(), if open && !waits => {
-                    heard = Instant::now();
-                    match self.hear(frame) {
-                        Err(ending) if ending.code.is_some() => self.closing = Some(ending),
+                    last_frame = Instant::now();
+                    match self.receive(frame) {
+                        Err(why) if why.code.is_some() => self.closing = Some(why),
                         Err(gone) => return Err(gone),
-                        // The answer to a ping is sent before more is read.
+                        // Sends the pong to a ping before more is read.
                         Ok(()) => self.flush().await?,
                     }
                 }
-                () = sleep_until(idle.min(longest).into()) => return Err(match longest <= idle {
-                    true => Ending::new("too_long", 1008, "the stream has lived as long as it may"),
-                    false => Ending::new("idle", 1008, "the stream has been idle for too long"),
+                () = sleep_until(idle.min(too_long).into()) => return Err(match too_long <= idle {
+                    true => CloseReason::new("too_long", 1008, "the stream has reached its maximum lifetime"),
+                    false => CloseReason::new("idle", 1008, "the stream has been idle for too long"),
                 }),
-                () = asked(&mut stopping), if open => {
-                    let why = "the server ends; what was read is answered";
-                    self.closing = Some(Ending::new("stopping", 1012, why));
+                () = stop_requested(&mut stopping), if open => {
+                    let why = "the server is stopping; everything received before was answered";
+                    self.closing = Some(CloseReason::new("stopping", 1012, why));
                 }
             }
         }
     }
 
-    /// Something came from the client.
-    fn hear(&mut self, frame: Option<Result<Frame, axum::Error>>) -> Result<(), Ending> {
+    /// Takes a frame from the client.
+    fn receive(&mut self, frame: Option<Result<Frame, axum::Error>>) -> Result<(), CloseReason> {
         match frame {
             Some(Ok(Frame::Text(text))) => {
-                self.pending = Some(Pending::Text(text));
+                self.received = Some(Received::Text(text));
                 Ok(())
             }
             Some(Ok(Frame::Binary(_))) => {
-                Err(Ending::new("binary", 1003, "messages are text, as JSON"))
+                Err(CloseReason::new("binary", 1003, "messages must be text frames with JSON"))
             }
             Some(Ok(Frame::Ping(_) | Frame::Pong(_))) => Ok(()),
-            Some(Ok(Frame::Close(_))) | None => Err(Ending::gone("client_closed")),
+            Some(Ok(Frame::Close(_))) | None => Err(CloseReason::gone("client_closed")),
             Some(Err(e)) => Err(match e.into_inner().downcast_ref() {
                 Some(WsError::Capacity(_)) => {
-                    let most = self.shared.options.limits.message;
-                    Ending::new("too_large", 1009, format!("a message has more than {most} bytes"))
+                    let max = self.shared.options.limits.message;
+                    CloseReason::new(
+                        "too_large",
+                        1009,
+                        format!("a message has more than {max} bytes"),
+                    )
                 }
-                Some(WsError::Utf8(_)) => Ending::new("malformed", 1007, "a message is not UTF-8"),
+                Some(WsError::Utf8(_)) => {
+                    CloseReason::new("malformed", 1007, "a message is not UTF-8")
+                }
                 Some(WsError::Protocol(ProtocolError::ResetWithoutClosingHandshake)) => {
-                    Ending::gone("client_gone")
+                    CloseReason::gone("client_gone")
                 }
                 Some(WsError::Protocol(_)) => {
-                    Ending::new("protocol", 1002, "frames are not as WebSocket has them")
+                    CloseReason::new("protocol", 1002, "invalid WebSocket frames")
                 }
                 error => lost(error),
             }),
         }
     }
 
-    /// The message that waits can be read, or handed over.
-    async fn hand_over(&mut self, next: Next) {
-        match (self.pending.take(), next) {
-            (Some(Pending::Text(text)), Next::Read(Some(lease))) => {
-                let most = self.shared.options.limits.in_flight;
-                match message::parse(&self.served.model, &text, most) {
-                    Ok(message) => self.pending = Some(Pending::Message(message, lease)),
-                    Err(refusal) => self.closing = Some(Ending::of(&refusal)),
+    /// Parses the received message, or sends it to the stepping thread.
+    async fn forward(&mut self, ready: Ready) {
+        match (self.received.take(), ready) {
+            (Some(Received::Text(text)), Ready::Parse(Some(lease))) => {
+                let max_elements = self.shared.options.limits.in_flight;
+                match message::parse(&self.served.model, &text, max_elements) {
+                    Ok(message) => self.received = Some(Received::Message(message, lease)),
+                    Err(error) => self.closing = Some(CloseReason::of(&error)),
                 }
-                if text.len() > LARGE {
+                if text.len() > LARGE_MESSAGE {
                     tokio::task::yield_now().await;
                 }
             }
-            (Some(Pending::Text(text)), Next::Read(None)) => {
-                let why =
-                    format!("a message of {} bytes, more than one client can have", text.len());
-                self.closing = Some(Ending::new("too_large", 1009, why));
+            (Some(Received::Text(text)), Ready::Parse(None)) => {
+                let why = format!(
+                    "a message of {} bytes exceeds one client's share of --max-received",
+                    text.len()
+                );
+                self.closing = Some(CloseReason::new("too_large", 1009, why));
             }
-            (Some(Pending::Message(message, lease)), _) => self.live.say(message, lease),
+            (Some(Received::Message(message, lease)), _) => self.stream.send(message, lease),
             _ => {}
         }
     }
 
-    /// Something comes from the stepper: what else is there goes out with it.
-    async fn tell(&mut self, first: Option<StreamEvent>) -> Result<(), Ending> {
-        let mut next = Some(first.ok_or_else(Ending::internal)?);
+    /// Sends an event of the stepping thread, and others that are queued already.
+    async fn send_events(&mut self, first: Option<StreamEvent>) -> Result<(), CloseReason> {
+        let mut next = Some(first.ok_or_else(CloseReason::internal)?);
         let mut fed = 0;
-        let ending = loop {
+        let outcome = loop {
             match next {
                 Some(StreamEvent::Frame(frame)) => self.feed(frame).await?,
                 Some(StreamEvent::Finished) => {
-                    break Err(self.closing.take().unwrap_or_else(Ending::internal));
+                    break Err(self.closing.take().unwrap_or_else(CloseReason::internal));
                 }
                 Some(StreamEvent::Misplaced(why)) => {
-                    break Err(Ending::new("out_of_order", 1008, why));
+                    break Err(CloseReason::new("out_of_order", 1008, why));
                 }
-                Some(StreamEvent::Failed) => break Err(Ending::internal()),
+                Some(StreamEvent::Failed) => break Err(CloseReason::internal()),
                 None => break Ok(()),
             }
             fed += 1;
-            next = if fed < TOGETHER { self.out.try_recv() } else { None };
+            next = if fed < MAX_FRAMES_PER_FLUSH { self.out.try_recv() } else { None };
         };
         if self.out.has_resumed() {
-            self.live.resume();
+            self.stream.resume();
         }
-        self.flush().await.and(ending)
+        self.flush().await.and(outcome)
     }
 
-    async fn send(&mut self, frame: String) -> Result<(), Ending> {
+    async fn send(&mut self, frame: String) -> Result<(), CloseReason> {
         self.feed(frame).await?;
         self.flush().await
     }
 
-    async fn feed(&mut self, frame: String) -> Result<(), Ending> {
-        let patience = self.shared.options.limits.patience;
-        sent(timeout(patience, self.socket.feed(Frame::text(frame))).await)
+    async fn feed(&mut self, frame: String) -> Result<(), CloseReason> {
+        let write_timeout = self.shared.options.limits.io_timeout;
+        written(timeout(write_timeout, self.socket.feed(Frame::text(frame))).await)
     }
 
-    async fn flush(&mut self) -> Result<(), Ending> {
-        sent(timeout(self.shared.options.limits.patience, self.socket.flush()).await)
+    async fn flush(&mut self) -> Result<(), CloseReason> {
+        written(timeout(self.shared.options.limits.io_timeout, self.socket.flush()).await)
     }
 }
 
-/// What a message waited for.
-enum Next {
-    Read(Option<Lease>),
-    Say,
+/// What a received message is ready for.
+enum Ready {
+    /// To be parsed; None if it exceeds the client's share of the budget.
+    Parse(Option<Lease>),
+    /// To be sent to the stepping thread.
+    Send,
 }
 
-/// Waits for what the message needs next. Where it is dropped, nothing has happened.
-async fn next(pending: &Option<Pending>, live: &LiveSeat, shared: &Shared, client: Client) -> Next {
-    match pending {
-        Some(Pending::Text(text)) => {
+/// Waits for the lease or the permits that the message needs next. Cancel-safe.
+async fn ready(
+    received: &Option<Received>,
+    stream: &StreamHandle,
+    shared: &Shared,
+    client: Client,
+) -> Ready {
+    match received {
+        Some(Received::Text(text)) => {
             let bytes = cost::message(text.len(), shared.options.limits.in_flight);
-            // The first that waits is free up to a size, so that a stream always goes on.
-            let free = if live.is_idle() { FREE_RECEIVED } else { 0 };
-            Next::Read(shared.received.lease(client, bytes.saturating_sub(free)).await)
+            // The first pending message is free up to a size, so that a stream always makes progress.
+            let free = if stream.is_idle() { FREE_RECEIVED } else { 0 };
+            Ready::Parse(shared.received.lease(client, bytes.saturating_sub(free)).await)
         }
-        Some(Pending::Message(message, _)) => {
-            live.room(message.elements.len()).await;
-            Next::Say
+        Some(Received::Message(message, _)) => {
+            stream.acquire(message.elements.len()).await;
+            Ready::Send
         }
         None => std::future::pending().await,
     }
 }
 
-/// A connection that is no more: why.
-fn lost(error: Option<&WsError>) -> Ending {
+/// Why a connection broke.
+fn lost(error: Option<&WsError>) -> CloseReason {
     match error {
-        // Closed for not taking what it is sent, by us or by the system.
-        Some(WsError::Io(e)) if e.kind() == ErrorKind::TimedOut => Ending::gone("too_slow"),
-        _ => Ending::gone("client_gone"),
+        // Closed because writes blocked, by the server or by the kernel.
+        Some(WsError::Io(e)) if e.kind() == ErrorKind::TimedOut => CloseReason::gone("too_slow"),
+        _ => CloseReason::gone("client_gone"),
     }
 }
 
-fn sent<T>(sent: Result<Result<(), axum::Error>, T>) -> Result<(), Ending> {
-    match sent {
+fn written<T>(written: Result<Result<(), axum::Error>, T>) -> Result<(), CloseReason> {
+    match written {
         Ok(Ok(())) => Ok(()),
         Ok(Err(e)) => Err(lost(e.into_inner().downcast_ref())),
-        Err(_) => Err(Ending::new("too_slow", 1008, "the client does not read its answers")),
+        Err(_) => {
+            Err(CloseReason::new("too_slow", 1008, "the client does not read what it is sent"))
+        }
     }
 }
 
-/// Tells the client why, and waits a moment for it to have read that.
-async fn farewell(socket: &mut WebSocket, ending: &Ending) {
-    let Some(code) = ending.code else { return };
-    let Ending { reason, message, .. } = ending;
+/// Sends the error and the close frame, and waits up to [`CLOSE_GRACE`] for the client to read them.
+async fn close(socket: &mut WebSocket, why: &CloseReason) {
+    let Some(code) = why.code else { return };
+    let CloseReason { reason, message, .. } = why;
     let error = json!({"error": {"code": reason, "message": message}}).to_string();
     let last = async {
         socket.feed(Frame::text(error)).await?;
         socket.send(Frame::Close(Some(CloseFrame { code, reason: (*reason).into() }))).await?;
         while let Some(frame) = socket.recv().await {
             if frame.is_err() {
-                // What is still coming cannot be read; a connection that ends with it unread would take the
-                // message along.
-                sleep(FAREWELL).await;
+                // The rest of the input cannot be read. Closing with unread bytes would reset the
+                // connection, and the client might lose the error.
+                sleep(CLOSE_GRACE).await;
             }
         }
         Ok::<(), axum::Error>(())
     };
-    let _ = timeout(FAREWELL, last).await;
+    let _ = timeout(CLOSE_GRACE, last).await;
 }

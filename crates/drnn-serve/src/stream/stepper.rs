@@ -1,5 +1,5 @@
-//! A model's live sequences, for those who have one: join, say, finish, leave. The thread that reads what they say is
-//! `steps`.
+//! The connections' side of a model's stepping thread: join, send messages, finish, leave. The thread
+//! itself is in `steps`.
 
 use crate::limits::budget::Lease;
 use crate::metrics::WorkMetrics;
@@ -14,34 +14,36 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 
-/// A model's live sequences. When it and all its streams are dropped, its thread ends.
+/// Starts and addresses a model's stepping thread, which ends when this and all its streams are
+/// dropped.
 pub struct Stepper {
     to: Sender<(u64, Command)>,
     joined: AtomicU64,
 }
 
-/// What a stream tells the thread.
+/// What a stream sends to the thread.
 pub enum Command {
     Join {
         out: FrameSender,
-        room: Arc<Semaphore>,
+        permits: Arc<Semaphore>,
     },
-    /// A message that came just now, with the bytes that it takes until it is read.
-    Say(Message, Instant, Lease),
-    /// Its frames are taken again.
+    /// A message, when it arrived, and the bytes that it occupies until it is processed.
+    Message(Message, Instant, Lease),
+    /// Its frame queue is no longer full.
     Resume,
-    /// It says no more; [`StreamEvent::Finished`](crate::stream::frames::StreamEvent) comes when all is read.
+    /// No more messages follow; [`StreamEvent::Finished`](crate::stream::frames::StreamEvent) is sent
+    /// when all are processed.
     Finish,
     Leave,
 }
 
-/// One live sequence after another. When it is dropped, it leaves.
-pub struct LiveSeat {
+/// A stream: live sequences, one after another. It leaves the thread when it is dropped.
+pub struct StreamHandle {
     to: Sender<(u64, Command)>,
     id: u64,
-    room: Arc<Semaphore>,
-    /// Of an empty stream.
-    all_room: usize,
+    permits: Arc<Semaphore>,
+    /// Permits available while nothing is pending.
+    max_permits: usize,
 }
 
 impl Stepper {
@@ -54,61 +56,71 @@ impl Stepper {
         let model = model.clone();
         let name = format!("step {}", model.name());
         std::thread::Builder::new().name(name).spawn(move || {
-            // Faults in a step are dealt with there. After any other all streams end, and new ones can come.
+            // Panics in a step are handled there. After any other, all streams end and new ones can join.
             while let Ok(mut steps) = Steps::new(&model, wait, metrics.clone()) {
                 match catch_unwind(AssertUnwindSafe(|| steps.serve(&commands))) {
                     Ok(()) => return,
-                    Err(_) => tracing::error!(model = model.name(), "all streams are closed"),
+                    Err(_) => tracing::error!(
+                        model = model.name(),
+                        "the stepping thread failed; all its streams are closed"
+                    ),
                 }
             }
         })?;
         Ok(Stepper { to, joined: AtomicU64::new(0) })
     }
 
-    /// A new stream, of which at most `in_flight` elements wait to be read.
-    pub fn join(&self, in_flight: usize) -> (LiveSeat, FrameReceiver) {
+    /// A stepper whose commands the test processes itself.
+    #[cfg(test)]
+    pub fn without_thread() -> (Stepper, std::sync::mpsc::Receiver<(u64, Command)>) {
+        let (to, commands) = channel();
+        (Stepper { to, joined: AtomicU64::new(0) }, commands)
+    }
+
+    /// Adds a stream with at most `in_flight` pending elements.
+    pub fn join(&self, in_flight: usize) -> (StreamHandle, FrameReceiver) {
         let id = self.joined.fetch_add(1, Ordering::Relaxed);
         let (out, frames) = queue();
-        // A message takes room of its own: a flush alone does too.
-        let all_room = in_flight + 1;
-        let room = Arc::new(Semaphore::new(all_room));
-        // Should the thread have ended, `out` is dropped and the stream sees that.
-        let _ = self.to.send((id, Command::Join { out, room: room.clone() }));
-        (LiveSeat { to: self.to.clone(), id, room, all_room }, frames)
+        // A message takes a permit of its own, so that flushes without elements are bounded too.
+        let max_permits = in_flight + 1;
+        let permits = Arc::new(Semaphore::new(max_permits));
+        // If the thread has ended, `out` is dropped and the receiver sees a closed queue.
+        let _ = self.to.send((id, Command::Join { out, permits: permits.clone() }));
+        (StreamHandle { to: self.to.clone(), id, permits, max_permits }, frames)
     }
 }
 
-impl LiveSeat {
-    /// Waits until there is room for a message of so many elements.
-    pub async fn room(&self, elements: usize) {
-        let room = u32::try_from(elements + 1).unwrap_or(u32::MAX);
-        if let Ok(room) = self.room.acquire_many(room).await {
-            room.forget();
+impl StreamHandle {
+    /// Waits for the permits of a message with this many elements.
+    pub async fn acquire(&self, elements: usize) {
+        let count = u32::try_from(elements + 1).unwrap_or(u32::MAX);
+        if let Ok(permits) = self.permits.acquire_many(count).await {
+            permits.forget(); // the thread returns them
         }
     }
 
-    /// Whether nothing waits to be read.
+    /// Whether no message is pending.
     pub fn is_idle(&self) -> bool {
-        self.room.available_permits() == self.all_room
+        self.permits.available_permits() == self.max_permits
     }
 
-    /// After [`LiveSeat::room`]. The lease ends when the message is read.
-    pub fn say(&self, message: Message, lease: Lease) {
-        let _ = self.to.send((self.id, Command::Say(message, Instant::now(), lease)));
+    /// Sends a message, after [`StreamHandle::acquire`]. The lease ends when it is processed.
+    pub fn send(&self, message: Message, lease: Lease) {
+        let _ = self.to.send((self.id, Command::Message(message, Instant::now(), lease)));
     }
 
-    /// Its frames are taken again ([`FrameReceiver::has_resumed`]).
+    /// The frame queue is no longer full ([`FrameReceiver::has_resumed`]).
     pub fn resume(&self) {
         let _ = self.to.send((self.id, Command::Resume));
     }
 
-    /// There is no more to say.
+    /// No more messages follow.
     pub fn finish(&self) {
         let _ = self.to.send((self.id, Command::Finish));
     }
 }
 
-impl Drop for LiveSeat {
+impl Drop for StreamHandle {
     fn drop(&mut self) {
         let _ = self.to.send((self.id, Command::Leave));
     }

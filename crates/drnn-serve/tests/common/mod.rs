@@ -3,9 +3,8 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use drnn::{Cell, Cpu, Model, NetSpec, Padding};
-use drnn_serve::{Models, Options, Server, Stopping};
-use drnn_tasks::chars::Alphabet;
-use drnn_tasks::chars::CharTask;
+use drnn_serve::{Models, Options, Server, StopHandle};
+use drnn_tasks::chars::{Alphabet, CharTask};
 use drnn_tasks::live::{LiveModel, LiveStream};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::Value;
@@ -21,10 +20,10 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
 const TAGGER: &[u8] = include_bytes!("../../../drnn-cli/models/tagger-en.safetensors");
-/// Nothing here should take as long.
+/// A hang guard: nothing here takes nearly as long.
 const LONG: Duration = Duration::from_secs(30);
 
-/// Models of every kind; made anew they are the same.
+/// A model of each task; every call makes the same one.
 pub fn model(name: &str) -> LiveModel {
     let net = |delay, padding| NetSpec::builder(Cell::Lstm).units([9]).delay(delay, padding);
     let init = |builder: drnn::Builder| Model::init(&builder.build().unwrap(), 3);
@@ -45,7 +44,7 @@ pub fn model(name: &str) -> LiveModel {
 /// A server under test.
 pub struct Served {
     pub address: SocketAddr,
-    pub stopping: Stopping,
+    pub handle: StopHandle,
     pub ended: JoinHandle<bool>,
 }
 
@@ -55,15 +54,15 @@ pub async fn serve(names: &[&str], mut options: Options) -> Served {
     names.iter().for_each(|name| models.add(model(name)).unwrap());
     options.listen = "127.0.0.1:0".parse().unwrap();
     let server = Server::bind(options, models).await.unwrap();
-    let (address, stopping) = (server.address().unwrap(), server.stopping());
-    Served { address, stopping, ended: tokio::spawn(server.serve()) }
+    let (address, handle) = (server.address().unwrap(), server.stop_handle());
+    Served { address, handle, ended: tokio::spawn(server.serve()) }
 }
 
 pub async fn within<T>(future: impl Future<Output = T>) -> T {
     timeout(LONG, future).await.expect("in time")
 }
 
-/// What came back.
+/// An HTTP response.
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,
@@ -76,7 +75,7 @@ impl Reply {
         serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("{e}: {}", self.body))
     }
 
-    /// The code of an error.
+    /// The code of an error response.
     pub fn code(&self) -> String {
         self.json()["error"]["code"].as_str().unwrap_or_default().into()
     }
@@ -86,17 +85,17 @@ impl Served {
     /// Sends these bytes as they are, and reads until the connection ends.
     pub async fn raw(&self, bytes: &[u8]) -> Reply {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
-        // A server that has seen enough may not read all of it.
+        // The server may refuse the request before it has read all of it.
         let _ = stream.write_all(bytes).await;
-        let mut answer = Vec::new();
-        let _ = within(stream.read_to_end(&mut answer)).await;
-        let answer = String::from_utf8(answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        let mut response = Vec::new();
+        let _ = within(stream.read_to_end(&mut response)).await;
+        let response = String::from_utf8(response).unwrap();
+        let (head, body) = response.split_once("\r\n\r\n").unwrap_or((&response, ""));
         let status = head.split(' ').nth(1).and_then(|s| s.parse().ok()).unwrap_or(0);
         Reply { status, head: head.to_lowercase(), body: body.into() }
     }
 
-    /// With headers, each on a line of its own.
+    /// A GET request with these headers, each on a line of its own.
     pub async fn get(&self, path: &str, headers: &str) -> Reply {
         let host = match headers.to_lowercase().contains("host:") {
             true => String::new(),
@@ -115,12 +114,12 @@ impl Served {
         self.raw(&[head.as_bytes(), body].concat()).await
     }
 
-    /// A request as it should be.
+    /// A JSON request to `/v1/run`.
     pub async fn run(&self, body: &str) -> Reply {
         self.post(body, "Content-Type: application/json\r\n").await
     }
 
-    /// Opens a stream, or tells the status and body of the refusal.
+    /// Opens a stream, or returns the status and body of the error.
     pub async fn stream(
         &self,
         query: &str,
@@ -142,7 +141,7 @@ impl Served {
         }
     }
 
-    /// A stream that is ready.
+    /// A stream that has sent its first frame.
     pub async fn ready(&self, query: &str) -> Client {
         let mut client = self.stream(query, &[]).await.unwrap();
         let ready = client.frame().await.unwrap();
@@ -150,7 +149,7 @@ impl Served {
         client
     }
 
-    /// That it still serves, both ways.
+    /// Asserts that both requests and streams still work.
     pub async fn still_serves(&self) {
         assert_eq!(self.get("/healthz", "").await.status, 200);
         let first = self.get("/v1/models", "").await.json()["models"][0]["name"].clone();
@@ -160,7 +159,7 @@ impl Served {
     }
 
     pub async fn stop(self) -> bool {
-        self.stopping.stop();
+        self.handle.stop();
         within(self.ended).await.unwrap()
     }
 }
@@ -179,7 +178,7 @@ impl Client {
         within(self.socket.send(message)).await.unwrap();
     }
 
-    /// The next frame; None where the stream was closed.
+    /// The next frame; None if the stream was closed.
     pub async fn frame(&mut self) -> Option<String> {
         loop {
             match within(self.socket.next()).await? {
@@ -202,8 +201,8 @@ impl Client {
         frames
     }
 
-    /// How the server ends it: the code of its error, the close code and its reason.
-    pub async fn ending(&mut self) -> (String, u16, String) {
+    /// How the server closes it: the code of its error, the close code and the reason.
+    pub async fn close_reason(&mut self) -> (String, u16, String) {
         let mut error = String::new();
         loop {
             match within(self.socket.next()).await {
@@ -221,14 +220,14 @@ impl Client {
     }
 }
 
-/// The frames of a live stream alone: what the server must say.
+/// The frames of a sequence run on its own: what the server must send.
 pub fn alone(model: &LiveModel, sequence: u64, elements: &[Value]) -> Vec<String> {
     let mut stream = LiveStream::new(model).unwrap();
-    let mut answers = Vec::new();
+    let mut predictions = Vec::new();
     for element in elements {
-        answers.extend(stream.push(&model.element(element).unwrap()).unwrap());
+        predictions.extend(stream.push(&model.element(element).unwrap()).unwrap());
     }
-    answers.extend(stream.flush().unwrap());
+    predictions.extend(stream.flush().unwrap());
     let frame = |json: String| json.replacen('{', &format!("{{\"sequence\":{sequence},"), 1);
-    answers.iter().map(|answer| frame(answer.json())).collect()
+    predictions.iter().map(|prediction| frame(prediction.json())).collect()
 }

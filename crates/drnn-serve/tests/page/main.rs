@@ -1,12 +1,12 @@
-//! The page in a real browser. Where there is none, these tests say so and are skipped.
+//! The page in a real browser. Without one, these tests are skipped.
 #![cfg(unix)]
 
 mod browser;
 mod models;
 
 use browser::{Browser, text};
-use drnn_serve::{Limits, Options, Token};
-use drnn_tasks::live::{LiveStream, Value as Said};
+use drnn_serve::{Options, Token};
+use drnn_tasks::live::{LiveStream, Value};
 use drnn_tasks::tagger::tokenize;
 use models::{ALPHABET, Served, model};
 use serde_json::json;
@@ -65,7 +65,7 @@ fn set(browser: &mut Browser, typed: &str) {
     browser.eval(&format!("text.value = {}; text.dispatchEvent(new Event('input'))", json!(typed)));
 }
 
-/// What the program itself says to a text.
+/// What a model in this process predicts for a text.
 fn filled(name: &str, typed: &str) -> String {
     let model = model(name);
     let mut stream = LiveStream::new(&model).unwrap();
@@ -75,14 +75,14 @@ fn filled(name: &str, typed: &str) -> String {
     }
     answers.extend(stream.flush().unwrap());
     let letter = |answer: drnn_tasks::live::Answer| match answer.value {
-        Said::Character { character, .. } => character,
+        Value::Character { character, .. } => character,
         _ => '?',
     };
     answers.into_iter().map(letter).collect()
 }
 
 #[test]
-fn letters_are_answered_d_behind_and_the_rest_at_the_end() {
+fn letters_are_predicted_d_late_and_the_rest_at_the_end() {
     let Some((mut browser, _served)) = page(&LETTERS, Options::default()) else { return };
     assert_eq!(all(&mut browser, ".lane h3 .name"), LETTERS, "those that wait least first");
     let typed = "ab_ c_de _bc a_";
@@ -130,7 +130,7 @@ fn letters_are_answered_d_behind_and_the_rest_at_the_end() {
 }
 
 #[test]
-fn a_text_that_types_itself_asks_nobody_else() {
+fn a_played_text_makes_no_requests_to_other_servers() {
     let names = [LETTERS.as_slice(), &["tags"]].concat();
     let Some((mut browser, served)) = page(&names, Options::default()) else { return };
     browser.eval("speed.value = 60; document.getElementById('play').click()");
@@ -236,7 +236,7 @@ fn rows_of_numbers_and_what_is_refused() {
     assert_eq!(browser.errors, [""; 0]);
 }
 
-/// Text whose contrast with what is behind it is below 4.5, and what reaches beyond the right edge.
+/// Text whose contrast with its background is below 4.5, and elements beyond the right edge.
 const FAULTS: &str = r#"(() => {
   const parts = (colour) => colour.match(/[\d.]+/g).map(Number);
   const light = ([r, g, b]) => [r, g, b].map((c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
@@ -260,7 +260,8 @@ const FAULTS: &str = r#"(() => {
 #[test]
 fn it_can_be_read_on_a_phone_by_day_and_by_night() {
     let sweep = include_str!("../../../../results/sweep-reversal/sweep.json");
-    let options = Options { sweep: Some(sweep.into()), ..Options::default() };
+    let mut options = Options::default();
+    options.sweep = Some(sweep.into());
     let names = [LETTERS.as_slice(), &["tags", "rows"]].concat();
     let Some((mut browser, _served)) = page(&names, options) else { return };
     browser.until("document.querySelector('#plot svg')");
@@ -318,6 +319,7 @@ fn the_keyboard_is_enough() {
     browser.until(&format!("{}.dataset.answered > 9", lane("letters-3")));
     browser.press("Enter");
     assert_eq!(browser.eval("document.getElementById('play').textContent"), "Play");
+    browser.until(&format!("{}.dataset.waiting == 0", lane("letters-0")));
     while seen.iter().filter(|seen| seen.starts_with("tape")).count() < LETTERS.len() {
         browser.press("Tab");
         seen.push(text(&browser.eval(focus)));
@@ -333,10 +335,11 @@ fn the_keyboard_is_enough() {
 }
 
 #[test]
-fn a_token_is_asked_for_and_kept_in_the_tab() {
+fn a_token_is_requested_and_kept_in_the_tab() {
     let Some(mut browser) = Browser::start() else { return };
     let token = "0123456789abcdef!'~";
-    let options = Options { token: Some(Token::new(token).unwrap()), ..Options::default() };
+    let mut options = Options::default();
+    options.token = Some(Token::new(token).unwrap());
     let served = Served::start(&["letters-0", "letters-both"], options);
     browser.open(&served.url());
     browser.until("!document.getElementById('token').hidden");
@@ -377,8 +380,9 @@ fn a_lost_connection_is_shown_and_nothing_is_lost_with_it() {
     browser.write(" and_more");
     browser.press("Enter");
     browser.until(&format!("{}.dataset.state === 'lost'", lane("letters-both")));
-    let _again =
-        Served::start(&["letters-3", "letters-both"], Options { listen, ..Options::default() });
+    let mut options = Options::default();
+    options.listen = listen;
+    let _again = Served::start(&["letters-3", "letters-both"], options);
     shows(&mut browser, "letters-3", 14, 0);
     shows(&mut browser, "letters-both", 14, 0);
     assert_eq!(signs(&mut browser, "letters-3"), filled("letters-3", "ab_de and_more"));
@@ -386,8 +390,8 @@ fn a_lost_connection_is_shown_and_nothing_is_lost_with_it() {
 
 #[test]
 fn a_stream_that_was_idle_wakes() {
-    let limits = Limits { idle: Duration::from_millis(300), ..Limits::default() };
-    let options = Options { limits, ..Options::default() };
+    let mut options = Options::default();
+    options.limits.idle = Duration::from_millis(300);
     let Some((mut browser, _served)) = page(&["letters-3"], options) else { return };
     for (typed, answered) in [("abc_", 1), ("d", 2), (" a", 4)] {
         browser.until(&format!("{}.dataset.state === 'asleep'", lane("letters-3")));

@@ -1,9 +1,8 @@
 //! Small models, made here, and a server of them.
 
 use drnn::{Builder, Cell, Cpu, Model, NetSpec, Padding};
-use drnn_serve::{Models, Options, Server, Stopping};
-use drnn_tasks::chars::Alphabet;
-use drnn_tasks::chars::CharTask;
+use drnn_serve::{Models, Options, Server, StopHandle};
+use drnn_tasks::chars::{Alphabet, CharTask};
 use drnn_tasks::live::LiveModel;
 use std::net::SocketAddr;
 use std::thread::JoinHandle;
@@ -32,7 +31,7 @@ pub fn model(name: &str) -> LiveModel {
 
 pub struct Served {
     pub address: SocketAddr,
-    stopping: Stopping,
+    handle: StopHandle,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -51,27 +50,27 @@ impl Served {
         all.for_each(|model| models.add(model.on(&Cpu::new(1))).unwrap());
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         let server = runtime.block_on(Server::bind(options, models)).unwrap();
-        let (address, stopping) = (server.address().unwrap(), server.stopping());
+        let (address, handle) = (server.address().unwrap(), server.stop_handle());
         let thread = std::thread::spawn(move || {
             runtime.block_on(server.serve());
             runtime.shutdown_background();
         });
-        Served { address, stopping, thread: Some(thread) }
+        Served { address, handle, thread: Some(thread) }
     }
 
     pub fn url(&self) -> String {
         format!("http://{}/", self.address)
     }
 
-    /// Until it is no more.
+    /// Stops it and waits for its end.
     pub fn stop(&mut self) {
-        self.stopping.stop();
+        self.handle.stop();
         self.thread.take().into_iter().for_each(|thread| thread.join().unwrap());
     }
 }
 
 impl Drop for Served {
     fn drop(&mut self) {
-        self.stopping.stop();
+        self.handle.stop();
     }
 }

@@ -147,11 +147,11 @@ async fn serve(options: Options, models: drnn_serve::Models) -> Result<(), Failu
     tracing::info!(models = names, "listening at http://{address}");
     let mb = server.worst_case().div_ceil(1_000_000);
     tracing::info!("clients can make it hold at most {mb} MB (docs/SERVING.md, Memory)");
-    let stopping = server.stopping();
+    let handle = server.stop_handle();
     let signals = tokio::spawn(async move {
         let mut signals = signals;
         signals.next().await;
-        stopping.stop();
+        handle.stop();
         signals.next().await;
         std::process::exit(130);
     });
@@ -202,33 +202,34 @@ fn options(arguments: &Arguments) -> Result<Options, Failure> {
             arguments.listen
         )));
     }
-    let defaults = Options::default();
-    let limits = &arguments.limits;
-    Ok(Options {
-        listen: arguments.listen,
-        token,
-        origins: arguments.origins.clone(),
-        any_host: arguments.insecure,
-        wait: arguments.wait,
-        threads: arguments.threads.map_or(defaults.threads, usize::from),
-        drain: arguments.drain,
-        sweep: arguments.sweep.as_deref().map(read_sweep).transpose()?,
-        limits: Limits {
-            body: limits.max_body,
-            elements: limits.max_elements as usize,
-            message: limits.max_message,
-            in_flight: limits.max_in_flight as usize,
-            received: limits.max_received,
-            answers: limits.max_answers,
-            connections: limits.max_connections as usize,
-            streams: limits.max_streams as usize,
-            streams_per_client: limits.max_streams_per_client as usize,
-            idle: limits.idle,
-            longest: limits.longest,
-            patience: limits.patience,
-            ..defaults.limits
-        },
-    })
+    let mut options = Options::default();
+    options.listen = arguments.listen;
+    options.token = token;
+    options.origins = arguments.origins.clone();
+    options.any_host = arguments.insecure;
+    options.wait = arguments.wait;
+    options.threads = arguments.threads.map_or(options.threads, usize::from);
+    options.drain = arguments.drain;
+    options.sweep = arguments.sweep.as_deref().map(read_sweep).transpose()?;
+    arguments.limits.apply(&mut options.limits);
+    Ok(options)
+}
+
+impl LimitArguments {
+    fn apply(&self, limits: &mut Limits) {
+        limits.body = self.max_body;
+        limits.elements = self.max_elements as usize;
+        limits.message = self.max_message;
+        limits.in_flight = self.max_in_flight as usize;
+        limits.received = self.max_received;
+        limits.responses = self.max_answers;
+        limits.connections = self.max_connections as usize;
+        limits.streams = self.max_streams as usize;
+        limits.streams_per_client = self.max_streams_per_client as usize;
+        limits.idle = self.idle;
+        limits.max_lifetime = self.longest;
+        limits.io_timeout = self.patience;
+    }
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
