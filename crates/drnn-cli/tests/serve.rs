@@ -255,7 +255,7 @@ fn it_ends_in_order_and_says_nothing_of_what_clients_send() {
         for word in ["Geheimnis", "Vertraulich"] {
             assert!(!said.contains(word), "{said}");
         }
-        for word in ["stream begins", "malformed", "stopping", "all that was accepted is answered"]
+        for word in ["stream opened", "malformed", "stopping", "all that was accepted is answered"]
         {
             assert!(said.contains(word), "{word} in {said}");
         }
