@@ -9,6 +9,7 @@
 //! | `memory` | the memory that a command will need, compared with what is free |
 //! | `report` | HTML and Markdown pages made from results files |
 //! | `plot` | plots as SVG and PNG |
+//! | `text` | text as it arrives: UTF-8 in pieces, masks |
 //! | `failure` | errors and exit codes |
 //!
 //! Exit codes: 0 done, 1 a check failed, 2 bad usage or bad input, 130 stopped by Ctrl-C.
@@ -20,6 +21,7 @@ mod files;
 mod memory;
 mod plot;
 mod report;
+mod text;
 mod training;
 
 pub use failure::Failure;

@@ -1,7 +1,8 @@
 //! The tagger learns what its gradient says, and a trained one is what it was in training.
 
 use drnn::{Cpu, Precision};
-use drnn_tasks::tagger::{Counting, Limits, TagStream, Tagger, Vocabulary};
+use drnn_tasks::live::{Element, LiveModel, LiveStream, Value};
+use drnn_tasks::tagger::{Counting, Limits, Tagger, Vocabulary};
 use drnn_train::tagger::{
     Scores, Sentences, Sizes, TagWorkspace, TaggerLearner, outputs, with_special,
 };
@@ -164,23 +165,31 @@ fn a_stream_answers_what_whole_sentences_do_and_in_time() {
         let late = net.latency();
         let tagger = Tagger::new(vocabulary.clone(), Counting::Words, net, &params).unwrap();
         let mut whole = vec![Vec::new(); 4];
-        let look = |s: usize, _: usize, y: &[f32]| whole[s].push(y.to_vec());
+        let look = |s: usize, _: usize, y: &[f32]| {
+            let (tag, probability) = tagger.best(y);
+            whole[s].push((tag.to_string(), probability));
+        };
         outputs(&tagger, &data, &[0, 1, 2, 3], &mut TagWorkspace::default(), look).unwrap();
-        let Ok(mut stream) = TagStream::new(&tagger) else {
+        let model = LiveModel::from_tagger("tagger", tagger);
+        let Ok(mut stream) = LiveStream::new(&model) else {
             assert_eq!(late, None, "{nets:?}");
             continue;
         };
         let late = late.unwrap();
+        let named = |value| match value {
+            Value::Tag { tag, probability, .. } => (tag.to_string(), probability),
+            other => panic!("{other:?}"),
+        };
         for (sentence, whole) in sentences().iter().zip(&whole) {
             let mut live = Vec::new();
             for (i, (form, _)) in sentence.iter().enumerate() {
-                live.extend(stream.push(form).unwrap());
+                let answer = stream.push(&Element::Word(form.to_string())).unwrap();
+                live.extend(answer.map(|answer| named(answer.value)));
                 assert_eq!(live.len(), (i + 1).saturating_sub(late), "{nets:?}");
-                assert_eq!(stream.due(), (i + 1).min(late));
             }
-            live.extend(stream.finish().unwrap());
+            live.extend(stream.flush().unwrap().into_iter().map(|answer| named(answer.value)));
             assert!(live == *whole, "{nets:?}: not the same bits");
         }
-        assert!(stream.finish().unwrap().is_empty());
+        assert!(stream.flush().unwrap().is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! How long an answer can be, as JSON, and how much a live stream holds: what must be there before it is needed.
 
 use super::element::Element;
-use super::model::{ALTERNATIVES, LiveModel, Task};
+use super::model::{LiveModel, Task};
 
 /// `{"position":18446744073709551615,` and the names of the other fields.
 const FRAME: usize = 100;
@@ -24,7 +24,10 @@ impl LiveModel {
             + match &self.task {
                 Task::Plain(model) => F32 * model.spec().answer_width(),
                 // `{"character":"a","probability":0.5},`
-                Task::Chars(..) => CHARACTER + ALTERNATIVES * (CHARACTER + F64 + 35),
+                Task::Chars(_, task) => {
+                    let count = self.alternatives.clamp(1, task.alphabet().len());
+                    CHARACTER + count * (CHARACTER + F64 + 35)
+                }
                 Task::Series(_, task) => match &task.classes {
                     Some(classes) => longest(classes) + F64 + named(classes),
                     None => named(&task.targets),

@@ -16,6 +16,10 @@ use std::path::Path;
 pub struct LiveModel {
     name: String,
     pub(super) task: Task,
+    /// Alternatives in the answer to a masked character, at most.
+    pub(super) alternatives: usize,
+    /// The longest word that a tagger accepts, in bytes.
+    pub(super) max_word: usize,
 }
 
 /// What it was trained for.
@@ -53,8 +57,11 @@ impl fmt::Display for Reads {
     }
 }
 
-/// Alternatives of a masked character.
-pub(super) const ALTERNATIVES: usize = 3;
+/// Alternatives in the answer to a masked character, unless [`LiveModel::with_alternatives`] sets
+/// another number.
+const ALTERNATIVES: usize = 3;
+/// The longest word in bytes, unless [`LiveModel::with_max_word`] sets another limit.
+const MAX_WORD: usize = 10_000;
 
 impl LiveModel {
     /// Reads a model file of any kind: drnn's own, or a PyTorch state dict. Its name is the file's.
@@ -88,10 +95,7 @@ impl LiveModel {
             Some(true) if options.prefix.is_some() || options.relu => Err(Error::Data(
                 "is drnn's own, and says itself what its names and activation are".into(),
             )),
-            Some(true) => {
-                let task = Task::Tagger(Box::new(Tagger::from_bytes(bytes)?));
-                Ok(LiveModel { name: name.into(), task })
-            }
+            Some(true) => Ok(LiveModel::from_tagger(name, Tagger::from_bytes(bytes)?)),
             _ => LiveModel::new(name, Model::import_bytes(bytes, options)?),
         }
     }
@@ -110,7 +114,27 @@ impl LiveModel {
             }
             _ => Task::Plain(Box::new(model)),
         };
-        Ok(LiveModel { name: name.into(), task })
+        Ok(LiveModel::of(name, task))
+    }
+
+    /// A tagger that was read or trained.
+    pub fn from_tagger(name: &str, tagger: Tagger) -> LiveModel {
+        LiveModel::of(name, Task::Tagger(Box::new(tagger)))
+    }
+
+    fn of(name: &str, task: Task) -> LiveModel {
+        LiveModel { name: name.into(), task, alternatives: ALTERNATIVES, max_word: MAX_WORD }
+    }
+
+    /// With at most `count` alternatives in the answer to a masked character; 3 otherwise.
+    pub fn with_alternatives(self, count: usize) -> LiveModel {
+        LiveModel { alternatives: count, ..self }
+    }
+
+    /// Accepts words of up to `bytes` bytes; 10,000 otherwise. A word's spelling is a sequence of
+    /// its own, so the limit bounds the memory that one word can take.
+    pub fn with_max_word(self, bytes: usize) -> LiveModel {
+        LiveModel { max_word: bytes, ..self }
     }
 
     /// What kind of network gives its answers.
@@ -144,12 +168,12 @@ impl LiveModel {
             Task::Series(model, task) => Task::Series(Box::new(model.on(cpu)), task),
             Task::Tagger(tagger) => Task::Tagger(Box::new(tagger.on(cpu))),
         };
-        LiveModel { name: self.name, task }
+        LiveModel { task, ..self }
     }
 
     /// The same under another name.
     pub fn named(self, name: &str) -> LiveModel {
-        LiveModel { name: name.into(), task: self.task }
+        LiveModel { name: name.into(), ..self }
     }
 
     /// What it is called.
@@ -171,6 +195,14 @@ impl LiveModel {
     pub fn series(&self) -> Option<&SeriesTask> {
         match &self.task {
             Task::Series(_, task) => Some(task),
+            _ => None,
+        }
+    }
+
+    /// Vocabulary and networks of a tagger; None for other tasks.
+    pub fn tagger(&self) -> Option<&Tagger> {
+        match &self.task {
+            Task::Tagger(tagger) => Some(tagger),
             _ => None,
         }
     }
@@ -227,11 +259,12 @@ impl LiveModel {
     pub(super) fn value(&self, y: &[f32], asked: Asked) -> Value<'_> {
         match (&self.task, asked) {
             (Task::Chars(_, task), Asked::Char(None)) => {
-                let mut alternatives: Vec<Alternative> = Vec::with_capacity(ALTERNATIVES);
-                for (class, probability) in ranked(y).into_iter().take(ALTERNATIVES) {
-                    let character = task.alphabet().symbols()[class];
-                    alternatives.push(Alternative { character, probability });
-                }
+                let best = ranked(y).into_iter().take(self.alternatives.max(1));
+                let named = |(class, probability): (usize, f64)| Alternative {
+                    character: task.alphabet().symbols()[class],
+                    probability,
+                };
+                let alternatives: Vec<Alternative> = best.map(named).collect();
                 let character = alternatives.first().map_or(' ', |best| best.character);
                 Value::Character { character, masked: true, alternatives }
             }

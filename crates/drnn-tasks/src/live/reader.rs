@@ -40,9 +40,6 @@ pub(super) struct Read {
     pub numbers: Option<Vec<f32>>,
 }
 
-/// A longer word is none.
-const LONGEST_WORD: usize = 10_000;
-
 /// Reads elements for one model. Words that come again are encoded once.
 pub(super) struct Reader<'m> {
     pub model: &'m LiveModel,
@@ -54,11 +51,13 @@ impl<'m> Reader<'m> {
         Reader { model, encoder: Encoder::default() }
     }
 
-    /// Elements that will be read: what they have in common is done once.
-    pub fn prepare(&mut self, elements: &[Element]) -> Result<()> {
+    /// Encodes the words among elements that will be read, each spelling once, in large batches.
+    pub fn prepare<'a>(&mut self, elements: impl IntoIterator<Item = &'a Element>) -> Result<()> {
         let Task::Tagger(tagger) = &self.model.task else { return Ok(()) };
-        let words = elements.iter().filter_map(|element| match element {
-            Element::Word(word) if (1..=LONGEST_WORD).contains(&word.len()) => Some(word.as_str()),
+        let words = elements.into_iter().filter_map(|element| match element {
+            Element::Word(word) if !word.is_empty() && word.len() <= self.model.max_word => {
+                Some(word.as_str())
+            }
             _ => None,
         });
         self.encoder.prepare(tagger, words)
@@ -69,11 +68,13 @@ impl<'m> Reader<'m> {
         let read = match (&self.model.task, element) {
             (Task::Tagger(tagger), Element::Word(word)) => match word.len() {
                 0 => Err("an empty word".into()),
-                1..=LONGEST_WORD => {
+                length if length > self.model.max_word => {
+                    Err(format!("a word of {length} bytes, more than {}", self.model.max_word))
+                }
+                _ => {
                     let x = self.encoder.encode(tagger, Form::Word(word))?;
                     Ok(Read::new(Input::Numbers(x), Asked::Word(word.clone())))
                 }
-                long => Err(format!("a word of {long} bytes, more than {LONGEST_WORD}")),
             },
             (Task::Chars(_, task), Element::Char(c)) => {
                 Ok(Read::new(Input::Token(task.read_as(*c)), Asked::Char(Some(*c))))

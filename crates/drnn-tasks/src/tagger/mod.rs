@@ -16,7 +16,6 @@ mod encoding;
 mod model;
 mod network;
 mod spellings;
-mod stream;
 mod tokenize;
 mod vocabulary;
 
@@ -26,6 +25,5 @@ pub use encoding::EncodingLayout;
 pub use model::Tagger;
 pub use network::TaggerNet;
 pub use spellings::Spellings;
-pub use stream::{Late, TagStream};
 pub use tokenize::tokenize;
 pub use vocabulary::{BEGIN, END, Limits, MOST_SYMBOLS, PAD, SPECIAL, UNKNOWN, Vocabulary};

@@ -1,32 +1,25 @@
-//! `drnn fill`: a text with holes in, the completed text out.
+//! `drnn fill`: fills in the masked characters of a text.
 //!
 //! ```text
-//! bytes -> characters (decode) -> characters and masks (holes) -> answers (guess) -> text or JSON (output)
+//! bytes -> characters (text::decode) -> characters and masks (text::masks)
+//!       -> predictions (filler, live) -> text, table or JSON (output)
 //! ```
-//!
-//! | file | what |
-//! |---|---|
-//! | `decode` | UTF-8 in pieces, as a pipe gives them |
-//! | `holes` | which characters stand for a mask |
-//! | `guess` | what the model says: live, or when a line has ended |
-//! | `output` | what is written of it |
 
-pub mod decode;
-mod guess;
-pub mod holes;
+mod filler;
 mod output;
 
 use crate::Failure;
 use crate::args::reading::Reading;
 use crate::files::builtin::characters;
+use crate::text::decode::Decoder;
+use crate::text::masks::Masks;
 use clap::Args;
-use decode::Decoder;
-use drnn::{Cpu, Direction};
+use drnn::Cpu;
 use drnn_tasks::chars::CharTask;
-use guess::{Guesser, Lines, Live};
-use holes::Holes;
+use drnn_tasks::live::LiveModel;
+use filler::Filler;
 use output::{Form, Output};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::PathBuf;
 
 /// Fill in the masked characters of a text, live on a pipe
@@ -60,7 +53,7 @@ pub struct Arguments {
     reading: Reading,
 }
 
-/// Alternatives that JSON has where nobody says.
+/// Alternatives of each mask in JSON without `--alternatives`.
 const ALTERNATIVES: usize = 3;
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -72,39 +65,38 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             }
             (other, _) => other,
         })?;
-    // One step of one stream is microseconds of work: threads that wait for each other would cost more than they do,
-    // on a busy machine a hundred times as much.
-    let model = model.on(&Cpu::from_env()?.with_threads(1));
-    let task = CharTask::of(&model).map_err(|e| match &arguments.model {
+    CharTask::of(&model).map_err(|e| match &arguments.model {
         Some(path) => Failure::Input(format!("{}: {e}", path.display())),
         None => e.into(),
     })?;
-    let holes = Holes::new(&arguments.mask_text).map_err(Failure::Input)?;
-    let form = match (arguments.alternatives.map(usize::from), arguments.json) {
-        (None, false) => Form::Text,
-        (Some(most), false) => Form::Table(most),
-        (most, true) => Form::Json(most.unwrap_or(ALTERNATIVES)),
+    // One step of one stream takes microseconds. Several threads would spend more on waiting for
+    // each other than they save; on a busy machine a hundred times as much.
+    let model = LiveModel::new("fill", model)?.on(&Cpu::from_env()?.with_threads(1));
+    let masks = Masks::new(&arguments.mask_text).map_err(Failure::Input)?;
+    let count = arguments.alternatives.map(usize::from);
+    let (form, model) = match (count, arguments.json) {
+        (None, false) => (Form::Text, model.with_alternatives(1)),
+        (Some(count), false) => (Form::Table, model.with_alternatives(count)),
+        (count, true) => (Form::Json, model.with_alternatives(count.unwrap_or(ALTERNATIVES))),
     };
-    let output = Output::new(std::io::stdout().lock(), form, &task);
-    let whole = arguments.lines || model.spec().direction() == Direction::Bidirectional;
-    let mut guesser: Box<dyn Guesser> = match whole {
-        true => Box::new(Lines::new(&model, &task, output)),
-        false => Box::new(Live::new(&model, &task, output)?),
-    };
+    let output = Output::new(std::io::stdout().lock(), form);
+    let lines = arguments.lines || !model.streams();
+    let mut filler = Filler::new(&model, lines, output)?;
     match &arguments.file {
         Some(path) => {
-            fill(&path.display().to_string(), arguments.reading.open(path)?, holes, &mut *guesser)
+            let name = path.display().to_string();
+            fill(&name, arguments.reading.open(path)?, masks, &mut filler)
         }
-        None => fill("stdin", std::io::stdin().lock(), holes, &mut *guesser),
+        None => fill("stdin", std::io::stdin().lock(), masks, &mut filler),
     }
 }
 
-/// From one end to the other, with whatever is there at a time.
-fn fill(
+/// Reads all of `from` and writes what is known after each piece.
+fn fill<W: Write>(
     name: &str,
     mut from: impl Read,
-    mut holes: Holes,
-    guesser: &mut dyn Guesser,
+    mut masks: Masks,
+    filler: &mut Filler<W>,
 ) -> Result<(), Failure> {
     let mut decoder = Decoder::default();
     let mut buffer = vec![0; 1 << 16];
@@ -119,19 +111,19 @@ fn fill(
             0 => decoder.end().map(|()| ""),
             _ => decoder.take(&buffer[..count]),
         };
-        // What came before a bad byte is answered first.
+        // The text before a bad byte is answered before the error is reported.
         let (text, bad) = match text {
             Ok(text) => (text, None),
             Err((text, why)) => (text, Some(refuse(why))),
         };
         for character in text.chars() {
-            holes.take(character, |mark| guesser.take(mark))?;
+            masks.take(character, |mark| filler.take(mark))?;
         }
         if count == 0 || bad.is_some() {
-            holes.end(|mark| guesser.take(mark))?;
-            guesser.end()?;
+            masks.end(|mark| filler.take(mark))?;
+            filler.end()?;
         }
-        guesser.flush()?;
+        filler.flush()?;
         match bad {
             Some(bad) => return Err(bad),
             None if count == 0 => return Ok(()),

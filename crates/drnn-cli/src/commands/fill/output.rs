@@ -1,56 +1,57 @@
-//! What is written of a text and its answers: the completed text, or a line for each mask.
+//! Output of `drnn fill`: the completed text, or a line for each mask.
 
-use super::holes::Mark;
-use drnn_tasks::chars::CharTask;
-use drnn_tasks::live::ranked;
-use serde_json::{Value, json};
+use crate::text::masks::Mark;
+use drnn_tasks::live::{Alternative, Value};
+use serde_json::json;
 use std::collections::VecDeque;
 use std::io::{self, BufWriter, Write};
 
-/// What is written.
+/// The form of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// The completed text.
     Text,
-    /// For each mask its place in that text, and this many characters.
-    Table(usize),
+    /// For each mask its line and column in that text, and its alternatives.
+    Table,
     /// The same as JSON.
-    Json(usize),
+    Json,
 }
 
-/// Marks in, answers in, text out.
+/// Takes the marks of a text and the answers to them, both in order, and writes the output.
 pub struct Output<W: Write> {
     to: BufWriter<W>,
     form: Form,
-    alphabet: Vec<char>,
-    /// What has no answer yet.
+    /// Marks without an answer so far.
     open: VecDeque<Mark>,
-    /// How many of these are written nevertheless: known characters, with no hole before them.
+    /// How many of these are written already: known characters, with no mask before them.
     written: usize,
-    /// Place of the next character to be written, counted from 1.
+    /// Position of the next character to be written, counted from 1.
     line: u64,
     column: u64,
 }
 
 impl<W: Write> Output<W> {
-    pub fn new(to: W, form: Form, task: &CharTask) -> Output<W> {
-        let alphabet = task.alphabet().symbols().to_vec();
+    pub fn new(to: W, form: Form) -> Output<W> {
         let (to, open) = (BufWriter::new(to), VecDeque::new());
-        Output { to, form, alphabet, open, written: 0, line: 1, column: 1 }
+        Output { to, form, open, written: 0, line: 1, column: 1 }
     }
 
-    /// A mark that is to be answered.
-    pub fn ask(&mut self, mark: Mark) -> io::Result<()> {
+    /// A mark that was read; its answer follows.
+    pub fn read(&mut self, mark: Mark) -> io::Result<()> {
         self.open.push_back(mark);
         self.write_known()
     }
 
     /// The answer to the first mark that has none.
-    pub fn answer(&mut self, answer: &[f32]) -> io::Result<()> {
+    pub fn answer(&mut self, answer: &Value) -> io::Result<()> {
         match self.open.pop_front() {
             None => return Ok(()),
             Some(Mark::Known(_)) => self.written -= 1,
-            Some(Mark::Hole) => self.fill(answer)?,
+            Some(Mark::Masked) => {
+                if let Value::Character { character, alternatives, .. } = answer {
+                    self.fill(*character, alternatives)?;
+                }
+            }
         }
         self.write_known()
     }
@@ -59,7 +60,7 @@ impl<W: Write> Output<W> {
         self.to.flush()
     }
 
-    /// Writes known characters up to the next hole.
+    /// Writes known characters up to the next mask.
     fn write_known(&mut self) -> io::Result<()> {
         while let Some(&Mark::Known(character)) = self.open.get(self.written) {
             self.written += 1;
@@ -75,30 +76,25 @@ impl<W: Write> Output<W> {
         };
         match self.form {
             Form::Text => self.to.write_all(character.encode_utf8(&mut [0; 4]).as_bytes()),
-            Form::Table(_) | Form::Json(_) => Ok(()),
+            Form::Table | Form::Json => Ok(()),
         }
     }
 
-    fn fill(&mut self, answer: &[f32]) -> io::Result<()> {
-        let found = ranked(answer);
-        let Some(&(best, _)) = found.first() else { return Ok(()) };
-        let (line, column, character) = (self.line, self.column, self.alphabet[best]);
+    fn fill(&mut self, character: char, alternatives: &[Alternative]) -> io::Result<()> {
+        let (line, column) = (self.line, self.column);
         match self.form {
             Form::Text => {}
-            Form::Table(most) => {
+            Form::Table => {
                 write!(self.to, "{line}:{column}")?;
-                for (class, p) in found.iter().take(most) {
-                    write!(self.to, "\t{:?} {p:.4}", self.alphabet[*class])?;
+                for Alternative { character, probability } in alternatives {
+                    write!(self.to, "\t{character:?} {probability:.4}")?;
                 }
                 writeln!(self.to)?;
             }
-            Form::Json(most) => {
-                let each = found.iter().take(most).map(
-                    |(class, p)| json!({"character": self.alphabet[*class], "probability": p}),
-                );
-                let alternatives: Vec<Value> = each.collect();
+            Form::Json => {
                 let value = json!({
-                    "line": line, "column": column, "character": character, "alternatives": alternatives,
+                    "line": line, "column": column, "character": character,
+                    "alternatives": alternatives,
                 });
                 writeln!(self.to, "{value}")?;
             }
@@ -110,17 +106,19 @@ impl<W: Write> Output<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use drnn_tasks::chars::Alphabet;
+    use serde_json::Value as Json;
 
-    /// What is written after each of some marks, whose answers come two late; `b` is the likeliest.
-    fn written(form: Form, marks: &[Mark]) -> Vec<String> {
-        let alphabet = Alphabet::new(vec!['a', 'b', ' ']).unwrap();
-        let task = CharTask::new(alphabet, 9, 0.2);
-        let mut output = Output::new(Vec::new(), form, &task);
-        let answer = [0.0, 2f32.ln(), 0.0];
+    /// What is written after each of some marks whose answers come two marks late; `b` has
+    /// probability 1/2 everywhere, `a` 1/4.
+    fn written(form: Form, count: usize, marks: &[Mark]) -> Vec<String> {
+        let mut output = Output::new(Vec::new(), form);
+        let alternatives = [('b', 0.5), ('a', 0.25)]
+            .map(|(character, probability)| Alternative { character, probability });
+        let alternatives = alternatives[..count].to_vec();
+        let answer = Value::Character { character: 'b', masked: true, alternatives };
         let mut after = Vec::new();
         for i in 0..marks.len() + 2 {
-            marks.get(i).map_or(Ok(()), |mark| output.ask(*mark)).unwrap();
+            marks.get(i).map_or(Ok(()), |mark| output.read(*mark)).unwrap();
             if i >= 2 {
                 output.answer(&answer).unwrap();
             }
@@ -131,19 +129,19 @@ mod tests {
     }
 
     #[test]
-    fn text_waits_for_holes_only() {
-        use Mark::{Hole, Known};
-        let marks = [Known('x'), Hole, Known('y'), Known('z')];
-        assert_eq!(written(Form::Text, &marks), ["x", "x", "x", "xbyz", "xbyz", "xbyz"]);
-        let marks = [Known('\n'), Known('x'), Hole, Hole];
-        let table = written(Form::Table(2), &marks).pop().unwrap();
+    fn text_waits_for_masks_only() {
+        use Mark::{Known, Masked};
+        let marks = [Known('x'), Masked, Known('y'), Known('z')];
+        assert_eq!(written(Form::Text, 1, &marks), ["x", "x", "x", "xbyz", "xbyz", "xbyz"]);
+        let marks = [Known('\n'), Known('x'), Masked, Masked];
+        let table = written(Form::Table, 2, &marks).pop().unwrap();
         assert_eq!(table, "2:2\t'b' 0.5000\t'a' 0.2500\n2:3\t'b' 0.5000\t'a' 0.2500\n");
-        let json = written(Form::Json(1), &marks).pop().unwrap();
-        let first: Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
+        let json = written(Form::Json, 1, &marks).pop().unwrap();
+        let first: Json = serde_json::from_str(json.lines().next().unwrap()).unwrap();
         assert_eq!((&first["line"], &first["column"]), (&json!(2), &json!(2)));
         let best = &first["alternatives"][0];
         assert!((best["probability"].as_f64().unwrap() - 0.5).abs() < 1e-6, "{first}");
-        assert_eq!((&best["character"], &first["alternatives"][1]), (&json!("b"), &Value::Null));
+        assert_eq!((&best["character"], &first["alternatives"][1]), (&json!("b"), &Json::Null));
         assert_eq!((json.lines().count(), &first["character"]), (2, &json!("b")));
     }
 }

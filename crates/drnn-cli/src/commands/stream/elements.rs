@@ -1,7 +1,7 @@
 //! Text as elements: lines, rows of CSV, JSON, words or numbers parted by spaces, or every character.
 
 use crate::Failure;
-use crate::commands::fill::holes::{Holes, Mark};
+use crate::text::masks::{Mark, Masks};
 use clap::ValueEnum;
 use drnn_tasks::live::{Element, LiveModel, Reads};
 use drnn_train::read::{ElementRow, ElementRows, LONGEST_LINE};
@@ -35,7 +35,7 @@ pub struct Elements<'m> {
     /// Whether a blank line ends a sequence.
     blank_ends: bool,
     rows: ElementRows<'m>,
-    holes: Holes,
+    masks: Masks,
     /// What has come of a line, or of a token.
     open: String,
     /// Whether nothing has come of the line.
@@ -72,9 +72,9 @@ impl<'m> Elements<'m> {
             let why = format!("--from {name}: the model reads {reads}; say lines, json or {other}");
             return Err(Failure::Input(why));
         }
-        let holes = Holes::new(&[]).map_err(Failure::Input)?;
+        let masks = Masks::new(&[]).map_err(Failure::Input)?;
         let (rows, open) = (ElementRows::new(model), String::new());
-        Ok(Elements { model, from, blank_ends, rows, holes, open, is_blank: true, line: 1 })
+        Ok(Elements { model, from, blank_ends, rows, masks, open, is_blank: true, line: 1 })
     }
 
     /// The next piece.
@@ -102,8 +102,8 @@ impl<'m> Elements<'m> {
     pub fn end(&mut self, mut to: impl FnMut(Item) -> Result<(), Failure>) -> Result<(), Failure> {
         match self.from {
             From::Chars => {
-                let Elements { holes, line, .. } = self;
-                holes.end(|mark| to(item(mark)).map_err(|e| in_line(*line, e)))
+                let Elements { masks, line, .. } = self;
+                masks.end(|mark| to(item(mark)).map_err(|e| in_line(*line, e)))
             }
             From::Tokens => self.end_token(&mut to),
             _ if self.open.is_empty() => Ok(()),
@@ -128,7 +128,7 @@ impl<'m> Elements<'m> {
             return to(Item::Begins).map_err(|e| in_line(line, e));
         }
         self.is_blank = ends_line;
-        self.holes.take(character, |mark| to(item(mark)).map_err(|e| in_line(line, e)))
+        self.masks.take(character, |mark| to(item(mark)).map_err(|e| in_line(line, e)))
     }
 
     fn token_char(
@@ -203,7 +203,7 @@ impl<'m> Elements<'m> {
 fn item(mark: Mark) -> Item {
     Item::Element(match mark {
         Mark::Known(character) => Element::Char(character),
-        Mark::Hole => Element::Mask,
+        Mark::Masked => Element::Mask,
     })
 }
 

@@ -1,7 +1,7 @@
 //! `drnn stream`: elements in, answers out, each as soon as it is known.
 //!
 //! ```text
-//! stdin -> bytes (arrival) -> text (fill::decode) -> elements (elements) -> LiveStream -> stdout (output)
+//! stdin -> bytes (arrival) -> text (text::decode) -> elements (elements) -> LiveStream -> stdout (output)
 //! ```
 //!
 //! A thread reads; this one takes what has arrived, and writes out what it knows when nothing more is there. Nothing
@@ -19,7 +19,7 @@ mod output;
 
 use crate::Failure;
 use crate::args::import::ImportArguments;
-use crate::commands::fill::decode::Decoder;
+use crate::text::decode::Decoder;
 use crate::training::stop::Stop;
 use arrival::{Arrival, Arrived};
 use clap::{Args, ValueEnum};

@@ -1,21 +1,21 @@
 //! UTF-8 in pieces: a character may begin in one and end in the next.
 
-/// What was read of a character that has not ended, and where in the text.
+/// Splits bytes that arrive in pieces into whole characters.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// Of the last piece: its whole characters, then what remains.
+    /// Of the last piece: its whole characters, then the beginning of one that has not ended.
     bytes: Vec<u8>,
-    /// Bytes before those.
+    /// Offset of `bytes` in the text.
     offset: u64,
-    /// Those of `bytes` that were handed out.
+    /// Those of `bytes` that were returned.
     taken: usize,
 }
 
-/// What is wrong, behind the text before it.
+/// The text before a bad byte, and the error.
 type Bad<'a> = (&'a str, String);
 
 impl Decoder {
-    /// The whole characters that are there with `more`.
+    /// Adds a piece and returns all characters that are complete now.
     pub fn take(&mut self, more: &[u8]) -> Result<&str, Bad<'_>> {
         self.bytes.drain(..self.taken);
         self.offset += self.taken as u64;
@@ -29,7 +29,7 @@ impl Decoder {
         if broken { Err((text, self.wrong())) } else { Ok(text) }
     }
 
-    /// That no character is left open.
+    /// The text has ended: refuses a character that has not.
     pub fn end(&mut self) -> Result<(), Bad<'_>> {
         if self.taken == self.bytes.len() { Ok(()) } else { Err(("", self.wrong())) }
     }
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_are_whole_and_bad_bytes_have_a_place() {
+    fn characters_are_whole_and_errors_name_the_offset() {
         for size in 1..12 {
             let whole = "aπ€𝄞b\n€";
             assert_eq!(read(whole.as_bytes(), size), (whole.into(), None));

@@ -1,45 +1,48 @@
-//! Which characters of a text stand for a mask.
+//! Finds the masks in a text.
 
 /// An element of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
-    /// A character, as it came.
+    /// A character of the text.
     Known(char),
-    /// A character to be filled in.
-    Hole,
+    /// A masked character, to be filled in.
+    Masked,
 }
 
-/// Finds masks, whose texts may be several characters long.
+/// Finds masks. The text of a mask may have several characters.
 #[derive(Debug)]
-pub struct Holes {
+pub struct Masks {
     masks: Vec<Vec<char>>,
-    /// Characters with which a mask may begin.
+    /// The last characters read, if a mask may begin with them.
     open: Vec<char>,
 }
 
-const USUAL: [&str; 2] = ["_", "[MASK]"];
+/// The default masks.
+const DEFAULT: [&str; 2] = ["_", "[MASK]"];
 
-impl Holes {
-    /// Of these texts, or the usual ones.
-    pub fn new(texts: &[String]) -> Result<Holes, String> {
+impl Masks {
+    /// With these texts as masks, or the default ones.
+    pub fn new(texts: &[String]) -> Result<Masks, String> {
         let masks: Vec<Vec<char>> = match texts {
-            [] => USUAL.map(|text| text.chars().collect()).into(),
+            [] => DEFAULT.map(|text| text.chars().collect()).into(),
             texts => texts.iter().map(|text| text.chars().collect()).collect(),
         };
         for (i, mask) in masks.iter().enumerate() {
             if mask.is_empty() {
-                return Err("--mask-text: nothing stands for nothing".into());
+                return Err(
+                    "--mask-text is empty; give the text that stands for a masked character".into(),
+                );
             }
             let longer = |(j, other): (usize, &Vec<char>)| i != j && other.starts_with(mask);
             if masks.iter().enumerate().any(longer) {
                 let mask: String = mask.iter().collect();
-                return Err(format!("--mask-text: another one begins with {mask:?} too"));
+                return Err(format!("--mask-text: another mask also begins with {mask:?}"));
             }
         }
-        Ok(Holes { masks, open: Vec::new() })
+        Ok(Masks { masks, open: Vec::new() })
     }
 
-    /// Reads a character; hands on what is clear now.
+    /// Reads a character; passes on the marks that are certain now.
     pub fn take<E>(
         &mut self,
         character: char,
@@ -49,17 +52,17 @@ impl Holes {
         while !self.open.is_empty() {
             if self.masks.contains(&self.open) {
                 self.open.clear();
-                return to(Mark::Hole);
+                return to(Mark::Masked);
             }
             if self.masks.iter().any(|mask| mask.starts_with(&self.open)) {
-                return Ok(()); // until more is known
+                return Ok(()); // the next character decides
             }
             to(Mark::Known(self.open.remove(0)))?;
         }
         Ok(())
     }
 
-    /// What was left open is no mask.
+    /// The text has ended: an incomplete mask is plain characters.
     pub fn end<E>(&mut self, to: impl FnMut(Mark) -> Result<(), E>) -> Result<(), E> {
         self.open.drain(..).map(Mark::Known).try_for_each(to)
     }
@@ -71,14 +74,14 @@ mod tests {
 
     fn read(texts: &[&str], text: &str) -> String {
         let texts: Vec<String> = texts.iter().map(|text| text.to_string()).collect();
-        let mut holes = Holes::new(&texts).unwrap();
+        let mut masks = Masks::new(&texts).unwrap();
         let mut found = String::new();
         let mut put = |mark| {
             found.push(if let Mark::Known(c) = mark { c } else { '#' });
             Ok::<(), ()>(())
         };
-        text.chars().for_each(|c| holes.take(c, &mut put).unwrap());
-        holes.end(&mut put).unwrap();
+        text.chars().for_each(|c| masks.take(c, &mut put).unwrap());
+        masks.end(&mut put).unwrap();
         found
     }
 
@@ -89,8 +92,8 @@ mod tests {
         assert_eq!(read(&["?"], "a_?[MASK]"), "a_#[MASK]");
         assert_eq!(read(&["aab"], "aaab"), "a#");
         assert_eq!(read(&["€€"], "€€€"), "#€");
-        assert!(Holes::new(&["".into()]).is_err());
-        assert!(Holes::new(&["_".into(), "__".into()]).unwrap_err().contains("begins with \"_\""));
-        assert!(Holes::new(&["_".into(), "_".into()]).is_err());
+        assert!(Masks::new(&["".into()]).is_err());
+        assert!(Masks::new(&["_".into(), "__".into()]).unwrap_err().contains("begins with \"_\""));
+        assert!(Masks::new(&["_".into(), "_".into()]).is_err());
     }
 }

@@ -1,0 +1,123 @@
+//! `drnn tag`: words in, tags out, as soon as they are known.
+//!
+//! ```text
+//! text, tokens, CoNLL-U -> words (input) -> tags (sentences, live) -> columns or CoNLL-U (output)
+//! ```
+//!
+//! A thread reads; this one tags what has arrived. Complete sentences are tagged in batches. A
+//! sentence that has not ended is tagged word by word, each tag d words late.
+
+mod input;
+mod output;
+mod sentences;
+
+use crate::Failure;
+use crate::args::reading::Reading;
+use crate::files::builtin;
+use clap::Args;
+use drnn_tasks::live::LiveModel;
+use drnn_train::read::{LONGEST_LINE, Source};
+use input::{From, Piece};
+use output::{Output, To};
+use sentences::{Arriving, Complete};
+use std::io::{BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, TryRecvError};
+
+/// Tag words: text or tokens in, a tag for each out
+///
+/// Running text is one sentence or more per line and is answered line by line. Tokens come one per line, a blank line
+/// ends a sentence: each is answered as many words late as the model's delay, and a bidirectional model waits for the
+/// end of the sentence. In CoNLL-U the column UPOS is filled in, everything else stays.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub struct Arguments {
+    /// Model file of `drnn train tagger` [default: a small English one that is built in]
+    model: Option<PathBuf>,
+    /// What to tag, plain or compressed [default: standard input]
+    file: Option<PathBuf>,
+    /// What comes in
+    #[arg(long, value_enum, default_value = "text")]
+    from: From,
+    /// What goes out [default: tsv; conllu where that comes in]
+    #[arg(long, value_enum)]
+    to: Option<To>,
+    /// Also the probability of each tag, as a third column of tsv
+    #[arg(long)]
+    probabilities: bool,
+    #[command(flatten)]
+    reading: Reading,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let tagger = builtin::tagger(arguments.model.as_deref())?.on(&drnn::Cpu::from_env()?);
+    let to = arguments.to.unwrap_or(match arguments.from {
+        From::Conllu => To::Conllu,
+        _ => To::Tsv,
+    });
+    let source = open(arguments.file.as_deref(), arguments.reading)?;
+    let late = match tagger.net().latency() {
+        None => "when the sentence has ended".into(),
+        Some(0) => "at once".into(),
+        Some(1) => "1 word late".into(),
+        Some(d) => format!("{d} words late"),
+    };
+    eprintln!("{} tags; answers come {late}", tagger.vocabulary().tags().len());
+    let pieces = input::pieces(source, arguments.from, tagger.counting());
+    // A word is part of a line, which has a limit of its own.
+    let model = LiveModel::from_tagger("tag", tagger).with_max_word(LONGEST_LINE);
+    let output = Output::new(std::io::stdout().lock(), to, arguments.probabilities);
+    tag_all(&pieces, Arriving::new(&model)?, Complete::new(&model), output)
+}
+
+fn open(file: Option<&Path>, reading: Reading) -> Result<Source, Failure> {
+    Ok(match file {
+        Some(path) => reading.open(path)?,
+        None => Source::new("standard input", BufReader::new(std::io::stdin()))?,
+    })
+}
+
+/// Tags pieces as they come until there are no more. Before it waits for the next one, everything
+/// that is known is written.
+fn tag_all<W: Write>(
+    pieces: &Receiver<Piece>,
+    mut arriving: Arriving,
+    mut complete: Complete,
+    mut output: Output<W>,
+) -> Result<(), Failure> {
+    let output = &mut output;
+    loop {
+        let piece = match pieces.try_recv() {
+            Ok(piece) => piece,
+            Err(TryRecvError::Empty) => {
+                complete.tag(output)?;
+                arriving.tag(output)?;
+                output.flush()?;
+                match pieces.recv() {
+                    Ok(piece) => piece,
+                    Err(_) => break,
+                }
+            }
+            Err(TryRecvError::Disconnected) => break,
+        };
+        match piece {
+            Piece::Token(word) => arriving.push(word),
+            Piece::End => {
+                if let Some(whole) = arriving.end(output)? {
+                    complete.push(whole, output)?;
+                }
+            }
+            Piece::Whole(whole) => complete.push(whole, output)?,
+            Piece::Failed(error) => {
+                complete.tag(output)?;
+                output.flush()?;
+                return Err(error.into());
+            }
+        }
+    }
+    if let Some(whole) = arriving.end(output)? {
+        complete.push(whole, output)?;
+    }
+    complete.tag(output)?;
+    Ok(output.flush()?)
+}
