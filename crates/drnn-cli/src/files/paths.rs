@@ -45,22 +45,6 @@ pub fn make_folder(folder: &Path) -> Result<(), Failure> {
         .map_err(|e| Failure::Input(format!("{}: cannot be made: {e}", folder.display())))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_file_by_several_names() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        std::fs::create_dir(at("in")).unwrap();
-        assert!(same_file(&at("x"), &at("in/../x"))); // neither exists
-        std::fs::write(at("x"), "").unwrap();
-        assert!(same_file(&at("x"), &at("in/../x")));
-        assert!(!same_file(&at("x"), &at("y")));
-    }
-}
-
 /// Writes files of these names and contents to `folder`, which is made where there is none.
 pub fn write_files(folder: &Path, files: &[(&str, impl AsRef<[u8]>)]) -> Result<(), Failure> {
     let refuse = |path: &Path, what: &str, error: std::io::Error| {
@@ -75,4 +59,20 @@ pub fn write_files(folder: &Path, files: &[(&str, impl AsRef<[u8]>)]) -> Result<
     let names: Vec<_> = files.iter().map(|(name, _)| *name).collect();
     eprintln!("wrote {} to {}", names.join(", "), folder.display());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_file_by_several_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        std::fs::create_dir(at("in")).unwrap();
+        assert!(same_file(&at("x"), &at("in/../x"))); // neither exists
+        std::fs::write(at("x"), "").unwrap();
+        assert!(same_file(&at("x"), &at("in/../x")));
+        assert!(!same_file(&at("x"), &at("y")));
+    }
 }
