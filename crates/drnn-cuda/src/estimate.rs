@@ -1,7 +1,7 @@
-//! How much of a card's memory a training takes, told before anything is allocated.
+//! Estimates the device memory that training needs, before anything is allocated.
 //!
-//! The sums follow [`crate::step::workspace`] and the recurrences' own memory line by line; a test holds them
-//! against what a recorder is asked for. They are floats, because no size overflows those.
+//! The sums follow [`crate::step::workspace`] and the recurrences' own workspaces line by line; a test
+//! compares them with what is allocated on a recorder. They are f64, which no size overflows.
 
 use crate::error::{Error, Result};
 use crate::learner::CudaLearner;
@@ -13,16 +13,18 @@ use crate::step::workspace::{CHUNKS, MAX_BATCHES_PER_GRAPH};
 use drnn::memory::BatchSize;
 use drnn::{Cell, InputSpec, NetSpec};
 
-/// Bytes of a card that training takes with batches of up to `size`, step by step: what any card
-/// can do. With f16 large networks take less. An error where there are no kernels for the network,
-/// or for that much at once.
+/// Bytes of device memory that training takes with batches of up to `size`, for the kernels that run
+/// on every GPU ([`Precision::F32`]). Large networks need less with [`Precision::F16`]. Needs no GPU.
+/// Fails with [`Error::Unsupported`] if no kernels exist for the network, or if the batch is too
+/// large for 32-bit indices.
 pub fn estimate(spec: &NetSpec, size: BatchSize) -> Result<usize> {
     let plan = Plan::new(spec).map_err(Error::Unsupported)?;
     of_plan(&plan, size, false)
 }
 
 impl CudaLearner {
-    /// Bytes that training takes on `device`, with batches of up to `size`.
+    /// Bytes of device memory that training takes on `device` at `precision`, with batches of up to
+    /// `size`. Fails as [`estimate()`] does.
     pub fn estimate(
         device: &Device,
         precision: Precision,
@@ -30,26 +32,26 @@ impl CudaLearner {
         size: BatchSize,
     ) -> Result<usize> {
         let plan = Plan::new(spec).map_err(Error::Unsupported)?;
-        let half = precision == Precision::F16 && persistent::takes(device, &plan);
-        of_plan(&plan, size, half)
+        let persistent = precision == Precision::F16 && persistent::supports(device, &plan);
+        of_plan(&plan, size, persistent)
     }
 }
 
-fn of_plan(plan: &Plan, size: BatchSize, half: bool) -> Result<usize> {
+fn of_plan(plan: &Plan, size: BatchSize, persistent: bool) -> Result<usize> {
     let spec = &plan.spec;
     let outputs = spec.answers_to(size.steps);
     let steps = if outputs == 0 { 0 } else { outputs.saturating_add(spec.delay()) };
     plan.check_batch(steps, size.rows)?;
     let shape = Shape { steps, outputs, rows: size.rows, selected: None };
     let recurrent =
-        if half { PersistentWorkspace::estimate(plan, shape) } else { plain(plan, shape) };
+        if persistent { PersistentWorkspace::estimate(plan, shape) } else { plain(plan, shape) };
     let parameters = 4.0 * spec.parameters() as f64; // with gradient and Adam's two vectors
-    Ok((4.0 * parameters + recurrent + around(plan, shape) + WORKSPACE as f64) as usize)
+    Ok((4.0 * parameters + recurrent + shared_part(plan, shape) + WORKSPACE as f64) as usize)
 }
 
-/// Bytes of what both ways of a recurrence have around them.
-fn around(plan: &Plan, shape: Shape) -> f64 {
-    let [slots, positions] = [shape.slots(), shape.positions()].map(|n| n as f64);
+/// Bytes of [`crate::step::workspace::Workspace`] without its recurrences.
+fn shared_part(plan: &Plan, shape: Shape) -> f64 {
+    let [slots, positions] = [shape.step_rows(), shape.positions()].map(|n| n as f64);
     let (spec, m) = (&plan.spec, plan.spec.answer_width() as f64);
     let (input, embedded, targets) = match spec.input() {
         InputSpec::Dense(q) => (slots * q as f64, 0.0, positions * m),
@@ -66,18 +68,18 @@ fn around(plan: &Plan, shape: Shape) -> f64 {
 
 /// Bytes of [`crate::plain::PlainWorkspace`].
 fn plain(plan: &Plan, shape: Shape) -> f64 {
-    let (slots, rows) = (shape.slots() as f64, shape.rows as f64);
-    let kept = (shape.steps + 2) as f64 * rows;
+    let (slots, rows) = (shape.step_rows() as f64, shape.rows as f64);
+    let padded_rows = (shape.steps + 2) as f64 * rows;
     let max_units = plan.spec.units().iter().max().copied().unwrap_or(0) as f64;
     let mut floats = 2.0 * slots * plan.widest() as f64 + 2.0 * rows * max_units;
     for layer in &plan.layers {
-        floats += kept * layer[0].width as f64;
+        floats += padded_rows * layer[0].width as f64;
         for recurrence in layer {
             let n = recurrence.n as f64;
             floats += slots * recurrence.gates as f64;
             floats += match plan.cell {
                 Cell::Gru => slots * n,
-                Cell::Lstm => kept * n,
+                Cell::Lstm => padded_rows * n,
                 Cell::RnnTanh | Cell::RnnRelu => 0.0,
             };
         }

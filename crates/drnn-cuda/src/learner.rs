@@ -1,12 +1,13 @@
-//! One network in training on a GPU.
+//! Trains one network on a GPU.
 //!
 //! ```text
-//! this machine    gather -> stage -> copy ->                         next batch, no pending
-//! the GPU                            forward, loss, backward, norm, clip, Adam     one graph per shape of batch
+//! host     gather -> stage -> copy ->                    next batch, without waiting
+//! device                       forward, loss, backward, norm, clip, Adam   a graph per batch shape
 //! ```
 //!
-//! The processor waits once per call of [`Engine::train`], when it reads the sums. Which steps were good is decided on the
-//! GPU: behind one that is no number the others of the same call change nothing.
+//! The host synchronises once per call of [`Engine::train`], to read the sums. The device itself
+//! decides which steps count: after a step with a non-finite loss or gradient, the remaining steps of
+//! the same call change nothing.
 
 use crate::error::{Error as CudaError, Result as CudaResult};
 use crate::persistent::{self, PersistentNet, PersistentPass};
@@ -25,49 +26,52 @@ use drnn_train::{
 };
 use std::collections::HashMap;
 
-/// Shapes whose graphs are kept: data of many lengths has many.
-const GRAPHS: usize = 64;
-/// Batches that [`Engine::train`] is given at once: about a second of them, so that pending costs nothing, and whoever looks at
-/// the progress or wants to interrupt need not wait longer. A constant, because sums of losses depend on it in their last bits.
+/// Cached graphs, at most: data with sequences of many lengths has many batch shapes.
+const MAX_GRAPHS: usize = 64;
+/// Batches per call of [`Engine::train`]: about a second of work, so that the synchronisation costs
+/// nothing, yet progress is reported and an interrupt is noticed soon. A constant, because sums of
+/// losses depend on it in their last bits.
 const STRIDE: usize = 512;
 
-/// Parameters, optimiser, and memory for a step, all on the GPU.
+/// One network in training on a GPU: an [`Engine`] that owns parameters, optimiser state and the
+/// workspace of a step, all in device memory. Graphs and workspace grow with the largest batch so far.
 #[derive(Debug)]
 pub struct CudaLearner {
     plan: Plan,
-    /// By layer, where its recurrence fits into registers and may.
+    /// By layer: the register-resident kernels, if the layer is small enough and precision is f16.
     resident: Vec<Option<Resident>>,
-    /// Whether recurrences are persistent; and those, by rows of the batch.
-    half: bool,
-    persistent: HashMap<usize, PersistentNet>,
-    /// Before the buffers that they use.
+    /// Whether recurrences run in persistent kernels, and those, by rows of the batch.
+    persistent: bool,
+    persistent_nets: HashMap<usize, PersistentNet>,
+    /// Declared, and so dropped, before the buffers they use.
     graphs: HashMap<GraphKey, Graph>,
-    /// Rows of the batches for which recurrences find parameters packed as they are now.
+    /// The number of rows for which the packed weights are up to date; `None` after a step.
     packed: Option<usize>,
     gemm: Gemm,
     state: DeviceState,
     work: Option<Workspace>,
     stream: Stream,
-    /// For what may run beside it.
+    /// Low priority: weight packing and resets that overlap with `stream`.
     side_stream: Stream,
     device: Device,
     gathered: Gathered,
     pending: Option<PendingBatches>,
-    /// Bundles sent so far.
+    /// Graphs launched so far; selects the staging buffer.
     submitted: usize,
 }
 
-/// Batches that a graph runs.
+/// What a graph was captured for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct GraphKey {
     until: Until,
     shape: Shape,
+    /// Batches, one after another.
     count: usize,
-    /// Whether recurrences find parameters packed already.
+    /// Whether the weights are packed already.
     packed: bool,
 }
 
-/// Batches of one shape that have been staged and not sent.
+/// Batches of one shape that are staged and not yet submitted.
 #[derive(Debug, Clone, Copy)]
 struct PendingBatches {
     until: Until,
@@ -77,7 +81,8 @@ struct PendingBatches {
 }
 
 impl CudaLearner {
-    /// Parameters as [`Model::init`] draws them. Refused for networks in blocks.
+    /// A network with the parameters of [`Model::init`] and a fresh Adam. Fails with
+    /// [`CudaError::Unsupported`] for networks with recurrent blocks, which run on the CPU only.
     pub fn new(
         device: &Device,
         precision: Precision,
@@ -92,15 +97,15 @@ impl CudaLearner {
             Precision::F16 => Resident::of(device, &plan)?,
             _ => vec![None; plan.layers.len()],
         };
-        let half = precision == Precision::F16 && persistent::takes(device, &plan);
+        let persistent = precision == Precision::F16 && persistent::supports(device, &plan);
         let stream = Stream::new(device)?;
         Ok(CudaLearner {
             gemm: Gemm::new(device, &stream, precision)?,
             state: DeviceState::new(device, &Model::init(spec, seed).into_params(), adam)?,
             plan,
             resident,
-            half,
-            persistent: HashMap::new(),
+            persistent,
+            persistent_nets: HashMap::new(),
             graphs: HashMap::new(),
             packed: None,
             work: None,
@@ -113,12 +118,12 @@ impl CudaLearner {
         })
     }
 
-    /// What kind of network it is.
+    /// The network's specification.
     pub fn spec(&self) -> &NetSpec {
         &self.plan.spec
     }
 
-    /// Memory for a batch; a larger one replaces what was there.
+    /// Makes sure that the workspace fits a batch; a larger one replaces it.
     fn reserve(&mut self, shape: Shape, target_type: TargetType) -> Result<()> {
         if self.work.as_ref().is_some_and(|work| work.fits(shape, target_type)) {
             return Ok(());
@@ -136,12 +141,13 @@ impl CudaLearner {
             selected: None,
         };
         self.work =
-            Some(Workspace::new(&self.device, &self.plan, capacity, target_type, self.half)?);
+            Some(Workspace::new(&self.device, &self.plan, capacity, target_type, self.persistent)?);
         Ok(())
     }
 
-    /// Puts what was gathered behind the batches that wait, which go first where they are of another shape or fill their
-    /// place. Gives the positions, or values, that count.
+    /// Stages the gathered batch after the pending ones, which are submitted first if they have
+    /// another shape, and at once if the staging buffer is full. Returns the number of positions, or
+    /// values, that count in the loss.
     fn add(&mut self, until: Until, step: Step) -> Result<usize> {
         let shape = shape(&self.plan, &self.gathered);
         let target_type = target_type(&self.gathered);
@@ -168,18 +174,18 @@ impl CudaLearner {
         Ok(count)
     }
 
-    /// Batches that are worth sending together: graphs stay below a few hundred nodes.
+    /// Batches of this shape per graph: graphs stay below a few hundred nodes.
     fn batches_per_graph(&self, shape: Shape) -> usize {
         let recurrences = self.plan.layers.iter().zip(&self.resident);
         let nodes = recurrences.map(|(layer, resident)| match resident {
             Some(_) => 20,
-            None if self.half => 30,
+            None if self.persistent => 30,
             None => 4 * shape.steps * layer.len(),
         });
         (200 / nodes.sum::<usize>().max(1)).clamp(1, MAX_BATCHES_PER_GRAPH)
     }
 
-    /// Sends the batches that wait, and runs them. Nothing is waited for.
+    /// Copies the pending batches to the device and launches their graph, asynchronously.
     fn submit(&mut self) -> Result<()> {
         let Some(PendingBatches { until, shape, target_type, count }) = self.pending.take() else {
             return Ok(());
@@ -188,18 +194,18 @@ impl CudaLearner {
         let slot = &work.staging[self.submitted % work.staging.len()];
         self.submitted += 1;
         let words = Staged::new(&self.plan.spec, shape, target_type).words;
-        // SAFETY: the slot is left alone until its event has passed.
+        // SAFETY: the staging buffer is not touched until its event has happened.
         unsafe { self.stream.copy(&slot.words, count * words, &work.batch)? };
         slot.read.record(&self.stream)?;
         let changes = until == Until::Step;
         let packed = self.packed.take().is_some_and(|rows| !changes && rows == shape.rows);
         let key = GraphKey { until, shape, count, packed };
         if !self.graphs.contains_key(&key) {
-            if self.half && !self.persistent.contains_key(&shape.rows) {
-                let persistent = PersistentNet::new(&self.device, &self.plan, shape.rows)?;
-                self.persistent.insert(shape.rows, persistent);
+            if self.persistent && !self.persistent_nets.contains_key(&shape.rows) {
+                let net = PersistentNet::new(&self.device, &self.plan, shape.rows)?;
+                self.persistent_nets.insert(shape.rows, net);
             }
-            if self.graphs.len() >= GRAPHS {
+            if self.graphs.len() >= MAX_GRAPHS {
                 self.stream.synchronize()?;
                 self.graphs.clear();
             }
@@ -208,27 +214,28 @@ impl CudaLearner {
             self.graphs.insert(key, graph);
         }
         self.stream.launch(&self.graphs[&key])?;
-        self.packed = (self.half && !changes && shape.slots() > 0).then_some(shape.rows);
+        self.packed = (self.persistent && !changes && shape.step_rows() > 0).then_some(shape.rows);
         Ok(())
     }
 
-    /// Puts a step, or the way forward, into the stream.
+    /// Submits a step, or a forward pass, to the stream.
     fn record(&self, key: GraphKey, first_word: usize) -> CudaResult<()> {
         let GraphKey { until, shape, packed, .. } = key;
         let train = until == Until::Step;
-        let work = self.work.as_ref().expect("reserved before");
+        let work = self.work.as_ref().expect("reserved by `add`");
         let kernels = self.device.kernels()?;
         let CudaLearner { plan, gemm, stream, side_stream, state, .. } = self;
         let pass =
             Pass { plan, shape, first_word, kernels, gemm, stream, side_stream, state, work };
-        if shape.slots() == 0 {
-            // No sequence has an answer: nothing to run, and no gradient.
+        if shape.step_rows() == 0 {
+            // No sequence is long enough for an output: nothing to run, and no gradient.
             stream.clear(&state.losses, 0, state.losses.len())?;
             stream.clear(&state.gradient, 0, state.gradient.len())?;
         } else {
             match &work.recurrent {
                 Recurrent::Persistent(work) => {
-                    let pass = PersistentPass { pass, net: &self.persistent[&shape.rows], work };
+                    let pass =
+                        PersistentPass { pass, net: &self.persistent_nets[&shape.rows], work };
                     pass.forward(until, packed)?;
                     if train {
                         pass.backward()?;
@@ -269,15 +276,15 @@ impl Engine for CudaLearner {
     fn train(&mut self, data: &dyn Dataset, batches: &Batches) -> Result<Steps> {
         let Batches { epoch, chosen, batch, rate, clip } = *batches;
         self.device.enter()?;
-        self.state.begin(&self.stream)?;
-        self.pending = None; // what an error before left behind
+        self.state.reset_totals(&self.stream)?;
+        self.pending = None; // left over from an error
         for chosen in chosen.chunks(batch.max(1)) {
             data.gather(epoch, chosen, &mut self.gathered);
             self.add(Until::Step, Step { rate, clip })?;
         }
         self.submit()?;
         self.stream.synchronize()?;
-        Ok(self.state.found(target_type(&self.gathered) == TargetType::Values)?)
+        Ok(self.state.steps(target_type(&self.gathered) == TargetType::Values)?)
     }
 
     fn batches_per_call(&self) -> usize {
@@ -320,7 +327,7 @@ impl Engine for CudaLearner {
         self.stream.synchronize()?;
         self.packed = None;
         if adam.options() != self.state.options() {
-            self.graphs.clear(); // they hold Adam's constants
+            self.graphs.clear(); // they contain Adam's constants
         }
         Ok(self.state.set(&state)?)
     }
@@ -331,7 +338,9 @@ impl Engine for CudaLearner {
 }
 
 impl CudaLearner {
-    /// Seconds that a batch takes on the GPU, by its own clock, `times` times.
+    /// Runs one batch `times` times and returns the seconds that each run took on the GPU, measured
+    /// with CUDA events. `until` says how much of a step is run; with [`Until::Step`] parameters
+    /// change. The first, untimed, run compiles and captures.
     pub fn device_seconds(
         &mut self,
         data: &dyn Dataset,
@@ -342,7 +351,7 @@ impl CudaLearner {
         self.device.enter()?;
         self.pending = None;
         data.gather(0, chosen, &mut self.gathered);
-        // Once more after the first time, which may leave parameters packed.
+        // Twice, since the first run may leave the weights packed, which selects another graph.
         let mut packed = false;
         for _ in 0..2 {
             packed = self.packed.is_some();
@@ -361,14 +370,14 @@ impl CudaLearner {
         Ok((0..times).map(|_| seconds()).collect::<CudaResult<_>>()?)
     }
 
-    /// Answers to the batch that ran last: (A, B, m), or those that were asked for, (slots, m).
+    /// Outputs of the latest batch: (A, B, m), or the selected ones, (selected, m).
     fn outputs(&self) -> Result<Vec<f32>> {
         let shape = shape(&self.plan, &self.gathered);
         let slots = self.gathered.selected.as_ref().map_or(shape.positions(), Vec::len);
         let len = slots * self.plan.spec.answer_width();
         let Some(work) = self.work.as_ref().filter(|_| len > 0) else { return Ok(Vec::new()) };
         Ok(match &work.recurrent {
-            // Without an output layer they are states.
+            // Without an output layer the outputs are hidden states.
             Recurrent::Plain(work) if self.plan.output.is_none() => {
                 let (states, first) = work.output_states(&self.plan, shape);
                 states.get(first, len)?

@@ -1,4 +1,6 @@
-//! The kernels, compiled and loaded. What each does its source says: the `.cu` files of this folder.
+//! The kernels that every network uses, compiled and loaded. The `.cu` files of this folder explain
+//! what each computes; those of `persistent/forward.cu`, `persistent/backward.cu`, `resident/` and
+//! `group/` are loaded by the modules that launch them.
 
 use crate::error::Result;
 use crate::runtime::compile::Source;
@@ -18,7 +20,7 @@ macro_rules! source {
     };
 }
 
-/// All files of kernels that any card runs.
+/// The sources that compile for every supported GPU.
 pub(crate) fn sources() -> [Source; 9] {
     [
         source!("elementwise", "cells"),
@@ -33,15 +35,16 @@ pub(crate) fn sources() -> [Source; 9] {
     ]
 }
 
-/// Rows that are brought together, and back, so many values at a time.
+/// Gather and scatter of matrix rows.
 #[derive(Debug)]
 pub(crate) struct RowKernels {
     pub gather: Kernel,
     pub scatter: Kernel,
+    /// Values that a thread moves.
     pub at_once: usize,
 }
 
-/// Between f32 and f16.
+/// Kernels of the f16 path: conversion, packing, tables, the h exchange.
 #[derive(Debug)]
 pub(crate) struct HalfKernels {
     pub pack_weights: Kernel,
@@ -89,7 +92,7 @@ impl HalfKernels {
     }
 }
 
-/// The kernels by name.
+/// All kernels, by name.
 #[derive(Debug)]
 pub(crate) struct Kernels {
     pub lstm_forward: Kernel,
@@ -114,6 +117,7 @@ pub(crate) struct Kernels {
 }
 
 impl Kernels {
+    /// Compiles, or takes from the cache, and loads all of them.
     pub fn new(device: &Device) -> Result<Kernels> {
         let modules = sources()
             .iter()
@@ -157,7 +161,7 @@ mod tests {
     use drnn::Cell;
     use drnn_testing::{Need, found};
 
-    /// Needs the compiler, no GPU.
+    /// Needs NVRTC, no GPU.
     #[test]
     fn every_kernel_compiles_for_every_generation() {
         if found(Need::Nvrtc, library::nvrtc()).is_none() {
@@ -172,14 +176,14 @@ mod tests {
         }
     }
 
-    /// The paper's sizes, every number of rows that a block may have, every cell, stacks; batches of a training, and those of 500
-    /// that evaluations take. Hopper's instructions.
+    /// The paper's sizes, every number of rows per block, every cell, stacks; training batches, and
+    /// evaluation batches of 500.
     #[test]
-    fn every_large_recurrence_compiles() {
+    fn every_persistent_kernel_compiles() {
         if found(Need::Nvrtc, library::nvrtc()).is_none() {
             return;
         }
-        let card = DeviceLimits { multiprocessors: 132, shared: 227 << 10 };
+        let limits = DeviceLimits { multiprocessors: 132, shared: 227 << 10 };
         let layer = |count, below| Lanes::Directions { count, below };
         let sizes = [
             (Cell::Lstm, 1024, layer(1, 0)),
@@ -206,18 +210,18 @@ mod tests {
         let sizes =
             sizes.map(|size| (128, size)).into_iter().chain(evaluated.map(|size| (500, size)));
         for (batch, (cell, units, lanes)) in sizes {
-            let tiling = Tiling::of(cell, units, lanes, batch, card).expect("fits");
-            let forward = [true, false].map(|table| tiling.forward(table, card));
-            for kind in forward.into_iter().flatten().chain([tiling.backward()]) {
+            let tiling = Tiling::of(cell, units, lanes, batch, limits).expect("fits");
+            let forward = [true, false].map(|table| tiling.forward(table, limits));
+            for spec in forward.into_iter().flatten().chain([tiling.backward()]) {
                 let why = |e| panic!("{cell:?} {units}: {e}");
-                kind.source.compile("sm_90a").unwrap_or_else(why);
+                spec.source.compile("sm_90a").unwrap_or_else(why);
             }
         }
     }
 
-    /// Those of groups use Hopper's products: no other generation has them.
+    /// Kernels of groups use wgmma, which only Hopper has.
     #[test]
-    fn kernels_of_groups_compile_for_hopper() {
+    fn group_kernels_compile_for_hopper() {
         if found(Need::Nvrtc, library::nvrtc()).is_none() {
             return;
         }

@@ -1,4 +1,4 @@
-//! The way back, put into a stream.
+//! The backward pass with persistent kernels.
 
 use super::Launch;
 use super::forward::{PersistentPass, matrix};
@@ -13,10 +13,10 @@ use crate::step::plan::Recurrence;
 use drnn::InputSpec;
 
 impl PersistentPass<'_> {
-    /// From the gradient of the answers to that of all parameters.
+    /// Submits everything from the gradient of the outputs to that of all parameters.
     pub fn backward(&self) -> Result<()> {
         self.output_backward()?;
-        // Gradients alternate between two places: what a launch was told, and what it tells the one below.
+        // Double buffer: the gradient of a launch's output, and that of its input.
         for (done, launch) in self.net.launches.iter().rev().enumerate() {
             let (above, below) = (&self.work.d_above[done % 2], &self.work.d_above[(done + 1) % 2]);
             self.launch_backward(launch, above)?;
@@ -34,13 +34,14 @@ impl PersistentPass<'_> {
         Ok(())
     }
 
+    /// Address of the batch's header, which has the loss scale.
     fn header(&self) -> Arg {
         Arg::At(self.pass.part(0))
     }
 
     fn output_backward(&self) -> Result<()> {
         let Pass { plan, shape, kernels, work, .. } = self.pass;
-        let [weight, bias] = plan.output.expect("networks without are not taken");
+        let [weight, bias] = plan.output.expect("`supports` requires an output layer");
         let (m, positions) = (plan.spec.answer_width(), shape.computed_outputs());
         let (padded, w) = (m.next_multiple_of(8), self.w_out());
         let d_outputs = Arg::At(work.d_outputs.at(0));
@@ -95,14 +96,14 @@ impl PersistentPass<'_> {
                 shape.rows.into(),
             ];
             let blocks = tiling.lanes * groups * tiling.blocks();
-            // SAFETY: arguments as the source names them.
+            // SAFETY: arguments as the source declares them.
             unsafe { backward.launch(stream, blocks, &args)? }
             first_group += groups;
         }
         self.bias_gradients(launch, all_groups)
     }
 
-    /// Gradients of biases, added up over groups.
+    /// Bias gradients, summed over groups.
     fn bias_gradients(&self, launch: &Launch, groups: usize) -> Result<()> {
         let Pass { plan, kernels, state, .. } = self.pass;
         let (cell, padded) = (plan.cell, launch.tiling.padded);
@@ -124,8 +125,9 @@ impl PersistentPass<'_> {
         Ok(())
     }
 
-    /// A weight's gradient, the product of what came back and what went in, to its place among all. `padding`: rows for each
-    /// unit, gates, units, columns, columns below, padded columns below.
+    /// The gradient of a weight matrix: the product of output gradients and inputs, unscaled and copied
+    /// without padding to `to`. `padding`: rows per unit, gates, units, columns, contiguous columns
+    /// without and with padding.
     fn weight_gradient(
         &self,
         factors: [Matrix; 2],
@@ -144,44 +146,44 @@ impl PersistentPass<'_> {
         self.each(&self.pass.kernels.half.unpack_gradient, values, &args)
     }
 
-    /// Gradients of W_hh, and of W_ih where no table stands for it.
+    /// Gradients of W_hh, and of W_ih unless it is part of a table.
     fn weight_gradients(&self, layer: usize, r: &Recurrence) -> Result<()> {
         let (shape, cell) = (self.pass.shape, self.pass.plan.cell);
         let padded = self.work.layers[layer].padded;
         let gates = self.gates(layer, r.direction);
-        // h before every step: one step earlier, or later, in H.
+        // h before every step: H shifted by one step.
         let (first, _) = r.around(0);
         let mut h_before = self.h(layer, r.direction);
         h_before.at += (first * shape.rows * padded.width * size_of::<u16>()) as u64;
-        let sizes = [4 * padded.n, padded.n, shape.slots()];
+        let sizes = [4 * padded.n, padded.n, shape.step_rows()];
         let padding = [4, cell.gates(), r.n, r.n, r.n, padded.n];
         self.weight_gradient([gates, h_before], sizes, r.w_hh, Slots::of_w_hh(cell), padding)?;
         if self.uses_table(layer) {
             return Ok(());
         }
-        let sizes = [4 * padded.n, padded.inputs, shape.slots()];
+        let sizes = [4 * padded.n, padded.inputs, shape.step_rows()];
         let padding = [4, cell.gates(), r.n, r.inputs, padded.below, padded.padded_below];
         let factors = [gates, self.layer_input(layer)];
         self.weight_gradient(factors, sizes, r.w_ih, Slots::of_w_ih(cell), padding)
     }
 
-    /// What a direction of the layer tells the one below; the second adds to the first's.
+    /// The gradient of the layer's input; the reverse direction adds to the forward direction's.
     fn input_gradient(&self, layer: usize, r: &Recurrence, to: &Buffer<u16>) -> Result<()> {
         let padded = self.work.layers[layer].padded;
-        let sizes = [self.pass.shape.slots(), padded.inputs, 4 * padded.n];
+        let sizes = [self.pass.shape.step_rows(), padded.inputs, 4 * padded.n];
         let factors = [self.gates(layer, r.direction), self.w_ih(layer, r)];
         let to = matrix(to, 0, padded.inputs);
         self.product(Form::Times, sizes, factors, r.direction as f32, to, OutputType::F16)
     }
 
-    /// Gradients of embeddings, and of W_ih where a table stands for it.
+    /// Gradients of the embeddings, and of W_ih if it is part of a table.
     fn input_backward(&self, r: &Recurrence) -> Result<()> {
         let Pass { plan, shape, kernels, stream, state, .. } = self.pass;
         let InputSpec::Tokens { symbols, embedding } = plan.spec.input() else { return Ok(()) };
         let (padded, gates) = (self.work.layers[0].padded, self.gates(0, r.direction));
         if !self.uses_table(0) {
             let to = Matrix { at: self.work.d_x.at(0), stride: embedding };
-            let sizes = [shape.slots(), embedding, 4 * padded.n];
+            let sizes = [shape.step_rows(), embedding, 4 * padded.n];
             let factors = [gates, self.w_ih(0, r)];
             self.product(Form::Times, sizes, factors, r.direction as f32, to, OutputType::F32)?;
             if r.direction + 1 < plan.layers[0].len() {
@@ -193,7 +195,7 @@ impl PersistentPass<'_> {
             return self.each(&kernels.half.scale_back, count, &args);
         }
         let d_table = Matrix { at: self.work.d_w.at(0), stride: padded.inputs };
-        let sizes = [4 * padded.n, padded.inputs, shape.slots()];
+        let sizes = [4 * padded.n, padded.inputs, shape.step_rows()];
         let factors = [gates, self.layer_input(0)];
         self.product(Form::TransposedTimes, sizes, factors, 0.0, d_table, OutputType::F32)?;
         let (embeddings, to) = (Arg::At(state.params.at(0)), Arg::At(state.gradient.at(r.w_ih)));
@@ -207,7 +209,8 @@ impl PersistentPass<'_> {
         let (table, w_ih) = (Arg::At(d_table.at), Arg::At(state.params.at(r.w_ih)));
         let args: Vec<Arg> =
             [table, w_ih, partial].into_iter().chain(by_gate).chain(sizes).collect();
-        // SAFETY: arguments as the source names them; a block of 8 warps per strand and dimension.
+        // SAFETY: arguments as the source declares them; a block of 8 warps per partial sum and
+        // dimension.
         unsafe {
             kernels.half.table_to_strands.launch(
                 stream,

@@ -1,4 +1,4 @@
-//! The way forward, put into a stream.
+//! The forward pass with persistent kernels.
 
 use super::slots::Slots;
 use super::workspace::{LayerWorkspace, PersistentWorkspace, has_table};
@@ -11,7 +11,7 @@ use crate::step::pass::{Pass, THREADS, Until};
 use crate::step::plan::Recurrence;
 use drnn::InputSpec;
 
-/// What a pass works with.
+/// A pass whose recurrences run in persistent kernels.
 #[derive(Clone, Copy)]
 pub(crate) struct PersistentPass<'a> {
     pub pass: Pass<'a>,
@@ -19,14 +19,14 @@ pub(crate) struct PersistentPass<'a> {
     pub work: &'a PersistentWorkspace,
 }
 
-/// A row-major matrix that begins with value `at` of a buffer.
+/// The row-major matrix that begins at value `at` of a buffer.
 pub(super) fn matrix(of: &Buffer<u16>, at: usize, stride: usize) -> Matrix {
     Matrix { at: of.at(at), stride }
 }
 
 impl PersistentPass<'_> {
-    /// Everything up to the losses and the gradient of the answers, or less. `packed` is whether the pass before has left
-    /// parameters as this one reads them.
+    /// Submits everything up to `until`; with the losses, the gradient of the outputs too. `packed` is
+    /// whether the packed weights are still valid from the previous pass.
     pub fn forward(&self, until: Until, packed: bool) -> Result<()> {
         self.states(until == Until::Step, packed)?;
         if until >= Until::Outputs {
@@ -38,8 +38,8 @@ impl PersistentPass<'_> {
         Ok(())
     }
 
-    /// All layers' states. What the way back needs is kept only where there is one. Parameters are packed beside the rest, and
-    /// what the pass before told is forgotten there.
+    /// Computes the states of all layers; saves what backward needs if `save`. Meanwhile the side
+    /// stream packs weights and resets the other h exchange.
     fn states(&self, save: bool, packed: bool) -> Result<()> {
         let Pass { shape, stream, side_stream, .. } = self.pass;
         let side = PersistentPass { pass: Pass { stream: side_stream, ..self.pass }, ..*self };
@@ -52,9 +52,8 @@ impl PersistentPass<'_> {
                 stream.wait_for(side_stream)?;
             }
             self.launch_forward(launch, save, [at, below])?;
-            let told =
-                launch.tiling.exchange_len(shape.steps, launch.tiling.all_groups(shape.rows));
-            (below, at) = (at, at + told);
+            let len = launch.tiling.exchange_len(shape.steps, launch.tiling.all_groups(shape.rows));
+            (below, at) = (at, at + len);
         }
         if !packed {
             side.pack_output()?;
@@ -68,13 +67,13 @@ impl PersistentPass<'_> {
         side.flip_exchange()
     }
 
-    /// A thread per value.
+    /// Launches an elementwise kernel with a thread per value.
     pub(super) fn each(&self, kernel: &Kernel, values: usize, args: &[Arg]) -> Result<()> {
-        // SAFETY: callers' arguments are as the sources name them.
+        // SAFETY: callers' arguments are as the sources declare them.
         unsafe { kernel.launch(self.pass.stream, [values.div_ceil(THREADS), 1], THREADS, args) }
     }
 
-    /// A product of factors in f16.
+    /// A GEMM with f16 factors.
     pub(super) fn product(
         &self,
         form: Form,
@@ -87,10 +86,10 @@ impl PersistentPass<'_> {
         self.pass.gemm.f16(form, sizes, factors, beta, to, written)
     }
 
-    /// x in f16, or the tables that take its place.
+    /// Converts x to f16, or computes the tables that replace it.
     fn input(&self, packed: bool) -> Result<()> {
         let Pass { plan, shape, kernels, state, .. } = self.pass;
-        let slots = shape.slots();
+        let slots = shape.step_rows();
         let tokens = Arg::At(self.pass.part(self.pass.staged().input));
         let k = self.work.layers[0].padded.inputs;
         let InputSpec::Tokens { symbols, embedding } = plan.spec.input() else {
@@ -107,7 +106,7 @@ impl PersistentPass<'_> {
         for r in &plan.layers[0] {
             let padded = self.work.layers[0].padded.n;
             let args = [
-                Arg::At(state.params.at(0)), // embeddings, the first of all parameters
+                Arg::At(state.params.at(0)), // embeddings are the first parameters
                 Arg::At(state.params.at(r.w_ih)),
                 Arg::At(self.table(r).at),
                 Arg::U32(Slots::of_w_ih(plan.cell).word()),
@@ -132,12 +131,12 @@ impl PersistentPass<'_> {
         matrix(&self.work.table, r.direction * symbols * 4 * n, 4 * n)
     }
 
-    /// What layer `layer` reads, (S, B, K).
+    /// The input of layer `layer`, (S, B, K).
     pub(super) fn layer_input(&self, layer: usize) -> Matrix {
         let k = self.work.layers[layer].padded.inputs;
         match layer {
             0 => matrix(&self.work.x, 0, k),
-            // Behind the step of zeros.
+            // After the step of zeros.
             _ => {
                 let below = &self.work.layers[layer - 1];
                 matrix(&self.work.h, below.h + self.pass.shape.rows * k, k)
@@ -149,10 +148,10 @@ impl PersistentPass<'_> {
     pub(super) fn gates(&self, layer: usize, direction: usize) -> Matrix {
         let LayerWorkspace { padded, gates, .. } = &self.work.layers[layer];
         let stride = 4 * padded.n;
-        matrix(&self.work.gates, gates + direction * self.pass.shape.slots() * stride, stride)
+        matrix(&self.work.gates, gates + direction * self.pass.shape.step_rows() * stride, stride)
     }
 
-    /// Its states, (S + 2, B, N).
+    /// Its cell states, (S + 2, B, N).
     pub(super) fn c(&self, layer: usize, direction: usize) -> Matrix {
         let (shape, LayerWorkspace { padded, c, .. }) = (self.pass.shape, &self.work.layers[layer]);
         let each = (shape.steps + 2) * shape.rows * padded.n;
@@ -165,13 +164,13 @@ impl PersistentPass<'_> {
         matrix(&self.work.h, h + direction * padded.n, padded.width)
     }
 
-    /// Recurrences of a launch, one for each lane.
+    /// The recurrences of a launch, one per lane, with their layers.
     pub(super) fn lanes(&self, launch: &Launch) -> Vec<(usize, Recurrence)> {
         let layer = |layer: usize| self.pass.plan.layers[layer].iter().map(move |r| (layer, *r));
         launch.layers.clone().flat_map(layer).collect()
     }
 
-    /// Of the first lane and the second: further ones lie as far apart.
+    /// Addresses of the first and second lane's matrix; those of further lanes are equally far apart.
     pub(super) fn two(&self, launch: &Launch, of: impl Fn(usize, usize) -> Matrix) -> [Arg; 2] {
         let lanes = self.lanes(launch);
         let at = |lane: usize| {
@@ -187,27 +186,28 @@ impl PersistentPass<'_> {
         matrix(w_ih, r.direction * 4 * padded.n * padded.inputs, padded.inputs)
     }
 
-    /// Whether a layer's inputs are rows of a table.
+    /// Whether a layer looks its input products up in a table.
     pub(super) fn uses_table(&self, layer: usize) -> bool {
         layer == 0 && has_table(self.pass.plan)
     }
 
-    /// Value `at` of what is told, at either turn.
+    /// Addresses of value `at` in both h exchanges.
     pub(super) fn h_exchange(&self, at: usize) -> [Arg; 2] {
-        [0, 1].map(|turn| Arg::At(self.work.h_exchange[turn].at(at)))
+        [0, 1].map(|parity| Arg::At(self.work.h_exchange[parity].at(at)))
     }
 
-    /// Whether a launch needs x W_ih^T of its first layer: neither a table has it, nor is it multiplied along.
+    /// Whether a launch needs x W_ih^T of its first layer from a GEMM: it is neither in a table nor
+    /// computed by the recurrence itself.
     pub(super) fn needs_input_product(&self, launch: &Launch) -> bool {
-        let multiplied_along = launch.tiling.below > 0 && !launch.tiling.stacked;
-        !self.uses_table(launch.layers.start) && !multiplied_along
+        let inside = launch.tiling.below > 0 && !launch.tiling.stacked;
+        !self.uses_table(launch.layers.start) && !inside
     }
 
-    /// x W_ih^T of a layer's directions.
+    /// Computes x W_ih^T of a layer's directions, all steps.
     fn input_product(&self, layer: usize) -> Result<()> {
         let (shape, padded) = (self.pass.shape, self.work.layers[layer].padded);
         for r in &self.pass.plan.layers[layer] {
-            let sizes = [shape.slots(), 4 * padded.n, padded.inputs];
+            let sizes = [shape.step_rows(), 4 * padded.n, padded.inputs];
             let factors = [self.layer_input(layer), self.w_ih(layer, r)];
             let to = self.gates(layer, r.direction);
             self.product(Form::TimesTransposed, sizes, factors, 0.0, to, OutputType::F16)?;
@@ -215,12 +215,12 @@ impl PersistentPass<'_> {
         Ok(())
     }
 
-    /// `told` and `below` are where this launch tells, and where the one before it has told.
+    /// `own` and `below` are the offsets in the h exchange of this launch and of the previous one.
     fn launch_forward(
         &self,
         launch: &Launch,
         save: bool,
-        [mut told, mut below]: [usize; 2],
+        [mut own, mut below]: [usize; 2],
     ) -> Result<()> {
         let Pass { shape, stream, .. } = self.pass;
         let Launch { layers, tiling, forward, .. } = launch;
@@ -233,7 +233,7 @@ impl PersistentPass<'_> {
         let c = self.two(launch, |layer, direction| self.c(layer, direction));
         let h = self.two(launch, |layer, direction| self.h(layer, direction));
         for (first_row, groups) in tiling.waves(shape.rows) {
-            let (telling, lower) = (self.h_exchange(told), self.h_exchange(below));
+            let (exchange, lower) = (self.h_exchange(own), self.h_exchange(below));
             let args = [
                 Arg::At(self.work.packed[0].at(launch.packed[0])),
                 Arg::At(self.work.bias.at(launch.biases)),
@@ -247,8 +247,8 @@ impl PersistentPass<'_> {
                 h[0],
                 h[1],
                 padded.width.into(),
-                telling[0],
-                telling[1],
+                exchange[0],
+                exchange[1],
                 lower[0],
                 lower[1],
                 Arg::At(self.work.exchange_parity.at(0)),
@@ -261,15 +261,15 @@ impl PersistentPass<'_> {
                 Arg::U32(u32::from(save)),
             ];
             let blocks = tiling.lanes * groups * tiling.blocks();
-            // SAFETY: arguments as the source names them.
+            // SAFETY: arguments as the source declares them.
             unsafe { forward.launch(stream, blocks, &args)? }
-            told += tiling.exchange_len(shape.steps, groups);
+            own += tiling.exchange_len(shape.steps, groups);
             below += tiling.exchange_len(shape.steps, groups);
         }
         Ok(())
     }
 
-    /// Of the last layer, the states that answers are made of: (A, B, W), or those asked for.
+    /// States of the last layer that outputs are computed from: (A, B, W), or (selected, W).
     pub(super) fn output_states(&self) -> Matrix {
         let last = self.work.layers.last().expect("a layer");
         if self.pass.shape.selected.is_some() {
@@ -286,7 +286,7 @@ impl PersistentPass<'_> {
 
     fn output_layer(&self) -> Result<()> {
         let Pass { plan, shape, kernels, state, work, .. } = self.pass;
-        let [_, bias] = plan.output.expect("networks without are not taken");
+        let [_, bias] = plan.output.expect("`supports` requires an output layer");
         let (m, width) = (plan.spec.answer_width(), self.w_out().stride);
         let rows = m.next_multiple_of(8);
         let to = Matrix { at: self.work.outputs.at(0), stride: rows };

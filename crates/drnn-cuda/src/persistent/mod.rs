@@ -1,27 +1,29 @@
-//! Recurrences of up to 1024 units on Hopper: all steps in one launch, factors in f16, sums and states in f32.
+//! Persistent kernels: recurrences of up to 1024 units on Hopper, all time steps in one launch.
+//! Factors are f16, sums f32; `docs/GPU.md` explains the kernels.
 //!
 //! ```text
-//! slots = x W_ih^T                          one product, or a table's rows where symbols are few; for layers above others as
-//!                                           wide it is made along with the recurrence
-//! recurrence                                one launch: both directions of a layer,     kernels/persistent/forward.cu
-//!                                           or all layers of a stack, a wavefront
-//! answers = h W_o^T + b                     one product
-//! dslots from what comes from above         one launch                                  kernels/persistent/backward.cu
-//! dW = dslots^T [h x]                       products
+//! slots = x W_ih^T             a GEMM; a table lookup if there are few symbols; inside the recurrence
+//!                              for a layer above one of the same padded width
+//! recurrence                   one launch: both directions of a layer,  kernels/persistent/forward.cu
+//!                              or all layers of a stack as a wavefront
+//! outputs = h W_o^T + b        a GEMM
+//! dslots                       one launch                               kernels/persistent/backward.cu
+//! dW = dslots^T [h x]          GEMMs
 //! ```
 //!
-//! Parameters are packed, and what blocks told each other is forgotten, in a second stream beside this.
+//! A side stream packs the weights and resets the h exchange at the same time.
 //!
-//! Gradients are divided by the loss's weight while they are f16, so that they do not vanish.
+//! Loss scaling: while gradients are f16 they are divided by the loss's weight (1 / number of
+//! positions), so that they do not underflow.
 //!
 //! | file | what |
 //! |---|---|
-//! | `slots` | what a unit's four rows of weights are, by cell |
-//! | `tiling` | which multiprocessor has what |
-//! | `work` | memory for a pass |
-//! | `forward`, `backward` | both ways, put into a stream |
-//! | `side_stream` | what runs in the second stream |
-//! | `emulated` | tests: the kernels on this machine, beside the equations |
+//! | `slots` | which gates a unit's four rows of weights are, by cell |
+//! | `tiling` | how units, rows and lanes are divided among multiprocessors |
+//! | `workspace` | device memory of a pass |
+//! | `forward`, `backward` | the passes, submitted to a stream |
+//! | `side_stream` | weight packing and resets, in the side stream |
+//! | `emulated` | tests: the kernels as C++ threads on the host, compared with the equations |
 
 mod backward;
 #[cfg(test)]
@@ -43,21 +45,21 @@ use crate::runtime::stream::{Arg, Kernel, Module, Stream};
 use crate::step::plan::{Plan, Recurrence};
 use std::ops::Range;
 
-/// A kernel whose blocks wait for each other.
+/// A kernel whose blocks exchange data while they run, so that all of them must be resident.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CooperativeKernel {
     kernel: Kernel,
     threads: usize,
     /// Bytes of shared memory.
     shared: usize,
-    /// As [`KernelSpec`] says.
+    /// [`KernelSpec::in_registers`].
     in_registers: usize,
 }
 
 impl CooperativeKernel {
-    /// Compiled, loaded, and found to fit on a multiprocessor.
-    pub fn new(device: &Device, kind: &KernelSpec) -> Result<CooperativeKernel> {
-        let KernelSpec { threads, shared, in_registers, ref source } = *kind;
+    /// Compiles and loads it, and checks that a block fits a multiprocessor.
+    pub fn new(device: &Device, spec: &KernelSpec) -> Result<CooperativeKernel> {
+        let KernelSpec { threads, shared, in_registers, ref source } = *spec;
         let module = Module::new(device, source)?;
         let kernel = module.kernel(source.name)?;
         kernel.allow_shared(shared)?;
@@ -67,22 +69,22 @@ impl CooperativeKernel {
         Ok(CooperativeKernel { kernel, threads, shared, in_registers })
     }
 
-    /// Runs it some time later, all blocks at once.
+    /// A cooperative launch of `blocks` blocks.
     ///
     /// # Safety
     /// As [`Kernel::launch_cooperative`].
     unsafe fn launch(&self, stream: &Stream, blocks: usize, args: &[Arg]) -> Result<()> {
-        // SAFETY: the caller's promise; as much shared memory was allowed.
+        // SAFETY: the caller's contract; `new` has allowed this much shared memory.
         unsafe { self.kernel.launch_cooperative(stream, blocks, self.threads, self.shared, args) }
     }
 }
 
-/// Whether a network takes this way: one with an output layer, on a card that has the instructions, unless all of it is small
-/// enough for [`resident`].
-pub(crate) fn takes(device: &Device, plan: &Plan) -> bool {
-    let card = device.limits();
+/// Whether a network runs in persistent kernels: Hopper, an output layer, every layer fits, and at
+/// least one is too large for [`resident`].
+pub(crate) fn supports(device: &Device, plan: &Plan) -> bool {
+    let limits = device.limits();
     let alone = |count| Lanes::Directions { count, below: 0 };
-    let fits = |n, count| Tiling::of(plan.cell, n, alone(count), 1, card).is_some();
+    let fits = |n, count| Tiling::of(plan.cell, n, alone(count), 1, limits).is_some();
     let large = |n| resident::groups(plan.cell, n).is_none();
     device.is_hopper()
         && plan.output.is_some()
@@ -90,12 +92,13 @@ pub(crate) fn takes(device: &Device, plan: &Plan) -> bool {
         && plan.layers.iter().all(|l| fits(l[0].n, l.len()))
 }
 
-/// Layers whose recurrences run in one launch.
+/// Consecutive layers whose recurrences run in one launch.
 #[derive(Debug, Clone)]
 pub(crate) struct Launch {
     layers: Range<usize>,
     tiling: Tiling,
-    /// Where its weights begin among all that are packed for the way forward, and for the way back, and its biases.
+    /// Offsets of its weights in [`PersistentWorkspace::packed`], forward and backward, and of its
+    /// biases.
     packed: [usize; 2],
     biases: usize,
     forward: CooperativeKernel,
@@ -103,29 +106,31 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    /// Units of each direction below a layer that are multiplied along with its own. The lowest layer has none.
+    /// Units of each direction of the layer below whose h this launch multiplies with W_ih; 0 for the
+    /// lowest layer and where a GEMM computes x W_ih^T.
     fn units_below(&self, layer: usize, r: &Recurrence) -> usize {
         if self.tiling.below > 0 && layer > 0 { r.inputs / self.tiling.below } else { 0 }
     }
 }
 
-/// A network's layers, for batches of some number of rows.
+/// The launches of a network, for batches of one number of rows.
 #[derive(Debug, Clone)]
 pub(crate) struct PersistentNet {
     launches: Vec<Launch>,
 }
 
 impl PersistentNet {
+    /// Chooses the tilings and compiles the kernels.
     pub fn new(device: &Device, plan: &Plan, rows: usize) -> Result<PersistentNet> {
-        let (card, rows) = (device.limits(), rows.max(1));
-        let tilings = tilings(plan, rows, card)
+        let (limits, rows) = (device.limits(), rows.max(1));
+        let tilings = tilings(plan, rows, limits)
             .ok_or_else(|| Error::Unsupported(format!("{} on {device}", plan.spec)))?;
         let (mut packed, mut biases) = ([0; 2], 0);
         let launch = |(layers, tiling): (Range<usize>, Tiling)| {
             let table = layers.start == 0 && workspace::has_table(plan);
-            let forward = tiling.forward(table, card).expect("fits, also where it looks up");
+            let forward = tiling.forward(table, limits).expect("a tiling fits with a table too");
             let begin = (packed, biases);
-            packed = [0, 1].map(|way| packed[way] + 8 * tiling.lanes * tiling.packed()[way]);
+            packed = [0, 1].map(|pass| packed[pass] + 8 * tiling.lanes * tiling.packed()[pass]);
             biases += 4 * tiling.lanes * tiling.padded;
             Ok(Launch {
                 layers,
@@ -140,10 +145,10 @@ impl PersistentNet {
     }
 }
 
-/// All layers of a stack at once where that takes fewer launches, else layer by layer.
-fn tilings(plan: &Plan, rows: usize, card: DeviceLimits) -> Option<Vec<(Range<usize>, Tiling)>> {
+/// All layers of a stack in one launch if that takes fewer launches, else layer by layer.
+fn tilings(plan: &Plan, rows: usize, limits: DeviceLimits) -> Option<Vec<(Range<usize>, Tiling)>> {
     let of =
-        |layer: usize, lanes| Tiling::of(plan.cell, plan.layers[layer][0].n, lanes, rows, card);
+        |layer: usize, lanes| Tiling::of(plan.cell, plan.layers[layer][0].n, lanes, rows, limits);
     let (count, directions) = (plan.layers.len(), plan.layers[0].len());
     let mut each: Vec<(Range<usize>, Tiling)> = Vec::new();
     for layer in 0..count {
@@ -168,12 +173,12 @@ mod tests {
     use drnn::{Cell, NetSpec};
 
     #[test]
-    fn stacks_go_at_once_until_batches_are_large() {
-        let card = DeviceLimits { multiprocessors: 132, shared: 227 << 10 };
+    fn stacks_run_in_one_launch_until_batches_are_large() {
+        let limits = DeviceLimits { multiprocessors: 132, shared: 227 << 10 };
         let launches = |units: &[usize], rows| {
             let spec = NetSpec::builder(Cell::Lstm).dense(3).units(units.to_vec()).outputs(2);
             let plan = Plan::new(&spec.build().unwrap()).unwrap();
-            let tilings = tilings(&plan, rows, card).unwrap();
+            let tilings = tilings(&plan, rows, limits).unwrap();
             tilings.into_iter().map(|(layers, _)| layers.len()).collect::<Vec<_>>()
         };
         assert_eq!(launches(&[343; 5], 128), [5]);

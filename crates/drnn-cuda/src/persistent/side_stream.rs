@@ -1,6 +1,7 @@
-//! What runs beside a pass, in a stream of its own: parameters are packed for it, and what the pass before told is forgotten.
+//! Work that overlaps with a pass in the low-priority side stream: packing weights into the order in
+//! which kernels read them, and resetting the h exchange of the previous pass.
 //!
-//! Nothing here is a product: those belong to the first stream.
+//! No GEMMs: the cuBLAS handle is bound to the main stream.
 
 use super::Launch;
 use super::forward::PersistentPass;
@@ -10,11 +11,11 @@ use crate::runtime::gemm::Matrix;
 use crate::runtime::stream::Arg;
 use crate::step::pass::Pass;
 
-/// Times 16 bytes that a thread of `forget` fills.
+/// 16-byte words that a thread of the reset kernel writes.
 const RESET_PER_THREAD: usize = 8;
 
 impl PersistentPass<'_> {
-    /// A launch's parameters, as it reads them.
+    /// Packs the weights that a launch reads in the forward pass.
     pub(super) fn weights_forward(&self, launch: &Launch) -> Result<()> {
         if self.needs_input_product(launch) {
             self.pack_w_ih(launch.layers.start)?;
@@ -22,20 +23,21 @@ impl PersistentPass<'_> {
         self.pack_forward(launch)
     }
 
-    /// The output layer's weight, as products read it.
+    /// Packs the output layer's weight for its GEMM.
     pub(super) fn pack_output(&self) -> Result<()> {
         let plan = self.pass.plan;
-        let [weight, _] = plan.output.expect("networks without are not taken");
+        let [weight, _] = plan.output.expect("`supports` requires an output layer");
         let (m, last) = (plan.spec.answer_width(), plan.layers.len() - 1);
         let (n, padded) = (plan.layers[last][0].n, self.work.layers[last].padded.n);
         let sizes = [m, m.next_multiple_of(8), plan.spec.hidden_width(), n, padded];
         self.pack(weight, self.w_out(), Slots::plain(), 1, sizes)
     }
 
-    /// What the way back needs and the way forward does not: weights, and which symbol x is where a table stands for it.
+    /// Prepares what only the backward pass needs: transposed weights, and with a table the one-hot
+    /// symbols.
     pub(super) fn prepare_backward(&self) -> Result<()> {
         if self.uses_table(0) {
-            let (slots, k) = (self.pass.shape.slots(), self.work.layers[0].padded.inputs);
+            let (slots, k) = (self.pass.shape.step_rows(), self.work.layers[0].padded.inputs);
             let tokens = Arg::At(self.pass.part(self.pass.staged().input));
             let args = [tokens, Arg::At(self.work.x.at(0)), slots.into(), k.into()];
             self.each(&self.pass.kernels.half.one_hot, slots * k, &args)?;
@@ -49,7 +51,8 @@ impl PersistentPass<'_> {
         Ok(())
     }
 
-    /// Where the pass before told, nothing has been told. All of it: that pass may have been a larger one.
+    /// Resets the h exchange of the previous pass to the empty sentinel. All of it, since that pass may
+    /// have had a larger batch.
     pub(super) fn reset_exchange(&self) -> Result<()> {
         let [even, odd] = self.h_exchange(0);
         let words = self.work.h_exchange[0].len() / 8;
@@ -57,14 +60,14 @@ impl PersistentPass<'_> {
         self.each(&self.pass.kernels.half.reset_exchange, words.div_ceil(RESET_PER_THREAD), &args)
     }
 
-    /// This pass has told all it had to.
+    /// Swaps the two h exchanges; submitted after all forward launches.
     pub(super) fn flip_exchange(&self) -> Result<()> {
         let turn = [Arg::At(self.work.exchange_parity.at(0))];
-        // SAFETY: arguments as the source names them; a single thread.
+        // SAFETY: arguments as the source declares them; a single thread.
         unsafe { self.pass.kernels.half.flip_exchange.launch(self.pass.stream, [1, 1], 1, &turn) }
     }
 
-    /// W_ih of a layer's directions, as products read them.
+    /// Packs W_ih of a layer's directions for GEMMs.
     fn pack_w_ih(&self, layer: usize) -> Result<()> {
         let padded = self.work.layers[layer].padded;
         self.pass.plan.layers[layer].iter().try_for_each(|r| {
@@ -74,7 +77,7 @@ impl PersistentPass<'_> {
         })
     }
 
-    /// A launch's weights and biases, as its blocks read them.
+    /// Packs a launch's weights and biases in the order in which its threads read them.
     fn pack_forward(&self, launch: &Launch) -> Result<()> {
         let Pass { plan, state, kernels, .. } = self.pass;
         let (tiling, cell) = (&launch.tiling, plan.cell);
@@ -100,7 +103,7 @@ impl PersistentPass<'_> {
         Ok(())
     }
 
-    /// A launch's weights, transposed, as its blocks read them.
+    /// Packs a launch's transposed weights in the order in which its threads read them.
     fn pack_backward(&self, launch: &Launch) -> Result<()> {
         let Pass { plan, state, kernels, .. } = self.pass;
         let (tiling, cell) = (&launch.tiling, plan.cell);
@@ -124,8 +127,8 @@ impl PersistentPass<'_> {
         Ok(())
     }
 
-    /// A matrix of parameters in f16, with so many rows for each unit; sizes are units, padded units, columns, columns below,
-    /// padded columns below.
+    /// Converts a matrix of parameters to f16 with `per_unit` rows per unit; `sizes` are units, padded
+    /// units, columns, and contiguous columns without and with padding.
     fn pack(
         &self,
         from: usize,

@@ -1,15 +1,15 @@
-//! A unit's four slots: rows of its weights, whatever the cell.
+//! The four rows of weights that every unit has in the kernels, its slots, by cell.
 //!
 //! ```text
 //!        of W_ih, b_ih    of W_hh, b_hh
 //! lstm   i  f  g  o       i  f  g  o
-//! gru    r  z  -  n       r  z  n  -        the reset gate comes between W_hn h + b_hn and the rest, so that is kept apart
+//! gru    r  z  -  n       r  z  n  -        the reset gate multiplies W_hn h + b_hn: a slot of its own
 //! rnn    h  -  -  -       h  -  -  -
 //! ```
 
 use drnn::Cell;
 
-/// Which gate each slot has, a byte for each; 0xff none. As kernels read it.
+/// The gate of each slot, a byte each, 0xff for none, as kernels read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slots(u32);
 
@@ -32,7 +32,7 @@ impl Slots {
         })
     }
 
-    /// A matrix that has no gates.
+    /// For a matrix without gates.
     pub fn plain() -> Slots {
         Slots::of([0, NONE, NONE, NONE])
     }
@@ -45,7 +45,7 @@ impl Slots {
         self.0
     }
 
-    /// The other way round: which slot each gate has.
+    /// The inverse: the slot of each gate.
     pub fn by_gate(self) -> u32 {
         let gates = self.0.to_le_bytes();
         let slot = |gate: u8| gates.iter().position(|g| *g == gate).map_or(NONE, |s| s as u8);

@@ -1,110 +1,114 @@
-//! How a large recurrence is divided among multiprocessors: nothing of the GPU, only counting.
+//! How a large recurrence is divided among multiprocessors; arithmetic only, no GPU calls.
 //!
 //! ```text
 //! blocks of a group = N / 32         N: units, padded to a multiple of 32
-//! groups            = B / rows       rows of the batch that a block has: 16, 24, 32, 48 or 64
-//! lanes             = directions of a layer, or layers of a stack that run at once
-//! blocks in all     = lanes groups blocks <= multiprocessors       or the batch goes in several waves
+//! groups            = B / rows       rows of the batch per block: 16, 24, 32, 48 or 64
+//! lanes             = directions of a layer, or layers of a stack, in one launch
+//! blocks in all     = lanes * groups * N / 32 <= multiprocessors; larger batches take several waves
 //! ```
 
 use super::workspace::MAX_TABLE_SYMBOLS;
 use crate::runtime::compile::Source;
 use drnn::Cell;
 
-/// The most units whose weights 32 multiprocessors hold.
+/// The largest N: its weights fill the registers and shared memory of 32 multiprocessors.
 const MAX_UNITS: usize = 1024;
 /// Threads of a warp.
 pub(super) const WARP: usize = 32;
-/// Threads of a block that multiply.
+/// Consumer threads of a block, two warpgroups: they run the matrix products and the cell.
 pub(super) const CONSUMER_THREADS: usize = 256;
-/// Turns that a layer of a stack may be ahead of the one below it on the way back.
+/// Ring of partial sums that a layer of a stack sends to the one below: how many steps it may be ahead
+/// in the backward pass.
 const RING: usize = 4;
-/// Turns of the parts that a layer's blocks send each other.
-const OWN_TURNS: usize = 2;
+/// Double buffer of the partial sums that a layer's own blocks send each other.
+const OWN_BUFFERS: usize = 2;
 
-/// Units of a direction as kernels have them, N.
+/// Units of a direction, padded as kernels need them: N.
 pub(super) fn padded(units: usize) -> usize {
     units.next_multiple_of(32)
 }
 
-/// What the card has.
+/// The resources of a device that tilings depend on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DeviceLimits {
     pub multiprocessors: usize,
-    /// Bytes of shared memory that a block may have.
+    /// Maximum bytes of dynamic shared memory of a block.
     pub shared: usize,
 }
 
-/// Recurrences that run at once, side by side.
+/// How the recurrences of one launch are divided among blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Tiling {
     pub cell: Cell,
-    /// Units, padded: N.
+    /// N.
     pub padded: usize,
-    /// Rows of the batch in a block.
+    /// Rows of the batch per block.
     pub rows: usize,
-    /// Groups that run at once in each lane.
+    /// Groups per lane and launch.
     pub groups: usize,
     pub lanes: usize,
     /// Whether lanes are layers of a stack, not directions of a layer.
     pub stacked: bool,
-    /// Directions of the layer below whose h is multiplied along on the way forward.
+    /// Directions of the layer below whose h the forward kernel multiplies with W_ih itself.
     pub below: usize,
 }
 
-/// How a block brings h to its shared memory.
+/// How producer warps load h from the exchange into shared memory.
 #[derive(Debug, Clone, Copy)]
 struct HLoadStrategy {
-    /// By copies that run beside its threads.
+    /// With bulk copies (`cp.async.bulk`), not with loads by the threads.
     bulk: bool,
-    /// Units that are waited for at once.
+    /// Units of h that a warp waits for and loads at a time.
     chunk: usize,
-    /// Threads that do so.
+    /// Producer threads.
     producers: usize,
-    /// Products whose weights stay in registers, 4 each beside half a row for the sums; and what is left for producers.
+    /// Products (k = 16) whose weights stay in consumers' registers, 4 registers each; and the
+    /// registers left to a producer thread.
     registers: usize,
     producer_registers: usize,
 }
 
-/// What lanes are.
+/// What the lanes of a launch are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lanes {
-    /// Directions of a layer, and those of the one below that are multiplied along.
+    /// `count` directions of a layer; `below` directions of the layer below whose h the kernel
+    /// multiplies itself.
     Directions { count: usize, below: usize },
     /// Layers of a stack.
     Layers(usize),
 }
 
 impl Tiling {
-    /// The division that takes the fewest waves, then the one with the fewest rows in a block. None where nothing fits.
+    /// The tiling with the fewest waves, among those the one with the fewest rows per block. `None` if
+    /// none fits.
     pub fn of(
         cell: Cell,
         units: usize,
         lanes: Lanes,
         batch: usize,
-        card: DeviceLimits,
+        limits: DeviceLimits,
     ) -> Option<Tiling> {
         let (lanes, stacked, below) = match lanes {
             Lanes::Directions { count, below } => (count, false, below),
             Lanes::Layers(count) => (count, true, 1),
         };
         let padded = padded(units);
-        // What the others give is at most 1; that of a rectifier has no bound, and f16 has one.
+        // |h| <= 1 for all cells but ReLU, whose states may overflow f16.
         if cell == Cell::RnnRelu || units == 0 || padded > MAX_UNITS || batch == 0 {
             return None;
         }
-        let at_once = card.multiprocessors / (padded / 32 * lanes);
+        let at_once = limits.multiprocessors / (padded / 32 * lanes);
         let tiling = |rows| Tiling { cell, padded, rows, groups: 1, lanes, stacked, below };
-        let fits = |rows: &usize| tiling(*rows).fits(card) && at_once > 0;
+        let fits = |rows: &usize| tiling(*rows).fits(limits) && at_once > 0;
         let waves = |rows: &usize| batch.div_ceil(rows * at_once);
         let rows = [16, 24, 32, 48, 64].into_iter().filter(fits).min_by_key(|r| (waves(r), *r))?;
         Some(Tiling { groups: at_once.min(batch.div_ceil(rows)), ..tiling(rows) })
     }
 
-    fn fits(&self, card: DeviceLimits) -> bool {
-        // A layer that multiplies what is below along looks up nothing, unless it is the lowest of a stack.
-        let may_look_up = self.stacked || self.below == 0;
-        self.forward(may_look_up, card).is_some() && self.backward().shared <= card.shared
+    fn fits(&self, limits: DeviceLimits) -> bool {
+        // A layer that multiplies h of the layer below has no table, unless it is the lowest of a stack.
+        let may_have_table = self.stacked || self.below == 0;
+        self.forward(may_have_table, limits).is_some() && self.backward().shared <= limits.shared
     }
 
     /// Blocks of a group.
@@ -112,23 +116,23 @@ impl Tiling {
         self.padded / 32
     }
 
-    /// What a block multiplies on the way forward: its own h, and that of the layer below.
+    /// Matrices that a block multiplies in the forward pass: its own h, and h of the layer below.
     pub fn segments(&self) -> usize {
         1 + self.below
     }
 
-    /// What it multiplies its gradients by: for its own layer, and in a stack for the one below.
+    /// Weight matrices of the backward pass: W_hh, and in a stack W_ih for the layer below.
     pub fn segments_back(&self) -> usize {
         if self.stacked { 2 } else { 1 }
     }
 
-    /// Whether what `lower` has told can be multiplied along: the same blocks have told it.
+    /// Whether this tiling can read the h exchange of `lower`: its blocks have the same layout.
     pub fn continues(&self, lower: &Tiling) -> bool {
         let of = |t: &Tiling| (t.padded, t.rows, t.groups, t.lanes);
         of(self) == of(lower) && self.below == lower.lanes
     }
 
-    /// First row, and groups, of each launch that a batch takes.
+    /// First row and number of groups of each launch (wave) of a batch.
     pub fn waves(&self, batch: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
         let Tiling { rows, groups, .. } = *self;
         let first = (0..batch).step_by(rows * groups);
@@ -140,48 +144,48 @@ impl Tiling {
         batch.div_ceil(self.rows)
     }
 
-    /// f16 of what the blocks of so many groups tell each other in `steps` steps on the way forward.
+    /// Length in f16 of the h exchange of `groups` groups and `steps` steps.
     pub fn exchange_len(&self, steps: usize, groups: usize) -> usize {
         steps * self.lanes * groups * self.rows * self.padded
     }
 
-    /// f16 of what blocks send each other on the way back.
+    /// Length in f16 of the partial sums of dh that blocks send each other in the backward pass.
     pub fn partials_len(&self) -> usize {
-        let turns = OWN_TURNS + if self.stacked { RING } else { 0 };
-        turns * self.lanes * self.groups * self.blocks() * self.blocks() * 32 * self.rows
+        let buffers = OWN_BUFFERS + if self.stacked { RING } else { 0 };
+        buffers * self.lanes * self.groups * self.blocks() * self.blocks() * 32 * self.rows
     }
 
-    /// Counts of what layers of a stack have read of that.
+    /// Number of read counters of layers of a stack.
     pub fn read_counts_len(&self) -> usize {
         self.lanes * self.groups * self.blocks()
     }
 
-    /// Products of 16 units that a lane's block makes at every step of the way forward.
+    /// Products (k = 16) of a block and step in the forward pass.
     fn depth(&self) -> usize {
         self.segments() * self.padded / 16
     }
 
-    /// Of a warpgroup, tiles of 64 units that it makes parts of gradients for: of its own layer's.
+    /// Tiles of 64 units whose partial sums of dh a warpgroup computes, for its own layer.
     pub fn tiles(&self) -> usize {
         self.padded.div_ceil(64).div_ceil(2)
     }
 
-    /// 16 bytes each: a lane's weights on the way forward, and on the way back.
+    /// Length in 16-byte words of a lane's packed weights: forward, backward.
     pub fn packed(&self) -> [usize; 2] {
         let back = self.segments_back() * self.tiles() * 2048;
         [self.depth() * 256, back].map(|of_block| self.blocks() * of_block)
     }
 
-    /// The kernel for the way forward, with room for a table or without. None where it does not fit.
-    pub fn forward(&self, table: bool, card: DeviceLimits) -> Option<KernelSpec> {
+    /// The forward kernel, with or without a table in shared memory. `None` if it does not fit.
+    pub fn forward(&self, table: bool, limits: DeviceLimits) -> Option<KernelSpec> {
         let table = if table { MAX_TABLE_SYMBOLS } else { 0 };
-        let mut kinds =
+        let mut specs =
             self.h_load_strategies().into_iter().map(|strategy| self.forward_with(strategy, table));
-        kinds.find(|kind| kind.shared <= card.shared)
+        specs.find(|spec| spec.shared <= limits.shared)
     }
 
-    /// Ways to bring h to shared memory, the best first. Weights in registers are better only where there is no room for them
-    /// elsewhere: the compiler begins to spill.
+    /// Ways to load h, the best first. More weights in registers are tried only if shared memory is too
+    /// small, because the compiler begins to spill.
     fn h_load_strategies(&self) -> Vec<HLoadStrategy> {
         let Tiling { padded, rows, .. } = *self;
         let bulk = [(0, 56), (2, 56), (4, 40)].map(|(more, producer_registers)| HLoadStrategy {
@@ -195,7 +199,7 @@ impl Tiling {
             } + more,
             producer_registers,
         });
-        // About 4 times 16 bytes for each thread.
+        // About four 16-byte words per thread.
         let chunk = match rows {
             16 => 64,
             24 | 32 => 32,
@@ -214,15 +218,15 @@ impl Tiling {
             registers: registers + more,
             producer_registers,
         };
-        // Much is better copied in bulk than by threads; of a stack, what lies below is as much again. And a warp is to copy all
-        // chunks of a layer below that has finished.
+        // Bulk copies are faster if there is much to load; in a stack, h of the layer below doubles
+        // that. They are required if one warp could not copy all chunks of a finished layer below.
         let (in_stack, finished) = if self.stacked { (2, 0) } else { (1, self.below) };
-        let much = in_stack * padded * rows > 24_000 || finished * padded.div_ceil(chunk) > WARP;
+        let large = in_stack * padded * rows > 24_000 || finished * padded.div_ceil(chunk) > WARP;
         let by_threads = match producers {
             128 => vec![by_threads(0, 72)],
             _ => vec![by_threads(0, 40), by_threads(4, 40)],
         };
-        by_threads.into_iter().filter(|_| !much).chain(bulk).collect()
+        by_threads.into_iter().filter(|_| !large).chain(bulk).collect()
     }
 
     fn forward_with(&self, strategy: HLoadStrategy, table: usize) -> KernelSpec {
@@ -244,17 +248,18 @@ impl Tiling {
             format!("TABLE={table}"),
         ];
         let text = include_str!("../kernels/persistent/forward.cu");
-        let kind = self.kind("persistent_forward", text, shared, in_registers, &defines);
-        KernelSpec { threads: CONSUMER_THREADS + producers, ..kind }
+        let spec = self.kernel_spec("persistent_forward", text, shared, in_registers, &defines);
+        KernelSpec { threads: CONSUMER_THREADS + producers, ..spec }
     }
 
-    /// The kernel for the way back.
+    /// The backward kernel.
     pub fn backward(&self) -> KernelSpec {
         let Tiling { rows, .. } = *self;
-        // Tiles whose weights stay in registers, and senders that a thread waits for at once: as many as there are registers for.
-        let (registers, most) = if rows <= 32 { (3, 32) } else { (2, 24) };
-        let rounds = (self.segments_back() * self.blocks()).div_ceil(most);
-        let batch = self.blocks().div_ceil(rounds);
+        // Tiles whose weights stay in registers, and senders whose partial sums a thread loads at a
+        // time: as many as registers allow.
+        let (registers, max_senders) = if rows <= 32 { (3, 32) } else { (2, 24) };
+        let passes = (self.segments_back() * self.blocks()).div_ceil(max_senders);
+        let batch = self.blocks().div_ceil(passes);
         let tiles = self.segments_back() * self.tiles();
         let in_registers = tiles.min(registers);
         let shared = 2 * (2 * (tiles - in_registers + 1) * 64 * 128 + 2 * 128 * rows);
@@ -264,10 +269,10 @@ impl Tiling {
             format!("RING={RING}"),
         ];
         let text = include_str!("../kernels/persistent/backward.cu");
-        self.kind("persistent_backward", text, shared, in_registers, &defines)
+        self.kernel_spec("persistent_backward", text, shared, in_registers, &defines)
     }
 
-    fn kind(
+    fn kernel_spec(
         &self,
         name: &'static str,
         text: &'static str,
@@ -299,14 +304,14 @@ impl Tiling {
     }
 }
 
-/// A kernel before it is compiled.
+/// A persistent kernel before it is compiled.
 #[derive(Debug, Clone)]
 pub(crate) struct KernelSpec {
-    /// Of a block.
+    /// Threads of a block.
     pub threads: usize,
-    /// Bytes of shared memory.
+    /// Bytes of dynamic shared memory.
     pub shared: usize,
-    /// How many of its products' weights, or tiles, stay in registers.
+    /// Forward: products, backward: tiles, whose weights stay in registers.
     pub in_registers: usize,
     pub source: Source,
 }
@@ -317,8 +322,8 @@ mod tests {
 
     const H200: DeviceLimits = DeviceLimits { multiprocessors: 132, shared: 227 << 10 };
 
-    fn tiling(units: usize, lanes: usize, batch: usize, card: DeviceLimits) -> Option<Tiling> {
-        Tiling::of(Cell::Lstm, units, Lanes::Directions { count: lanes, below: 0 }, batch, card)
+    fn tiling(units: usize, lanes: usize, batch: usize, limits: DeviceLimits) -> Option<Tiling> {
+        Tiling::of(Cell::Lstm, units, Lanes::Directions { count: lanes, below: 0 }, batch, limits)
     }
 
     fn shape(units: usize, lanes: usize, batch: usize) -> (usize, usize, usize) {
@@ -338,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn stacks_run_at_once_where_both_layers_weights_fit() {
+    fn stacks_run_in_one_launch_if_the_weights_of_two_layers_fit() {
         let stack = |units, layers| Tiling::of(Cell::Lstm, units, Lanes::Layers(layers), 128, H200);
         let five = stack(343, 5).unwrap();
         assert_eq!((five.rows, five.groups, five.blocks()), (64, 2, 11));
@@ -349,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_layers_multiply_what_is_below_along() {
+    fn the_papers_layers_multiply_h_of_the_layer_below() {
         let of = |units, count, below| {
             Tiling::of(Cell::Lstm, units, Lanes::Directions { count, below }, 128, H200).unwrap()
         };
@@ -361,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn large_batches_go_in_waves_and_small_cards_refuse() {
+    fn large_batches_take_waves_and_small_devices_refuse() {
         let of_300 = tiling(1024, 1, 300, H200).unwrap();
         let waves: Vec<_> = of_300.waves(300).collect();
         assert_eq!((of_300.rows, waves), (32, vec![(0, 4), (128, 4), (256, 2)]));

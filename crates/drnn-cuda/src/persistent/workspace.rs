@@ -1,6 +1,7 @@
-//! Memory for a pass, in f16 but for what products add up.
+//! Device memory of persistent recurrences: f16, except for sums.
 //!
-//! N: a layer's units, padded to 32; W = directions N: width of its H; K: width of what it reads, padded.
+//! N: a layer's units, padded to a multiple of 32; W = directions N: width of its H; K: width of its
+//! input, padded.
 
 use super::tiling::{Tiling, padded};
 use crate::error::Result;
@@ -9,27 +10,30 @@ use crate::runtime::memory::Buffer;
 use crate::step::plan::{Plan, Recurrence, Shape};
 use drnn::InputSpec;
 
-/// Symbols up to which `E W_ih^T` is made a table; more of them are embedded.
+/// Up to this many symbols, `E W_ih^T` is precomputed as a table and padded_rows in shared memory; with more,
+/// tokens are embedded.
 pub(super) const MAX_TABLE_SYMBOLS: usize = 64;
 
-/// Strands of rows that the gradient of a table is added up in.
+/// Partial sums over gate rows in the gradient of the embeddings of a table.
 pub(super) const TABLE_PARTIALS: usize = 64;
 
-/// What a layer's matrices are padded to.
+/// Padded sizes of a layer's matrices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Padded {
     /// Units of a direction, N.
     pub n: usize,
     /// Width of its H, W.
     pub width: usize,
-    /// Width of what it reads, K. One symbol a column where there is a table.
+    /// Width of its input, K; with a table, a column per symbol.
     pub inputs: usize,
-    /// Columns that lie together in what it reads, without and with padding: units of a direction of the layer below.
+    /// Contiguous columns of its input, without and with padding: the units of one direction of the
+    /// layer below.
     pub below: usize,
     pub padded_below: usize,
 }
 
 impl Padded {
+    /// Of all layers.
     pub fn layers(plan: &Plan) -> Vec<Padded> {
         let layer = |at: usize| {
             let (n, directions) = (padded(plan.layers[at][0].n), plan.layers[at].len());
@@ -49,12 +53,12 @@ impl Padded {
     }
 }
 
-/// Whether the first layer's inputs are rows of a table.
+/// Whether the first layer looks its input products up in a table.
 pub(crate) fn has_table(plan: &Plan) -> bool {
     matches!(plan.spec.input(), InputSpec::Tokens { symbols, .. } if symbols <= MAX_TABLE_SYMBOLS)
 }
 
-/// What the first layer reads: numbers, an embedding, or one of few symbols.
+/// Width of the first layer's input: values, an embedding, or the symbols of a table.
 fn first_width(plan: &Plan) -> usize {
     match plan.spec.input() {
         InputSpec::Tokens { symbols, .. } if has_table(plan) => symbols,
@@ -62,78 +66,84 @@ fn first_width(plan: &Plan) -> usize {
     }
 }
 
-/// Whether all layers may run at once, each reading what the one below tells: one direction, the same padded width.
+/// Whether all layers may run in one launch, each reading h of the one below from the exchange: one
+/// direction, the same padded width.
 pub(super) fn is_stack(plan: &Plan) -> bool {
     let width = |layer: &[Recurrence]| padded(layer[0].n);
     plan.layers.len() > 1
         && plan.layers.iter().all(|l| l.len() == 1 && width(l) == width(&plan.layers[0]))
 }
 
-/// How one row of a layer would be divided: what is needed for more is a multiple.
+/// The tiling of a single row; buffers for more rows are multiples of its.
 fn tiling_of_one(plan: &Plan, padded: usize) -> Tiling {
     let (stacked, directions) = (is_stack(plan), plan.layers[0].len());
     let lanes = if stacked { plan.layers.len() } else { directions };
     Tiling { cell: plan.cell, padded, rows: 1, groups: 1, lanes, stacked, below: directions }
 }
 
-/// Every byte of words that nobody has told yet: `SENTINEL` of the kernels.
+/// Every byte of exchange words that have not been written yet: `SENTINEL` of the kernels.
 const EMPTY_SENTINEL: u8 = 0xff;
 
+/// Buffers of all layers.
 #[derive(Debug)]
 pub(crate) struct PersistentWorkspace {
     pub layers: Vec<LayerWorkspace>,
-    /// Layer by layer (directions, S, B, N, 4): gates' slots, then their gradients.
+    /// By layer (directions, S, B, N, 4): the slots saved for backward, overwritten by their gradients.
     pub gates: Buffer<u16>,
-    /// Layer by layer (directions, S + 2, B, N): states.
+    /// By layer (directions, S + 2, B, N): cell states saved for backward.
     pub c: Buffer<u16>,
-    /// Layer by layer (S + 2, B, W).
+    /// By layer (S + 2, B, W).
     pub h: Buffer<u16>,
-    /// x (S, B, K), or which symbol it is.
+    /// x (S, B, K); with a table, the one-hot symbols.
     pub x: Buffer<u16>,
     /// (directions, symbols, N, 4).
     pub table: Buffer<u16>,
-    /// Weights as recurrences read them, launch after launch, on the way forward and on the way back; and biases.
+    /// Weights in the order in which threads read them, by launch: forward, backward; and biases.
     pub packed: [Buffer<u16>; 2],
     pub bias: Buffer<f32>,
     /// (m padded to 8, W).
     pub w_out: Buffer<u16>,
-    /// (A, B, m padded to 8), or those asked for, before the bias.
+    /// (A, B, m padded to 8), or (selected, m padded to 8), before the bias.
     pub outputs: Buffer<f32>,
-    /// The same, their gradient.
+    /// Their gradient, same shape.
     pub d_outputs: Buffer<u16>,
-    /// What layers are told, and tell the one below: (S, B, W) each. Before, states that are asked for; see [`crate::step::selected_outputs`].
+    /// Gradients of layers' outputs and inputs, used alternately: (S, B, W) each. Before that,
+    /// gathered states; see [`crate::step::selected_outputs`].
     pub d_above: [Buffer<u16>; 2],
-    /// Tokens without a table: (S, B, E).
+    /// Tokens without a table: gradient of x, (S, B, E).
     pub d_x: Buffer<f32>,
-    /// Tokens with a table: (table_partials, symbols, E).
+    /// Tokens with a table: (partial sums, symbols, E).
     pub table_partials: Buffer<f32>,
-    /// What blocks tell each other on the way forward, launch after launch: one for this pass, and one where nothing has been told
-    /// when the next begins; and which is which.
+    /// Mailboxes through which blocks exchange h in the forward pass, by launch. A double buffer: a
+    /// pass writes one while the side stream resets the other to [`EMPTY_SENTINEL`]. The lowest bit of
+    /// `exchange_parity` says which is which.
     pub h_exchange: [Buffer<u16>; 2],
     pub exchange_parity: Buffer<u32>,
-    /// What they send each other on the way back, and count of that.
+    /// Partial sums of dh that blocks send each other in the backward pass, and how many of them
+    /// layers of a stack have read.
     pub dh_partials: Buffer<u16>,
     pub read_counts: Buffer<u32>,
-    /// (lanes, groups, N, 4).
+    /// Bias gradients by group: (lanes, groups, N, 4).
     pub d_bias: Buffer<f32>,
-    /// A weight's gradient, padded.
+    /// The gradient of one weight matrix, padded.
     pub d_w: Buffer<f32>,
 }
 
-/// A layer's: where its parts of the buffers begin.
+/// Offsets of a layer's parts of the buffers, and its input weights.
 #[derive(Debug)]
 pub(crate) struct LayerWorkspace {
     pub padded: Padded,
     pub gates: usize,
     pub c: usize,
     pub h: usize,
-    /// (directions, N, 4, K); none where there is a table.
+    /// (directions, N, 4, K); empty with a table.
     pub w_ih: Buffer<u16>,
 }
 
 impl PersistentWorkspace {
+    /// Buffers for batches of up to `capacity`.
     pub fn new(device: &Device, plan: &Plan, capacity: Shape) -> Result<PersistentWorkspace> {
-        let (slots, kept) = (capacity.slots(), (capacity.steps + 2) * capacity.rows);
+        let (slots, padded_rows) = (capacity.step_rows(), (capacity.steps + 2) * capacity.rows);
         let (all, table) = (Padded::layers(plan), has_table(plan));
         let halves = |len: usize| Buffer::<u16>::zeros(device, len);
         let floats = |len: usize| Buffer::<f32>::zeros(device, len);
@@ -145,8 +155,8 @@ impl PersistentWorkspace {
             let w_ih = if at == 0 && table { 0 } else { directions * 4 * p.n * p.inputs };
             layers.push(LayerWorkspace { padded: *p, gates, c, h, w_ih: halves(w_ih)? });
             gates += directions * slots * 4 * p.n;
-            c += directions * kept * p.n;
-            h += kept * p.width;
+            c += directions * padded_rows * p.n;
+            h += padded_rows * p.width;
         }
         let (symbols, embedding) = match plan.spec.input() {
             InputSpec::Tokens { symbols, embedding } => (symbols, embedding),
@@ -155,12 +165,13 @@ impl PersistentWorkspace {
         let m = plan.spec.answer_width().next_multiple_of(8);
         let last = all.last().map_or(0, |p| p.width);
         let widest = most(&|p| p.width);
-        // For any number of rows up to these: groups have at least 16, and the last may be short of up to 64.
+        // For any number of rows up to these: a group has at least 16, and the last one up to 64 of
+        // padding.
         let (rows, groups) = (capacity.rows + 64, capacity.rows.div_ceil(16));
         let of_one = |padded: usize| tiling_of_one(plan, padded);
         let lanes = of_one(all[0].n).lanes;
         let sum = |of: &dyn Fn(&Padded) -> usize| all.iter().map(of).sum::<usize>();
-        let packed = |way: usize| halves(sum(&|p| 8 * directions * of_one(p.n).packed()[way]));
+        let packed = |pass: usize| halves(sum(&|p| 8 * directions * of_one(p.n).packed()[pass]));
         let h_exchange =
             || Buffer::filled(device, sum(&|p| rows * p.width * capacity.steps), EMPTY_SENTINEL);
         Ok(PersistentWorkspace {
@@ -187,20 +198,19 @@ impl PersistentWorkspace {
         })
     }
 
-    /// Bytes that all of it takes, about: of buffers that have a row for each step, or are as large
-    /// as weights.
+    /// Approximate size in bytes: only buffers with a row per step, or as large as weights.
     pub fn estimate(plan: &Plan, capacity: Shape) -> f64 {
         let (all, directions) = (Padded::layers(plan), plan.layers[0].len() as f64);
-        let (slots, rows) = (capacity.slots() as f64, capacity.rows as f64);
-        let kept = (capacity.steps + 2) as f64 * rows;
+        let (slots, rows) = (capacity.step_rows() as f64, capacity.rows as f64);
+        let padded_rows = (capacity.steps + 2) as f64 * rows;
         let (mut halves, mut widest, mut largest) = (slots * all[0].inputs as f64, 0.0, 0.0);
         let mut parts: f64 = 0.0;
         for p in &all {
             let [n, width, inputs] = [p.n, p.width, p.inputs].map(|n| n as f64);
-            // Gates, cell states, states, and twice what blocks tell each other.
-            halves += directions * (4.0 * slots + kept) * n + kept * width;
+            // Gates, cell states, h, and both h exchanges.
+            halves += directions * (4.0 * slots + padded_rows) * n + padded_rows * width;
             halves += 2.0 * (rows + 64.0) * width * capacity.steps as f64;
-            // Weights of inputs, and those of recurrences as they are packed, for both ways.
+            // Input weights, and packed weights for both passes.
             let tiling = tiling_of_one(plan, p.n);
             let packed: usize = tiling.packed().into_iter().sum();
             halves += directions * (4.0 * n * inputs + 8.0 * packed as f64);
@@ -221,8 +231,9 @@ impl PersistentWorkspace {
     pub fn bytes(&self) -> usize {
         let w_ih: usize = self.layers.iter().map(|l| l.w_ih.bytes()).sum();
         let above: usize = self.d_above.iter().map(Buffer::bytes).sum();
-        let kept = [&self.gates, &self.c, &self.h, &self.x, &self.dh_partials];
-        let kept = kept.into_iter().chain(&self.packed).chain(&self.h_exchange).map(Buffer::bytes);
-        kept.sum::<usize>() + w_ih + above + self.d_w.bytes()
+        let buffers = [&self.gates, &self.c, &self.h, &self.x, &self.dh_partials];
+        let buffers =
+            buffers.into_iter().chain(&self.packed).chain(&self.h_exchange).map(Buffer::bytes);
+        buffers.sum::<usize>() + w_ih + above + self.d_w.bytes()
     }
 }

@@ -1,8 +1,8 @@
-//! The way back, put into a stream.
+//! The backward pass, step by step.
 //!
 //! ```text
-//! dh_s = what comes from above + dgates_{s+1} W_hh         then the cell's arithmetic, step by step
-//! dW_hh = dgates^T h_{s-1}    dW_ih = dgates^T x    db = sums of dgates    dx = dgates W_ih      for all steps at once
+//! dh_s = gradient from above + dgates_{s+1} W_hh           then the cell's arithmetic, step by step
+//! dW_hh = dgates^T h_{s-1}   dW_ih = dgates^T x   db = sum of dgates   dx = dgates W_ih    all steps
 //! ```
 
 use super::PlainPass;
@@ -15,11 +15,11 @@ use crate::step::plan::Recurrence;
 use drnn::{Cell, InputSpec};
 
 impl PlainPass<'_> {
-    /// From the gradient of the answers to that of all parameters.
+    /// Submits everything from the gradient of the outputs to that of all parameters.
     pub fn backward(&self) -> Result<()> {
         self.output_backward()?;
         for layer in (0..self.pass.plan.layers.len()).rev() {
-            // Gradients alternate between two places: what a layer was told, and what it tells the one below.
+            // Double buffer: the gradient of a layer's output, and that of its input.
             let above = (self.pass.plan.layers.len() - 1 - layer) % 2;
             for recurrence in &self.pass.plan.layers[layer] {
                 self.recurrence_backward(layer, recurrence, &self.work.d_above[above])?;
@@ -69,10 +69,10 @@ impl PlainPass<'_> {
         for (taken, &s) in order.iter().enumerate().rev() {
             self.cell_backward(layer, r, s, above)?;
             if taken == 0 {
-                break; // the state before the first step is no parameter
+                break; // the initial state is constant
             }
             let d_h = matrix(&self.work.d_h, 0, r.n);
-            // Only the GRU's cell has left something there.
+            // Only the GRU's cell kernel has written a part of d_h.
             let mut beta = if self.pass.plan.cell == Cell::Gru { 1.0 } else { 0.0 };
             for (first, columns, from, stride) in self.recurrent(layer, r) {
                 let d = matrix(from, s * rows * stride, stride);
@@ -118,16 +118,16 @@ impl PlainPass<'_> {
         self.each_cell(kernel, r, s, &args)
     }
 
-    /// Gradients of a recurrence's parameters.
+    /// Gradients of a recurrence's weights and biases.
     fn weight_gradients(&self, layer: usize, r: &Recurrence) -> Result<()> {
         let (gradient, rows, slots) =
-            (&self.pass.state.gradient, self.pass.shape.rows, self.pass.shape.slots());
+            (&self.pass.state.gradient, self.pass.shape.rows, self.pass.shape.step_rows());
         let work = &self.work.recurrences[layer][r.direction];
         let gates = matrix(&work.gates, 0, r.gates);
         let dw_ih = matrix(gradient, r.w_ih, r.inputs);
         let sizes = [r.gates, r.inputs, slots];
         self.pass.gemm.f32(Form::TransposedTimes, sizes, [gates, self.input(layer)], 0.0, dw_ih)?;
-        // h before every step: one step earlier, or later, in H.
+        // h before every step: H shifted by one step.
         let (first, _) = r.around(0);
         let at = first * rows * r.width + r.direction * r.n;
         let h_before = matrix(&self.work.h[layer], at, r.width);
@@ -149,7 +149,7 @@ impl PlainPass<'_> {
         Ok(())
     }
 
-    /// What the layer tells the one below, both directions together.
+    /// The gradient of the layer's input, summed over both directions.
     fn input_gradient(&self, layer: usize, to: &Buffer<f32>) -> Result<()> {
         for r in &self.pass.plan.layers[layer] {
             let gates = &self.work.recurrences[layer][r.direction].gates;
@@ -159,7 +159,7 @@ impl PlainPass<'_> {
             let beta = if r.direction == 0 { 0.0 } else { 1.0 };
             self.pass.gemm.f32(
                 Form::Times,
-                [self.pass.shape.slots(), r.inputs, r.gates],
+                [self.pass.shape.step_rows(), r.inputs, r.gates],
                 [gates, w],
                 beta,
                 to,

@@ -1,9 +1,9 @@
-//! The way forward, put into a stream.
+//! The forward pass, step by step.
 //!
 //! ```text
 //! gates = x W_ih^T                      one product for all steps
 //! gates_s += h_{s-1} W_hh^T             then the cell's arithmetic, step by step
-//! answers = h_{s+d} W_o^T + b
+//! outputs = h_{s+d} W_o^T + b
 //! ```
 
 use super::PlainPass;
@@ -16,7 +16,7 @@ use crate::step::plan::Recurrence;
 use drnn::{Cell, InputSpec};
 
 impl PlainPass<'_> {
-    /// What layer `layer` reads, (S, B, q).
+    /// The input of layer `layer`, (S, B, q).
     pub fn input(&self, layer: usize) -> Matrix {
         let q = self.pass.plan.layers[layer][0].inputs;
         match (layer, self.pass.plan.spec.input()) {
@@ -24,18 +24,18 @@ impl PlainPass<'_> {
                 Matrix { at: self.pass.part(self.pass.staged().input), stride: q }
             }
             (0, InputSpec::Tokens { .. }) => matrix(&self.pass.work.embedded, 0, q),
-            // Behind the step of zeros.
+            // After the step of zeros.
             _ => matrix(&self.work.h[layer - 1], self.pass.shape.rows * q, q),
         }
     }
 
-    /// Of the last layer, the states that answers are made of: (A, B, n), or those asked for.
+    /// States of the last layer that outputs are computed from: (A, B, n), or (selected, n).
     pub fn output_states(&self) -> Matrix {
         let (states, first) = self.work.output_states(self.pass.plan, self.pass.shape);
         matrix(states, first, self.pass.plan.spec.hidden_width())
     }
 
-    /// Everything up to the losses and the gradient of the answers, or less.
+    /// Submits everything up to `until`; with the losses, the gradient of the outputs too.
     pub fn forward(&self, until: Until) -> Result<()> {
         self.pass.embed()?;
         for (layer, recurrences) in self.pass.plan.layers.iter().enumerate() {
@@ -53,14 +53,14 @@ impl PlainPass<'_> {
         if until < Until::Losses {
             return Ok(());
         }
-        let answers = match self.pass.plan.output {
+        let outputs = match self.pass.plan.output {
             Some(_) => self.pass.work.outputs.at(0),
             None => self.output_states().at,
         };
-        self.pass.loss(answers)
+        self.pass.loss(outputs)
     }
 
-    /// The products by which h reaches the gates: rows of W_hh, and where they go.
+    /// The products of h with W_hh: first row of W_hh, number of rows, destination and its row length.
     pub fn recurrent<'w>(
         &'w self,
         layer: usize,
@@ -68,7 +68,7 @@ impl PlainPass<'_> {
     ) -> Vec<(usize, usize, &'w Buffer<f32>, usize)> {
         let work = &self.work.recurrences[layer][r.direction];
         match self.pass.plan.cell {
-            // The reset gate comes between W_hn h' and the candidate, so that is kept apart.
+            // The reset gate multiplies W_hn h' + b_hn, which therefore has its own buffer.
             Cell::Gru => {
                 vec![(0, 2 * r.n, &work.gates, r.gates), (2 * r.n, r.n, &work.from_h, r.n)]
             }
@@ -81,7 +81,7 @@ impl PlainPass<'_> {
         let (rows, steps) = (self.pass.shape.rows, self.pass.shape.steps);
         let w_ih = matrix(params, r.w_ih, r.inputs);
         let gates = matrix(&work.gates, 0, r.gates);
-        let sizes = [self.pass.shape.slots(), r.gates, r.inputs];
+        let sizes = [self.pass.shape.step_rows(), r.gates, r.inputs];
         self.pass.gemm.f32(Form::TimesTransposed, sizes, [self.input(layer), w_ih], 0.0, gates)?;
         if self.pass.plan.cell.has_cell_state() {
             self.pass.stream.clear(&work.c, 0, rows * r.n)?;
@@ -97,7 +97,7 @@ impl PlainPass<'_> {
             for (first, columns, to, stride) in self.recurrent(layer, r) {
                 let fresh = !std::ptr::eq(to, &work.gates);
                 if taken == 0 && !fresh {
-                    continue; // h is zero
+                    continue; // the initial h is zero
                 }
                 let w = matrix(params, r.w_hh + first * r.n, r.n);
                 let to = matrix(to, s * rows * stride, stride);

@@ -1,10 +1,10 @@
-//! The way that every card takes and every cell: products by cuBLAS, and per step one of them and the cell's arithmetic.
-//! Small LSTMs may go through all steps of a layer in one launch instead.
+//! Recurrences on every GPU and for every cell: a cuBLAS product and an elementwise kernel per time
+//! step. Small LSTMs may run all steps of a layer in one launch instead.
 //!
 //! | file | what |
 //! |---|---|
-//! | `work` | memory for a pass |
-//! | `forward`, `backward` | both ways, put into a stream |
+//! | `workspace` | device memory of a pass |
+//! | `forward`, `backward` | the passes, submitted to a stream |
 //! | `resident` | small LSTMs, whose recurrent weights stay in registers |
 
 mod backward;
@@ -20,41 +20,41 @@ use crate::runtime::stream::{Arg, Kernel};
 use crate::step::pass::{Pass, THREADS};
 use crate::step::plan::Recurrence;
 
-/// What a pass works with.
+/// A pass whose recurrences run step by step.
 #[derive(Clone, Copy)]
 pub(crate) struct PlainPass<'a> {
     pub pass: Pass<'a>,
     pub work: &'a PlainWorkspace,
-    /// By layer, where it may take all steps at once.
+    /// By layer: kernels that run all steps at once, if the layer is small enough.
     pub resident: &'a [Option<Resident>],
 }
 
 impl PlainPass<'_> {
-    /// A direction's gates at step `s`.
+    /// Address of a direction's gates at step `s`, (B, gates n).
     fn gates_at(&self, layer: usize, r: &Recurrence, s: usize) -> Arg {
         let gates = &self.work.recurrences[layer][r.direction].gates;
         Arg::At(gates.at(s * self.pass.shape.rows * r.gates))
     }
 
-    /// Its part of a step of H, which begins with one of zeros.
+    /// Address of its columns of step `step` of H, which begins with a step of zeros.
     fn h_at(&self, layer: usize, r: &Recurrence, step: usize) -> Arg {
         let at = step * self.pass.shape.rows * r.width + r.direction * r.n;
         Arg::At(self.work.h[layer].at(at))
     }
 
-    /// A step of its C.
+    /// Address of step `step` of its C, (B, n).
     fn c_at(&self, layer: usize, r: &Recurrence, step: usize) -> Arg {
         let c = &self.work.recurrences[layer][r.direction].c;
         Arg::At(c.at(step * self.pass.shape.rows * r.n))
     }
 
-    /// Of a GRU, what its candidate gets from h at step `s`.
+    /// GRU: address of W_hn h + b_hn of the candidate at step `s`, (B, n).
     fn candidate_at(&self, layer: usize, r: &Recurrence, s: usize) -> Arg {
         let from_h = &self.work.recurrences[layer][r.direction].from_h;
         Arg::At(from_h.at(s * self.pass.shape.rows * r.n))
     }
 
-    /// Runs a cell's kernel for step `s`: a thread per row and unit.
+    /// Launches a cell's kernel for step `s`: a thread per row and unit.
     fn each_cell(&self, kernel: &Kernel, r: &Recurrence, s: usize, args: &[Arg]) -> Result<()> {
         let rows = self.pass.shape.rows;
         let end = [self.pass.run(), s.into(), rows.into(), r.n.into()];

@@ -1,6 +1,5 @@
-//! Recurrences that are small enough to stay in registers; `../kernels/resident/resident.cu`.
-//!
-//! One launch for all steps of a direction, instead of a product and a kernel for each.
+//! LSTMs whose recurrent weights fit the registers of a block: all steps of a direction in one launch.
+//! The kernels are `kernels/resident/resident.cu`.
 
 use super::PlainPass;
 use crate::error::Result;
@@ -11,12 +10,12 @@ use crate::runtime::stream::{Arg, Kernel, Module};
 use crate::step::plan::{Plan, Recurrence};
 use drnn::Cell;
 
-/// Units that fit: a warp per 8, and a block has at most 16 such warps with registers enough.
+/// Units that fit: 8 per warp, and a block has registers for 16 such warps.
 const MAX_UNITS: usize = 128;
-/// Rows that a block takes.
+/// Rows of the batch per block.
 const ROWS: usize = 16;
 
-/// The two kernels for some number of units.
+/// The kernels for one number of warps.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Resident {
     groups: usize,
@@ -24,7 +23,7 @@ pub(crate) struct Resident {
     backward: Kernel,
 }
 
-/// The file of kernels for `groups` times 8 units.
+/// The source of the kernels for `groups` times 8 units.
 pub(crate) fn source(groups: usize) -> Source {
     Source {
         name: "resident",
@@ -36,23 +35,25 @@ pub(crate) fn source(groups: usize) -> Source {
     }
 }
 
-/// Bytes of shared memory for rows on their way: gates of two steps, c and h, each row with a gap behind it.
+/// Bytes of shared memory for staging rows: gates of two steps, c and h, each row padded against bank
+/// conflicts.
 fn shared(n: usize) -> usize {
     let stride = |width: usize| width + (40 - width % 32) % 32;
     ROWS * (2 * stride(4 * n) + 2 * stride(n)) * size_of::<f32>()
 }
 
-/// The most that either kernel has, with the gradients that the way back keeps for products.
+/// Bytes of shared memory of the larger kernel, backward, with its static buffer of gate gradients.
 fn all_shared(groups: usize) -> usize {
     shared(8 * groups) + 2 * ROWS * (32 * groups + 8) * size_of::<u16>()
 }
 
-/// Warps for a recurrence of `n` units; None where it does not fit.
+/// Warps for a recurrence of `n` units; `None` if it does not fit.
 pub(crate) fn groups(cell: Cell, n: usize) -> Option<usize> {
     (cell == Cell::Lstm && n <= MAX_UNITS).then(|| n.div_ceil(8))
 }
 
 impl Resident {
+    /// Compiles and loads both kernels.
     pub fn new(device: &Device, groups: usize) -> Result<Resident> {
         let module = Module::new(device, &source(groups))?;
         let (forward, backward) =
@@ -62,7 +63,7 @@ impl Resident {
         Ok(Resident { groups, forward, backward })
     }
 
-    /// Those of a network's layers: None for what does not fit.
+    /// The kernels of each layer; `None` for layers that do not fit.
     pub fn of(device: &Device, plan: &Plan) -> Result<Vec<Option<Resident>>> {
         let layer = |layer: &Vec<Recurrence>| {
             let groups =
@@ -72,7 +73,7 @@ impl Resident {
         plan.layers.iter().map(layer).collect()
     }
 
-    /// All steps: gates, c and h from what x has put into gates.
+    /// All steps forward: `gates` holds x W_ih^T and is overwritten by the gates; writes c and h.
     pub fn forward(&self, pass: &PlainPass, layer: usize, r: &Recurrence) -> Result<()> {
         let work = &pass.work.recurrences[layer][r.direction];
         let params = &pass.pass.state.params;
@@ -88,7 +89,7 @@ impl Resident {
         self.launch(&self.forward, pass, r, &args)
     }
 
-    /// All steps back: gates become their gradients.
+    /// All steps backward: gates are overwritten by their gradients.
     pub fn backward(
         &self,
         pass: &PlainPass,
@@ -120,7 +121,7 @@ impl Resident {
         let end = [pass.pass.run(), reverse, pass.pass.shape.steps.into(), rows.into(), r.n.into()];
         let args: Vec<Arg> = args.iter().copied().chain(end).collect();
         let blocks = rows.div_ceil(ROWS);
-        // SAFETY: arguments as the source names them; a warp per group, a block per tile of rows.
+        // SAFETY: arguments as the source declares them; a warp per group, a block per 16 rows.
         unsafe {
             let threads = 32 * self.groups;
             kernel.launch_with(pass.pass.stream, [blocks, 1], threads, shared(r.n), &args)
@@ -133,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fits() {
+    fn up_to_128_lstm_units_fit() {
         assert_eq!(groups(Cell::Lstm, 100), Some(13));
         assert_eq!((groups(Cell::Lstm, 128), groups(Cell::Lstm, 129)), (Some(16), None));
         assert_eq!(groups(Cell::Gru, 100), None);

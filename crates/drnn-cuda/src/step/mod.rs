@@ -1,4 +1,5 @@
-//! What every training step has, whichever kernels run the recurrence: shapes, staged batches, memory, parameters.
+//! The parts of a training step that do not depend on which kernels run the recurrence: shapes,
+//! staged batches, workspace, selected outputs, parameters and optimiser.
 
 pub(crate) mod pass;
 pub(crate) mod plan;

@@ -67,7 +67,7 @@ impl Pass<'_> {
     /// Looks up the embeddings of tokens: x (S, B, E).
     pub fn embed(&self) -> Result<()> {
         let InputSpec::Tokens { embedding, .. } = self.plan.spec.input() else { return Ok(()) };
-        let slots = self.shape.slots();
+        let slots = self.shape.step_rows();
         let args = [
             Arg::At(self.part(self.staged().input)),
             Arg::At(self.state.params.at(0)), // embeddings are the first parameters

@@ -1,98 +1,103 @@
-//! Where everything of a batch lies: shapes and offsets, nothing of the GPU.
+//! Shapes and offsets of everything in a batch; no GPU code.
 //!
 //! ```text
-//! S = A + d steps for A answers                    T elements, A = T (padding behind) or T - d (looking ahead)
-//! H of a layer     (S + 2, B, directions * n)      a step of zeros before the first and behind the last
-//! C of a recurrence (S + 2, B, n)
-//! gates            (S, B, gates * n)
+//! S = A + d steps for A outputs       T elements; A = T (padding after the end) or T - d (look-ahead)
+//! H of a layer       (S + 2, B, directions * n)      a step of zeros before the first and after the last
+//! C of a recurrence  (S + 2, B, n)
+//! gates              (S, B, gates * n)
 //! ```
 //!
-//! What the forward direction's step s reads is step s - 1, the reverse direction's s + 1: the zeros are both's start.
+//! Step s of the forward direction reads the state of step s - 1, the reverse direction that of step
+//! s + 1; the steps of zeros are the initial states of both.
 
 use crate::error::Error;
 use drnn::params::Layout;
 use drnn::{Cell, InputSpec, NetSpec, Padding};
 
-/// What is asked for is rounded up to so many parts of all: each number that comes up has a graph of its own. Shares that people
-/// choose, tenths and quarters, lie well between seventeenths, so that batches with one share mostly have one number.
-const PARTS: usize = 17;
+/// The number of selected outputs is rounded up to a multiple of 1/17 of all outputs, because every
+/// number needs a graph of its own. Usual shares, tenths and quarters, lie well between
+/// seventeenths, so batches drawn with one share are mostly rounded to one number.
+const SELECTED_STEPS: usize = 17;
 
-/// One batch's sizes.
+/// The sizes of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
-    /// Steps that the network takes, S.
+    /// Time steps of the network, S.
     pub steps: usize,
-    /// Answers of the longest sequence, A.
+    /// Outputs of the longest sequence, A.
     pub outputs: usize,
     /// Sequences, B.
     pub rows: usize,
-    /// Answers that are made where only some are asked for: as many, or a few more.
+    /// If only selected outputs are computed: their number, rounded up.
     pub selected: Option<usize>,
 }
 
 impl Shape {
+    /// For `rows` sequences of up to `elements` elements, all outputs.
     pub fn new(spec: &NetSpec, elements: usize, rows: usize) -> Shape {
         let outputs = spec.answers_to(elements);
         let steps = if outputs == 0 { 0 } else { outputs + spec.delay() };
         Shape { steps, outputs, rows, selected: None }
     }
 
-    /// The same where only so many answers are asked for.
+    /// The same with only `outputs` selected outputs.
     pub fn with_selected(self, outputs: usize) -> Shape {
-        let (all, part) = (self.positions(), self.positions().div_ceil(PARTS).max(1));
+        let (all, part) = (self.positions(), self.positions().div_ceil(SELECTED_STEPS).max(1));
         Shape { selected: Some(outputs.max(1).next_multiple_of(part).min(all)), ..self }
     }
 
-    /// Steps that a sequence of `elements` takes.
+    /// Time steps for a sequence of `elements` elements.
     pub fn run(spec: &NetSpec, elements: usize) -> usize {
         Shape::new(spec, elements, 1).steps
     }
 
-    /// (step, row) pairs.
-    pub fn slots(&self) -> usize {
+    /// Number of (step, row) pairs, S B.
+    pub fn step_rows(&self) -> usize {
         self.steps * self.rows
     }
 
-    /// (answer, row) pairs.
+    /// Number of (output, row) pairs, A B.
     pub fn positions(&self) -> usize {
         self.outputs * self.rows
     }
 
-    /// Answers that are made.
+    /// Number of outputs that are computed.
     pub fn computed_outputs(&self) -> usize {
         self.selected.unwrap_or(self.positions())
     }
 }
 
-/// The kind of targets.
+/// What targets are: classes (cross-entropy) or values (squared error).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum TargetType {
     Classes,
     Values,
 }
 
-/// Words of a staged batch: its parts lie one after another, each at a multiple of four words.
+/// Offsets of the parts of a staged batch, in 32-bit words. Every part begins at a multiple of four.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Staged {
-    /// Steps that each row takes, B.
+    /// Time steps of each row, (B).
     pub run: usize,
-    /// x (S, B, q), or tokens (S, B).
+    /// x (S, B, q) f32, or tokens (S, B).
     pub input: usize,
-    /// Tokens only: where each symbol's slots begin, V + 1; then the slots by symbol, S * B.
+    /// Tokens only: where each symbol's list begins, (V + 1); the lists of (step, row) pairs, (S B).
     pub starts: usize,
     pub by_symbol: usize,
-    /// Where only some answers are asked for: the rows of H that those are made of, see [`crate::step::selected_outputs`].
+    /// With selected outputs: the row of H that each is computed from; see
+    /// [`crate::step::selected_outputs`].
     pub selected_rows: usize,
-    /// Classes (A, B), or values (A, B, m); of answers asked for as many.
+    /// Classes (A, B) or values (A, B, m), or those of the selected outputs.
     pub targets: usize,
-    /// All words.
+    /// Length of the whole batch.
     pub words: usize,
 }
 
-/// Words of the header, `struct Header` of the kernels.
+/// Length of the header in words: `struct Header` of the kernels.
 pub(crate) const HEADER: usize = 8;
 
 impl Staged {
+    /// The layout for batches of a shape.
     pub fn new(spec: &NetSpec, shape: Shape, target_type: TargetType) -> Staged {
         let mut end = HEADER;
         let mut add = |words: usize| {
@@ -102,9 +107,9 @@ impl Staged {
         };
         let run = add(shape.rows);
         let (input, starts, by_symbol) = match spec.input() {
-            InputSpec::Dense(q) => (add(shape.slots() * q), 0, 0),
+            InputSpec::Dense(q) => (add(shape.step_rows() * q), 0, 0),
             InputSpec::Tokens { symbols, .. } => {
-                (add(shape.slots()), add(symbols + 1), add(shape.slots()))
+                (add(shape.step_rows()), add(symbols + 1), add(shape.step_rows()))
             }
         };
         let m = if target_type == TargetType::Classes { 1 } else { spec.answer_width() };
@@ -114,20 +119,20 @@ impl Staged {
     }
 }
 
-/// A direction of a layer.
+/// One direction of a layer: its sizes, and where its parameters lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Recurrence {
-    /// 0 or 1.
+    /// 0 forward, 1 reverse.
     pub direction: usize,
     /// Units, n.
     pub n: usize,
     /// Rows of W_ih and W_hh: gates * n.
     pub gates: usize,
-    /// Width of what it reads, q.
+    /// Width of its input, q.
     pub inputs: usize,
     /// Width of the layer's H: n times directions.
     pub width: usize,
-    /// Where W_ih, W_hh, b_ih and b_hh begin in the flat vector.
+    /// Offsets of W_ih, W_hh, b_ih and b_hh in the parameter vector.
     pub w_ih: usize,
     pub w_hh: usize,
     pub b_ih: usize,
@@ -135,30 +140,30 @@ pub(crate) struct Recurrence {
 }
 
 impl Recurrence {
-    /// Steps in the order in which it takes them.
+    /// Time steps in the order in which they are computed.
     pub fn order(&self, steps: usize) -> Vec<usize> {
         if self.direction == 0 { (0..steps).collect() } else { (0..steps).rev().collect() }
     }
 
-    /// Of H and C, the step that holds the state before step `s`, and the one after it.
+    /// Indices into H and C of the state before step `s` and of the state after it.
     pub fn around(&self, s: usize) -> (usize, usize) {
         if self.direction == 0 { (s, s + 1) } else { (s + 2, s + 1) }
     }
 }
 
-/// A network's parts.
+/// A network's layers and where their parameters lie.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     pub spec: NetSpec,
     pub cell: Cell,
-    /// Layer by layer, forward before reverse.
+    /// By layer, then direction: forward, reverse.
     pub layers: Vec<Vec<Recurrence>>,
-    /// Where the output layer's weight and bias begin.
+    /// Offsets of the output layer's weight and bias.
     pub output: Option<[usize; 2]>,
 }
 
 impl Plan {
-    /// Why there is none, where there is none.
+    /// The plan of a network; the error says why a GPU cannot run it.
     pub fn new(spec: &NetSpec) -> Result<Plan, String> {
         if spec.blocks().is_some() {
             return Err(format!("networks in blocks run on the CPU only: {spec}"));
@@ -186,16 +191,17 @@ impl Plan {
         Ok(Plan { spec: spec.clone(), cell, layers, output })
     }
 
-    /// The widest thing that gradients are handed down through.
+    /// The largest width of any layer's input or output.
     pub fn widest(&self) -> usize {
         let layers = self.layers.iter().map(|layer| layer[0].width.max(layer[0].inputs));
         layers.max().unwrap_or(0)
     }
 
-    /// Whether a batch can be counted in 32 bits, as kernels do.
+    /// Fails if an index into a batch does not fit the kernels' 32 bits.
     pub fn check_batch(&self, steps: usize, rows: usize) -> Result<(), Error> {
-        let most = self.spec.units().iter().max().copied().unwrap_or(0);
-        let widest = (self.cell.gates() * most).max(self.spec.answer_width()).max(self.widest());
+        let max_units = self.spec.units().iter().max().copied().unwrap_or(0);
+        let widest =
+            (self.cell.gates() * max_units).max(self.spec.answer_width()).max(self.widest());
         match steps.saturating_mul(rows).saturating_mul(widest) > u32::MAX as usize {
             true => Err(Error::Unsupported(format!(
                 "{steps} steps of {rows} sequences are too many for one batch on a GPU; take \
@@ -205,7 +211,7 @@ impl Plan {
         }
     }
 
-    /// Symbol that is read after the end, where there is one.
+    /// The symbol that is read after the end of a sequence, if padding is a symbol.
     pub fn padding(&self) -> Option<u32> {
         match self.spec.padding() {
             Padding::Symbol(id) => Some(id),
@@ -220,7 +226,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn steps_and_answers_by_padding() {
+    fn steps_and_outputs_by_padding() {
         let delayed = |padding| {
             let builder = NetSpec::builder(Cell::Lstm).tokens(5, 2).units([3]).outputs(4);
             builder.delay(2, padding).build().unwrap()
@@ -244,13 +250,13 @@ mod tests {
         assert_eq!((staged.run, staged.input), (8, 16));
         assert_eq!((staged.starts, staged.by_symbol), (32, 40));
         assert_eq!((staged.targets, staged.words), (56, 72));
-        let asking = Staged::new(&spec, shape.with_selected(5), TargetType::Classes);
-        assert_eq!((asking.by_symbol, asking.selected_rows), (40, 56));
-        assert_eq!((asking.targets, asking.words), (64, 72));
+        let selected = Staged::new(&spec, shape.with_selected(5), TargetType::Classes);
+        assert_eq!((selected.by_symbol, selected.selected_rows), (40, 56));
+        assert_eq!((selected.targets, selected.words), (64, 72));
     }
 
     #[test]
-    fn what_is_asked_for_has_few_numbers() {
+    fn numbers_of_selected_outputs_are_rounded_to_few() {
         let spec = NetSpec::builder(Cell::Lstm).tokens(28, 10).units([3]).outputs(27);
         let spec = spec.build().unwrap();
         let shape = Shape::new(&spec, 180, 128);
@@ -259,11 +265,15 @@ mod tests {
             (23040, 5424)
         );
         // A fifth of all, four standard deviations around it.
-        assert!((4364..4852).all(|asked| shape.with_selected(asked) == shape.with_selected(4608)));
-        let made: Vec<usize> =
-            (0..=23040).map(|asked| shape.with_selected(asked).computed_outputs()).collect();
-        assert!(made.iter().enumerate().all(|(asked, made)| (asked..=23040).contains(made)));
-        assert!(made[0] > 0 && made.iter().collect::<HashSet<_>>().len() <= PARTS);
+        assert!(
+            (4364..4852).all(|selected| shape.with_selected(selected) == shape.with_selected(4608))
+        );
+        let computed: Vec<usize> =
+            (0..=23040).map(|selected| shape.with_selected(selected).computed_outputs()).collect();
+        assert!(
+            computed.iter().enumerate().all(|(selected, made)| (selected..=23040).contains(made))
+        );
+        assert!(computed[0] > 0 && computed.iter().collect::<HashSet<_>>().len() <= SELECTED_STEPS);
         assert_eq!(Shape::new(&spec, 0, 128).with_selected(0).computed_outputs(), 0);
     }
 

@@ -1,12 +1,13 @@
-//! Batches that ask for some answers: the output layer has a row for each of those, and none for the others.
+//! Batches that select some outputs: the output layer computes those rows only.
 //!
 //! ```text
-//! states_i = H[place_i]             H (S + 2, B, W); place 0, a row of zeros, where there is nothing to answer
-//! dH[place_i - B] = dstates_i       dH (S, B, W), zeros elsewhere
+//! states_i = H[row_i]               H (S + 2, B, W); row 0 is zeros, for padding
+//! dH[row_i - B] = dstates_i         dH (S, B, W), zeros elsewhere
 //! ```
 //!
-//! The layers' two selected_rows for gradients are free while the output layer is at work: the first has the states, the second what
-//! those are told, until it goes to its rows of the first. Where all answers are selected for, states stay where they are.
+//! The two buffers for layer gradients, `d_above`, are free while the output layer runs: the first
+//! holds the gathered states, the second their gradient until it is scattered into the first. If all
+//! outputs are computed, the output layer reads H in place.
 
 use crate::error::Result;
 use crate::kernels::RowKernels;
@@ -16,12 +17,13 @@ use crate::runtime::stream::Arg;
 use crate::step::pass::{Pass, THREADS};
 
 impl Pass<'_> {
+    /// Address of the rows of H that the selected outputs are computed from.
     fn selected_rows(&self) -> Arg {
         Arg::At(self.part(self.staged().selected_rows))
     }
 
-    /// What says where answers end: steps that each row takes, delay, rows. Those selected for are rows of a single step, which
-    /// takes place where they have one.
+    /// How kernels find out which outputs exist: number of steps of each row, delay, rows. Selected
+    /// outputs are rows of a single step, which exists where the row of H is not 0.
     pub fn output_mask(&self) -> [Arg; 3] {
         match self.shape.selected {
             None => [self.run(), self.plan.spec.delay().into(), self.shape.rows.into()],
@@ -29,7 +31,7 @@ impl Pass<'_> {
         }
     }
 
-    /// Brings the states together that are selected for, out of H.
+    /// Gathers the states of selected outputs from `h` into `d_above[0]`.
     pub fn gather<T: Pod>(
         &self,
         kernels: &RowKernels,
@@ -45,7 +47,8 @@ impl Pass<'_> {
         unsafe { kernels.gather.launch(self.stream, [blocks, 1], THREADS, &args) }
     }
 
-    /// Where the output layer writes what it tells the states: zeros lie before, for steps that answer nothing.
+    /// Where the output layer writes the gradient of its input states. The first d steps of dH, which
+    /// have no output, are set to zero.
     pub fn output_gradient<T: Pod>(
         &self,
         d_above: &[Buffer<T>; 2],
@@ -59,7 +62,7 @@ impl Pass<'_> {
         Ok(Matrix { at: d_above[0].at(dropped), stride: width })
     }
 
-    /// Brings that back to where the last layer reads it. From here on the states are no longer there.
+    /// Scatters that gradient into dH, `d_above[0]`, which overwrites the gathered states.
     pub fn scatter<T: Pod>(
         &self,
         kernels: &RowKernels,
@@ -67,8 +70,8 @@ impl Pass<'_> {
         width: usize,
     ) -> Result<()> {
         let Some(selected) = self.shape.selected else { return Ok(()) };
-        self.stream.clear(&d_above[0], 0, self.shape.slots() * width)?;
-        let [to, from] = [0, 1].map(|place| Arg::At(d_above[place].at(0)));
+        self.stream.clear(&d_above[0], 0, self.shape.step_rows() * width)?;
+        let [to, from] = [0, 1].map(|buffer| Arg::At(d_above[buffer].at(0)));
         let width = width / kernels.at_once;
         let sizes = [self.shape.rows, selected, width].map(Arg::from);
         let args = [&[from, self.selected_rows(), to][..], &sizes].concat();

@@ -1,23 +1,24 @@
-//! A batch as the GPU reads it: one block of words, copied at once.
+//! Writes a batch in the layout that kernels read: one array of words, one copy.
 //!
-//! Behind a sequence's end stands what its network reads there (zeros, a symbol), so kernels know nothing of delay and
-//! padding. For embeddings the slots of each symbol are listed, so that their gradient can be summed in a fixed order.
+//! Sequences are padded here with what their network reads after the end (zeros or a symbol), so
+//! kernels know nothing about delay and padding. For embeddings, the (step, row) pairs of every symbol
+//! are listed, so that kernels sum their gradient in a fixed order.
 
 use crate::step::plan::{HEADER, Plan, Shape, Staged, TargetType};
 use drnn::InputSpec;
 use drnn_train::{Error, Gathered, IGNORE, Inputs, Result, TargetData};
 
-/// No symbol: `NONE` of the kernels.
+/// No symbol, zeros instead of an embedding: `NONE` of the kernels.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// What goes along with a batch.
+/// Optimiser settings of one step: learning rate, and the largest gradient norm, if it is clipped.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Step {
     pub rate: f32,
     pub clip: Option<f64>,
 }
 
-/// The kind of targets a batch has.
+/// What the targets of a batch are.
 pub(crate) fn target_type(gathered: &Gathered) -> TargetType {
     match gathered.targets {
         TargetData::Classes(_) => TargetType::Classes,
@@ -25,13 +26,14 @@ pub(crate) fn target_type(gathered: &Gathered) -> TargetType {
     }
 }
 
-/// A batch's sizes.
+/// The sizes of a gathered batch.
 pub(crate) fn shape(plan: &Plan, gathered: &Gathered) -> Shape {
     let all = Shape::new(&plan.spec, gathered.steps, gathered.rows);
     gathered.selected.as_ref().map_or(all, |slots| all.with_selected(slots.len()))
 }
 
-/// Writes a batch; gives the positions, or values, that count. The error names what does not fit the network.
+/// Writes a batch to `to`; returns how many positions, or values, count in the loss. Fails if the data
+/// does not fit the network.
 pub(crate) fn stage(plan: &Plan, from: &Gathered, step: Step, to: &mut [u32]) -> Result<usize> {
     let shape = shape(plan, from);
     let at = Staged::new(&plan.spec, shape, target_type(from));
@@ -48,7 +50,7 @@ pub(crate) fn stage(plan: &Plan, from: &Gathered, step: Step, to: &mut [u32]) ->
             };
             let (input, lists) = to.split_at_mut(at.starts);
             let (starts, slots) = lists.split_at_mut(at.by_symbol - at.starts);
-            by_symbol(&input[at.input..][..shape.slots()], symbols, starts, slots);
+            by_symbol(&input[at.input..][..shape.step_rows()], symbols, starts, slots);
         }
     }
     if let Some(slots) = &from.selected {
@@ -59,11 +61,11 @@ pub(crate) fn stage(plan: &Plan, from: &Gathered, step: Step, to: &mut [u32]) ->
         TargetData::Classes(_) => 1.0 / count.max(1) as f32,
         TargetData::Values(_) => 2.0 / count.max(1) as f32,
     };
-    let most = step.clip.unwrap_or(f64::INFINITY).to_bits();
+    let max_norm = step.clip.unwrap_or(f64::INFINITY).to_bits();
     let header = &mut to[..HEADER];
     header[0] = weight.to_bits();
     header[1] = step.rate.to_bits();
-    (header[2], header[3]) = (most as u32, (most >> 32) as u32);
+    (header[2], header[3]) = (max_norm as u32, (max_norm >> 32) as u32);
     header[4] = count as u32;
     Ok(count)
 }
@@ -84,7 +86,7 @@ fn dense(
     if matches!(plan.spec.input(), InputSpec::Tokens { .. }) || x.len() != elements * rows * q {
         return Err(misfit(plan));
     }
-    for slot in 0..shape.slots() {
+    for slot in 0..shape.step_rows() {
         let (step, row) = (slot / rows, slot % rows);
         let to = &mut to[slot * q..][..q];
         if step >= length(row) {
@@ -115,7 +117,7 @@ fn tokens(
     if tokens.len() != elements * rows {
         return Err(misfit(plan));
     }
-    for slot in 0..shape.slots() {
+    for slot in 0..shape.step_rows() {
         let (step, row) = (slot / rows, slot % rows);
         to[slot] = if step < length(row) {
             let token = tokens[slot];
@@ -132,7 +134,7 @@ fn tokens(
     Ok(())
 }
 
-/// Counting sort: the slots of symbol v are `slots[starts[v]..starts[v + 1]]`, rising.
+/// Counting sort: the (step, row) pairs of symbol v are `slots[starts[v]..starts[v + 1]]`, ascending.
 fn by_symbol(tokens: &[u32], symbols: usize, starts: &mut [u32], slots: &mut [u32]) {
     let starts = &mut starts[..symbols + 1];
     starts.fill(0);
@@ -148,8 +150,8 @@ fn by_symbol(tokens: &[u32], symbols: usize, starts: &mut [u32], slots: &mut [u3
     }
 }
 
-/// The rows of H that the slots' answers are made of. None, which is 0, have those behind a sequence's end, and those that are
-/// made besides.
+/// The rows of H that the selected outputs are computed from; 0 for outputs after a sequence's end and
+/// for those added by rounding up.
 fn selected_rows(
     plan: &Plan,
     shape: Shape,
@@ -159,11 +161,11 @@ fn selected_rows(
 ) -> Result<()> {
     let positions = shape.positions();
     if let Some(slot) = slots.iter().find(|slot| **slot as usize >= positions) {
-        return Err(Error::Data(format!("slot {slot} is asked for, of {positions}")));
+        return Err(Error::Data(format!("output {slot} is selected, but there are {positions}")));
     }
-    // Two answers of one slot would tell its state one thing and another.
+    // A state selected twice would get one of two gradients.
     if let Some(two) = slots.windows(2).find(|two| two[0] >= two[1]) {
-        return Err(Error::Data(format!("slot {} is asked for after {}", two[1], two[0])));
+        return Err(Error::Data(format!("output {} is selected after {}", two[1], two[0])));
     }
     let first = (1 + plan.spec.delay()) * shape.rows;
     to.fill(0);
@@ -176,7 +178,7 @@ fn selected_rows(
     Ok(())
 }
 
-/// Targets of the answers that are made: those that nobody asks for do not count.
+/// Writes the targets of all computed outputs; those added by rounding up do not count in the loss.
 fn targets(plan: &Plan, shape: Shape, from: &Gathered, to: &mut [u32]) -> Result<usize> {
     let (m, made) = (plan.spec.answer_width(), shape.computed_outputs());
     let slots = from.selected.as_ref().map_or(made, Vec::len);
@@ -234,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn vectors_behind_the_end_are_zeros_and_values_count_unless_they_are_none() {
+    fn vectors_after_the_end_are_zeros_and_nan_values_do_not_count() {
         let spec = NetSpec::builder(Cell::Lstm).dense(1).units([3]).outputs(1);
         let spec = spec.delay(1, Padding::Null).build().unwrap();
         let plan = Plan::new(&spec).unwrap();
@@ -250,30 +252,28 @@ mod tests {
         assert!(stage(&plan, &gathered, STEP, &mut words).is_err());
     }
 
-    /// 4 sequences of 9, one of them of 4: 36 positions, so answers are made by threes.
-    fn with_selected(slots: &[u32], answers: TargetData) -> (Plan, Gathered) {
+    /// 4 sequences of 9, one of them of 4: 36 positions, so selections are rounded up to threes.
+    fn selecting(slots: &[u32], targets: TargetData) -> (Plan, Gathered) {
         let spec = NetSpec::builder(Cell::Lstm).dense(1).units([3]).outputs(2);
         let spec = spec.delay(2, Padding::Null).build().unwrap();
         let lengths = vec![9, 9, 4, 9];
-        let mut gathered =
-            Gathered { steps: 9, rows: 4, lengths, targets: answers, ..Gathered::default() };
+        let mut gathered = Gathered { steps: 9, rows: 4, lengths, targets, ..Gathered::default() };
         gathered.inputs = Inputs::Dense(vec![0.0; 36]);
         gathered.selected = Some(slots.to_vec());
         (Plan::new(&spec).unwrap(), gathered)
     }
 
     #[test]
-    fn what_is_asked_for_lies_together_and_what_is_made_besides_does_not_count() {
-        // Slot 18 is the fifth of the sequence of 4.
+    fn selected_outputs_are_contiguous_and_added_ones_do_not_count() {
+        // Output 18 is the fifth of the sequence of 4.
         let slots = [0, 7, 14, 18];
-        let (plan, mut gathered) =
-            with_selected(&slots, TargetData::Classes(vec![1, IGNORE, 0, 1]));
+        let (plan, mut gathered) = selecting(&slots, TargetData::Classes(vec![1, IGNORE, 0, 1]));
         let shape = shape(&plan, &gathered);
         let at = Staged::new(&plan.spec, shape, TargetType::Classes);
         let mut words = vec![9; at.words];
         assert_eq!(stage(&plan, &gathered, STEP, &mut words).unwrap(), 3);
         assert_eq!(shape.computed_outputs(), 6);
-        // Behind a step of zeros, and the two steps whose answers are dropped.
+        // After a step of zeros and the two steps whose outputs are dropped.
         assert_eq!(words[at.selected_rows..][..6], [12, 19, 26, 0, 0, 0]);
         assert_eq!(words[at.targets..][..6], [1, IGNORE, 0, 1, IGNORE, IGNORE]);
         assert_eq!(f32::from_bits(words[0]), 1.0 / 3.0);
@@ -288,16 +288,16 @@ mod tests {
     }
 
     #[test]
-    fn slots_that_are_none_or_out_of_order_are_refused() {
+    fn selections_out_of_range_or_order_are_refused() {
         let refused = |slots: &[u32]| {
-            let (plan, gathered) = with_selected(slots, TargetData::Classes(vec![0; slots.len()]));
+            let (plan, gathered) = selecting(slots, TargetData::Classes(vec![0; slots.len()]));
             let at = Staged::new(&plan.spec, shape(&plan, &gathered), TargetType::Classes);
             let staged = stage(&plan, &gathered, STEP, &mut vec![0; at.words]);
             staged.err().map(|error| error.to_string())
         };
         assert_eq!((refused(&[]), refused(&[3, 35])), (None, None));
-        assert!(refused(&[3, 36]).unwrap().contains("slot 36 is asked for, of 36"));
-        assert!(refused(&[4, 3]).unwrap().contains("slot 3 is asked for after 4"));
-        assert!(refused(&[4; 50]).unwrap().contains("slot 4 is asked for after 4"));
+        assert!(refused(&[3, 36]).unwrap().contains("output 36 is selected, but there are 36"));
+        assert!(refused(&[4, 3]).unwrap().contains("output 3 is selected after 4"));
+        assert!(refused(&[4; 50]).unwrap().contains("output 4 is selected after 4"));
     }
 }

@@ -1,4 +1,4 @@
-//! What a model in training keeps on the GPU: parameters, Adam's memory, gradient, sums.
+//! The training state in device memory: parameters, Adam's moments, gradient, running sums.
 
 use crate::error::Result;
 use crate::kernels::Kernels;
@@ -7,15 +7,15 @@ use crate::runtime::memory::Buffer;
 use crate::runtime::stream::{Arg, Stream};
 use drnn_train::{Adam, AdamOptions, LossSum, State, Steps};
 
-/// Blocks of the first stage of sums: what the kernel `finish` expects.
+/// Blocks of the first pass of reductions, as the kernel `finish` expects them.
 const SQUARES: usize = 256;
 pub(crate) const LOSSES: usize = 64;
 const THREADS: usize = 256;
 
-/// Words of `struct Totals`, f64 each: loss, norms, count, right, stopped, taken.
+/// Length in f64 of `struct Totals`: loss, norms, count, right, stopped, taken.
 const TOTALS: usize = 6;
 
-/// All that a step changes, and what it needs for that.
+/// Everything that an optimiser step reads and writes.
 #[derive(Debug)]
 pub(crate) struct DeviceState {
     options: AdamOptions,
@@ -31,6 +31,7 @@ pub(crate) struct DeviceState {
 }
 
 impl DeviceState {
+    /// `params`, zero moments, no steps taken.
     pub fn new(device: &Device, params: &[f32], options: AdamOptions) -> Result<DeviceState> {
         let count = params.len();
         Ok(DeviceState {
@@ -46,24 +47,26 @@ impl DeviceState {
         })
     }
 
-    /// Forgets the sums of the call before, and that it may have stopped.
-    pub fn begin(&self, stream: &Stream) -> Result<()> {
+    /// Clears the sums of the previous call and its stop flag; the number of Adam's steps stays.
+    pub fn reset_totals(&self, stream: &Stream) -> Result<()> {
         stream.clear(&self.totals, 0, TOTALS - 1)
     }
 
-    /// What the steps since then have found. `values` is whether they had values for targets.
-    pub fn found(&self, values: bool) -> Result<Steps> {
+    /// Losses and norms summed since [`DeviceState::reset_totals`]. `values` is whether targets are
+    /// values, not classes. The stream must have been synchronised.
+    pub fn steps(&self, values: bool) -> Result<Steps> {
         let totals = self.totals.get(0, TOTALS)?;
         let right = (!values).then_some(totals[3] as usize);
         let loss = LossSum { sum: totals[0], count: totals[2] as usize, right };
         Ok(Steps { loss, norms: totals[1] })
     }
 
-    /// Puts the end of a step into the stream: norm, clipping, Adam.
+    /// Submits the end of a step: gradient norm, clipping, Adam. `header` is the address of the
+    /// batch's `struct Header`.
     pub fn step(&self, kernels: &Kernels, stream: &Stream, header: u64) -> Result<()> {
         let count = self.params.len();
         let AdamOptions { beta1, beta2, eps } = self.options;
-        // SAFETY: arguments as the sources name them, buffers as long as they say.
+        // SAFETY: arguments as the sources declare them; buffers have `count` values.
         unsafe {
             kernels.sum_squares.launch(
                 stream,
@@ -104,7 +107,7 @@ impl DeviceState {
         }
     }
 
-    /// Losses of the batch that ran last, of an evaluation. `values` as above.
+    /// Losses of the latest batch of an evaluation, `count` positions. `values` as above.
     pub fn losses(&self, count: usize, values: bool) -> Result<LossSum> {
         let partial = self.losses.get(0, 2 * LOSSES)?;
         let sum = |from: usize| partial.iter().skip(from).step_by(2).sum::<f64>();
@@ -116,7 +119,7 @@ impl DeviceState {
         self.options
     }
 
-    /// Everything, on this machine. No step may be under way.
+    /// A copy in host memory. The stream must have been synchronised.
     pub fn get(&self) -> Result<State> {
         let count = self.params.len();
         let mut adam = Adam::new(self.options, 0);
@@ -125,7 +128,7 @@ impl DeviceState {
         Ok(State { params: self.params.get(0, count)?, adam })
     }
 
-    /// Everything from there; lengths are the caller's affair.
+    /// Overwrites everything; the caller has checked the lengths.
     pub fn set(&mut self, state: &State) -> Result<()> {
         self.options = state.adam.options();
         self.params.set(&state.params)?;

@@ -1,4 +1,4 @@
-//! Memory for passes over batches up to some size; see [`crate::step::plan`] for the shapes.
+//! Device memory for passes over batches up to some size; [`crate::step::plan`] has the shapes.
 
 use crate::error::Result;
 use crate::persistent::PersistentWorkspace;
@@ -9,67 +9,68 @@ use crate::runtime::stream::Event;
 use crate::step::plan::{Plan, Shape, Staged, TargetType};
 use drnn::InputSpec;
 
-/// Chunks of the sums over rows that biases' gradients are.
+/// Chunks of rows in the first pass of bias gradients.
 pub(crate) const CHUNKS: usize = 64;
-/// Batches that go to the GPU together, at most; small networks' steps are shorter than the calls that start them.
+/// Batches per copy and graph launch: steps of small networks are shorter than a launch takes.
 pub(crate) const MAX_BATCHES_PER_GRAPH: usize = 8;
-/// Bundles that may be on their way at once.
+/// Host buffers for staged batches: so many copies may be in flight.
 const STAGING_BUFFERS: usize = 3;
 
-/// A place for batches on this machine, and when it was last read from.
+/// Page-locked memory for staged batches, and the event after which it may be overwritten.
 #[derive(Debug)]
 pub(crate) struct StagingBuffer {
     pub words: Pinned,
     pub read: Event,
 }
 
-/// What recurrences need, by the way that they take.
+/// Workspace of the recurrences, by the kernels that run them.
 #[derive(Debug)]
 pub(crate) enum Recurrent {
     Plain(PlainWorkspace),
     Persistent(Box<PersistentWorkspace>),
 }
 
+/// Everything a pass needs besides parameters.
 #[derive(Debug)]
 pub(crate) struct Workspace {
-    /// The largest shape that there is room for, whatever is asked for.
+    /// The largest shape that fits; `selected` is `None`.
     pub capacity: Shape,
     pub target_type: TargetType,
     pub staging: Vec<StagingBuffer>,
-    /// The batches at hand, one after another.
+    /// Staged batches on the device, one after another.
     pub batch: Buffer<u32>,
     /// Tokens: x (S, B, E).
     pub embedded: Buffer<f32>,
     pub recurrent: Recurrent,
-    /// (A, B, m) each, or those asked for.
+    /// (A, B, m) each, or (selected, m).
     pub outputs: Buffer<f32>,
     pub d_outputs: Buffer<f32>,
-    /// (A, B) each, likewise.
+    /// (A, B) each, or (selected).
     pub losses: Buffer<f32>,
     pub hits: Buffer<u32>,
-    /// (chunks, widest): sums over chunks of rows.
+    /// (chunks, widest): partial sums over chunks of rows.
     pub partial: Buffer<f32>,
 }
 
 impl Workspace {
-    /// `half` is whether recurrences are persistent.
+    /// `persistent` selects the recurrences' workspace.
     pub fn new(
         device: &Device,
         plan: &Plan,
         capacity: Shape,
         target_type: TargetType,
-        half: bool,
+        persistent: bool,
     ) -> Result<Workspace> {
         let (spec, m) = (&plan.spec, plan.spec.answer_width());
         let zeros = |len: usize| Buffer::<f32>::zeros(device, len);
-        // Batches that ask for all they have, slot by slot, have the most to say.
-        let asking = capacity.with_selected(capacity.positions());
-        let words = MAX_BATCHES_PER_GRAPH * Staged::new(spec, asking, target_type).words;
+        // A batch that selects every output has the longest staged form.
+        let selected = capacity.with_selected(capacity.positions());
+        let words = MAX_BATCHES_PER_GRAPH * Staged::new(spec, selected, target_type).words;
         let staging = || {
             Ok(StagingBuffer { words: Pinned::zeros(device, words)?, read: Event::new(device)? })
         };
         let embedded = match spec.input() {
-            InputSpec::Tokens { embedding, .. } => capacity.slots() * embedding,
+            InputSpec::Tokens { embedding, .. } => capacity.step_rows() * embedding,
             InputSpec::Dense(_) => 0,
         };
         let max_units = spec.units().iter().max().copied().unwrap_or(0);
@@ -80,7 +81,7 @@ impl Workspace {
             staging: (0..STAGING_BUFFERS).map(|_| staging()).collect::<Result<_>>()?,
             batch: Buffer::zeros(device, words)?,
             embedded: zeros(embedded)?,
-            recurrent: match half {
+            recurrent: match persistent {
                 true => Recurrent::Persistent(Box::new(PersistentWorkspace::new(
                     device, plan, capacity,
                 )?)),
@@ -94,7 +95,7 @@ impl Workspace {
         })
     }
 
-    /// Whether a batch of that shape fits.
+    /// Whether a batch of that shape and target type fits.
     pub fn fits(&self, shape: Shape, target_type: TargetType) -> bool {
         self.capacity.steps >= shape.steps
             && self.capacity.outputs >= shape.outputs
