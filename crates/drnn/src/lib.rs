@@ -10,16 +10,16 @@
 //! network, forward or bidirectional, with PyTorch's equations, tensor names and layouts.
 //!
 //! ```
-//! use drnn::{Batch, Cell, Model, NetSpec, Padding, Stream};
+//! use drnn::{Batch, Cell, Model, NetSpec, Padding, Rows, Steps, Stream};
 //!
 //! let spec = NetSpec::builder(Cell::Lstm).dense(1).units([32]).outputs(1);
 //! let spec = spec.delay(3, Padding::Null).build()?;
 //! println!("{spec}"); // dlstm(32 units, delay 3): answers 3 steps late; ..
-//! let model = Model::init(&spec, 1);
+//! let model = Model::init(&spec, 1)?;
 //!
 //! // Whole sequences: answers are aligned with the input.
 //! let x = [0.5, 0.1, -0.3, 0.8, 0.2];
-//! let whole = model.run(&Batch::dense(&x, 5, 1), None)?;
+//! let whole = model.run(&Batch::dense(&x, Steps(5), Rows(1)), None)?;
 //!
 //! // The same, live: answers come three elements late.
 //! let mut stream = Stream::new(&model)?;
@@ -83,7 +83,7 @@ pub mod depth;
 mod error;
 mod exec;
 pub mod flatten;
-mod io;
+pub mod io;
 mod kernel;
 mod model;
 pub mod onnx;
@@ -95,29 +95,20 @@ mod stream;
 
 pub use backward::gradient::Gradient;
 pub use backward::tape::{Memory, Pass, Tape};
-pub use cpu::Cpu;
-pub use cpu::peak::Peak;
-pub use error::{Error, Result, Shape};
+#[doc(hidden)]
+pub use cpu::peak;
+pub use cpu::{Cpu, InstructionSet};
+pub use error::{Error, FileError, Result, Shape, text};
 pub use exec::pass::Lane;
 pub use exec::wavefront::Plan;
 pub use flatten::block_map::BlockMap;
-pub use flatten::solve;
-pub use flatten::solve::solve_start;
+pub use flatten::solve::{self, solve_start};
 pub use flatten::trace::{Difference, Trace, compare};
-pub use io::bundle::{Bundle, Table as BundleTable};
-#[doc(hidden)]
-pub use io::checksum;
-pub use io::file::{Precision, sync_folder, write_atomically};
-pub use io::import::Import;
-pub use io::limits::{MAX_STREAM, shortened};
-pub use io::read::{open_file, read_file, read_model_file};
-pub use model::batch::{Batch, Elements, States};
-pub use model::memory;
-pub use model::{Answers, Model, ModelRef};
-pub use random as rng;
+pub use io::{Bundle, BundleTable, Import, Precision};
+pub use model::batch::{Batch, BatchFirst, Elements, Rows, States, Steps};
+pub use model::{Model, ModelRef, Outputs, memory};
 pub use spec::blocks::{Blocks, Connections, StartState};
-pub use spec::params;
-pub use spec::{Builder, Cell, Direction, InputSpec, NetSpec, Padding, grouped};
+pub use spec::{Cell, Direction, InputSpec, NetSpec, NetSpecBuilder, Padding, params};
 pub use stream::Stream;
 pub use stream::batch::{StreamBatch, StreamId};
 pub use stream::step::Element;

@@ -1,8 +1,8 @@
 //! Steps allocate nothing: not a training pass after the first, not a push into a stream.
 
 use drnn::{
-    Batch, Blocks, Builder, Cell, Cpu, Element, Gradient, Lane, Model, NetSpec, Padding, States,
-    Stream, StreamBatch, Tape,
+    Batch, Blocks, Cell, Cpu, Element, Gradient, Lane, Model, NetSpec, NetSpecBuilder, Padding,
+    Rows, States, Steps, Stream, StreamBatch, Tape,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -49,14 +49,14 @@ fn steps_allocate_nothing() {
 }
 
 /// Two layers, or the same as blocks of one.
-fn net(cell: Cell, blocks: bool) -> Builder {
+fn net(cell: Cell, blocks: bool) -> NetSpecBuilder {
     let builder = NetSpec::builder(cell).outputs(3).delay(2, Padding::Null);
     if blocks { builder.blocks(Blocks::new([20, 12])) } else { builder.units([20, 12]) }
 }
 
 fn stream_allocates_nothing(cpu: &Cpu, cell: Cell, blocks: bool) {
     let spec = net(cell, blocks).tokens(9, 4).build().unwrap();
-    let model = Model::init(&spec, 1).on(cpu);
+    let model = Model::init(&spec, 1).unwrap().on(cpu);
     let mut stream = Stream::new(&model).unwrap();
     let count = allocations(|| {
         stream.push(3).unwrap();
@@ -73,26 +73,30 @@ fn training_allocates_nothing(cpu: &Cpu, cell: Cell, dense: bool, blocks: bool) 
     let builder = net(cell, blocks);
     let builder = if dense { builder.dense(4) } else { builder.tokens(9, 4) };
     let spec = builder.build().unwrap();
-    let model = Model::init(&spec, 1).on(cpu);
+    let model = Model::init(&spec, 1).unwrap().on(cpu);
     let tokens: Vec<u32> = (0..8 * 30).map(|i| i % 9).collect();
     let x: Vec<f32> = tokens.iter().flat_map(|&t| [t as f32 * 0.1; 4]).collect();
     let lengths: Vec<usize> = (0..30).map(|i| i % 9).collect();
-    let batch = if dense { Batch::dense(&x, 8, 30) } else { Batch::tokens(&tokens, 8, 30) };
+    let batch = if dense {
+        Batch::dense(&x, Steps(8), Rows(30))
+    } else {
+        Batch::tokens(&tokens, Steps(8), Rows(30))
+    };
     let batch = batch.lengths(&lengths);
     let slots: Vec<u32> = (0..8 * 30).filter(|i| i / 30 < i % 30 % 9 && i % 4 == 0).collect();
     let mut lanes = [Lane { params: model.params(), batch, start: None }; 3];
-    lanes[1].batch = batch.asking(&slots);
-    let d_answers = vec![0.1; 8 * 30 * 3];
+    lanes[1].batch = batch.select_outputs(&slots);
+    let d_outputs = vec![0.1; 8 * 30 * 3];
     let mut params = vec![vec![0.0; spec.parameters()]; 3];
     let mut params = params.iter_mut();
     let mut gradients: [Gradient; 3] = std::array::from_fn(|_| Gradient {
-        answers: &d_answers,
+        outputs: &d_outputs,
         last: None,
         params: params.next().unwrap(),
         input: None,
         start: None,
     });
-    gradients[1].answers = &d_answers[..slots.len() * 3];
+    gradients[1].outputs = &d_outputs[..slots.len() * 3];
     let mut tape = Tape::on(cpu, &spec);
     let mut last = States::default();
     let count = allocations(|| {

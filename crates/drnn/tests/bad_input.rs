@@ -1,18 +1,18 @@
 //! Bad input gets a typed error that names the thing and both shapes; nothing panics, nothing moves.
 
 use drnn::{
-    Batch, Cell, Cpu, Element, Error, Gradient, Lane, Model, NetSpec, Padding, States, Stream,
-    StreamBatch, Tape,
+    Batch, Cell, Cpu, Element, Error, Gradient, Lane, Model, NetSpec, Padding, Rows, States, Steps,
+    Stream, StreamBatch, Tape,
 };
 
 fn dense() -> Model {
     let spec = NetSpec::builder(Cell::Lstm).dense(3).units([4]).outputs(2);
-    Model::init(&spec.delay(2, Padding::Null).build().unwrap(), 1)
+    Model::init(&spec.delay(2, Padding::Null).build().unwrap(), 1).unwrap()
 }
 
 fn tokens() -> Model {
     let spec = NetSpec::builder(Cell::Gru).tokens(5, 3).units([4]).build().unwrap();
-    Model::init(&spec, 1)
+    Model::init(&spec, 1).unwrap()
 }
 
 fn run_error(model: &Model, batch: &Batch, start: Option<&States>) -> String {
@@ -22,42 +22,43 @@ fn run_error(model: &Model, batch: &Batch, start: Option<&States>) -> String {
 #[test]
 fn shapes() {
     let x = [0.0; 12];
-    let found = run_error(&dense(), &Batch::dense(&x, 2, 3), None);
+    let found = run_error(&dense(), &Batch::dense(&x, Steps(2), Rows(3)), None);
     assert_eq!(found, "`x` has 12 values, expected shape [2, 3, 3] (18 values)");
-    let found = run_error(&dense(), &Batch::dense(&x, usize::MAX, 3), None);
+    let found = run_error(&dense(), &Batch::dense(&x, Steps(usize::MAX), Rows(3)), None);
     assert!(found.starts_with("`x` has 12 values, expected shape"), "{found}");
-    let found = run_error(&tokens(), &Batch::tokens(&[0; 5], 2, 3), None);
+    let found = run_error(&tokens(), &Batch::tokens(&[0; 5], Steps(2), Rows(3)), None);
     assert_eq!(found, "`tokens` has 5 values, expected shape [2, 3] (6 values)");
-    let found = run_error(&dense(), &Batch::dense(&x, 2, 2).lengths(&[1]), None);
+    let found = run_error(&dense(), &Batch::dense(&x, Steps(2), Rows(2)).lengths(&[1]), None);
     assert_eq!(found, "`lengths` has 1 value, expected shape [2] (2 values)");
-    let found = run_error(&dense(), &Batch::dense(&x, 2, 2).lengths(&[1, 3]), None);
+    let found = run_error(&dense(), &Batch::dense(&x, Steps(2), Rows(2)).lengths(&[1, 3]), None);
     assert_eq!(found, "length 3 of sequence 1 is more than the 2 steps of the batch");
     let start = States { h: vec![0.0; 8], c: vec![0.0; 7] };
-    let found = run_error(&dense(), &Batch::dense(&x, 2, 2), Some(&start));
+    let found = run_error(&dense(), &Batch::dense(&x, Steps(2), Rows(2)), Some(&start));
     assert_eq!(found, "`start.c` has 7 values, expected shape [1, 2, 4] (8 values)");
     let start = States { h: vec![0.0; 8], c: vec![0.0; 8] };
-    let found = run_error(&tokens(), &Batch::tokens(&[0; 4], 2, 2), Some(&start));
+    let found = run_error(&tokens(), &Batch::tokens(&[0; 4], Steps(2), Rows(2)), Some(&start));
     assert_eq!(found, "`start.c` has 8 values, expected 0 values");
 }
 
 #[test]
 fn kinds_tokens_and_numbers() {
-    let found = run_error(&tokens(), &Batch::dense(&[0.0; 6], 2, 1), None);
+    let found = run_error(&tokens(), &Batch::dense(&[0.0; 6], Steps(2), Rows(1)), None);
     assert_eq!(found, "input is vectors, but the network reads tokens below 5");
-    let found = run_error(&dense(), &Batch::tokens(&[0; 2], 2, 1), None);
+    let found = run_error(&dense(), &Batch::tokens(&[0; 2], Steps(2), Rows(1)), None);
     assert_eq!(found, "input is tokens, but the network reads vectors of 3 values");
-    let found = run_error(&tokens(), &Batch::tokens(&[0, 1, 2, 5], 2, 2), None);
+    let found = run_error(&tokens(), &Batch::tokens(&[0, 1, 2, 5], Steps(2), Rows(2)), None);
     assert_eq!(found, "token 5 at step 1 of sequence 1 is not below 5, the number of symbols");
     for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
         let mut x = [0.0; 12];
         x[7] = bad;
-        let whole = run_error(&dense(), &Batch::dense(&x, 2, 2), None);
-        let ragged = run_error(&dense(), &Batch::dense(&x, 2, 2).lengths(&[2, 1]), None);
+        let whole = run_error(&dense(), &Batch::dense(&x, Steps(2), Rows(2)), None);
+        let ragged =
+            run_error(&dense(), &Batch::dense(&x, Steps(2), Rows(2)).lengths(&[2, 1]), None);
         assert_eq!(whole, format!("`x` holds {bad} at position 7"));
         assert_eq!(whole, ragged);
         let mut start = States { h: vec![0.0; 8], c: vec![0.0; 8] };
         start.c[3] = bad;
-        let found = run_error(&dense(), &Batch::dense(&[0.0; 12], 2, 2), Some(&start));
+        let found = run_error(&dense(), &Batch::dense(&[0.0; 12], Steps(2), Rows(2)), Some(&start));
         assert_eq!(found, format!("`start.c` holds {bad} at position 3"));
         let mut params = dense().into_params();
         let at = dense().layout().find("weight_hh_l0").unwrap().range.start + 5;
@@ -72,57 +73,63 @@ fn kinds_tokens_and_numbers() {
 #[test]
 fn slots_that_cannot_be_asked_for() {
     let x = [0.0; 18];
-    let batch = Batch::dense(&x, 3, 2).lengths(&[3, 1]);
-    let error = |slots: &[u32]| run_error(&dense(), &batch.asking(slots), None);
+    let batch = Batch::dense(&x, Steps(3), Rows(2)).lengths(&[3, 1]);
+    let error = |slots: &[u32]| run_error(&dense(), &batch.select_outputs(slots), None);
     assert_eq!(
         error(&[0, 4, 2]),
-        "slot 2, asked for at position 2: comes after 4; slots must increase"
+        "selected output 2, at position 2 of the list: comes after 4; slots must increase"
     );
     assert_eq!(
         error(&[1, 1]),
-        "slot 1, asked for at position 1: comes after 1; slots must increase"
+        "selected output 1, at position 1 of the list: comes after 1; slots must increase"
     );
-    let none = "no step 1 among the 1 answers of sequence 1";
-    assert_eq!(error(&[2, 3]), format!("slot 3, asked for at position 1: {none}"));
-    let none = "no step 3 among the 3 answers of sequence 0";
-    assert_eq!(error(&[6]), format!("slot 6, asked for at position 0: {none}"));
-    let found = dense().run(&batch.asking(&[u32::MAX]), None);
-    assert!(matches!(found, Err(Error::Asked { slot: u32::MAX, position: 0, .. })), "{found:?}");
-    let found = run_error(&dense(), &Batch::dense(&[], 3, 0).asking(&[0]), None);
-    assert_eq!(found, "slot 0, asked for at position 0: there are no sequences");
+    let none = "no step 1 among the 1 outputs of sequence 1";
+    assert_eq!(error(&[2, 3]), format!("selected output 3, at position 1 of the list: {none}"));
+    let none = "no step 3 among the 3 outputs of sequence 0";
+    assert_eq!(error(&[6]), format!("selected output 6, at position 0 of the list: {none}"));
+    let found = dense().run(&batch.select_outputs(&[u32::MAX]), None);
+    assert!(
+        matches!(found, Err(Error::Selection { slot: u32::MAX, position: 0, .. })),
+        "{found:?}"
+    );
+    let found =
+        run_error(&dense(), &Batch::dense(&[], Steps(3), Rows(0)).select_outputs(&[0]), None);
+    assert_eq!(found, "selected output 0, at position 0 of the list: there are no sequences");
 
     // The last d elements have no answers of their own where they are there to be looked at.
     let spec = NetSpec::builder(Cell::Gru).dense(3).units([4]).delay(2, Padding::LookAhead);
-    let ahead = Model::init(&spec.build().unwrap(), 1);
-    assert_eq!(ahead.run(&batch.asking(&[0]), None).unwrap().shape(), [1, 1, 4]);
-    let none = "no step 1 among the 1 answers of sequence 0";
-    let found = run_error(&ahead, &batch.asking(&[2]), None);
-    assert_eq!(found, format!("slot 2, asked for at position 0: {none}"));
+    let ahead = Model::init(&spec.build().unwrap(), 1).unwrap();
+    assert_eq!(ahead.run(&batch.select_outputs(&[0]), None).unwrap().shape(), [1, 1, 4]);
+    let none = "no step 1 among the 1 outputs of sequence 0";
+    let found = run_error(&ahead, &batch.select_outputs(&[2]), None);
+    assert_eq!(found, format!("selected output 2, at position 0 of the list: {none}"));
 
     // Gradients are those of what was asked for.
     let (model, mut params) = (dense(), [0.0; 154]);
-    let mut tape = Tape::new(model.spec());
-    let asking = [Lane { params: model.params(), batch: batch.asking(&[0, 4]), start: None }];
-    let mut backward = |answers: &[f32]| {
+    let mut tape = Tape::new(model.spec()).unwrap();
+    let asking =
+        [Lane { params: model.params(), batch: batch.select_outputs(&[0, 4]), start: None }];
+    let mut backward = |outputs: &[f32]| {
         let (last, params, input, start) = (None, &mut params[..], None, None);
-        let gradient = Gradient { answers, last, params, input, start };
+        let gradient = Gradient { outputs, last, params, input, start };
         tape.forward(&asking).unwrap().backward(&mut [gradient]).unwrap_err().to_string()
     };
-    let expected = "`gradient of answers` has 12 values, expected shape [2, 2] (4 values)";
+    let expected = "`gradient of outputs` has 12 values, expected shape [2, 2] (4 values)";
     assert_eq!(backward(&[0.0; 12]), expected);
-    let expected = "`gradient of answers` holds NaN at position 3";
+    let expected = "`gradient of outputs` holds NaN at position 3";
     assert_eq!(backward(&[0.0, 0.0, 0.0, f32::NAN]), expected);
 }
 
 #[test]
 fn what_cannot_be_addressed_is_refused() {
     for (steps, rows) in [(0, u32::MAX as usize), (0, usize::MAX), (usize::MAX, 0)] {
-        let found = dense().run(&Batch::dense(&[], steps, rows), None);
+        let found = dense().run(&Batch::dense(&[], Steps(steps), Rows(rows)), None);
         assert!(matches!(found, Err(Error::TooLarge(_))), "{steps} by {rows}: {found:?}");
     }
     let spec = NetSpec::builder(Cell::Lstm).dense(1).units([1]).delay(1 << 20, Padding::Null);
-    let model = Model::init(&spec.build().unwrap(), 1);
-    let found = model.run(&Batch::dense(&[0.0; 5000], 1, 5000), None).unwrap_err().to_string();
+    let model = Model::init(&spec.build().unwrap(), 1).unwrap();
+    let found =
+        model.run(&Batch::dense(&[0.0; 5000], Steps(1), Rows(5000)), None).unwrap_err().to_string();
     let expected = "too large: 1 steps and a delay of 1048576, by 5000 sequences, by 4 values";
     assert_eq!(found, expected);
 }
@@ -130,16 +137,16 @@ fn what_cannot_be_addressed_is_refused() {
 #[test]
 fn empty_batches_are_legal() {
     for (steps, rows) in [(0, 0), (0, 3), (3, 0)] {
-        let answers = dense().run(&Batch::dense(&[], steps, rows), None).unwrap();
-        assert_eq!(answers.shape(), [steps, rows, 2]);
-        assert!(answers.values.is_empty());
-        assert_eq!(answers.last.h.len(), 4 * rows);
+        let outputs = dense().run(&Batch::dense(&[], Steps(steps), Rows(rows)), None).unwrap();
+        assert_eq!(outputs.shape(), [steps, rows, 2]);
+        assert!(outputs.values.is_empty());
+        assert_eq!(outputs.last.h.len(), 4 * rows);
     }
     // All sequences empty: states come out as they went in.
     let start = States { h: vec![0.5; 8], c: vec![-0.5; 8] };
-    let batch = Batch::dense(&[f32::NAN; 12], 2, 2).lengths(&[0, 0]);
-    let answers = dense().run(&batch, Some(&start)).unwrap();
-    assert_eq!((answers.values, answers.last), (vec![0.0; 8], start));
+    let batch = Batch::dense(&[f32::NAN; 12], Steps(2), Rows(2)).lengths(&[0, 0]);
+    let outputs = dense().run(&batch, Some(&start)).unwrap();
+    assert_eq!((outputs.values, outputs.last), (vec![0.0; 8], start));
 }
 
 #[test]
@@ -148,17 +155,17 @@ fn gradients_of_nothing_are_zero() {
         let spec = model.spec().clone();
         let (x, t) = ([0.0; 6], [0; 2]);
         let batch = match spec.outputs() {
-            Some(_) => Batch::dense(&x, 1, 2),
-            None => Batch::tokens(&t, 1, 2),
+            Some(_) => Batch::dense(&x, Steps(1), Rows(2)),
+            None => Batch::tokens(&t, Steps(1), Rows(2)),
         };
-        let d_answers = vec![1.0; 2 * spec.answer_width()];
+        let d_outputs = vec![1.0; 2 * spec.output_width()];
         let lanes = [Lane { params: model.params(), batch: batch.lengths(&[0, 0]), start: None }];
-        let mut tape = Tape::new(&spec);
+        let mut tape = Tape::new(&spec).unwrap();
         let mut params = vec![f32::NAN; spec.parameters()];
         tape.forward(&lanes)
             .unwrap()
             .backward(&mut [Gradient {
-                answers: &d_answers,
+                outputs: &d_outputs,
                 last: None,
                 params: &mut params,
                 input: None,
@@ -173,21 +180,25 @@ fn gradients_of_nothing_are_zero() {
 fn training_passes() {
     let model = dense();
     let spec = model.spec().clone();
-    let mut tape = Tape::new(&spec);
-    let good = Lane { params: model.params(), batch: Batch::dense(&[0.0; 6], 2, 1), start: None };
+    let mut tape = Tape::new(&spec).unwrap();
+    let good = Lane {
+        params: model.params(),
+        batch: Batch::dense(&[0.0; 6], Steps(2), Rows(1)),
+        start: None,
+    };
     let short = Lane { params: &model.params()[1..], ..good };
     let error = tape.forward(&[short]).err().unwrap().to_string();
     assert_eq!(error, "`params` has 153 values, expected shape [154] (154 values)");
     let error = tape.forward(&[good, short]).err().unwrap().to_string();
     assert_eq!(error, "lane 1: `params` has 153 values, expected shape [154] (154 values)");
 
-    let mut wrong = |answers: &[f32], params: usize, input: Option<usize>, count: usize| {
+    let mut wrong = |outputs: &[f32], params: usize, input: Option<usize>, count: usize| {
         let lanes = [good];
         let mut params: Vec<Vec<f32>> = vec![vec![0.0; params]; count];
         let mut input = input.map(|n| vec![0.0; n]);
         let mut gradients: Vec<Gradient> = params
             .iter_mut()
-            .map(|params| Gradient { answers, last: None, params, input: None, start: None })
+            .map(|params| Gradient { outputs, last: None, params, input: None, start: None })
             .collect();
         if let Some(gradient) = gradients.first_mut() {
             gradient.input = input.as_deref_mut();
@@ -195,9 +206,9 @@ fn training_passes() {
         tape.forward(&lanes).unwrap().backward(&mut gradients).unwrap_err().to_string()
     };
     let found = wrong(&[0.0; 3], 154, None, 1);
-    assert_eq!(found, "`gradient of answers` has 3 values, expected shape [2, 1, 2] (4 values)");
+    assert_eq!(found, "`gradient of outputs` has 3 values, expected shape [2, 1, 2] (4 values)");
     let found = wrong(&[0.0, 0.0, f32::NAN, 0.0], 154, None, 1);
-    assert_eq!(found, "`gradient of answers` holds NaN at position 2");
+    assert_eq!(found, "`gradient of outputs` holds NaN at position 2");
     let found = wrong(&[0.0; 4], 150, None, 1);
     assert_eq!(found, "`gradient of params` has 150 values, expected shape [154] (154 values)");
     let found = wrong(&[0.0; 4], 154, Some(5), 1);
@@ -223,7 +234,7 @@ fn streams_refuse_and_stay_as_they_were() {
     assert_eq!(error, Error::Token { token: 5, step: 0, row: 0, symbols: 5 });
 
     let both = NetSpec::builder(Cell::Lstm).dense(1).units([2]).bidirectional().build().unwrap();
-    let both = Model::init(&both, 1);
+    let both = Model::init(&both, 1).unwrap();
     let error = Stream::new(&both).err().unwrap().to_string();
     assert!(
         error.starts_with("cannot stream: a bidirectional network answers only when"),
@@ -288,7 +299,7 @@ fn snapshots_of_others_and_damaged_ones_are_refused() {
     assert!(refused(&longer).ends_with("65 bytes, expected 64"), "{}", refused(&longer));
 
     // Same shape, other weights; other shape.
-    for other in [Model::init(model.spec(), 2), tokens()] {
+    for other in [Model::init(model.spec(), 2).unwrap(), tokens()] {
         let mut stream = Stream::new(&other).unwrap();
         let error = stream.restore(&bytes).unwrap_err().to_string();
         assert!(error.contains("another network"), "{error}");
@@ -316,7 +327,7 @@ fn a_state_that_ran_away_is_not_restored() {
 fn sharing_a_model_between_threads_is_safe() {
     let model = dense().on(&Cpu::new(2));
     let x: Vec<f32> = (0..60).map(|i| (i as f32 * 0.1).sin()).collect();
-    let batch = Batch::dense(&x, 5, 4);
+    let batch = Batch::dense(&x, Steps(5), Rows(4));
     let expected = model.run(&batch, None).unwrap();
     std::thread::scope(|scope| {
         for _ in 0..4 {

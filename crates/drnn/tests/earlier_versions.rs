@@ -31,7 +31,7 @@ fn models() -> Vec<(&'static str, Model)> {
     let listed = NetSpec::builder(Cell::RnnTanh).dense(1).blocks(listed);
     let listed = listed.delay(1, Padding::Null).build().unwrap();
     let mut free = params(&listed);
-    let outside = Model::init(&listed, 1); // its zeros are where blocks are not connected
+    let outside = Model::init(&listed, 1).unwrap(); // its zeros are where blocks are not connected
     free.iter_mut().zip(outside.params()).filter(|(_, x)| **x == 0.0).for_each(|(p, _)| *p = 0.0);
     vec![
         ("lstm_null", model(&lstm.delay(2, Padding::Null).build().unwrap())),

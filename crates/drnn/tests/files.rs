@@ -1,6 +1,6 @@
 //! Model files: ours come back bit for bit, PyTorch's are understood, bad ones are refused.
 
-use drnn::{Batch, Cell, Error, Import, Model, NetSpec, Padding};
+use drnn::{Batch, Cell, Error, Import, Model, NetSpec, Padding, Rows, Steps};
 use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, TensorView, serialize};
 use std::collections::HashMap;
@@ -8,7 +8,7 @@ use std::io::Write;
 
 fn model(seed: u64) -> Model {
     let spec = NetSpec::builder(Cell::Lstm).tokens(7, 3).units([5, 4]).outputs(2);
-    Model::init(&spec.delay(3, Padding::Symbol(6)).build().unwrap(), seed)
+    Model::init(&spec.delay(3, Padding::Symbol(6)).build().unwrap(), seed).unwrap()
 }
 
 /// A file of f32 tensors, as any program might write it.
@@ -46,7 +46,7 @@ fn a_failed_write_leaves_the_old_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     std::fs::write(&path, b"old").unwrap();
-    let error = drnn::write_atomically(&path, |file| {
+    let error = drnn::io::write_atomically(&path, |file| {
         file.write_all(b"half")?;
         Err(std::io::Error::other("the disk is full"))
     });
@@ -64,7 +64,7 @@ fn links_and_permissions_survive_a_write() {
     std::fs::write(&file, b"old").unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
     symlink(&file, &link).unwrap();
-    drnn::write_atomically(&link, |f| f.write_all(b"new")).unwrap();
+    drnn::io::write_atomically(&link, |f| f.write_all(b"new")).unwrap();
     assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
     assert_eq!(std::fs::read(&file).unwrap(), b"new");
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
@@ -101,9 +101,9 @@ fn what_pytorch_saved_answers_as_pytorch_did() {
             data.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
         };
         let (x, y) = (floats("x"), floats("y"));
-        let answers = model.run(&Batch::dense(&x, 4, 2), None).unwrap();
-        assert_eq!(answers.values.len(), y.len(), "{name}");
-        for (found, expected) in answers.values.iter().zip(&y) {
+        let outputs = model.run(&Batch::dense(&x, Steps(4), Rows(2)), None).unwrap();
+        assert_eq!(outputs.values.len(), y.len(), "{name}");
+        for (found, expected) in outputs.values.iter().zip(&y) {
             assert!((found - expected).abs() < 1e-6, "{name}: {found}, expected {expected}");
         }
     }
@@ -114,7 +114,7 @@ fn truncated_anywhere_is_refused() {
     let bytes = model(1).to_bytes().unwrap();
     for len in 0..bytes.len() {
         let error = Model::from_bytes(&bytes[..len]).unwrap_err();
-        assert!(matches!(error, Error::File { .. }), "{len}: {error}");
+        assert!(matches!(error, Error::File(_)), "{len}: {error}");
     }
     let longer = [bytes.as_slice(), b"x"].concat();
     assert!(Model::from_bytes(&longer).is_err());
@@ -226,7 +226,7 @@ fn headers_have_limits() {
     let refused = |header: &str| {
         let bytes = [&(header.len() as u64).to_le_bytes(), header.as_bytes()].concat();
         match Model::import_bytes(&bytes, &Import::default()) {
-            Err(Error::File { reason, .. }) => reason,
+            Err(Error::File(error)) => error.reason().to_string(),
             other => panic!("{:?}", other.map(|model| model.spec().to_string())),
         }
     };

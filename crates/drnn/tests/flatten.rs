@@ -4,11 +4,11 @@
 mod random;
 
 use drnn::flatten::{flat_params, flat_spec};
+use drnn::random::Rng;
 use drnn::reference::{self, RefState, Sequence};
-use drnn::rng::Rng;
 use drnn::{
-    Batch, Blocks, Cell, Connections, Cpu, Element, Error, InputSpec, Lane, Model, NetSpec,
-    Padding, StartState, States, Stream, Tape, compare,
+    Batch, Blocks, Cell, Connections, Cpu, Element, Error, InputSpec, InstructionSet, Lane, Model,
+    NetSpec, Padding, Rows, StartState, States, Steps, Stream, Tape, compare,
 };
 use random::{Sample, close, train};
 
@@ -43,8 +43,10 @@ fn a_flattened_stack_is_its_stack_to_the_bit() {
         let mut rng = Rng::new(seed);
         let spec = stack(&mut rng);
         let s = Sample::of(spec, 1 + rng.below(12), 1 + rng.below(9), &mut rng);
-        let isas = Cpu::isas();
-        let cpu = Cpu::with_isa(isas[seed as usize % isas.len()], 1 + seed as usize % 3).unwrap();
+        let isas = InstructionSet::available();
+        let cpu =
+            Cpu::with_instruction_set(isas[seed as usize % isas.len()], 1 + seed as usize % 3)
+                .unwrap();
         let (stack, flat) = (s.model(&cpu), flattened(&s).model(&cpu));
         let difference = compare(&stack, &flat, &s.batch(), Some(&s.start)).unwrap();
         assert_eq!(difference.largest(), 0.0, "{}: {difference:?}", s.spec);
@@ -62,7 +64,7 @@ fn gradients_are_the_stacks_and_zero_elsewhere() {
         let flat = flattened(&s);
         let cpu = Cpu::new(1 + seed as usize % 3);
         let (a, b) = (train(&cpu, &[&s]).remove(0), train(&cpu, &[&flat]).remove(0));
-        assert_eq!((&a.answers, &a.last), (&b.answers, &b.last), "{}", s.spec);
+        assert_eq!((&a.outputs, &a.last), (&b.outputs, &b.last), "{}", s.spec);
         let wide = |v: &[f32]| v.iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
         let expected = flat_params(&s.spec, &flat.spec, &a.d_params);
         close(&format!("{} d_params", s.spec), wide(&b.d_params), &wide(&expected), 1e-5);
@@ -107,16 +109,16 @@ fn a_flattened_stack_streams_as_its_stack_does_only_later() {
         let models = [&s, &flattened(&s)].map(|s| s.model(&Cpu::new(1)));
         let [a, b] = models.each_ref().map(|model| {
             let mut stream = Stream::new(model).unwrap();
-            let mut answers = Vec::new();
+            let mut outputs = Vec::new();
             for t in 0..s.steps {
                 let element = match s.spec.input() {
                     InputSpec::Dense(q) => Element::Dense(&s.x[t * q..][..q]),
                     InputSpec::Tokens { .. } => Element::Token(s.tokens[t]),
                 };
-                answers.extend(stream.push(element).unwrap().map(<[f32]>::to_vec));
+                outputs.extend(stream.push(element).unwrap().map(<[f32]>::to_vec));
             }
-            answers.extend(stream.finish());
-            answers
+            outputs.extend(stream.finish());
+            outputs
         });
         assert_eq!(a, b, "{}", s.spec);
     }
@@ -129,10 +131,11 @@ fn spec(cell: Cell, units: &[usize]) -> NetSpec {
 #[test]
 fn what_cannot_be_converted_is_refused_with_the_reason() {
     let both = NetSpec::builder(Cell::Lstm).dense(2).units([3, 3]).bidirectional().build().unwrap();
-    let error = Model::init(&both, 1).flatten(StartState::Held).unwrap_err().to_string();
+    let error = Model::init(&both, 1).unwrap().flatten(StartState::Held).unwrap_err().to_string();
     assert!(error.contains("reads the sequence's end before it answers its beginning"), "{error}");
 
-    let flat = Model::init(&spec(Cell::Lstm, &[4, 3, 2]), 1).flatten(StartState::Held).unwrap();
+    let flat =
+        Model::init(&spec(Cell::Lstm, &[4, 3, 2]), 1).unwrap().flatten(StartState::Held).unwrap();
     assert!(flat.flatten(StartState::Held).unwrap_err().to_string().contains("one layer already"));
     // Weights outside: the block is named, whether its widths are given or stated.
     let lower = flat.relax(Connections::Lower).unwrap();
@@ -150,7 +153,9 @@ fn what_cannot_be_converted_is_refused_with_the_reason() {
     assert!(error.contains("[4, 5] units, but blocks of [4, 3, 2] begin one after"), "{error}");
 
     // One plain layer: no blocks to be seen; a plain GRU never is a stack.
-    let plain = |cell| Model::init(&NetSpec::builder(cell).dense(2).units([6]).build().unwrap(), 1);
+    let plain = |cell| {
+        Model::init(&NetSpec::builder(cell).dense(2).units([6]).build().unwrap(), 1).unwrap()
+    };
     let error = plain(Cell::Lstm).unflatten(None).unwrap_err().to_string();
     assert!(error.contains("no blocks are to be seen"), "{error}");
     let error = plain(Cell::Gru).unflatten(None).unwrap_err().to_string();
@@ -159,7 +164,7 @@ fn what_cannot_be_converted_is_refused_with_the_reason() {
 
 #[test]
 fn blocks_are_found_in_a_plain_layer() {
-    let stack = Model::init(&spec(Cell::Lstm, &[4, 3, 2]), 1);
+    let stack = Model::init(&spec(Cell::Lstm, &[4, 3, 2]), 1).unwrap();
     let flat = stack.flatten(StartState::Held).unwrap();
     let plain = |delay: usize| {
         let spec = NetSpec::builder(Cell::Lstm).dense(2).units([9]).outputs(3);
@@ -180,24 +185,24 @@ fn blocks_are_found_in_a_plain_layer() {
 #[test]
 fn a_relaxed_stack_begins_as_it_was_and_learns_new_connections() {
     for cell in Cell::ALL {
-        let stack = Model::init(&spec(cell, &[4, 3, 2]), 1);
+        let stack = Model::init(&spec(cell, &[4, 3, 2]), 1).unwrap();
         let flat = stack.flatten(StartState::Held).unwrap();
         for connections in [Connections::Lower, Connections::Upper, Connections::All] {
             let relaxed = flat.relax(connections).unwrap();
             let x: Vec<f32> = (0..14).map(|i| (i as f32).sin()).collect();
-            let batch = Batch::dense(&x, 7, 1);
+            let batch = Batch::dense(&x, Steps(7), Rows(1));
             let difference = compare(&stack, &relaxed, &batch, None).unwrap();
             assert!(difference.largest() < 1e-6, "{difference:?}");
             assert!(relaxed.spec().free_parameters() > flat.spec().free_parameters());
 
             let lanes = [Lane { params: relaxed.params(), batch, start: None }];
-            let mut tape = Tape::new(relaxed.spec());
+            let mut tape = Tape::new(relaxed.spec()).unwrap();
             let pass = tape.forward(&lanes).unwrap();
-            let ones = vec![1.0; pass.answers(0).len()];
+            let ones = vec![1.0; pass.outputs(0).len()];
             let mut gradient = vec![0.0; relaxed.params().len()];
             let params = gradient.as_mut_slice();
             let up =
-                drnn::Gradient { answers: &ones, last: None, params, input: None, start: None };
+                drnn::Gradient { outputs: &ones, last: None, params, input: None, start: None };
             pass.backward(&mut [up]).unwrap();
             let zero = relaxed.params().iter().zip(&gradient);
             assert!(
@@ -214,25 +219,29 @@ fn solved_starts_lead_to_the_stacks_states() {
         for seed in seeds {
             let mut rng = Rng::new(seed);
             let spec = spec(cell, &[1 + rng.below(9), 1 + rng.below(9)]);
-            let stack = Model::init(&spec, seed);
+            let stack = Model::init(&spec, seed).unwrap();
             let Ok(flat) = stack.flatten(StartState::Solved) else {
                 panic!("{spec}: zeros can be reached");
             };
             // A state that the network was really in.
             let x: Vec<f32> = (0..20).map(|_| rng.symmetric(1.0)).collect();
-            let start = stack.run(&Batch::dense(&x, 5, 2), None).unwrap().last;
+            let start = stack.run(&Batch::dense(&x, Steps(5), Rows(2)), None).unwrap().last;
             for start in [None, Some(&start)] {
-                let difference = compare(&stack, &flat, &Batch::dense(&x, 5, 2), start);
+                let difference =
+                    compare(&stack, &flat, &Batch::dense(&x, Steps(5), Rows(2)), start);
                 let difference = difference.unwrap();
                 assert!(difference.largest() <= 1e-5, "{spec} {difference:?}");
             }
             let mut stream = Stream::new(&flat).unwrap();
-            let mut answers: Vec<f32> = Vec::new();
+            let mut outputs: Vec<f32> = Vec::new();
             for x in x.chunks_exact(2) {
-                answers.extend(stream.push(x).unwrap().unwrap_or(&[]));
+                outputs.extend(stream.push(x).unwrap().unwrap_or(&[]));
             }
-            answers.extend(stream.finish().concat());
-            assert_eq!(answers, flat.run(&Batch::dense(&x, 10, 1), None).unwrap().values);
+            outputs.extend(stream.finish().concat());
+            assert_eq!(
+                outputs,
+                flat.run(&Batch::dense(&x, Steps(10), Rows(1)), None).unwrap().values
+            );
         }
     }
     let blocks = Blocks::new([2, 2]).start(StartState::Solved);
@@ -242,16 +251,16 @@ fn solved_starts_lead_to_the_stacks_states() {
 
 #[test]
 fn a_sequence_that_does_not_run_keeps_its_state_and_needs_no_solution() {
-    let stack = Model::init(&spec(Cell::RnnTanh, &[3, 3]), 1);
+    let stack = Model::init(&spec(Cell::RnnTanh, &[3, 3]), 1).unwrap();
     let flat = stack.flatten(StartState::Solved).unwrap();
     let x = vec![0.5; 4 * 2 * 2];
-    let batch = Batch::dense(&x, 4, 2).lengths(&[4, 0]);
+    let batch = Batch::dense(&x, Steps(4), Rows(2)).lengths(&[4, 0]);
     // 1.5 is outside tanh's range: of a sequence of no elements that does not matter.
     let start =
         States { h: vec![0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.1, 0.2, 0.3, 1.5, 1.5, 1.5], c: vec![] };
     let difference = compare(&stack, &flat, &batch, Some(&start)).unwrap();
     assert!(difference.largest() <= 1e-5, "{difference:?}");
-    let batch = Batch::dense(&x, 4, 2).lengths(&[4, 1]);
+    let batch = Batch::dense(&x, Steps(4), Rows(2)).lengths(&[4, 1]);
     let error = flat.run(&batch, Some(&start)).unwrap_err();
     assert!(matches!(error, Error::Unsolvable { row: 1, block: 1, .. }), "{error}");
 }
@@ -263,7 +272,7 @@ fn a_layer_that_runs_away_does_not_reach_answers_that_do_not_read_it() {
     let params = vec![1.0, 1e10, 0.0, 0.0, 1e-20, 0.0, 0.0, 0.0, 1.0, 0.0];
     let stack = Model::from_params(&stack, params).unwrap();
     let flat = stack.flatten(StartState::Held).unwrap();
-    let batch = Batch::dense(&[1.0; 5], 5, 1);
+    let batch = Batch::dense(&[1.0; 5], Steps(5), Rows(1));
     let [a, b] = [&stack, &flat].map(|model| model.run(&batch, None).unwrap().values);
     assert_eq!(a, b);
     assert_eq!(a.last(), Some(&f32::INFINITY));
@@ -282,7 +291,7 @@ fn a_solved_start_says_where_it_does_not_exist() {
         }
         other => panic!("{other:?}"),
     }
-    let error = Tape::new(flat.spec()).forward(&[]).err().unwrap().to_string();
+    let error = Tape::new(flat.spec()).unwrap().forward(&[]).err().unwrap().to_string();
     assert!(error.contains("a solved start has no gradient"), "{error}");
 }
 

@@ -4,7 +4,9 @@
 mod golden;
 
 use drnn::reference::{RefState, Sequence, gradient, run};
-use drnn::{Batch, Cell, Cpu, Gradient, InputSpec, Lane, Model, States, Tape};
+use drnn::{
+    Batch, Cell, Cpu, Gradient, InputSpec, InstructionSet, Lane, Model, Rows, States, Steps, Tape,
+};
 use golden::{Case, Results, cases};
 
 #[test]
@@ -47,7 +49,7 @@ fn by_reference(case: &Case) -> Results {
         let take = |values: &[f64], width, count| {
             row_of(values, rows, width, row).take(count).map(<[f64]>::to_vec).collect::<Vec<_>>()
         };
-        let (n, m) = (spec.units()[0], spec.answer_width());
+        let (n, m) = (spec.units()[0], spec.output_width());
         let lanes = spec.layers() * spec.direction().count();
         let state = |h, c| RefState { h: take(h, n, lanes), c: take(c, n, lanes) };
         let elements = case.elements()[row];
@@ -59,15 +61,15 @@ fn by_reference(case: &Case) -> Results {
             }
         };
         let start = state(&case.h0, &case.c0);
-        let answers = run(spec, &params, &sequence, &start);
+        let outputs = run(spec, &params, &sequence, &start);
         let d_outputs = take(&case.d_outputs, m, length);
         let d_last = state(&case.d_hn, &case.d_cn);
         let slopes = gradient(spec, &params, &sequence, &start, &d_outputs, &d_last);
 
-        assert_eq!(answers.outputs.len(), length, "{}: answers of row {row}", case.name);
-        put(&mut found.outputs, rows, row, m, &answers.outputs);
-        put(&mut found.hn, rows, row, n, &answers.last.h);
-        put(&mut found.cn, rows, row, n, &answers.last.c);
+        assert_eq!(outputs.outputs.len(), length, "{}: answers of row {row}", case.name);
+        put(&mut found.outputs, rows, row, m, &outputs.outputs);
+        put(&mut found.hn, rows, row, n, &outputs.last.h);
+        put(&mut found.cn, rows, row, n, &outputs.last.c);
         put(&mut found.d_inputs, rows, row, q, &slopes.input);
         put(&mut found.d_h0, rows, row, n, &slopes.start.h);
         put(&mut found.d_c0, rows, row, n, &slopes.start.c);
@@ -90,9 +92,9 @@ fn put(values: &mut [f64], rows: usize, row: usize, width: usize, vectors: &[Vec
 
 #[test]
 fn tape_agrees_with_pytorch_on_every_instruction_set() {
-    for isa in Cpu::isas() {
+    for isa in InstructionSet::available() {
         for threads in [1, 3] {
-            let cpu = Cpu::with_isa(isa, threads).unwrap();
+            let cpu = Cpu::with_instruction_set(isa, threads).unwrap();
             for case in cases() {
                 case.check(&by_tape(&case, &cpu), 1e-5);
             }
@@ -102,17 +104,17 @@ fn tape_agrees_with_pytorch_on_every_instruction_set() {
 
 #[test]
 fn run_agrees_with_pytorch_on_every_instruction_set() {
-    for isa in Cpu::isas() {
-        let cpu = Cpu::with_isa(isa, 2).unwrap();
+    for isa in InstructionSet::available() {
+        let cpu = Cpu::with_instruction_set(isa, 2).unwrap();
         for case in cases() {
             let model = Model::from_params(&case.spec, narrow(&case.params())).unwrap().on(&cpu);
             let (x, lengths) = (narrow(&case.inputs), case.elements());
             let start = States { h: narrow(&case.h0), c: narrow(&case.c0) };
-            let answers = model.run(&batch(&case, &x, &lengths), Some(&start)).unwrap();
+            let outputs = model.run(&batch(&case, &x, &lengths), Some(&start)).unwrap();
             // Gradients are not in question here: the tape's stand in for them.
             let mut found = by_tape(&case, &cpu);
-            found.outputs = widen(&answers.values);
-            (found.hn, found.cn) = (widen(&answers.last.h), widen(&answers.last.c));
+            found.outputs = widen(&outputs.values);
+            (found.hn, found.cn) = (widen(&outputs.last.h), widen(&outputs.last.c));
             case.check(&found, 1e-5);
         }
     }
@@ -125,12 +127,12 @@ fn by_tape(case: &Case, cpu: &Cpu) -> Results {
     let lanes = [Lane { params: &params, batch: batch(case, &x, &lengths), start: Some(&start) }];
     let mut tape = Tape::on(cpu, &case.spec);
     let pass = tape.forward(&lanes).unwrap();
-    let (outputs, last) = (widen(pass.answers(0)), pass.last(0));
-    let d_answers = narrow(&case.d_outputs);
+    let (outputs, last) = (widen(pass.outputs(0)), pass.last(0));
+    let d_outputs = narrow(&case.d_outputs);
     let (mut d_params, mut d_input) = (vec![f32::NAN; params.len()], vec![f32::NAN; x.len()]);
     let mut d_start = start.clone();
     pass.backward(&mut [Gradient {
-        answers: &d_answers,
+        outputs: &d_outputs,
         last: Some(&d_last),
         params: &mut d_params,
         input: (!x.is_empty()).then_some(&mut d_input),
@@ -151,8 +153,10 @@ fn by_tape(case: &Case, cpu: &Cpu) -> Results {
 fn batch<'a>(case: &'a Case, x: &'a [f32], lengths: &'a [usize]) -> Batch<'a> {
     let rows = case.rows();
     let batch = match case.spec.input() {
-        InputSpec::Dense(q) => Batch::dense(x, x.len() / rows / q, rows),
-        InputSpec::Tokens { .. } => Batch::tokens(&case.tokens, case.tokens.len() / rows, rows),
+        InputSpec::Dense(q) => Batch::dense(x, Steps(x.len() / rows / q), Rows(rows)),
+        InputSpec::Tokens { .. } => {
+            Batch::tokens(&case.tokens, Steps(case.tokens.len() / rows), Rows(rows))
+        }
     };
     batch.lengths(lengths)
 }

@@ -1,10 +1,10 @@
 //! Estimates of memory against what is really allocated.
 
 use drnn::memory::BatchSize;
-use drnn::rng::Rng;
+use drnn::random::Rng;
 use drnn::{
     Batch, Blocks, Cell, Connections, Cpu, Error, Gradient, InputSpec, Lane, Model, NetSpec,
-    Padding, Stream, Tape, memory,
+    Padding, Rows, Steps, Stream, Tape, memory,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -100,21 +100,23 @@ impl Data {
 
     fn batch(&self, spec: &NetSpec) -> Batch<'_> {
         match spec.input() {
-            InputSpec::Dense(_) => Batch::dense(&self.x, self.steps, self.rows),
-            InputSpec::Tokens { .. } => Batch::tokens(&self.tokens, self.steps, self.rows),
+            InputSpec::Dense(_) => Batch::dense(&self.x, Steps(self.steps), Rows(self.rows)),
+            InputSpec::Tokens { .. } => {
+                Batch::tokens(&self.tokens, Steps(self.steps), Rows(self.rows))
+            }
         }
     }
 }
 
 fn trained(cpu: &Cpu, spec: &NetSpec, batch: Batch) -> drnn::Memory {
-    let model = Model::init(spec, 1);
+    let model = Model::init(spec, 1).unwrap();
     let lanes = [Lane { params: model.params(), batch, start: None }];
     let mut tape = Tape::on(cpu, spec);
     let pass = tape.forward(&lanes).unwrap();
-    let d_answers = vec![0.1; pass.answers(0).len()];
+    let d_outputs = vec![0.1; pass.outputs(0).len()];
     let mut params = vec![0.0; spec.parameters()];
-    let (answers, params) = (&d_answers, &mut params);
-    pass.backward(&mut [Gradient { answers, last: None, params, input: None, start: None }])
+    let (outputs, params) = (&d_outputs, &mut params);
+    pass.backward(&mut [Gradient { outputs, last: None, params, input: None, start: None }])
         .unwrap();
     tape.memory()
 }
@@ -130,7 +132,7 @@ fn estimates_are_close_to_what_is_allocated() {
         let data = Data::new(&mut rng, &spec, steps, rows);
         let what = format!("case {case}, T {steps}, B {rows}, {spec}");
 
-        let (model, taken) = peak(|| Model::init(&spec, 1));
+        let (model, taken) = peak(|| Model::init(&spec, 1).unwrap());
         assert_close(&format!("model: {what}"), memory::model(&spec), taken);
         let batch = data.batch(&spec);
         let (_, taken) = peak(|| model.run(&batch, None).unwrap());
@@ -176,9 +178,9 @@ fn sizes_beyond_all_memory_are_numbers() {
 fn what_cannot_be_had_is_an_error() {
     let spec = NetSpec::builder(Cell::RnnTanh).dense(1).units([64; 1000]);
     let spec = spec.delay(1 << 20, Padding::Null).build().unwrap();
-    let model = Model::init(&spec, 1);
+    let model = Model::init(&spec, 1).unwrap();
     let x = vec![0.1; 4000];
-    let batch = Batch::dense(&x, 1, 4000);
+    let batch = Batch::dense(&x, Steps(1), Rows(4000));
     assert!(memory::run(&spec, BatchSize::new(1, 4000)) > 1 << 49);
     let refused = model.run(&batch, None);
     assert!(matches!(&refused, Err(Error::TooLarge(why)) if why.contains("memory")), "{refused:?}");

@@ -6,10 +6,10 @@
 //! runs that, and all of this, in ONNX Runtime.
 
 use drnn::onnx::{Kind, Onnx};
-use drnn::rng::Rng;
+use drnn::random::Rng;
 use drnn::{
-    Batch, Blocks, Builder, Cell, Connections, InputSpec, Model, NetSpec, Padding, StartState,
-    States,
+    Batch, Blocks, Cell, Connections, InputSpec, Model, NetSpec, NetSpecBuilder, Padding, Rows,
+    StartState, States, Steps,
 };
 use std::sync::Arc;
 use tract_onnx::prelude::*;
@@ -94,8 +94,10 @@ impl Input {
 
     fn batch(&self, spec: &NetSpec) -> Batch<'_> {
         match spec.input() {
-            InputSpec::Dense(_) => Batch::dense(&self.x, self.steps, self.rows),
-            InputSpec::Tokens { .. } => Batch::tokens(&self.tokens, self.steps, self.rows),
+            InputSpec::Dense(_) => Batch::dense(&self.x, Steps(self.steps), Rows(self.rows)),
+            InputSpec::Tokens { .. } => {
+                Batch::tokens(&self.tokens, Steps(self.steps), Rows(self.rows))
+            }
         }
     }
 
@@ -145,22 +147,22 @@ fn close_states(what: &str, found: &States, expected: &States) {
 }
 
 /// Weights large enough that gates move.
-fn model(builder: Builder) -> Model {
+fn model(builder: NetSpecBuilder) -> Model {
     let spec = builder.build().unwrap();
-    let mut params = Model::init(&spec, 3).into_params();
+    let mut params = Model::init(&spec, 3).unwrap().into_params();
     params.iter_mut().for_each(|p| *p *= 1.5);
     Model::from_params(&spec, params).unwrap()
 }
 
 /// The whole graph at every size.
-fn check_whole(builder: Builder) {
+fn check_whole(builder: NetSpecBuilder) {
     let model = model(builder);
     let spec = model.spec();
     let graph = Graph::new(&model, Kind::Whole);
     let more = spec.look_ahead();
-    for (answers, rows) in SIZES {
-        let what = format!("{spec}, {:?}, T {answers}, B {rows}", spec.padding());
-        let input = Input::new(spec, answers + more, rows, &mut Rng::new(rows as u64));
+    for (outputs, rows) in SIZES {
+        let what = format!("{spec}, {:?}, T {outputs}, B {rows}", spec.padding());
+        let input = Input::new(spec, outputs + more, rows, &mut Rng::new(rows as u64));
         let expected = model.run(&input.batch(spec), Some(&input.start)).unwrap();
         let (y, last) = graph.run(input.tensor(spec), &input.start, rows);
         assert_eq!(y.shape(), expected.shape(), "{what}");
@@ -170,20 +172,20 @@ fn check_whole(builder: Builder) {
 }
 
 /// The graph of one step, driven as its documentation says.
-fn check_step(builder: Builder) {
+fn check_step(builder: NetSpecBuilder) {
     let model = model(builder);
     let spec = model.spec();
     let graph = Graph::new(&model, Kind::Step);
     let d = graph.onnx.spec.delay(); // a flattened stack goes out as its stack
-    for (answers, rows) in SIZES {
-        let what = format!("{spec}, {:?}, step by step, T {answers}, B {rows}", spec.padding());
-        let elements = answers + spec.look_ahead();
+    for (outputs, rows) in SIZES {
+        let what = format!("{spec}, {:?}, step by step, T {outputs}, B {rows}", spec.padding());
+        let elements = outputs + spec.look_ahead();
         let input = Input::new(spec, elements, rows, &mut Rng::new(rows as u64));
         let expected = model.run(&input.batch(spec), Some(&input.start)).unwrap();
         let (mut found, mut states) = (Vec::new(), input.start.clone());
-        for step in 0..answers + d {
+        for step in 0..outputs + d {
             let (y, next) = graph.run(input.element(spec, step), &states, rows);
-            assert_eq!(y.shape(), [rows, spec.answer_width()], "{what}");
+            assert_eq!(y.shape(), [rows, spec.output_width()], "{what}");
             if step >= d {
                 found.extend(floats(&y));
             }

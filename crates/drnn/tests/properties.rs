@@ -3,9 +3,12 @@
 #[path = "common/random.rs"]
 mod random;
 
+use drnn::random::Rng;
 use drnn::reference::{self, RefState};
-use drnn::rng::Rng;
-use drnn::{Batch, Cell, Cpu, InputSpec, Model, NetSpec, Padding, Plan, States, Stream};
+use drnn::{
+    Batch, Cell, Cpu, InputSpec, InstructionSet, Model, NetSpec, Padding, Plan, Rows, States,
+    Steps, Stream,
+};
 use random::{Found, Sample, close, element, train};
 
 fn wide(values: &[f32]) -> Vec<f64> {
@@ -16,22 +19,24 @@ fn wide(values: &[f32]) -> Vec<f64> {
 fn runs_and_gradients_equal_the_oracle() {
     for seed in 0..120 {
         let s = Sample::new(seed);
-        let isas = Cpu::isas();
-        let cpu = Cpu::with_isa(isas[seed as usize % isas.len()], 1 + seed as usize % 3).unwrap();
+        let isas = InstructionSet::available();
+        let cpu =
+            Cpu::with_instruction_set(isas[seed as usize % isas.len()], 1 + seed as usize % 3)
+                .unwrap();
         let found = train(&cpu, &[&s]).remove(0);
         let run = s.model(&cpu).run(&s.batch(), Some(&s.start)).unwrap();
-        assert_eq!((&run.values, &run.last), (&found.answers, &found.last), "{}", s.spec);
+        assert_eq!((&run.values, &run.last), (&found.outputs, &found.last), "{}", s.spec);
 
         let params = wide(&s.params);
         let mut d_params = vec![0.0; params.len()];
         for row in 0..s.rows {
             let (sequence, start) = (s.sequence(row), s.row_state(&s.start, row));
             let oracle = reference::run(&s.spec, &params, &sequence, &start);
-            let m = s.spec.answer_width();
+            let m = s.spec.output_width();
             for (slot, expected) in s.answer_slots(row).zip(&oracle.outputs) {
                 close(
                     &format!("{} answers", s.spec),
-                    wide(&found.answers[slot * m..][..m]),
+                    wide(&found.outputs[slot * m..][..m]),
                     expected,
                     1e-5,
                 );
@@ -105,12 +110,12 @@ fn gradients_equal_finite_differences() {
 
 #[test]
 fn threads_do_not_change_a_bit() {
-    for isa in Cpu::isas() {
+    for isa in InstructionSet::available() {
         for seed in 0..40 {
             let s = Sample::new(2000 + seed);
-            let alone = train(&Cpu::with_isa(isa, 1).unwrap(), &[&s]);
+            let alone = train(&Cpu::with_instruction_set(isa, 1).unwrap(), &[&s]);
             for threads in [2, 3, 5] {
-                let team = train(&Cpu::with_isa(isa, threads).unwrap(), &[&s]);
+                let team = train(&Cpu::with_instruction_set(isa, threads).unwrap(), &[&s]);
                 assert_eq!(alone, team, "{} on {threads} threads of {isa}", s.spec);
             }
         }
@@ -132,7 +137,7 @@ fn the_plan_of_a_stack_does_not_change_a_bit() {
             let cpu = cpu.clone().plan(plan);
             assert_eq!(alone, train(&cpu, &[&s]), "{} {plan:?}", s.spec);
             let run = s.model(&cpu).run(&s.batch(), Some(&s.start)).unwrap();
-            assert_eq!((&run.values, &run.last), (&alone[0].answers, &alone[0].last));
+            assert_eq!((&run.values, &run.last), (&alone[0].outputs, &alone[0].last));
         }
     }
 }
@@ -156,16 +161,16 @@ fn denormals_are_zero_on_every_path() {
     s.x.iter_mut().for_each(|x| *x *= 1e-18);
     let alone = train(&Cpu::new(1), &[&s]).remove(0);
     assert!(alone.last.h.iter().any(|&h| h != 0.0));
-    assert!(alone.answers.iter().all(|&y| y == 0.0), "1e-36 times 1e-5");
+    assert!(alone.outputs.iter().all(|&y| y == 0.0), "1e-36 times 1e-5");
     assert_eq!(alone, train(&Cpu::new(3), &[&s]).remove(0));
     assert_eq!(vec![alone.clone(); 4], train(&Cpu::new(2), &[&s; 4]));
     for threads in [1, 3] {
         let model = s.model(&Cpu::new(threads));
-        assert_eq!(model.run(&s.batch(), None).unwrap().values, alone.answers);
+        assert_eq!(model.run(&s.batch(), None).unwrap().values, alone.outputs);
         let mut stream = Stream::new(&model).unwrap();
         for t in 0..5 {
-            let answer = stream.push(element(&s, t, 4)).unwrap().unwrap();
-            assert_eq!(answer, &alone.answers[(t * 9 + 4) * 2..][..2]);
+            let output = stream.push(element(&s, t, 4)).unwrap().unwrap();
+            assert_eq!(output, &alone.outputs[(t * 9 + 4) * 2..][..2]);
         }
     }
 }
@@ -184,7 +189,7 @@ fn large_single_sequences_share_columns_among_threads() {
             let alone = train(&Cpu::new(1), &[&s]);
             assert_eq!(alone, train(&Cpu::new(3), &[&s]), "{}", s.spec);
             let run = s.model(&Cpu::new(3)).run(&s.batch(), Some(&s.start)).unwrap();
-            assert_eq!(run.values, alone[0].answers, "{}", s.spec);
+            assert_eq!(run.values, alone[0].outputs, "{}", s.spec);
         }
     }
 }
@@ -225,7 +230,7 @@ fn long_batches_cross_every_block() {
     let mut dense = Sample::of(spec, 45, 20, &mut rng);
     (dense.params, dense.x) = (s.params[800..].to_vec(), x);
     (dense.lengths, dense.start) = (s.lengths.clone(), s.start.clone());
-    (dense.d_answers, dense.d_last) = (s.d_answers.clone(), s.d_last.clone());
+    (dense.d_outputs, dense.d_last) = (s.d_outputs.clone(), s.d_last.clone());
     let (tokens, dense) = (train(&Cpu::new(2), &[&s]), train(&Cpu::new(2), &[&dense]));
     let mut d_embedding = vec![0.0; 800];
     for (slot, &token) in s.tokens.iter().enumerate() {
@@ -295,11 +300,11 @@ fn a_tape_remembers_nothing() {
             let mut gradients = Vec::new();
             let outs = params.iter_mut().zip(&mut inputs).zip(&mut starts);
             for (i, ((params, d_input), d_start)) in outs.enumerate() {
-                assert_eq!(pass.answers(i), fresh[i].answers);
+                assert_eq!(pass.outputs(i), fresh[i].outputs);
                 pass.last_into(i, &mut last);
                 assert_eq!(last, fresh[i].last);
                 gradients.push(drnn::Gradient {
-                    answers: &used[i].d_answers,
+                    outputs: &used[i].d_outputs,
                     last: Some(&used[i].d_last),
                     params,
                     input: input.then_some(d_input),
@@ -333,8 +338,8 @@ fn what_lies_behind_the_end_and_the_order_of_rows_do_not_matter() {
             }
         }
         let dirty = match s.spec.input() {
-            InputSpec::Dense(_) => Batch::dense(&x, s.steps, s.rows),
-            InputSpec::Tokens { .. } => Batch::tokens(&tokens, s.steps, s.rows),
+            InputSpec::Dense(_) => Batch::dense(&x, Steps(s.steps), Rows(s.rows)),
+            InputSpec::Tokens { .. } => Batch::tokens(&tokens, Steps(s.steps), Rows(s.rows)),
         };
         let found = model.run(&dirty.lengths(&s.lengths), Some(&s.start)).unwrap();
         assert_eq!(found, expected, "{}", s.spec);
@@ -345,8 +350,8 @@ fn what_lies_behind_the_end_and_the_order_of_rows_do_not_matter() {
         let x: Vec<f32> = slots.clone().flat_map(|slot| s.x[slot * q..][..q].to_vec()).collect();
         let tokens: Vec<u32> = slots.filter_map(|slot| s.tokens.get(slot).copied()).collect();
         let alone = match s.spec.input() {
-            InputSpec::Dense(_) => Batch::dense(&x, s.lengths[row], 1),
-            InputSpec::Tokens { .. } => Batch::tokens(&tokens, s.lengths[row], 1),
+            InputSpec::Dense(_) => Batch::dense(&x, Steps(s.lengths[row]), Rows(1)),
+            InputSpec::Tokens { .. } => Batch::tokens(&tokens, Steps(s.lengths[row]), Rows(1)),
         };
         let state = s.row_state(&s.start, row);
         let narrow = |v: &[Vec<f64>]| v.iter().flatten().map(|&x| x as f32).collect();
@@ -370,7 +375,8 @@ fn chunks_do_not_matter_without_a_delay() {
         let (mut values, mut states) = (Vec::new(), s.start.clone());
         for chunk in s.x.chunks(4 * 3 * 3) {
             let steps = chunk.len() / 9;
-            let part = model.run(&Batch::dense(chunk, steps, 3), Some(&states)).unwrap();
+            let part =
+                model.run(&Batch::dense(chunk, Steps(steps), Rows(3)), Some(&states)).unwrap();
             values.extend(part.values);
             states = part.last;
         }
@@ -393,7 +399,9 @@ fn a_delay_is_a_shift_of_a_longer_run() {
             let mut longer = s.x.clone();
             longer.resize((5 + delay) * 4 * 2, 0.0);
             let prompt = Model::from_params(&net(0), s.params.clone()).unwrap();
-            let all = prompt.run(&Batch::dense(&longer, 5 + delay, 4), Some(&s.start)).unwrap();
+            let all = prompt
+                .run(&Batch::dense(&longer, Steps(5 + delay), Rows(4)), Some(&s.start))
+                .unwrap();
             assert_eq!(late.values, all.values[delay * 4 * 3..], "{}", s.spec);
             assert_eq!(late.last, all.last);
         }
@@ -411,7 +419,8 @@ fn tokens_are_rows_of_the_embedding() {
         let x: Vec<f32> =
             s.tokens.iter().flat_map(|&t| e[t as usize * 4..][..4].to_vec()).collect();
         let other = Model::from_params(&dense, s.params[24..].to_vec()).unwrap();
-        let expected = other.run(&Batch::dense(&x, 6, 5).lengths(&s.lengths), Some(&s.start));
+        let expected =
+            other.run(&Batch::dense(&x, Steps(6), Rows(5)).lengths(&s.lengths), Some(&s.start));
         let found = s.model(&Cpu::new(1)).run(&s.batch(), Some(&s.start));
         assert_eq!(found, expected);
     }

@@ -11,7 +11,7 @@ use drnn::{Cell, Import, Model, NetSpec, Stream};
 fn what_fuzzers_found_is_read_or_refused() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/regressions");
     let spec = NetSpec::builder(Cell::Gru).dense(1).units([2]).build().unwrap();
-    let model = Model::init(&spec, 1);
+    let model = Model::init(&spec, 1).unwrap();
     for entry in std::fs::read_dir(folder).unwrap() {
         let bytes = std::fs::read(entry.unwrap().path()).unwrap();
         for prefix in [None, Some(String::new()), Some("net.".into())] {

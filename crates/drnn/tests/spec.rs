@@ -1,6 +1,6 @@
 //! Specs: the paper's parameter counts, what is printed, what is refused.
 
-use drnn::{Builder, Cell, Error, Model, NetSpec, Padding};
+use drnn::{Cell, Error, Model, NetSpec, NetSpecBuilder, Padding};
 
 /// Size, net, layers, delay, units and parameters of the paper's tables of masked characters.
 const PAPER: &str = include_str!("paper/mlm_params.csv");
@@ -22,7 +22,7 @@ fn parameter_counts_are_the_papers() {
         }
         let spec = builder.build().unwrap();
         assert_eq!(spec.parameters(), number(params), "{line}");
-        assert_eq!(Model::init(&spec, 0).params().len(), number(params), "{line}");
+        assert_eq!(Model::init(&spec, 0).unwrap().params().len(), number(params), "{line}");
         rows += 1;
     }
     assert_eq!(rows, 23);
@@ -31,7 +31,7 @@ fn parameter_counts_are_the_papers() {
 #[test]
 fn display_states_size_parameters_and_latency() {
     let b = |cell| NetSpec::builder(cell).dense(10);
-    let shown = |b: Builder| b.build().unwrap().to_string();
+    let shown = |b: NetSpecBuilder| b.build().unwrap().to_string();
     assert_eq!(
         shown(b(Cell::Lstm).units([100]).delay(5, Padding::Null)),
         "dlstm(100 units, delay 5): answers 5 steps late; 10 -> 100; 44,800 parameters"
@@ -54,7 +54,7 @@ fn display_states_size_parameters_and_latency() {
 #[test]
 fn nonsense_is_refused_with_the_reason() {
     let lstm = || NetSpec::builder(Cell::Lstm);
-    let why = |b: Builder| b.build().unwrap_err().to_string();
+    let why = |b: NetSpecBuilder| b.build().unwrap_err().to_string();
     let cases = [
         (lstm().units([1]), "network spec: no input"),
         (lstm().dense(1), "network spec: no layers"),

@@ -3,7 +3,7 @@
 #[path = "common/random.rs"]
 mod random;
 
-use drnn::rng::Rng;
+use drnn::random::Rng;
 use drnn::{Cell, Cpu, NetSpec, Stream, StreamBatch, StreamId};
 use random::{Sample, element, streams};
 
@@ -20,8 +20,8 @@ fn a_single_stream_shared_by_threads_answers_as_a_run_does() {
         let run = model.run(&s.batch(), None).unwrap();
         let mut stream = Stream::new(&model).unwrap();
         for t in 0..200 {
-            let answer = stream.push(element(&s, t, 0)).unwrap().unwrap();
-            assert_eq!(answer, run.at(t, 0), "{}", s.spec);
+            let output = stream.push(element(&s, t, 0)).unwrap().unwrap();
+            assert_eq!(output, run.at(t, 0), "{}", s.spec);
         }
     }
 }
@@ -37,7 +37,7 @@ fn a_stream_answers_as_a_run_does() {
         let run = model.run(&s.batch(), None).unwrap();
         let mut stream = Stream::new(&model).unwrap();
         for row in 0..s.rows {
-            let mut answers = Vec::new();
+            let mut outputs = Vec::new();
             for t in 0..s.lengths[row] {
                 if t == s.lengths[row] / 2 {
                     // Break off, go on elsewhere.
@@ -45,13 +45,13 @@ fn a_stream_answers_as_a_run_does() {
                     stream = Stream::new(&model).unwrap();
                     stream.restore(&bytes).unwrap();
                 }
-                answers.extend(stream.push(element(&s, t, row)).unwrap().map(<[f32]>::to_vec));
-                assert_eq!(answers.len(), (t + 1).saturating_sub(s.spec.delay()));
+                outputs.extend(stream.push(element(&s, t, row)).unwrap().map(<[f32]>::to_vec));
+                assert_eq!(outputs.len(), (t + 1).saturating_sub(s.spec.delay()));
             }
-            answers.extend(stream.finish());
+            outputs.extend(stream.finish());
             let expected: Vec<_> =
                 s.answer_slots(row).map(|slot| run.at(slot / s.rows, row)).collect();
-            assert_eq!(answers, expected, "{}", s.spec);
+            assert_eq!(outputs, expected, "{}", s.spec);
         }
     }
 }
@@ -63,7 +63,7 @@ fn streams_come_and_go_and_answer_as_runs_do() {
         let run = model.run(&s.batch(), None).unwrap();
         let mut rng = Rng::new(seed as u64);
         let mut batch = StreamBatch::new(&model).unwrap();
-        let mut answers: Vec<Vec<Vec<f32>>> = vec![Vec::new(); s.rows];
+        let mut outputs: Vec<Vec<Vec<f32>>> = vec![Vec::new(); s.rows];
         let mut live: Vec<(StreamId, usize, usize)> = Vec::new(); // id, row, position
         let mut waiting: Vec<usize> = (0..s.rows).rev().collect();
         while !live.is_empty() || !waiting.is_empty() {
@@ -78,20 +78,20 @@ fn streams_come_and_go_and_answer_as_runs_do() {
             let (done, going): (Vec<_>, Vec<_>) =
                 live.iter().copied().partition(|&(_, row, at)| at == s.lengths[row]);
             let ended: Vec<StreamId> = done.iter().map(|d| d.0).collect();
-            batch.finish(&ended, |id, y| answers[row_of(&live, id)].push(y.to_vec())).unwrap();
+            batch.finish(&ended, |id, y| outputs[row_of(&live, id)].push(y.to_vec())).unwrap();
             live = going;
             // Some of the others have an element now.
             let now: Vec<usize> = (0..live.len()).filter(|_| rng.below(3) > 0).collect();
             let elements: Vec<_> =
                 now.iter().map(|&i| (live[i].0, element(&s, live[i].2, live[i].1))).collect();
-            batch.step(&elements, |id, y| answers[row_of(&live, id)].push(y.to_vec())).unwrap();
+            batch.step(&elements, |id, y| outputs[row_of(&live, id)].push(y.to_vec())).unwrap();
             now.iter().for_each(|&i| live[i].2 += 1);
             assert_eq!(batch.len(), live.len());
         }
-        for (row, answers) in answers.iter().enumerate() {
+        for (row, outputs) in outputs.iter().enumerate() {
             let expected: Vec<_> =
                 s.answer_slots(row).map(|slot| run.at(slot / s.rows, row)).collect();
-            assert_eq!(answers, &expected, "{}", s.spec);
+            assert_eq!(outputs, &expected, "{}", s.spec);
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::spec::{InputSpec, NetSpec};
 pub struct Gradient<'a> {
     /// In: gradient of the answers, (answer steps, B, m), or (slots, m) where only those are asked for.
     /// What stands behind a sequence's end is not read.
-    pub answers: &'a [f32],
+    pub outputs: &'a [f32],
     /// In: gradient of the last states; zeros if None.
     pub last: Option<&'a States>,
     /// Out: gradient of the parameters; overwritten.
@@ -25,7 +25,7 @@ pub struct Gradient<'a> {
 impl Gradient<'_> {
     pub(crate) fn check(&self, net: &Net, lane: &Lane) -> Result<()> {
         let (spec, rows) = (net.spec, lane.batch.rows());
-        self.check_answers(spec, &lane.batch)?;
+        self.check_outputs(spec, &lane.batch)?;
         check_shape("gradient of params", self.params.len(), &[net.layout.len()])?;
         if let Some(last) = self.last {
             last.check("gradient of last", spec, rows)?;
@@ -42,16 +42,16 @@ impl Gradient<'_> {
         Ok(())
     }
 
-    fn check_answers(&self, spec: &NetSpec, batch: &Batch) -> Result<()> {
-        let (name, rows, m) = ("gradient of answers", batch.rows(), spec.answer_width());
-        if let Some(slots) = batch.asked() {
-            check_shape(name, self.answers.len(), &[slots.len(), m])?;
-            return check_finite(name, self.answers);
+    fn check_outputs(&self, spec: &NetSpec, batch: &Batch) -> Result<()> {
+        let (name, rows, m) = ("gradient of outputs", batch.rows(), spec.output_width());
+        if let Some(slots) = batch.selected() {
+            check_shape(name, self.outputs.len(), &[slots.len(), m])?;
+            return check_finite(name, self.outputs);
         }
-        check_shape(name, self.answers.len(), &batch.answer_shape(spec))?;
-        for (slot, answer) in self.answers.chunks_exact(m).enumerate() {
-            if slot / rows < spec.answers_to(batch.length(slot % rows)) {
-                check_finite(name, answer).map_err(|e| e.moved(slot * m))?;
+        check_shape(name, self.outputs.len(), &batch.output_shape(spec))?;
+        for (slot, output) in self.outputs.chunks_exact(m).enumerate() {
+            if slot / rows < spec.output_steps(batch.length(slot % rows)) {
+                check_finite(name, output).map_err(|e| e.moved(slot * m))?;
             }
         }
         Ok(())

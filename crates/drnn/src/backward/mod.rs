@@ -137,7 +137,7 @@ impl Phases<'_> {
     fn output(&self) {
         self.net.each(self.items(), |i| {
             let (lane, direction, part) = self.item(i);
-            let (answers, params) = (self.gradients[lane].answers, self.back[lane].target.params);
+            let (outputs, params) = (self.gradients[lane].outputs, self.back[lane].target.params);
             let columns = (part, self.parts);
             // SAFETY: items have columns and room of their own.
             unsafe {
@@ -145,7 +145,7 @@ impl Phases<'_> {
                 outer::output(
                     self.net,
                     &self.work[lane],
-                    answers,
+                    outputs,
                     direction,
                     columns,
                     params,
@@ -206,9 +206,9 @@ impl Phases<'_> {
     fn recur(&self, i: usize, layer: usize, share: Share) {
         let (lane, direction, part) = self.item(i);
         let (net, work, back) = (self.net, &self.work[lane], &self.back[lane]);
-        let (weights, answers) = (&self.weights[lane], self.gradients[lane].answers);
+        let (weights, outputs) = (&self.weights[lane], self.gradients[lane].outputs);
         let place = net.place(layer, direction);
-        let upstream = &back.upstream(net, weights, work, answers, layer, direction);
+        let upstream = &back.upstream(net, weights, work, outputs, layer, direction);
         let ends = back.ends(place, back.target.start);
         let way = WayBack { weights: &weights.layers[place], upstream, ends };
         let recurrence = work.recurrence(net, layer, direction);

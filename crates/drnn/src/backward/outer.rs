@@ -114,14 +114,14 @@ pub(crate) unsafe fn transpose(
 pub(crate) unsafe fn output(
     net: &Net,
     work: &LaneWork,
-    d_answers: &[f32],
+    d_outputs: &[f32],
     direction: usize,
     (part, parts): (usize, usize),
     params: Shared,
     room: &mut OuterWork,
 ) {
     let Some([weight, bias]) = net.layout.output() else { return };
-    let (m, n) = (net.spec.answer_width(), net.spec.hidden_width() / net.directions());
+    let (m, n) = (net.spec.output_width(), net.spec.hidden_width() / net.directions());
     let s = &work.schedule;
     let (total, hidden) = (s.total(), net.spec.hidden_width());
     let cols = share_vectors(n, net.cpu.kernels.width, part, parts);
@@ -142,10 +142,10 @@ pub(crate) unsafe fn output(
         for start in (0..total).step_by(BLOCK) {
             let rows = BLOCK.min(total - start);
             let block = room.features.slice_mut(rows * stride);
-            for (row, &slot) in block.chunks_exact_mut(stride).zip(&s.answer[direction][start..]) {
+            for (row, &slot) in block.chunks_exact_mut(stride).zip(&s.output[direction][start..]) {
                 match slot {
                     NULL_ROW => row[..m].fill(0.0),
-                    slot => row[..m].copy_from_slice(&d_answers[slot as usize * m..][..m]),
+                    slot => row[..m].copy_from_slice(&d_outputs[slot as usize * m..][..m]),
                 }
                 for (sum, x) in d_bias.iter_mut().zip(&row[..m]) {
                     *sum += x;

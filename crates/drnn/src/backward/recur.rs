@@ -24,7 +24,7 @@ pub(crate) enum Upstream<'a> {
     Whole { init: Init, terms: Terms },
     /// Home by home, from the answers' gradients (.., m): through the output layer, whose matrices are
     /// packed so, or to the units that are the answers.
-    ByHome { d_answers: Term, output: &'a [Packed], answers: Range<usize> },
+    ByHome { d_outputs: Term, output: &'a [Packed], outputs: Range<usize> },
 }
 
 impl Upstream<'_> {
@@ -41,15 +41,15 @@ impl Upstream<'_> {
                     terms.as_slice().iter().for_each(|term| to.push(term.at_row(row)));
                     (init.at(row, 0), to)
                 }
-                Upstream::ByHome { answers, .. } if meet(&home.units, answers).is_empty() => {
+                Upstream::ByHome { outputs, .. } if meet(&home.units, outputs).is_empty() => {
                     (Init::Zero, to)
                 }
-                Upstream::ByHome { d_answers, output: [], .. } => {
-                    let (from, stride) = (d_answers.a, d_answers.row_stride);
-                    (Init::Gather { from, stride, index: d_answers.index.add(row) }, to)
+                Upstream::ByHome { d_outputs, output: [], .. } => {
+                    let (from, stride) = (d_outputs.a, d_outputs.row_stride);
+                    (Init::Gather { from, stride, index: d_outputs.index.add(row) }, to)
                 }
-                Upstream::ByHome { d_answers, output, .. } => {
-                    to.push(Term { w: output[number].ptr(), ..d_answers.at_row(row) });
+                Upstream::ByHome { d_outputs, output, .. } => {
+                    to.push(Term { w: output[number].ptr(), ..d_outputs.at_row(row) });
                     (Init::Zero, to)
                 }
             }

@@ -1,19 +1,19 @@
 //! Training passes: forward, keeping what the way back needs, then backward to flat gradients.
 //!
 //! ```
-//! use drnn::{Batch, Cell, Gradient, Lane, Model, NetSpec, Tape};
+//! use drnn::{Batch, Cell, Gradient, Lane, Model, NetSpec, Rows, Steps, Tape};
 //!
 //! let spec = NetSpec::builder(Cell::Gru).dense(2).units([8]).outputs(1).build()?;
-//! let model = Model::init(&spec, 1);
+//! let model = Model::init(&spec, 1)?;
 //! let x = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]; // one sequence of three vectors
-//! let lanes = [Lane { params: model.params(), batch: Batch::dense(&x, 3, 1), start: None }];
+//! let lanes = [Lane { params: model.params(), batch: Batch::dense(&x, Steps(3), Rows(1)), start: None }];
 //!
-//! let mut tape = Tape::new(&spec);
+//! let mut tape = Tape::new(&spec)?;
 //! let pass = tape.forward(&lanes)?;
-//! let d_answers: Vec<f32> = pass.answers(0).iter().map(|y| 2.0 * y).collect(); // of sum y^2
+//! let d_outputs: Vec<f32> = pass.outputs(0).iter().map(|y| 2.0 * y).collect(); // of sum y^2
 //! let mut gradient = vec![0.0; spec.parameters()];
 //! pass.backward(&mut [Gradient {
-//!     answers: &d_answers,
+//!     answers: &d_outputs,
 //!     last: None,
 //!     params: &mut gradient,
 //!     input: None,
@@ -63,9 +63,10 @@ pub struct Memory {
 }
 
 impl Tape {
-    /// A tape on the global [`Cpu`].
-    pub fn new(spec: &NetSpec) -> Tape {
-        Tape::on(&Cpu::default(), spec)
+    /// A tape on the [global CPU](Cpu::global); an error where the environment asks for one that
+    /// there is not.
+    pub fn new(spec: &NetSpec) -> Result<Tape> {
+        Ok(Tape::on(Cpu::global()?, spec))
     }
 
     /// A tape on `cpu`.
@@ -138,9 +139,9 @@ impl Pass<'_> {
     ///
     /// # Panics
     /// If there is no such lane.
-    pub fn answers(&self, lane: usize) -> &[f32] {
+    pub fn outputs(&self, lane: usize) -> &[f32] {
         let work = &self.tape.work[..self.lanes.len()][lane];
-        work.answers.slice(work.schedule.answers * self.tape.spec.answer_width())
+        work.outputs.slice(work.schedule.outputs * self.tape.spec.output_width())
     }
 
     /// States of a lane after the last step.

@@ -111,7 +111,7 @@ impl BackWork {
         net: &Net,
         weights: &'a Weights,
         work: &LaneWork,
-        d_answers: &[f32],
+        d_outputs: &[f32],
         layer: usize,
         direction: usize,
     ) -> Upstream<'a> {
@@ -129,18 +129,18 @@ impl BackWork {
             }
             return Upstream::Whole { init: Init::Zero, terms };
         }
-        let m = net.spec.answer_width();
-        let mut term = Term::rows(d_answers.as_ptr(), m, m, std::ptr::null());
-        (term.index, term.zeros) = (s.answer[direction].as_ptr(), work.zeros.ptr());
+        let m = net.spec.output_width();
+        let mut term = Term::rows(d_outputs.as_ptr(), m, m, std::ptr::null());
+        (term.index, term.zeros) = (s.output[direction].as_ptr(), work.zeros.ptr());
         if net.spec.blocks().is_some() {
-            let answers = net.spec.answer_units();
-            return Upstream::ByHome { d_answers: term, output: &weights.output, answers };
+            let outputs = net.spec.output_units();
+            return Upstream::ByHome { d_outputs: term, output: &weights.output, outputs };
         }
         let mut init = Init::Zero;
         match weights.output.get(direction) {
             Some(w) => terms.push(Term { w: w.ptr(), ..term }),
             None => {
-                let from = d_answers.as_ptr().wrapping_add(direction * m / net.directions());
+                let from = d_outputs.as_ptr().wrapping_add(direction * m / net.directions());
                 init = Init::Gather { from, stride: m, index: term.index };
             }
         }

@@ -2,25 +2,36 @@
 
 pub(crate) mod buffer;
 pub(crate) mod denormals;
-pub(crate) mod peak;
+mod instruction_set;
+pub mod peak;
 pub(crate) mod team;
+
+pub use instruction_set::InstructionSet;
 
 use crate::cpu::team::Team;
 use crate::error::{Error, Result};
 use crate::exec::wavefront::Plan;
 use crate::kernel::dispatch::{Kernels, all_kernels};
+use std::env::{self, VarError};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 /// More threads than any machine of today has cores.
-const MOST_THREADS: usize = 1024;
+const MAX_THREADS: usize = 1024;
 
-fn all_cores() -> usize {
-    std::thread::available_parallelism().map_or(1, |n| n.get())
-}
-
-/// Threads and kernels. Cheap to clone; clones share the threads. The number of threads changes no bit of
-/// any result; the instruction set may change the last ones.
+/// Threads and an instruction set. Cheap to clone; clones share the threads. The number of threads
+/// changes no bit of any result; the instruction set may change the last ones.
+///
+/// Models and tapes run on the [global](Cpu::global) one unless given another ([`Model::on`],
+/// [`Tape::on`]). It follows the environment:
+///
+/// | variable | values | default |
+/// |---|---|---|
+/// | `DRNN_THREADS` | 1 to 1024 | the number of cores |
+/// | `DRNN_ISA` | an [`InstructionSet`] | the fastest that the processor has |
+///
+/// [`Model::on`]: crate::Model::on
+/// [`Tape::on`]: crate::Tape::on
 #[derive(Clone)]
 pub struct Cpu {
     pub(crate) kernels: &'static Kernels,
@@ -34,11 +45,14 @@ impl Cpu {
         Cpu::of(all_kernels()[0], threads)
     }
 
-    /// The same with a certain instruction set: `avx512`, `avx2` or `portable`; None where the
-    /// processor lacks it.
-    pub fn with_isa(isa: &str, threads: usize) -> Option<Cpu> {
-        let kernels = all_kernels().into_iter().find(|k| k.name == isa)?;
-        Some(Cpu::of(kernels, threads))
+    /// The same with a certain instruction set, which the processor must have.
+    pub fn with_instruction_set(set: InstructionSet, threads: usize) -> Result<Cpu> {
+        let kernels = all_kernels().into_iter().find(|k| k.set == set);
+        let kernels = kernels.ok_or_else(|| Error::InstructionSet {
+            name: set.to_string(),
+            expected: instruction_set::on_this_processor(),
+        })?;
+        Ok(Cpu::of(kernels, threads))
     }
 
     fn of(kernels: &'static Kernels, threads: usize) -> Cpu {
@@ -56,37 +70,32 @@ impl Cpu {
         self
     }
 
-    /// The instruction sets that this processor can run, the fastest first.
-    pub fn isas() -> Vec<&'static str> {
-        all_kernels().iter().map(|k| k.name).collect()
-    }
-
-    /// What the environment asks for: `DRNN_THREADS` threads (all cores) on `DRNN_ISA` (the fastest).
+    /// A new team of `DRNN_THREADS` threads on instruction set `DRNN_ISA`. A variable with a value
+    /// that is not allowed is an [`Error::Environment`].
     pub fn from_env() -> Result<Cpu> {
-        let threads = match std::env::var("DRNN_THREADS") {
-            Err(_) => all_cores(),
-            Ok(value) => match value.parse() {
-                Ok(threads @ 1..=MOST_THREADS) => threads,
+        let threads = match variable("DRNN_THREADS") {
+            None => std::thread::available_parallelism().map_or(1, |n| n.get()),
+            Some(value) => match value.parse() {
+                Ok(threads @ 1..=MAX_THREADS) => threads,
                 _ => {
-                    let expected = format!("a number from 1 to {MOST_THREADS}");
+                    let expected = format!("a number from 1 to {MAX_THREADS}");
                     return Err(Error::Environment { name: "DRNN_THREADS", value, expected });
                 }
             },
         };
-        match std::env::var("DRNN_ISA") {
-            Err(_) => Ok(Cpu::new(threads)),
-            Ok(value) => Cpu::with_isa(&value, threads).ok_or_else(|| {
-                let expected = format!("one of {} on this processor", Cpu::isas().join(", "));
-                Error::Environment { name: "DRNN_ISA", value, expected }
-            }),
-        }
+        let Some(value) = variable("DRNN_ISA") else { return Ok(Cpu::new(threads)) };
+        let set = value.parse().and_then(|set| Cpu::with_instruction_set(set, threads));
+        set.map_err(|_| {
+            let expected = instruction_set::on_this_processor();
+            Error::Environment { name: "DRNN_ISA", value, expected }
+        })
     }
 
-    /// The one that everything uses unless told otherwise: [`Cpu::from_env`], or all cores where the
-    /// environment makes no sense.
-    pub fn global() -> &'static Cpu {
-        static GLOBAL: OnceLock<Cpu> = OnceLock::new();
-        GLOBAL.get_or_init(|| Cpu::from_env().unwrap_or_else(|_| Cpu::new(all_cores())))
+    /// The one that models and tapes run on unless given another: [`Cpu::from_env`], made at the
+    /// first call.
+    pub fn global() -> Result<&'static Cpu> {
+        static GLOBAL: OnceLock<Result<Cpu>> = OnceLock::new();
+        GLOBAL.get_or_init(Cpu::from_env).as_ref().map_err(Clone::clone)
     }
 
     /// Threads, the caller's included.
@@ -94,20 +103,24 @@ impl Cpu {
         self.team.threads()
     }
 
-    /// Name of the instruction set.
-    pub fn isa(&self) -> &'static str {
-        self.kernels.name
+    /// The instruction set that kernels are compiled for.
+    pub fn instruction_set(&self) -> InstructionSet {
+        self.kernels.set
     }
 }
 
-impl Default for Cpu {
-    fn default() -> Cpu {
-        Cpu::global().clone()
+/// Value of an environment variable, if it is set. One that is not Unicode is never allowed, and is
+/// shown as well as possible.
+fn variable(name: &str) -> Option<String> {
+    match env::var(name) {
+        Ok(value) => Some(value),
+        Err(VarError::NotUnicode(value)) => Some(value.to_string_lossy().into_owned()),
+        Err(VarError::NotPresent) => None,
     }
 }
 
 impl fmt::Debug for Cpu {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "Cpu({} threads, {})", self.threads(), self.isa())
+        write!(f, "Cpu({} threads, {})", self.threads(), self.instruction_set())
     }
 }

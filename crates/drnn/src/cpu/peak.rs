@@ -1,4 +1,4 @@
-//! What this machine can do at most, to hold every other number against.
+//! The highest rate of arithmetic that this machine reaches, as the scale for benchmarks.
 
 use crate::cpu::Cpu;
 use crate::cpu::buffer::{Buffer, Shared};
@@ -12,31 +12,31 @@ use std::time::Instant;
 pub struct Peak {
     /// Fused multiply-adds on registers alone: the limit of the arithmetic.
     pub fma: f64,
-    /// A product of large matrices: the limit with memory behind it.
+    /// A product of large matrices: the limit where memory is read too.
     pub product: f64,
 }
 
 /// Tries of each, of which the best counts: a limit is what was ever reached.
 const TRIES: usize = 5;
 
-impl Cpu {
-    /// Measures the limits, in about a second. Needs a clock, which wasm32-unknown-unknown lacks.
-    pub fn peak(&self) -> Peak {
-        let threads = self.threads();
-        let iterations = 40_000_000 / self.kernels.width;
+impl Peak {
+    /// Measures `cpu`, in about a second. Needs a clock, which wasm32-unknown-unknown lacks.
+    pub fn measure(cpu: &Cpu) -> Peak {
+        let threads = cpu.threads();
+        let iterations = 40_000_000 / cpu.kernels.width;
         let fma = best(|| {
             let start = Instant::now();
-            self.team.each(threads, |_| {
+            cpu.team.each(threads, |_| {
                 // SAFETY: registers only, and `kernels` are of this processor.
-                std::hint::black_box(unsafe { (self.kernels.fma_loop)(iterations) });
+                std::hint::black_box(unsafe { (cpu.kernels.fma_loop)(iterations) });
             });
             // SAFETY: as above; one iteration, to learn what it is worth.
-            let flop = unsafe { (self.kernels.fma_loop)(1) }.0 * iterations as f64;
+            let flop = unsafe { (cpu.kernels.fma_loop)(1) }.0 * iterations as f64;
             flop * threads as f64 / start.elapsed().as_secs_f64()
         });
 
         let (rows, k, cols, times) = (192 * threads, 512, 2048, 4);
-        let width = self.kernels.width;
+        let width = cpu.kernels.width;
         let mut buffers: [Buffer; 3] = Default::default();
         let lengths = [rows * k, packed_len(k, cols, width), rows * cols];
         for (buffer, len) in buffers.iter_mut().zip(lengths) {
@@ -47,13 +47,13 @@ impl Cpu {
         let (a, w) = (Shared(buffers[0].shared().0), Shared(buffers[1].shared().0));
         let product = best(|| {
             let start = Instant::now();
-            self.team.each(threads, |part| {
+            cpu.team.each(threads, |part| {
                 let rows = share(rows, part, threads);
                 // SAFETY: parts have rows of their own, within the lengths above.
                 unsafe {
                     let term = Term::rows(a.at(rows.start * k), k, k, w.at(0));
                     for _ in 0..times {
-                        (self.kernels.product)(&Product {
+                        (cpu.kernels.product)(&Product {
                             rows: rows.len(),
                             cols,
                             panels: 0..panel_count(cols, width),

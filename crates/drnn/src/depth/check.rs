@@ -15,7 +15,7 @@ use crate::reference::{Dual, Number, Sequence, run, zero_state};
 use crate::spec::blocks::{Blocks, Connections};
 use crate::spec::mask::clear_outside;
 use crate::spec::params::Layout;
-use crate::spec::{Builder, Cell, Direction, NetSpec, Padding};
+use crate::spec::{Cell, Direction, NetSpec, NetSpecBuilder, Padding};
 use std::ops::{Add, Mul, Sub};
 
 /// Units per layer or block while checking: what can reach what does not depend on them.
@@ -24,14 +24,14 @@ const UNITS: usize = 4;
 /// A pair of input and answer for which [`depths`] and the equations disagree.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error(
-    "input {input} to answer {answer}: the graph says {}, the equations {}, and the derivative is {slope:e}",
+    "input {input} to answer {output}: the graph says {}, the equations {}, and the derivative is {slope:e}",
     show(.graph), show(.counted)
 )]
 pub struct Mismatch {
     /// Element of the sequence.
     pub input: usize,
     /// Element whose answer it is.
-    pub answer: usize,
+    pub output: usize,
     /// By the graph.
     pub graph: Option<Depth>,
     /// By counting.
@@ -55,7 +55,7 @@ fn show(depth: &Option<Depth>) -> String {
 /// it is. Behind many hundred steps a slope is too small for a number and would be taken for
 /// none. Relu may close a way by chance; tanh does not.
 pub fn check(spec: &NetSpec, elements: usize) -> Result<usize, Mismatch> {
-    check_graph(spec, elements, |answer| depths(spec, elements, answer))
+    check_graph(spec, elements, |output| depths(spec, elements, output))
 }
 
 fn check_graph(
@@ -63,19 +63,19 @@ fn check_graph(
     elements: usize,
     graph: impl Fn(usize) -> Vec<Option<Depth>>,
 ) -> Result<usize, Mismatch> {
-    let answers = spec.answers_to(elements);
-    let graph: Vec<_> = (0..answers).map(graph).collect();
+    let outputs = spec.output_steps(elements);
+    let graph: Vec<_> = (0..outputs).map(graph).collect();
     for input in 0..elements {
         let slopes = slopes(&small(spec, spec.cell()), elements, input);
         let counts = counts(&small(spec, Cell::RnnTanh), elements, input);
-        for (answer, (&slope, &counted)) in slopes.iter().zip(&counts).enumerate() {
-            let graph = graph[answer][input];
+        for (output, (&slope, &counted)) in slopes.iter().zip(&counts).enumerate() {
+            let graph = graph[output][input];
             if graph != counted || graph.is_some() != (slope > 0.0) {
-                return Err(Mismatch { input, answer, graph, counted, slope });
+                return Err(Mismatch { input, output, graph, counted, slope });
             }
         }
     }
-    Ok(answers * elements)
+    Ok(outputs * elements)
 }
 
 /// The same layers, directions, blocks and delay with few units and one float of input.
@@ -84,7 +84,7 @@ fn small(spec: &NetSpec, cell: Cell) -> NetSpec {
         Padding::LookAhead => Padding::LookAhead,
         Padding::Null | Padding::Symbol(_) => Padding::Null, // constants, both
     };
-    let mut builder: Builder = NetSpec::builder(cell).dense(1);
+    let mut builder: NetSpecBuilder = NetSpec::builder(cell).dense(1);
     builder = match spec.blocks() {
         Some(blocks) => builder.blocks(small_blocks(spec.cell(), blocks)),
         None => builder.units(vec![UNITS; spec.layers()]),
@@ -232,7 +232,7 @@ mod tests {
         for cell in [Cell::RnnTanh, Cell::Lstm, Cell::Gru] {
             for spec in specs(cell) {
                 for elements in [0, 1, 6] {
-                    let pairs = elements * spec.answers_to(elements);
+                    let pairs = elements * spec.output_steps(elements);
                     assert_eq!(check(&spec, elements), Ok(pairs), "{spec}");
                 }
             }
@@ -272,7 +272,7 @@ mod tests {
         for cell in [Cell::RnnTanh, Cell::Lstm, Cell::Gru] {
             for spec in in_blocks(cell) {
                 for elements in [0, 1, 5] {
-                    let pairs = elements * spec.answers_to(elements);
+                    let pairs = elements * spec.output_steps(elements);
                     assert_eq!(check(&spec, elements), Ok(pairs), "{spec} {:?}", spec.blocks());
                 }
             }
@@ -290,12 +290,12 @@ mod tests {
     fn a_wrong_graph_is_found_out() {
         let delay = |d| NetSpec::builder(Cell::RnnTanh).dense(1).units([1]).delay(d, Padding::Null);
         let (spec, other) = (delay(2).build().unwrap(), delay(3).build().unwrap());
-        let found = check_graph(&spec, 5, |answer| depths(&other, 5, answer)).unwrap_err();
+        let found = check_graph(&spec, 5, |output| depths(&other, 5, output)).unwrap_err();
         let message =
             "input 0 to answer 0: the graph says 4, the equations 3, and the derivative is ";
         assert!(found.to_string().starts_with(message), "{found}");
         let found = check_graph(&spec, 5, |_| vec![None; 5]).unwrap_err();
-        assert_eq!((found.input, found.answer, found.graph), (0, 0, None));
+        assert_eq!((found.input, found.output, found.graph), (0, 0, None));
     }
 
     #[test]

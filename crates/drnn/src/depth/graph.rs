@@ -31,7 +31,7 @@ pub(crate) trait Graph {
     /// The nodes that read x at `step`.
     fn readers(&self, step: usize) -> impl Iterator<Item = Node>;
     /// The nodes that the output of `step` is made of.
-    fn answers(&self, step: usize) -> impl Iterator<Item = Node>;
+    fn outputs(&self, step: usize) -> impl Iterator<Item = Node>;
 }
 
 /// Layers of one or two directions.
@@ -86,7 +86,7 @@ impl Graph for Layers {
         self.directions(0, step)
     }
 
-    fn answers(&self, step: usize) -> impl Iterator<Item = Node> {
+    fn outputs(&self, step: usize) -> impl Iterator<Item = Node> {
         self.directions(self.layers - 1, step)
     }
 }
@@ -150,10 +150,10 @@ impl Graph for InBlocks<'_> {
         (0..self.blocks.count()).filter(reads).map(move |i| Node { layer: i, direction: 0, step })
     }
 
-    fn answers(&self, step: usize) -> impl Iterator<Item = Node> {
+    fn outputs(&self, step: usize) -> impl Iterator<Item = Node> {
         let (k, through_output) = (self.blocks.count(), self.spec.outputs().is_some());
         let is_read =
-            move |&i: &usize| i + 1 == k || (through_output && self.blocks.is_answered_from(i));
+            move |&i: &usize| i + 1 == k || (through_output && self.blocks.feeds_output(i));
         (0..k).filter(is_read).filter_map(move |i| self.state(i, step))
     }
 }

@@ -89,23 +89,23 @@ impl Depth {
 /// where the answer cannot depend on the element.
 ///
 /// # Panics
-/// If a sequence of `elements` elements has no such answer (see [`NetSpec::answers_to`]).
-pub fn depths(spec: &NetSpec, elements: usize, answer: usize) -> Vec<Option<Depth>> {
-    let answers = spec.answers_to(elements);
-    assert!(answer < answers, "no answer {answer} among the {answers} to {elements} elements");
-    let steps = answers + spec.delay();
-    let answer = answer + spec.delay();
+/// If a sequence of `elements` elements has no such answer (see [`NetSpec::output_steps`]).
+pub fn depths(spec: &NetSpec, elements: usize, output: usize) -> Vec<Option<Depth>> {
+    let outputs = spec.output_steps(elements);
+    assert!(output < outputs, "no answer {output} among the {outputs} to {elements} elements");
+    let steps = outputs + spec.delay();
+    let output = output + spec.delay();
     match spec.blocks() {
-        Some(blocks) => walk(&InBlocks::new(spec, blocks, steps), elements, answer),
-        None => walk(&Layers::new(spec, steps), elements, answer),
+        Some(blocks) => walk(&InBlocks::new(spec, blocks, steps), elements, output),
+        None => walk(&Layers::new(spec, steps), elements, output),
     }
 }
 
 /// Non-linearities between each of `elements` elements and the output of step `answer`.
-fn walk(net: &impl Graph, elements: usize, answer: usize) -> Vec<Option<Depth>> {
+fn walk(net: &impl Graph, elements: usize, output: usize) -> Vec<Option<Depth>> {
     // From each node to the answer, the node itself included.
     let mut ahead: Vec<Option<Depth>> = vec![None; net.len()];
-    for last in net.answers(answer) {
+    for last in net.outputs(output) {
         ahead[net.index(last)] = Some(Depth { shortest: 1, longest: 1 });
     }
     // In reverse order of computation, so that a node is settled before those that it reads.
@@ -132,24 +132,24 @@ pub(crate) fn either(a: Option<Depth>, b: Option<Depth>) -> Option<Depth> {
 mod tests {
     use super::*;
     use crate::flatten::flat_spec;
-    use crate::spec::{Builder, Cell, Padding};
+    use crate::spec::{Cell, NetSpecBuilder, Padding};
     use crate::{Blocks, Connections, Model, StartState};
 
-    fn layers(k: usize) -> Builder {
+    fn layers(k: usize) -> NetSpecBuilder {
         NetSpec::builder(Cell::RnnTanh).dense(1).units(vec![2; k])
     }
 
     /// Holds `depths` against a formula of (p, t), for all pairs in sequences of several lengths.
-    fn compare(spec: Builder, formula: impl Fn(i64, i64, i64) -> Option<(i64, i64)>) {
+    fn compare(spec: NetSpecBuilder, formula: impl Fn(i64, i64, i64) -> Option<(i64, i64)>) {
         let spec = spec.build().unwrap();
         for elements in 1..=9 {
-            for answer in 0..spec.answers_to(elements) {
-                let found = depths(&spec, elements, answer);
+            for output in 0..spec.output_steps(elements) {
+                let found = depths(&spec, elements, output);
                 assert_eq!(found.len(), elements);
                 for (input, found) in found.into_iter().enumerate() {
-                    let expected = formula(input as i64, answer as i64, elements as i64);
+                    let expected = formula(input as i64, output as i64, elements as i64);
                     let found = found.map(|d| (d.shortest as i64, d.longest as i64));
-                    assert_eq!(found, expected, "{spec}: x_{input} to y_{answer} of {elements}");
+                    assert_eq!(found, expected, "{spec}: x_{input} to y_{output} of {elements}");
                 }
             }
         }
@@ -199,7 +199,7 @@ mod tests {
                     NetSpec::builder(Cell::RnnTanh).tokens(2, 2).units(vec![2; k]).outputs(3);
                 let stack = stack.delay(d, padding).build().unwrap();
                 for elements in 1..=7 {
-                    (0..stack.answers_to(elements)).for_each(|t| visit(&stack, elements, t));
+                    (0..stack.output_steps(elements)).for_each(|t| visit(&stack, elements, t));
                 }
             }
         }
@@ -207,24 +207,24 @@ mod tests {
 
     #[test]
     fn a_flattened_stack_is_exactly_as_deep_as_its_stack() {
-        each_stack(|stack, elements, answer| {
-            let expected = depths(stack, elements, answer);
+        each_stack(|stack, elements, output| {
+            let expected = depths(stack, elements, output);
             for start in [StartState::Held, StartState::Solved] {
                 let flat = flat_spec(stack, start).unwrap();
-                assert_eq!(flat.answers_to(elements), stack.answers_to(elements));
-                assert_eq!(depths(&flat, elements, answer), expected, "{flat}: y_{answer}");
+                assert_eq!(flat.output_steps(elements), stack.output_steps(elements));
+                assert_eq!(depths(&flat, elements, output), expected, "{flat}: y_{output}");
             }
         });
     }
 
     #[test]
     fn freed_of_its_constraints_it_is_as_deep_and_sees_more() {
-        each_stack(|stack, elements, answer| {
-            let flat = Model::init(stack, 1).flatten(StartState::Held).unwrap();
+        each_stack(|stack, elements, output| {
+            let flat = Model::init(stack, 1).unwrap().flatten(StartState::Held).unwrap();
             let free = flat.relax(Connections::All).unwrap();
-            let found = depths(free.spec(), elements, answer);
-            for (input, stack) in depths(stack, elements, answer).into_iter().enumerate() {
-                assert_eq!(found[input].is_some(), input <= answer + free.spec().delay());
+            let found = depths(free.spec(), elements, output);
+            for (input, stack) in depths(stack, elements, output).into_iter().enumerate() {
+                assert_eq!(found[input].is_some(), input <= output + free.spec().delay());
                 let (Some(stack), Some(free)) = (stack, found[input]) else { continue };
                 // Blocks that end before the last are read as they were: a shorter way.
                 assert!(free.longest == stack.longest && free.shortest <= stack.shortest);

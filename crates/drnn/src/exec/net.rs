@@ -146,7 +146,7 @@ impl<'a> Net<'a> {
             return;
         };
         let (bias, w_stride) = (params[bias].as_ptr(), self.spec.hidden_width());
-        let first = self.spec.answer_units().start;
+        let first = self.spec.output_units().start;
         let n = w_stride / self.directions();
         for (direction, term) in terms.as_mut_slice().iter_mut().enumerate() {
             term.w = match m <= NARROW {

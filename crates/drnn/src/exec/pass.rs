@@ -74,7 +74,7 @@ pub(crate) struct LaneWork {
     /// By layer, then direction.
     pub layers: Vec<LayerWork>,
     /// (answer steps, B, m), or (slots asked for, m)
-    pub answers: Buffer,
+    pub outputs: Buffer,
     /// As many as any row of x, or state, or answer, is wide.
     pub zeros: Buffer,
     pub keep: bool,
@@ -90,7 +90,7 @@ impl LaneWork {
         self.schedule.set(spec, &lane.batch);
         let (rows, total) = (self.schedule.rows(), self.schedule.total());
         let most = spec.units().iter().max().copied().unwrap_or(0);
-        let most = columns(spec.cell(), most).max(spec.input().width()).max(spec.answer_width());
+        let most = columns(spec.cell(), most).max(spec.input().width()).max(spec.output_width());
         self.zeros.reserve(most); // never written, so still zero
 
         self.layers.resize_with(spec.layers() * net.directions(), Default::default);
@@ -116,7 +116,7 @@ impl LaneWork {
             self.table.index_symbols(net, &self.schedule, tokens);
             self.table.fill(net, weights, lane.params);
         }
-        self.answers.reserve(self.schedule.answers * spec.answer_width());
+        self.outputs.reserve(self.schedule.outputs * spec.output_width());
         self.waves.set(spec.layers(), self.schedule.alive.len(), rows);
     }
 
@@ -185,10 +185,10 @@ impl LaneWork {
     ///
     /// # Safety
     /// The recurrences are done, and nobody else writes these rows.
-    unsafe fn answer(&self, net: &Net, weights: &Weights, params: &[f32], rows: Range<usize>) {
-        let (m, last) = (net.spec.answer_width(), net.spec.layers() - 1);
-        let (n, units) = (net.spec.units()[last], net.spec.answer_units());
-        let to = self.answers.shared();
+    unsafe fn output(&self, net: &Net, weights: &Weights, params: &[f32], rows: Range<usize>) {
+        let (m, last) = (net.spec.output_width(), net.spec.layers() - 1);
+        let (n, units) = (net.spec.units()[last], net.spec.output_units());
+        let to = self.outputs.shared();
         // SAFETY: rows of `answers`, and the packed rows they name are rows of `h`.
         unsafe {
             let mut terms = Terms::new();
@@ -220,7 +220,7 @@ impl LaneWork {
     /// Bytes of what a backward pass needs (gates, cell states, states), and of all that is held.
     pub fn bytes(&self) -> (usize, usize) {
         let kept = self.layers.iter().map(|l| l.h.bytes() + l.c.bytes() + l.gates.bytes()).sum();
-        let rest = self.answers.bytes() + self.zeros.bytes() + self.table.bytes();
+        let rest = self.outputs.bytes() + self.zeros.bytes() + self.table.bytes();
         (kept, kept + rest + self.schedule.bytes() + self.waves.bytes())
     }
 
@@ -345,8 +345,8 @@ fn phases<'w>(
     let pieces = pieces(parts);
     net.each(lanes.len() * pieces, |i| {
         let (lane, piece) = (i / pieces, i % pieces);
-        let rows = share(work[lane].schedule.answers, piece, pieces);
+        let rows = share(work[lane].schedule.outputs, piece, pieces);
         // SAFETY: the recurrences are done, and every row is in one piece only.
-        unsafe { work[lane].answer(net, weights(lane), lanes[lane].params, rows) }
+        unsafe { work[lane].output(net, weights(lane), lanes[lane].params, rows) }
     });
 }

@@ -28,14 +28,14 @@ pub(crate) struct Schedule {
     /// First packed row of step t, and the total at the end.
     pub offsets: Vec<usize>,
     /// Rows of the answers' array: one for each slot, or for each that is asked for.
-    pub answers: usize,
+    pub outputs: usize,
 
     /// Packed row -> the caller's input slot (step * B + row), or [`NULL_ROW`] for padding; for the
     /// forward and, where there is one, the reverse direction.
     pub input: [Vec<u32>; 2],
     /// Packed row -> row of the answers, or [`NULL_ROW`] for the first d steps and where none is asked for;
     /// by direction.
-    pub answer: [Vec<u32>; 2],
+    pub output: [Vec<u32>; 2],
     /// Row of the answers -> packed row, or [`NULL_ROW`] behind a sequence's end; by direction.
     pub packed: [Vec<u32>; 2],
     /// Packed row of the forward direction -> packed row of the reverse one that stands at the same
@@ -47,17 +47,17 @@ impl Schedule {
     /// Packs `batch`, which fits `spec`.
     pub fn set(&mut self, spec: &NetSpec, batch: &Batch) {
         let (rows, delay) = (batch.rows(), spec.delay());
-        let answers = |row: usize| spec.answers_to(batch.length(row));
+        let outputs = |row: usize| spec.output_steps(batch.length(row));
         self.order.clear();
         self.order.extend(0..rows as u32);
         // Unstable sorting allocates nothing; the row number makes the order unique.
-        self.order.sort_unstable_by_key(|&row| (usize::MAX - answers(row as usize), row));
+        self.order.sort_unstable_by_key(|&row| (usize::MAX - outputs(row as usize), row));
         self.steps.clear();
-        self.steps.extend(self.order.iter().map(|&row| match answers(row as usize) {
+        self.steps.extend(self.order.iter().map(|&row| match outputs(row as usize) {
             0 => 0,
             l => l + delay,
         }));
-        self.answers = spec.answers_to(batch.steps()) * rows;
+        self.outputs = spec.output_steps(batch.steps()) * rows;
 
         let most = self.steps.first().copied().unwrap_or(0);
         self.alive.clear();
@@ -73,7 +73,7 @@ impl Schedule {
             self.offsets.push(total);
         }
         self.set_indices(spec, batch);
-        if let Some(slots) = batch.asked() {
+        if let Some(slots) = batch.selected() {
             self.keep_asked(slots);
         }
     }
@@ -88,8 +88,8 @@ impl Schedule {
         for direction in 0..2 {
             let used = direction == 0 || both;
             clear(&mut self.input[direction], if used { total } else { 0 });
-            clear(&mut self.answer[direction], if used { total } else { 0 });
-            clear(&mut self.packed[direction], if used { self.answers } else { 0 });
+            clear(&mut self.output[direction], if used { total } else { 0 });
+            clear(&mut self.packed[direction], if used { self.outputs } else { 0 });
         }
         clear(&mut self.mirror, if both { total } else { 0 });
         for t in 0..self.alive.len() {
@@ -100,14 +100,14 @@ impl Schedule {
                 }
                 if t >= delay {
                     let slot = (t - delay) * rows + row;
-                    self.answer[0][p] = slot as u32;
+                    self.output[0][p] = slot as u32;
                     self.packed[0][slot] = p as u32;
                 }
                 if both {
                     let back = self.steps[r] - 1 - t;
                     let slot = back * rows + row;
                     self.input[1][p] = slot as u32;
-                    self.answer[1][p] = slot as u32;
+                    self.output[1][p] = slot as u32;
                     self.packed[1][slot] = p as u32;
                     self.mirror[p] = (self.offsets[back] + r) as u32;
                 }
@@ -117,14 +117,14 @@ impl Schedule {
 
     /// From rows of the answers for all slots to rows for these.
     fn keep_asked(&mut self, slots: &[u32]) {
-        self.answers = slots.len();
-        let directions = self.answer.iter_mut().zip(&mut self.packed);
-        for (answer, packed) in directions.filter(|(_, packed)| !packed.is_empty()) {
-            answer.fill(NULL_ROW);
+        self.outputs = slots.len();
+        let directions = self.output.iter_mut().zip(&mut self.packed);
+        for (output, packed) in directions.filter(|(_, packed)| !packed.is_empty()) {
+            output.fill(NULL_ROW);
             for (i, &slot) in slots.iter().enumerate() {
                 // Slots increase, so i <= slot: nothing is overwritten before it is read.
                 packed[i] = packed[slot as usize];
-                answer[packed[i] as usize] = i as u32;
+                output[packed[i] as usize] = i as u32;
             }
             packed.truncate(slots.len());
         }
@@ -186,7 +186,7 @@ impl Schedule {
 
     /// Bytes held.
     pub fn bytes(&self) -> usize {
-        let indices = self.input.iter().chain(&self.answer).chain(&self.packed);
+        let indices = self.input.iter().chain(&self.output).chain(&self.packed);
         let words: usize = indices.chain([&self.order, &self.mirror]).map(Vec::capacity).sum();
         let sizes = self.steps.capacity() + self.alive.capacity() + self.offsets.capacity();
         words * size_of::<u32>() + sizes * size_of::<usize>()
@@ -196,6 +196,7 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::batch::{Rows, Steps};
     use crate::spec::{Cell, Padding};
 
     fn spec(delay: usize, padding: Padding) -> NetSpec {
@@ -206,7 +207,7 @@ mod tests {
     fn the_picture_above() {
         let x = [0.0; 18];
         let mut s = Schedule::default();
-        s.set(&spec(0, Padding::Null), &Batch::dense(&x, 6, 3).lengths(&[4, 6, 2]));
+        s.set(&spec(0, Padding::Null), &Batch::dense(&x, Steps(6), Rows(3)).lengths(&[4, 6, 2]));
         assert_eq!(s.order, [1, 0, 2]);
         assert_eq!(s.alive, [3, 3, 2, 2, 1, 1]);
         assert_eq!(s.offsets, [0, 3, 6, 8, 10, 11, 12]);
@@ -219,36 +220,36 @@ mod tests {
     fn delay_empty_rows_and_look_ahead() {
         let x = [0.0; 6];
         let mut s = Schedule::default();
-        s.set(&spec(2, Padding::Null), &Batch::dense(&x, 3, 2).lengths(&[0, 1]));
+        s.set(&spec(2, Padding::Null), &Batch::dense(&x, Steps(3), Rows(2)).lengths(&[0, 1]));
         assert_eq!(
             (s.order.as_slice(), s.steps.as_slice()),
             ([1, 0].as_slice(), [3, 0].as_slice())
         );
         assert_eq!(s.input[0], [1, NULL_ROW, NULL_ROW]);
-        assert_eq!(s.answer[0], [NULL_ROW, NULL_ROW, 1]);
+        assert_eq!(s.output[0], [NULL_ROW, NULL_ROW, 1]);
         assert_eq!(s.packed[0], [NULL_ROW, 2, NULL_ROW, NULL_ROW, NULL_ROW, NULL_ROW]);
         assert_eq!((0..3).map(|i| s.split(i, 3).len()).sum::<usize>(), 2);
 
-        s.set(&spec(2, Padding::LookAhead), &Batch::dense(&x, 3, 2).lengths(&[2, 3]));
+        s.set(&spec(2, Padding::LookAhead), &Batch::dense(&x, Steps(3), Rows(2)).lengths(&[2, 3]));
         assert_eq!(
             (s.order.as_slice(), s.steps.as_slice()),
             ([1, 0].as_slice(), [3, 0].as_slice())
         );
-        assert_eq!(s.answers, 2);
-        assert_eq!(s.answer[0], [NULL_ROW, NULL_ROW, 1]);
+        assert_eq!(s.outputs, 2);
+        assert_eq!(s.output[0], [NULL_ROW, NULL_ROW, 1]);
     }
 
     #[test]
     fn only_what_is_asked_for() {
         let x = [0.0; 6];
-        let batch = Batch::dense(&x, 3, 2).lengths(&[1, 3]);
+        let batch = Batch::dense(&x, Steps(3), Rows(2)).lengths(&[1, 3]);
         let mut s = Schedule::default();
-        s.set(&spec(0, Padding::Null), &batch.asking(&[0, 5])); // packed: b a | b | b
-        assert_eq!(s.answers, 2);
+        s.set(&spec(0, Padding::Null), &batch.select_outputs(&[0, 5])); // packed: b a | b | b
+        assert_eq!(s.outputs, 2);
         assert_eq!(s.packed[0], [1, 3]);
-        assert_eq!(s.answer[0], [NULL_ROW, 0, NULL_ROW, 1]);
-        s.set(&spec(0, Padding::Null), &batch.asking(&[]));
+        assert_eq!(s.output[0], [NULL_ROW, 0, NULL_ROW, 1]);
+        s.set(&spec(0, Padding::Null), &batch.select_outputs(&[]));
         assert!(s.packed[0].is_empty());
-        assert_eq!(s.answer[0], [NULL_ROW; 4]);
+        assert_eq!(s.output[0], [NULL_ROW; 4]);
     }
 }

@@ -100,7 +100,7 @@ impl Weights {
                 let w = &weight[direction * n..];
                 match way {
                     Way::Forward => {
-                        let units = spec.answer_units();
+                        let units = spec.output_units();
                         let (w, k) = (&w[units.start..], (units.len(), 1));
                         self.output[direction].set(w, k, (m, hidden), self.width);
                     }
@@ -157,7 +157,7 @@ pub(crate) fn packed_bytes(spec: &NetSpec, layout: &Layout, width: usize, traine
     }
     if let Some(m) = spec.outputs() {
         let homes = &layout.wiring(spec.layers() - 1).homes;
-        let forward = vec![len(spec.answer_units().len(), m); directions];
+        let forward = vec![len(spec.output_units().len(), m); directions];
         let back = match directions {
             1 => homes.iter().map(|home| len(m, home.units.len())).collect(),
             _ => vec![len(m, spec.hidden_width() / directions); directions],

@@ -50,14 +50,14 @@ impl BlockMap {
             };
             (gates + ungated).sqrt()
         };
-        let answers = |i: usize| {
+        let outputs = |i: usize| {
             let rows = spec.outputs()?;
             Some(sum(tensor("output.weight"), n, 0..rows, blocks.units(i)).sqrt())
         };
         BlockMap {
             norms: (0..k).map(|i| (0..k).map(|j| block(i, j)).collect()).collect(),
             input: (0..k).map(|i| sum(tensor("weight_ih_l0"), q, all(i), 0..q).sqrt()).collect(),
-            output: (0..k).filter_map(answers).collect(),
+            output: (0..k).filter_map(outputs).collect(),
             blocks: blocks.clone(),
         }
     }
@@ -106,7 +106,7 @@ mod tests {
     fn a_stack_and_its_flattened_form_have_the_same_map() {
         for cell in Cell::ALL {
             let spec = NetSpec::builder(cell).dense(2).units([3, 5, 2]).outputs(4).build().unwrap();
-            let stack = Model::init(&spec, 1);
+            let stack = Model::init(&spec, 1).unwrap();
             let (a, b) = (BlockMap::of(&stack).unwrap(), stack.flatten(StartState::Held).unwrap());
             let b = BlockMap::of(&b).unwrap();
             let flat =

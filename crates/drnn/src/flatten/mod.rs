@@ -10,15 +10,15 @@
 //! takes `W_ih_l1`, `W_ih_l2`, .. past its reset gate, as the layers did: they go to `weight_hu` there.
 //!
 //! ```
-//! use drnn::{Batch, Cell, Model, NetSpec, StartState};
+//! use drnn::{Batch, Cell, Model, NetSpec, Rows, StartState, Steps};
 //!
 //! let spec = NetSpec::builder(Cell::Gru).dense(2).units([8, 5, 3]).outputs(1).build()?;
-//! let stack = Model::init(&spec, 1);
+//! let stack = Model::init(&spec, 1)?;
 //! let flat = stack.flatten(StartState::Held)?; // one layer of 16 units, delay 2
 //! assert_eq!((flat.spec().units(), flat.spec().delay()), (&[16][..], 2));
 //!
 //! let x = [0.3, -0.1, 0.8, 0.5, -0.9, 0.2];
-//! let batch = Batch::dense(&x, 3, 1);
+//! let batch = Batch::dense(&x, Steps(3), Rows(1));
 //! assert_eq!(flat.run(&batch, None)?, stack.run(&batch, None)?);
 //! assert_eq!(flat.unflatten(None)?.params(), stack.params());
 //! # Ok::<(), drnn::Error>(())
@@ -153,7 +153,7 @@ impl Model {
         let mut builder = rebuilt(spec, spec.delay()).units([spec.units()[0]]);
         if spec.outputs().is_none() {
             // Answers are the last block's states: an output layer that picks them.
-            let (m, n, units) = (spec.answer_width(), spec.units()[0], spec.answer_units());
+            let (m, n, units) = (spec.output_width(), spec.units()[0], spec.output_units());
             let first = params.len();
             params.resize(first + m * n + m, 0.0);
             for i in 0..m {
@@ -166,7 +166,7 @@ impl Model {
 }
 
 /// A builder with the same cell, input, padding and output, and this delay; units are to follow.
-fn rebuilt(spec: &NetSpec, delay: usize) -> crate::Builder {
+fn rebuilt(spec: &NetSpec, delay: usize) -> crate::NetSpecBuilder {
     let mut builder = NetSpec::builder(spec.cell()).delay(delay, spec.padding());
     builder = match spec.input() {
         InputSpec::Dense(q) => builder.dense(q),

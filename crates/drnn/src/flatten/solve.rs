@@ -50,7 +50,7 @@
 //!
 //! // An LSTM state that no output gate can make: |h| > |tanh(c)|.
 //! let spec = NetSpec::builder(Cell::Lstm).dense(1).units([1, 1]).build()?;
-//! let flat = Model::init(&spec, 1).flatten(StartState::Solved)?;
+//! let flat = Model::init(&spec, 1)?.flatten(StartState::Solved)?;
 //! let start = States { h: vec![0.0, 0.9], c: vec![0.0, 0.1] };
 //! let error = drnn::solve_start(&flat, &start, 1).unwrap_err();
 //! assert!(error.to_string().contains("h = 0.9000 with c = 0.1000 takes an output gate of 9.03"));

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result, Shape};
 use crate::model::batch::{Batch, States, state_parts};
-use crate::model::{Answers, Model};
+use crate::model::{Model, Outputs};
 
 /// States after every step, of each layer and direction (or each block that stands for a layer), in the
 /// order of [`States`].
@@ -19,7 +19,7 @@ pub struct Trace {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Difference {
     /// Of the answers.
-    pub answers: f32,
+    pub outputs: f32,
     /// Of h, by layer (and direction), at all steps.
     pub h: Vec<f32>,
     /// Of c, likewise; empty for cells without it.
@@ -31,17 +31,17 @@ pub struct Difference {
 impl Difference {
     /// The largest of all.
     pub fn largest(&self) -> f32 {
-        let all = self.h.iter().chain(&self.c).chain([&self.answers, &self.last]);
+        let all = self.h.iter().chain(&self.c).chain([&self.outputs, &self.last]);
         all.fold(0.0, |a, b| a.max(*b))
     }
 }
 
 impl Model {
     /// Runs a batch and keeps the states of all layers at all steps.
-    pub fn trace(&self, batch: &Batch, start: Option<&States>) -> Result<(Answers, Trace)> {
+    pub fn trace(&self, batch: &Batch, start: Option<&States>) -> Result<(Outputs, Trace)> {
         let net = self.net();
         let mut trace = Trace { h: Vec::new(), c: Vec::new() };
-        let answers = self.run_with(batch, start, true, |work| {
+        let outputs = self.run_with(batch, start, true, |work| {
             let (s, rows, lag) = (&work.schedule, batch.rows(), self.spec().lag());
             let steps = s.steps.first().map_or(0, |steps| steps.saturating_sub(lag));
             for (place, layer_work) in work.layers.iter().enumerate() {
@@ -71,22 +71,22 @@ impl Model {
                 }
             }
         })?;
-        Ok((answers, trace))
+        Ok((outputs, trace))
     }
 }
 
 /// How far `b` lies from `a` on a batch: two forms of one network, whose states have the same shapes.
 pub fn compare(a: &Model, b: &Model, batch: &Batch, start: Option<&States>) -> Result<Difference> {
-    let (answers, trace) = a.trace(batch, start)?;
-    let (other_answers, other) = b.trace(batch, start)?;
+    let (outputs, trace) = a.trace(batch, start)?;
+    let (other_outputs, other) = b.trace(batch, start)?;
     let layers = |a: &[Vec<f32>], b: &[Vec<f32>]| {
         check("layers", a.len(), b.len())?;
         a.iter().zip(b).map(|(a, b)| largest("states", a, b)).collect::<Result<Vec<_>>>()
     };
-    let h = largest("last.h", &answers.last.h, &other_answers.last.h)?;
-    let c = largest("last.c", &answers.last.c, &other_answers.last.c)?;
+    let h = largest("last.h", &outputs.last.h, &other_outputs.last.h)?;
+    let c = largest("last.c", &outputs.last.c, &other_outputs.last.c)?;
     Ok(Difference {
-        answers: largest("answers", &answers.values, &other_answers.values)?,
+        outputs: largest("answers", &outputs.values, &other_outputs.values)?,
         h: layers(&trace.h, &other.h)?,
         c: layers(&trace.c, &other.c)?,
         last: h.max(c),

@@ -114,7 +114,7 @@ mod tests {
             for outputs in [None, Some(3)] {
                 let builder = NetSpec::builder(cell).dense(2).units(units.clone());
                 let builder = if let Some(m) = outputs { builder.outputs(m) } else { builder };
-                let stack = Model::init(&builder.build().unwrap(), 1);
+                let stack = Model::init(&builder.build().unwrap(), 1).unwrap();
                 let flat = stack.flatten(StartState::Held).unwrap();
                 let found = widths_from_zeros(flat.spec(), flat.layout(), flat.params());
                 assert_eq!(found.unwrap(), units);

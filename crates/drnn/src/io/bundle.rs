@@ -10,11 +10,11 @@
 //! Written and read with the care that [`Model::save`] and [`Model::load`] take.
 
 use crate::error::Result;
+use crate::error::text::short;
+use crate::io::atomic::write_atomically;
 use crate::io::file::{
-    Precision, checked, in_file, named_tensors, read_network, refuse, write_atomically,
-    write_tensors,
+    Precision, checked, in_file, named_tensors, read_network, refuse, refuse_because, write_tensors,
 };
-use crate::io::limits::short;
 use crate::io::read::read_model_file;
 use crate::io::tensors::TensorFile;
 use crate::model::Model;
@@ -23,6 +23,7 @@ use crate::spec::params::Layout;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 
 /// Rows of numbers: word vectors, say.
@@ -61,7 +62,9 @@ impl Bundle {
         let fail = |why: String| in_file(refuse(format!("cannot be written: {why}")), path);
         let specs = self.networks.iter().map(|(name, model)| (name.clone(), model.spec().clone()));
         let header = Header { format: 1, networks: specs.collect(), task: self.task.clone() };
-        let header = serde_json::to_string(&header).map_err(|e| fail(e.to_string()))?;
+        let cannot =
+            |e: io::Error| in_file(refuse_because(format!("cannot be written: {e}"), e), path);
+        let header = serde_json::to_string(&header).map_err(|e| cannot(e.into()))?;
         let networks = self.networks.iter();
         let mut tensors: Vec<_> =
             networks.flat_map(|(name, model)| named_tensors(&format!("{name}."), model)).collect();
@@ -72,7 +75,7 @@ impl Bundle {
             tensors.push((name.clone(), vec![*rows, *width], values));
         }
         write_atomically(path, |file| write_tensors(file, &header, &tensors, precision))
-            .map_err(|e| fail(e.to_string()))
+            .map_err(cannot)
     }
 
     /// Whether the file holds several networks: None where it cannot be read, or is not ours.
@@ -95,8 +98,8 @@ impl Bundle {
         if header.get("networks").is_none() {
             return Err(refuse("holds one model, not several networks that belong together"));
         }
-        let header: Header =
-            serde_json::from_value(header).map_err(|e| refuse(format!("metadata `drnn`: {e}")))?;
+        let header: Header = serde_json::from_value(header)
+            .map_err(|e| refuse_because(format!("metadata `drnn`: {e}"), e))?;
         let (mut networks, mut tables) = (BTreeMap::new(), BTreeMap::new());
         for (name, spec) in &header.networks {
             networks.insert(name.clone(), read_network(&file, &format!("{name}."), spec)?);
@@ -132,7 +135,7 @@ mod tests {
     fn bundle() -> Bundle {
         let net = |q: usize, seed| {
             let spec = NetSpec::builder(Cell::Gru).dense(q).units([3]).build().unwrap();
-            Model::init(&spec, seed)
+            Model::init(&spec, seed).unwrap()
         };
         let networks = [("char", net(2, 1)), ("word", net(4, 2))];
         let table = Table { rows: 2, width: 3, values: vec![0.5, 1.0, -2.0, 0.25, 0.0, 3.0] };

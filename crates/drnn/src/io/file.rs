@@ -15,8 +15,9 @@
 //! old one or the new one, never half of one. A damaged or hostile file is refused with the tensor
 //! and the reason, and nothing is allocated that its header merely claims.
 
-use crate::error::{Error, Result};
-use crate::io::limits::{printable, short};
+use crate::error::text::short;
+use crate::error::{Error, FileError, Result};
+use crate::io::atomic::write_atomically;
 use crate::io::read::read_model_file;
 use crate::io::tensors::TensorFile;
 use crate::io::torch;
@@ -26,7 +27,6 @@ use crate::spec::params::{Layout, Tensor};
 use half::f16;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -57,80 +57,30 @@ pub enum Precision {
 pub(crate) type Named<'a> = (String, Vec<usize>, &'a [f32]);
 
 /// An error about a file whose path is not known here. Names in it come from the file.
-pub(crate) fn refuse(reason: impl Into<String>) -> Error {
-    Error::File { file: "model file".into(), reason: printable(&reason.into()) }
+pub(crate) fn refuse(reason: impl AsRef<str>) -> Error {
+    Error::File(FileError::new(reason.as_ref()))
+}
+
+/// The same with the error that caused it; `reason` includes its message.
+pub(crate) fn refuse_because(
+    reason: impl AsRef<str>,
+    source: impl std::error::Error + Send + Sync + 'static,
+) -> Error {
+    Error::File(FileError::new(reason.as_ref()).caused_by(source))
 }
 
 /// The same error with the path in it.
 pub(crate) fn in_file(error: Error, path: &Path) -> Error {
-    let reason = match error {
-        Error::File { reason, .. } => reason,
-        other => other.to_string(),
-    };
-    Error::File { file: path.display().to_string(), reason }
-}
-
-/// Writes a file so that there is the old one or the new one, never half of one: beside its place,
-/// synced, then renamed, and the folder synced, so that it survives a loss of power. A link is
-/// followed, permissions stay, and what is no plain file (a pipe, a device) is written to as it is.
-pub fn write_atomically(
-    path: &Path,
-    write: impl FnOnce(&mut File) -> io::Result<()>,
-) -> io::Result<()> {
-    let old = std::fs::metadata(path).ok(); // of what a link points to
-    if old.as_ref().is_some_and(|old| !old.is_file() && !old.is_dir()) {
-        return write(&mut File::options().write(true).open(path)?);
-    }
-    let path = if old.is_some() { &path.canonicalize()? } else { path };
-    // Beside its place, because a rename works within one file system only.
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut file = new_file(folder).map_err(|e| match e.kind() {
-        io::ErrorKind::NotFound => {
-            io::Error::new(e.kind(), format!("there is no folder {}", folder.display()))
-        }
-        kind => kind.into(), // without the temporary name, which means nothing
-    })?;
-    write(file.as_file_mut())?;
-    if let Some(old) = old.filter(|old| old.is_file()) {
-        file.as_file().set_permissions(old.permissions())?;
-    }
-    file.as_file().sync_all()?;
-    file.persist(path).map_err(|e| e.error)?;
-    sync_folder(folder)
-}
-
-/// Syncs a folder: files that were made, renamed or removed in it stay so after a loss of power.
-/// File systems that cannot sync a folder are left to themselves, and so are folders that may not
-/// be read.
-pub fn sync_folder(folder: &Path) -> io::Result<()> {
-    use io::ErrorKind::{InvalidInput, PermissionDenied, Unsupported};
-    if cfg!(not(unix)) {
-        return Ok(());
-    }
-    match File::open(folder).and_then(|folder| folder.sync_all()) {
-        Err(e) if [InvalidInput, PermissionDenied, Unsupported].contains(&e.kind()) => Ok(()),
-        other => other,
-    }
-}
-
-/// A file of no name yet, as readable as any new file: temporary ones are the owner's alone.
-#[cfg(unix)]
-fn new_file(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
-    use std::os::unix::fs::PermissionsExt;
-    let permissions = std::fs::Permissions::from_mode(0o666); // less the umask
-    tempfile::Builder::new().permissions(permissions).tempfile_in(folder)
-}
-
-/// A file of no name yet.
-#[cfg(not(unix))]
-fn new_file(folder: &Path) -> io::Result<tempfile::NamedTempFile> {
-    tempfile::Builder::new().tempfile_in(folder)
+    Error::File(match error {
+        Error::File(error) => error.at(path),
+        other => FileError::new(&other.to_string()).caused_by(other).at(path),
+    })
 }
 
 /// The metadata of a file of ours, if it is of a format that we read.
 pub(crate) fn checked(header: &str) -> Result<Value> {
     let header: Value = serde_json::from_str(header)
-        .map_err(|e| refuse(format!("metadata `drnn` is not JSON: {e}")))?;
+        .map_err(|e| refuse_because(format!("metadata `drnn` is not JSON: {e}"), e))?;
     match header["format"].as_u64() {
         Some(format) if format == u64::from(FORMAT) => Ok(header),
         found => {
@@ -197,7 +147,7 @@ impl Model {
     /// The model as the bytes of a safetensors file.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        self.write_to(&mut bytes, Precision::F32).map_err(|e| refuse(e.to_string()))?;
+        self.write_to(&mut bytes, Precision::F32).map_err(|e| refuse_because(e.to_string(), e))?;
         Ok(bytes)
     }
 
@@ -210,7 +160,7 @@ impl Model {
     pub fn save_as(&self, path: impl AsRef<Path>, precision: Precision) -> Result<()> {
         let path = path.as_ref();
         write_atomically(path, |file| self.write_to(file, precision))
-            .map_err(|e| in_file(refuse(format!("cannot be written: {e}")), path))
+            .map_err(|e| in_file(refuse_because(format!("cannot be written: {e}"), e), path))
     }
 
     fn write_to(&self, to: &mut impl Write, precision: Precision) -> io::Result<()> {
@@ -244,8 +194,8 @@ impl Model {
         if header.get("networks").is_some() {
             return Err(refuse("holds several networks that belong together, not one model"));
         }
-        let header: Header =
-            serde_json::from_value(header).map_err(|e| refuse(format!("metadata `drnn`: {e}")))?;
+        let header: Header = serde_json::from_value(header)
+            .map_err(|e| refuse_because(format!("metadata `drnn`: {e}"), e))?;
         let layout = Layout::new(&header.spec);
         for name in file.names() {
             if layout.find(name).is_none() {

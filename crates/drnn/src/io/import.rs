@@ -6,8 +6,8 @@
 //! answers with hidden states.
 
 use crate::error::Result;
+use crate::error::text::short;
 use crate::io::file::refuse;
-use crate::io::limits::short;
 use crate::io::tensors::TensorFile;
 use crate::model::Model;
 use crate::spec::params::{Layout, Tensor};

@@ -1,5 +1,11 @@
-//! Model files: our own (safetensors), those of several networks, and PyTorch's.
+//! Files: models as safetensors, PyTorch's state dicts, and the reading and writing under both.
+//!
+//! [`Model::save`](crate::Model::save), [`Model::load`](crate::Model::load),
+//! [`Model::import`](crate::Model::import) and [`Bundle`] are what a user of models calls. The
+//! functions here are what they call: files written atomically, and read within limits, for
+//! programs that write files of their own next to a model's.
 
+pub(crate) mod atomic;
 pub(crate) mod bundle;
 pub mod checksum;
 pub(crate) mod file;
@@ -8,3 +14,10 @@ pub(crate) mod limits;
 pub(crate) mod read;
 pub(crate) mod tensors;
 mod torch;
+
+pub use atomic::{sync_folder, write_atomically};
+pub use bundle::{Bundle, Table as BundleTable};
+pub use file::Precision;
+pub use import::Import;
+pub use limits::MAX_STREAM;
+pub use read::{open_file, read_file, read_model_file};

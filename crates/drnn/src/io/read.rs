@@ -7,7 +7,7 @@
 //! | a folder, a device (`/dev/zero` has no end) | nothing: an error |
 
 use crate::error::Result;
-use crate::io::file::{in_file, refuse};
+use crate::io::file::{in_file, refuse, refuse_because};
 use crate::io::limits::MAX_STREAM;
 use crate::io::torch;
 use std::fs::File;
@@ -69,7 +69,7 @@ const START: u64 = 9;
 
 /// Reads a model file. What does not begin like one is refused before the rest of it is read.
 pub fn read_model_file(path: &Path) -> Result<Vec<u8>> {
-    let cannot = |e: io::Error| in_file(refuse(format!("cannot be read: {e}")), path);
+    let cannot = |e: io::Error| in_file(refuse_because(format!("cannot be read: {e}"), e), path);
     let (mut file, len) = open_file(path).map_err(cannot)?;
     let mut bytes = Vec::new();
     file.by_ref().take(START).read_to_end(&mut bytes).map_err(cannot)?;

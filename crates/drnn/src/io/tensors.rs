@@ -3,12 +3,13 @@
 //! Both kinds of file become the same table: a name, and a view of the file's bytes. Values are made
 //! when they are asked for, and never more of them than the bytes they come from.
 
+use crate::error::text::short;
 use crate::error::{Error, Result};
-use crate::io::file::{KEY, refuse};
-use crate::io::limits::{MAX_TENSOR_NAME, MAX_TENSORS, short};
+use crate::io::file::{KEY, refuse, refuse_because};
+use crate::io::limits::{MAX_TENSOR_NAME, MAX_TENSORS};
 use crate::io::torch;
 use half::{bf16, f16};
-use safetensors::{Dtype, SafeTensors};
+use safetensors::{Dtype, SafeTensorError, SafeTensors};
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, Visitor};
 use std::borrow::Cow;
@@ -31,7 +32,8 @@ impl<'a> TensorFile<'a> {
         if torch::is_pt(bytes) {
             return Ok(TensorFile { tensors: torch::tensors(bytes)?, header: None, len });
         }
-        let broken = |e| refuse(format!("is not a whole safetensors file: {e}"));
+        let broken =
+            |e: SafeTensorError| refuse_because(format!("is not a whole safetensors file: {e}"), e);
         check_entries(bytes)?;
         let file = SafeTensors::deserialize(bytes).map_err(broken)?;
         let (_, metadata) = SafeTensors::read_metadata(bytes).map_err(broken)?;

@@ -6,6 +6,7 @@ use super::product::{self, Product};
 use super::simd::Portable;
 #[cfg(target_arch = "x86_64")]
 use super::simd::{Avx2, Avx512};
+use crate::cpu::InstructionSet;
 use crate::spec::Cell;
 
 /// The kernels, compiled for one instruction set.
@@ -14,8 +15,7 @@ use crate::spec::Cell;
 /// Every function has the contract of its generic namesake; that the processor has the instruction
 /// set is ensured by [`all_kernels`], which hands out nothing else.
 pub struct Kernels {
-    /// `avx512`, `avx2` or `portable`.
-    pub name: &'static str,
+    pub set: InstructionSet,
     /// Floats per vector.
     pub width: usize,
     /// Rows of a tile.
@@ -52,7 +52,7 @@ fn index(cell: Cell) -> usize {
 
 /// One instantiation of all kernels: a module of `#[target_feature]` functions and their table.
 macro_rules! instantiate {
-    ($module:ident, $simd:ty, $name:literal $(, $features:literal)?) => {
+    ($module:ident, $simd:ty, $set:ident $(, $features:literal)?) => {
         mod $module {
             use super::*;
 
@@ -102,7 +102,7 @@ macro_rules! instantiate {
             }
 
             pub static KERNELS: Kernels = Kernels {
-                name: $name,
+                set: InstructionSet::$set,
                 width: <$simd as super::Simd>::WIDTH,
                 rows: <$simd as super::Simd>::ROWS,
                 product,
@@ -117,11 +117,11 @@ macro_rules! instantiate {
 
 use super::simd::Simd;
 
-instantiate!(portable, Portable, "portable");
+instantiate!(portable, Portable, Portable);
 #[cfg(target_arch = "x86_64")]
-instantiate!(avx2, Avx2, "avx2", "avx2,fma");
+instantiate!(avx2, Avx2, Avx2, "avx2,fma");
 #[cfg(target_arch = "x86_64")]
-instantiate!(avx512, Avx512, "avx512", "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma");
+instantiate!(avx512, Avx512, Avx512, "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma");
 
 /// Every set that this processor can run, the fastest first.
 pub fn all_kernels() -> Vec<&'static Kernels> {

@@ -336,7 +336,7 @@ mod tests {
                 };
                 let whole = run(0, 0, false);
                 for (found, expected) in whole.iter().zip(naive(&init, &a, &index, &w, k, cols)) {
-                    assert!((f64::from(*found) - expected).abs() < 1e-5, "{}", kernels.name);
+                    assert!((f64::from(*found) - expected).abs() < 1e-5, "{}", kernels.set);
                 }
                 assert_eq!(whole, run(rng.below(rows + 1), rng.below(panels + 1), true));
             }

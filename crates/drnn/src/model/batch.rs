@@ -15,29 +15,51 @@ pub enum Elements<'a> {
     Tokens(&'a [u32]),
 }
 
-/// `rows` sequences of up to `steps` elements. What lies behind a sequence's length is not read.
+/// B sequences of up to T elements, time-major: element t of sequence b is number `t * B + b`. What
+/// follows a sequence's length is not read.
+///
+/// ```
+/// use drnn::{Batch, BatchFirst, Rows, Steps};
+///
+/// let time_major = [1, 4, 2, 5, 3, 6]; // tokens (T 3, B 2)
+/// let batch = Batch::tokens(&time_major, Steps(3), Rows(2)).lengths(&[3, 2]);
+/// assert_eq!((batch.steps(), batch.rows()), (3, 2));
+///
+/// let sequences = BatchFirst::tokens(&[1, 2, 3, 4, 5, 6], Rows(2), Steps(3))?; // (B 2, T 3)
+/// let batch = sequences.batch().lengths(&[3, 2]);
+/// assert!(matches!(batch.elements(), drnn::Elements::Tokens(tokens) if tokens == time_major));
+/// # Ok::<(), drnn::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Batch<'a> {
     elements: Elements<'a>,
     steps: usize,
     rows: usize,
     lengths: Option<&'a [usize]>,
-    asked: Option<&'a [u32]>,
+    selected: Option<&'a [u32]>,
 }
 
+/// A number of steps, T: how many elements the sequences of an array have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Steps(pub usize);
+
+/// A number of rows, B: how many sequences an array has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Rows(pub usize);
+
 impl<'a> Batch<'a> {
-    /// Vectors x (steps, rows, q); q is the network's.
-    pub fn dense(x: &'a [f32], steps: usize, rows: usize) -> Batch<'a> {
+    /// Vectors x (T, B, q); q is the network's. For x (B, T, q) see [`BatchFirst`].
+    pub fn dense(x: &'a [f32], steps: Steps, rows: Rows) -> Batch<'a> {
         Batch::of(Elements::Dense(x), steps, rows)
     }
 
-    /// Tokens (steps, rows).
-    pub fn tokens(tokens: &'a [u32], steps: usize, rows: usize) -> Batch<'a> {
+    /// Tokens (T, B). For tokens (B, T) see [`BatchFirst`].
+    pub fn tokens(tokens: &'a [u32], steps: Steps, rows: Rows) -> Batch<'a> {
         Batch::of(Elements::Tokens(tokens), steps, rows)
     }
 
-    fn of(elements: Elements<'a>, steps: usize, rows: usize) -> Batch<'a> {
-        Batch { elements, steps, rows, lengths: None, asked: None }
+    fn of(elements: Elements<'a>, Steps(steps): Steps, Rows(rows): Rows) -> Batch<'a> {
+        Batch { elements, steps, rows, lengths: None, selected: None }
     }
 
     /// Elements per sequence, each from 0 to `steps`, in any order. Without it all have `steps`.
@@ -46,28 +68,29 @@ impl<'a> Batch<'a> {
         self
     }
 
-    /// Only these answers go through the output layer. Each slot is `step * rows + row`, the place of an
-    /// answer among all; slots increase strictly, and none lies behind its sequence's end.
+    /// Only these outputs go through the output layer. Each slot is `step * rows + row`, the
+    /// position of an output among all; slots increase strictly, and every one lies before its
+    /// sequence's end.
     ///
-    /// Answers and their gradients are then (slots, m), in this order, instead of (answer steps, B, m), to
-    /// the bit what they are among all. Whatever else a pass finds is that of a batch which asks for
-    /// everything and has zeros for the gradients of the other answers. No slots at all are fine, where last
-    /// states are what is wanted.
+    /// Outputs and their gradients are then (slots, m), in this order, instead of (output steps, B,
+    /// m), with the same bits as among all. All other results of a pass are those of a batch without
+    /// a selection whose other outputs have zero gradients. An empty list is allowed, for where only
+    /// the last states are needed.
     ///
     /// ```
-    /// use drnn::{Batch, Cell, Model, NetSpec};
+    /// use drnn::{Batch, Cell, Model, NetSpec, Rows, Steps};
     ///
     /// let spec = NetSpec::builder(Cell::Gru).dense(1).units([8]).outputs(3).build()?;
-    /// let model = Model::init(&spec, 1);
+    /// let model = Model::init(&spec, 1)?;
     /// let x = [0.1, 0.9, 0.2, 0.8, 0.3, 0.7]; // (T 3, B 2, q 1)
-    /// let batch = Batch::dense(&x, 3, 2).lengths(&[3, 2]);
+    /// let batch = Batch::dense(&x, Steps(3), Rows(2)).lengths(&[3, 2]);
     /// let all = model.run(&batch, None)?;
-    /// let ends = model.run(&batch.asking(&[3, 4]), None)?; // step 1 of row 1, step 2 of row 0
+    /// let ends = model.run(&batch.select_outputs(&[3, 4]), None)?; // step 1 of row 1, step 2 of row 0
     /// assert_eq!(ends.values, [all.at(1, 1), all.at(2, 0)].concat());
     /// # Ok::<(), drnn::Error>(())
     /// ```
-    pub fn asking(mut self, slots: &'a [u32]) -> Batch<'a> {
-        self.asked = Some(slots);
+    pub fn select_outputs(mut self, slots: &'a [u32]) -> Batch<'a> {
+        self.selected = Some(slots);
         self
     }
 
@@ -94,17 +117,17 @@ impl<'a> Batch<'a> {
         self.lengths.map_or(self.steps, |l| l[row])
     }
 
-    /// The slots whose answers are asked for; None for all.
-    pub fn asked(&self) -> Option<&'a [u32]> {
-        self.asked
+    /// The slots of the selected outputs; None for all.
+    pub fn selected(&self) -> Option<&'a [u32]> {
+        self.selected
     }
 
-    /// Shape of the answers: (answer steps, B, m), or (slots asked for, 1, m).
-    pub(crate) fn answer_shape(&self, spec: &NetSpec) -> [usize; 3] {
-        let m = spec.answer_width();
-        match self.asked {
+    /// Shape of the outputs: (output steps, B, m), or (selected slots, 1, m).
+    pub(crate) fn output_shape(&self, spec: &NetSpec) -> [usize; 3] {
+        let m = spec.output_width();
+        match self.selected {
             Some(slots) => [slots.len(), 1, m],
-            None => [spec.answers_to(self.steps), self.rows, m],
+            None => [spec.output_steps(self.steps), self.rows, m],
         }
     }
 
@@ -136,7 +159,7 @@ impl<'a> Batch<'a> {
             }
         }
         check_size(spec, steps, rows)?;
-        self.check_asked(spec)
+        self.check_selected(spec)
     }
 
     fn check_dense(&self, x: &[f32], q: usize) -> Result<()> {
@@ -164,33 +187,85 @@ impl<'a> Batch<'a> {
         Ok(())
     }
 
-    fn check_asked(&self, spec: &NetSpec) -> Result<()> {
-        let mut least = 0;
-        for (position, &slot) in self.asked.unwrap_or_default().iter().enumerate() {
-            let wrong = |reason: String| Err(Error::Asked { slot, position, reason });
+    fn check_selected(&self, spec: &NetSpec) -> Result<()> {
+        let mut next = 0;
+        for (position, &slot) in self.selected.unwrap_or_default().iter().enumerate() {
+            let wrong = |reason: String| Err(Error::Selection { slot, position, reason });
             if self.rows == 0 {
                 return wrong("there are no sequences".into());
             }
             let (step, row) = (slot as usize / self.rows, slot as usize % self.rows);
-            let answers = spec.answers_to(self.length(row));
-            if step >= answers {
+            let outputs = spec.output_steps(self.length(row));
+            if step >= outputs {
                 return wrong(format!(
-                    "no step {step} among the {answers} answers of sequence {row}"
+                    "no step {step} among the {outputs} outputs of sequence {row}"
                 ));
             }
-            if slot < least {
-                return wrong(format!("comes after {}; slots must increase", least - 1));
+            if slot < next {
+                return wrong(format!("comes after {}; slots must increase", next - 1));
             }
-            least = slot + 1;
+            next = slot + 1;
         }
         Ok(())
     }
 }
 
+/// Sequences that lie one after another, (B, T, q) or (B, T), copied into the time-major order of
+/// a [`Batch`].
+#[derive(Debug, Clone)]
+pub struct BatchFirst {
+    elements: Owned,
+    steps: Steps,
+    rows: Rows,
+}
+
+#[derive(Debug, Clone)]
+enum Owned {
+    Dense(Vec<f32>),
+    Tokens(Vec<u32>),
+}
+
+impl BatchFirst {
+    /// Vectors x (B, T, q); q follows from the number of values.
+    pub fn dense(x: &[f32], rows: Rows, steps: Steps) -> Result<BatchFirst> {
+        let elements = steps.0.checked_mul(rows.0).filter(|n| *n > 0);
+        let q = elements.map_or(1, |n| x.len() / n);
+        check_shape("x", x.len(), &[rows.0, steps.0, q])?;
+        let elements = Owned::Dense(swap_axes(x, rows.0, steps.0, q));
+        Ok(BatchFirst { elements, steps, rows })
+    }
+
+    /// Tokens (B, T).
+    pub fn tokens(tokens: &[u32], rows: Rows, steps: Steps) -> Result<BatchFirst> {
+        check_shape("tokens", tokens.len(), &[rows.0, steps.0])?;
+        let elements = Owned::Tokens(swap_axes(tokens, rows.0, steps.0, 1));
+        Ok(BatchFirst { elements, steps, rows })
+    }
+
+    /// The batch that these are.
+    pub fn batch(&self) -> Batch<'_> {
+        match &self.elements {
+            Owned::Dense(x) => Batch::dense(x, self.steps, self.rows),
+            Owned::Tokens(tokens) => Batch::tokens(tokens, self.steps, self.rows),
+        }
+    }
+}
+
+/// An array (a, b, width) as (b, a, width).
+pub(crate) fn swap_axes<T: Copy>(values: &[T], a: usize, b: usize, width: usize) -> Vec<T> {
+    let mut swapped = Vec::with_capacity(values.len());
+    for j in 0..b {
+        for i in 0..a {
+            swapped.extend_from_slice(&values[(i * b + j) * width..][..width]);
+        }
+    }
+    swapped
+}
+
 /// Whether every array of a pass can be addressed: rows by 32-bit numbers, bytes by the machine.
 fn check_size(spec: &NetSpec, steps: usize, rows: usize) -> Result<()> {
     let widest = spec.units().iter().map(|&n| columns(spec.cell(), n)).max().unwrap_or(0);
-    let widest = widest.max(state_width(spec)).max(spec.input().width()).max(spec.answer_width());
+    let widest = widest.max(state_width(spec)).max(spec.input().width()).max(spec.output_width());
     let fits = || {
         // Start states lie before the first step, hence one more than there are.
         let slots = steps.checked_add(spec.delay())?.checked_add(1)?.checked_mul(rows)?;

@@ -45,7 +45,7 @@ pub fn stream(spec: &NetSpec) -> usize {
     let states = spec.units().iter().map(|&n| product([floats([n]), states]));
     let widest = spec.units().iter().map(|&n| columns(spec.cell(), n)).max().unwrap_or(0);
     let q = spec.input().width();
-    let step = [q, q, widest, spec.answer_width()].map(|n| floats([n]));
+    let step = [q, q, widest, spec.output_width()].map(|n| floats([n]));
     total(states.chain(step))
 }
 
@@ -57,13 +57,13 @@ pub struct BatchSize {
     /// Sequences, B.
     pub rows: usize,
     /// Answers that are wanted, where these are not all ([`Batch::asking`]).
-    pub asked: Option<usize>,
+    pub selected: Option<usize>,
 }
 
 impl BatchSize {
     /// Of `rows` sequences of up to `steps` elements, all of which are answered.
     pub fn new(steps: usize, rows: usize) -> BatchSize {
-        BatchSize { steps, rows, asked: None }
+        BatchSize { steps, rows, selected: None }
     }
 }
 
@@ -116,7 +116,7 @@ pub(crate) fn probe_training<'a>(
 
 fn probe(bytes: usize) -> Result<()> {
     Vec::<u8>::new().try_reserve_exact(bytes).map_err(|_| {
-        let bytes = crate::spec::grouped(bytes);
+        let bytes = crate::error::text::grouped(bytes);
         let why = "more than there is; take fewer or shorter sequences at once";
         Error::TooLarge(format!("this batch needs {bytes} bytes of memory, {why}"))
     })
@@ -145,15 +145,15 @@ struct Pass<'a> {
     packed: usize,
     /// Answers that there are, and those that are made.
     slots: usize,
-    answers: usize,
+    outputs: usize,
     /// Elements of the caller's batch.
     elements: usize,
 }
 
 impl<'a> Pass<'a> {
     fn new(spec: &'a NetSpec, size: BatchSize) -> Pass<'a> {
-        let BatchSize { steps: elements, rows, asked } = size;
-        let answered = spec.answers_to(elements);
+        let BatchSize { steps: elements, rows, selected } = size;
+        let answered = spec.output_steps(elements);
         let steps = if answered == 0 { 0 } else { answered.saturating_add(spec.delay()) };
         let slots = product([answered, rows]);
         Pass {
@@ -162,18 +162,18 @@ impl<'a> Pass<'a> {
             steps,
             packed: product([steps, rows]),
             slots,
-            answers: asked.unwrap_or(slots),
+            outputs: selected.unwrap_or(slots),
             elements: product([elements, rows]),
         }
     }
 
     /// Of this batch, whose sequences may have lengths of their own.
     fn of(spec: &'a NetSpec, batch: &Batch) -> Pass<'a> {
-        let asked = batch.asked().map(<[u32]>::len);
-        let size = BatchSize { steps: batch.steps(), rows: batch.rows(), asked };
-        let steps = |row: usize| match spec.answers_to(batch.length(row)) {
+        let selected = batch.selected().map(<[u32]>::len);
+        let size = BatchSize { steps: batch.steps(), rows: batch.rows(), selected };
+        let steps = |row: usize| match spec.output_steps(batch.length(row)) {
             0 => 0,
-            answers => answers.saturating_add(spec.delay()),
+            outputs => outputs.saturating_add(spec.delay()),
         };
         let packed = total((0..batch.rows()).map(steps));
         Pass { packed, ..Pass::new(spec, size) }
@@ -183,9 +183,9 @@ impl<'a> Pass<'a> {
     fn run(&self, keep: bool) -> usize {
         let (kept, held) = self.lane(keep);
         let states = if self.spec.cell().has_cell_state() { 2 } else { 1 };
-        let answers = product([self.answers, self.spec.answer_width(), size_of::<f32>()]);
+        let outputs = product([self.outputs, self.spec.output_width(), size_of::<f32>()]);
         let last = product([state_width(self.spec), self.rows, states, size_of::<f32>()]);
-        total([kept, held, answers, last])
+        total([kept, held, outputs, last])
     }
 
     /// What every recurrence has: units, gate columns, and how many there are of it.
@@ -220,9 +220,9 @@ impl<'a> Pass<'a> {
             total([floats([with_start, n]), floats([scratch, columns]), floats([cells, n])])
         });
         let widest = self.layers().map(|(_, columns)| columns).max().unwrap_or(0);
-        let widest = widest.max(spec.input().width()).max(spec.answer_width());
+        let widest = widest.max(spec.input().width()).max(spec.output_width());
         let rest = [
-            floats([self.answers, spec.answer_width()]),
+            floats([self.outputs, spec.output_width()]),
             floats([widest]),
             self.schedule(),
             self.table(),

@@ -1,7 +1,7 @@
 //! A network with its parameters, ready to answer.
 //!
 //! ```
-//! use drnn::{Batch, Cell, Model, NetSpec, Padding};
+//! use drnn::{Batch, Cell, Model, NetSpec, Padding, Rows, Steps};
 //!
 //! let spec = NetSpec::builder(Cell::Lstm)
 //!     .dense(1)
@@ -9,9 +9,9 @@
 //!     .delay(2, Padding::Null) // the answer to x_t is read after x_{t+2}
 //!     .outputs(3)
 //!     .build()?;
-//! let model = Model::init(&spec, 7);
+//! let model = Model::init(&spec, 7)?;
 //! let x = [0.1, 0.9, 0.2, 0.8, 0.3, 0.7, 0.4, 0.6]; // (T 4, B 2, q 1)
-//! let answers = model.run(&Batch::dense(&x, 4, 2).lengths(&[4, 1]), None)?;
+//! let answers = model.run(&Batch::dense(&x, Steps(4), Rows(2)).lengths(&[4, 1]), None)?;
 //! assert_eq!(answers.shape(), [4, 2, 3]); // aligned with the input
 //! assert_eq!(answers.at(1, 1), [0.0; 3]); // behind the end of the second sequence
 //! # Ok::<(), drnn::Error>(())
@@ -50,46 +50,74 @@ pub struct Model {
     pub(crate) solver: OnceLock<Solver>,
 }
 
-/// Answers of a run, and the states it ended in.
+/// A copy with memory of its own, on the same threads.
+impl Clone for Model {
+    fn clone(&self) -> Model {
+        let (layout, params) = (self.layout.clone(), self.params.clone());
+        let model = Model::assemble(self.cpu.clone(), &self.spec, layout, params);
+        Model { task: self.task.clone(), ..model }
+    }
+}
+
+/// Outputs of a run, and the states it ended in.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answers {
-    /// (T, B, m), aligned with the input; zeros behind each sequence's end. Of a batch that
-    /// [asks](Batch::asking) for some: (slots, m).
+pub struct Outputs {
+    /// (T, B, m), aligned with the input; zeros after each sequence's end. Of a batch with
+    /// [selected outputs](Batch::select_outputs): (slots, m).
     pub values: Vec<f32>,
     /// States after the last step, which for a delayed network is d steps after the last element.
     pub last: States,
     shape: [usize; 3],
 }
 
-impl Answers {
-    /// T, B, m; of a batch that asks for some: slots, 1, m.
+impl Outputs {
+    /// T, B, m; of a batch with selected outputs: slots, 1, m.
     pub fn shape(&self) -> [usize; 3] {
         self.shape
     }
 
-    /// The answer to element `step` of sequence `row`; of a batch that asks for some, `at(i, 0)` is number i
-    /// of them.
+    /// The values (B, T, m): sequence after sequence.
+    pub fn to_batch_first(&self) -> Vec<f32> {
+        let [steps, rows, m] = self.shape;
+        batch::swap_axes(&self.values, steps, rows, m)
+    }
+
+    /// The output for element `step` of sequence `row`; of a batch with selected outputs, `at(i, 0)`
+    /// is number i of them.
     ///
     /// # Panics
-    /// If there is no such answer.
+    /// If there is no such output.
     pub fn at(&self, step: usize, row: usize) -> &[f32] {
         let [steps, rows, m] = self.shape;
-        assert!(step < steps && row < rows, "no answer ({step}, {row}) in {:?}", self.shape);
+        assert!(step < steps && row < rows, "no output ({step}, {row}) in {:?}", self.shape);
         &self.values[(step * rows + row) * m..][..m]
     }
 }
 
 impl Model {
     /// Parameters as PyTorch draws them (its distributions, not its random numbers).
-    pub fn init(spec: &NetSpec, seed: u64) -> Model {
-        let layout = Layout::new(spec);
-        let params = initial(spec, &layout, seed);
-        Model::assemble(Cpu::default(), spec, layout, params)
+    ///
+    /// The model runs on the [global CPU](Cpu::global); an error where the environment asks for one
+    /// that there is not.
+    pub fn init(spec: &NetSpec, seed: u64) -> Result<Model> {
+        let (layout, params) = (Layout::new(spec), initial(spec, seed));
+        Ok(Model::assemble(Cpu::global()?.clone(), spec, layout, params))
     }
 
     /// Parameters as given, flat, in the order of [`Layout`].
     pub fn from_params(spec: &NetSpec, params: Vec<f32>) -> Result<Model> {
-        Model::from_params_on(&Cpu::default(), spec, params)
+        Model::from_params_on(Cpu::global()?, spec, params)
+    }
+
+    /// Replaces all parameters, flat, in the order of [`Layout`]. Where their number is wrong, one
+    /// is not finite, or one is not zero where [`Blocks`](crate::Blocks) are not connected, the
+    /// model keeps those it has.
+    pub fn set_params(&mut self, params: &[f32]) -> Result<()> {
+        check_params(&self.spec, &self.layout, params)?;
+        self.params.copy_from_slice(params);
+        self.weights.set(Way::Forward, true, &self.spec, &self.layout, &self.params);
+        (self.fingerprint, self.solver) = Default::default();
+        Ok(())
     }
 
     /// The same on `cpu`, packed for it alone.
@@ -174,7 +202,7 @@ impl Model {
     }
 
     /// Runs a batch of whole sequences, from `start` or from zero states.
-    pub fn run(&self, batch: &Batch, start: Option<&States>) -> Result<Answers> {
+    pub fn run(&self, batch: &Batch, start: Option<&States>) -> Result<Outputs> {
         self.run_with(batch, start, false, |_| {})
     }
 
@@ -185,12 +213,12 @@ impl Model {
         start: Option<&States>,
         keep: bool,
         look: impl FnOnce(&LaneWork),
-    ) -> Result<Answers> {
+    ) -> Result<Outputs> {
         batch.check(&self.spec)?;
         if let Some(start) = start {
             start.check("start", &self.spec, batch.rows())?;
         }
-        let runs = |row: usize| self.spec.answers_to(batch.length(row)) > 0;
+        let runs = |row: usize| self.spec.output_steps(batch.length(row)) > 0;
         let solved = self.solved_start(start, batch.rows(), runs)?;
         let start = solved.as_ref().or(start);
         let lanes = [Lane { params: &self.params, batch: *batch, start }];
@@ -199,12 +227,12 @@ impl Model {
         let mut work = pool().pop().unwrap_or_default();
         memory::probe_run(&self.spec, batch, keep, || work.bytes().1)?;
         forward(&net, &|_| &self.weights, &lanes, std::slice::from_mut(&mut work), keep);
-        let shape = batch.answer_shape(&self.spec);
-        let values = work.answers.slice(shape.iter().product()).to_vec();
+        let shape = batch.output_shape(&self.spec);
+        let values = work.outputs.slice(shape.iter().product()).to_vec();
         let last = work.last(&net);
         look(&work);
         pool().push(work);
-        Ok(Answers { values, last, shape })
+        Ok(Outputs { values, last, shape })
     }
 
     /// Where the network's start is to be solved: the state to begin with. A sequence that does not run

@@ -135,7 +135,7 @@ pub(crate) fn inputs(spec: &NetSpec, kind: Kind) -> Vec<Port> {
 
 /// All outputs: answers, then states.
 pub(crate) fn outputs(spec: &NetSpec, kind: Kind) -> Vec<Port> {
-    let (d, m) = (spec.delay(), spec.answer_width());
+    let (d, m) = (spec.delay(), spec.output_width());
     let read = elements(spec, kind).name;
     let (steps, meaning) = match (kind, d, spec.padding()) {
         (Kind::Step, 0, _) => (None, format!("answers to {read}")),

@@ -10,7 +10,7 @@
 //! use drnn::{Cell, Model, NetSpec, Padding};
 //!
 //! let spec = NetSpec::builder(Cell::Lstm).dense(3).units([8]).outputs(2);
-//! let model = Model::init(&spec.delay(4, Padding::Null).build()?, 1);
+//! let model = Model::init(&spec.delay(4, Padding::Null).build()?, 1)?;
 //! let onnx = model.to_onnx(Kind::Whole)?;
 //! let inputs: Vec<String> = onnx.inputs.iter().map(|port| port.to_string()).collect();
 //! assert_eq!(inputs, ["x: float [T, B, 3]", "h0: float [1, B, 8]", "c0: float [1, B, 8]"]);
@@ -64,10 +64,12 @@ mod proto;
 
 pub use interface::{Dim, Number, Port};
 
+use crate::error::text::grouped;
 use crate::error::{Error, Result};
-use crate::io::file::{in_file, refuse, write_atomically};
+use crate::io::atomic::write_atomically;
+use crate::io::file::{in_file, refuse_because};
 use crate::model::Model;
-use crate::spec::{InputSpec, NetSpec, Padding, grouped};
+use crate::spec::{InputSpec, NetSpec, Padding};
 use crate::stream::step::check_streams;
 use prost::Message;
 use std::io::Write;
@@ -145,7 +147,7 @@ impl Onnx {
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         write_atomically(path, |file| file.write_all(&self.bytes))
-            .map_err(|e| in_file(refuse(format!("cannot be written: {e}")), path))
+            .map_err(|e| in_file(refuse_because(format!("cannot be written: {e}"), e), path))
     }
 }
 
@@ -170,7 +172,7 @@ fn usage(spec: &NetSpec, kind: Kind) -> String {
         (Kind::Whole, ..) => "Whole sequences; delay and padding are in the graph.".into(),
         (Kind::Step, 0, _) => "One step: hand the states back with the next element.".into(),
         (Kind::Step, _, padding) => {
-            let (answers, times) = match d {
+            let (outputs, times) = match d {
                 1 => ("answer".into(), "once".into()),
                 _ => (format!("{d} answers"), format!("{d} times")),
             };
@@ -180,7 +182,7 @@ fn usage(spec: &NetSpec, kind: Kind) -> String {
                 (_, None) => format!("; after the end feed a zero vector, {times}"),
             };
             format!(
-                "One step: hand the states back with the next element; the first {answers} to come \
+                "One step: hand the states back with the next element; the first {outputs} to come \
                  out count for nothing{end}."
             )
         }

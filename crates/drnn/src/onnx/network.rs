@@ -30,7 +30,7 @@ pub fn graph(model: &Model, kind: Kind) -> Graph {
     for layer in 0..network.spec.layers() {
         x = network.layer(layer, &x);
     }
-    network.answer(&x);
+    network.output(&x);
     network.join_states();
     network.graph
 }
@@ -210,7 +210,7 @@ impl Network<'_> {
     }
 
     /// Drops the first d steps, and multiplies by the output layer.
-    fn answer(&mut self, x: &str) {
+    fn output(&mut self, x: &str) {
         let d = self.spec.delay();
         let mut x = x;
         if self.kind == Kind::Step {

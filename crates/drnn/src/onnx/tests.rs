@@ -4,8 +4,8 @@ use super::{Kind, MOST_BYTES, Onnx, check_size, proto};
 use crate::{Cell, Error, Model, NetSpec, Padding};
 use prost::Message;
 
-fn export(builder: crate::Builder, kind: Kind) -> (Onnx, proto::Model) {
-    let model = Model::init(&builder.build().unwrap(), 1);
+fn export(builder: crate::NetSpecBuilder, kind: Kind) -> (Onnx, proto::Model) {
+    let model = Model::init(&builder.build().unwrap(), 1).unwrap();
     let onnx = model.to_onnx(kind).unwrap();
     let message = proto::Model::decode(onnx.bytes.as_slice()).unwrap();
     (onnx, message)
@@ -116,7 +116,7 @@ fn the_metadata_says_what_a_caller_must_know() {
 #[test]
 fn what_cannot_be_exported_is_refused_with_the_reason() {
     let spec = NetSpec::builder(Cell::Gru).dense(1).units([2]).bidirectional().build().unwrap();
-    let error = Model::init(&spec, 1).to_onnx(Kind::Step).unwrap_err();
+    let error = Model::init(&spec, 1).unwrap().to_onnx(Kind::Step).unwrap_err();
     assert!(matches!(error, Error::Stream(_)), "{error}");
     assert!(error.to_string().contains("bidirectional network answers only when"), "{error}");
 

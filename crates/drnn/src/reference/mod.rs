@@ -193,13 +193,13 @@ pub fn run<N: Number>(
     if x.is_empty() {
         return RefRun { outputs: Vec::new(), last, steps };
     }
-    let answer = |h: &Vec<N>| match spec.outputs() {
+    let output = |h: &Vec<N>| match spec.outputs() {
         Some(_) => affine(net.get("output.weight"), h, net.get("output.bias")),
-        None => h[h.len() - spec.answer_width()..].to_vec(),
+        None => h[h.len() - spec.output_width()..].to_vec(),
     };
     if let Some(blocks) = spec.blocks() {
         x = run_blocks(spec, blocks, &net, &x, &mut last, &mut steps);
-        return RefRun { outputs: x[spec.delay()..].iter().map(answer).collect(), last, steps };
+        return RefRun { outputs: x[spec.delay()..].iter().map(output).collect(), last, steps };
     }
     let suffixes = &["", "_reverse"][..spec.direction().count()];
     for layer in 0..spec.layers() {
@@ -216,7 +216,7 @@ pub fn run<N: Number>(
         }
         x = y;
     }
-    RefRun { outputs: x[spec.delay()..].iter().map(answer).collect(), last, steps }
+    RefRun { outputs: x[spec.delay()..].iter().map(output).collect(), last, steps }
 }
 
 /// One layer in blocks: the states of all units after each step.

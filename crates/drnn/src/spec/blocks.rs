@@ -162,7 +162,7 @@ impl Blocks {
     }
 
     /// Whether the output layer may read block i.
-    pub fn is_answered_from(&self, i: usize) -> bool {
+    pub fn feeds_output(&self, i: usize) -> bool {
         i + 1 == self.count() || self.connections != Connections::Stacked
     }
 

@@ -13,7 +13,7 @@ const MOST_DELAY: usize = 1 << 20;
 /// Collects the choices for a [`NetSpec`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Builder {
+pub struct NetSpecBuilder {
     cell: Cell,
     input: Option<InputSpec>,
     units: Vec<usize>,
@@ -25,7 +25,7 @@ pub struct Builder {
     blocks: Option<Blocks>,
 }
 
-impl Builder {
+impl NetSpecBuilder {
     /// Reads vectors of `q` floats.
     pub fn dense(mut self, q: usize) -> Self {
         self.input = Some(InputSpec::Dense(q));
@@ -45,7 +45,7 @@ impl Builder {
     }
 
     /// One layer whose units come in blocks, as the layers of a stack would have them. It stands for
-    /// [`Builder::units`].
+    /// [`NetSpecBuilder::units`].
     pub fn blocks(mut self, blocks: Blocks) -> Self {
         self.units = blocks.total().into_iter().collect();
         self.blocks = Some(blocks);
@@ -183,16 +183,16 @@ impl Builder {
     }
 }
 
-impl TryFrom<Builder> for NetSpec {
+impl TryFrom<NetSpecBuilder> for NetSpec {
     type Error = Error;
-    fn try_from(builder: Builder) -> Result<NetSpec> {
+    fn try_from(builder: NetSpecBuilder) -> Result<NetSpec> {
         builder.build()
     }
 }
 
-impl From<NetSpec> for Builder {
-    fn from(s: NetSpec) -> Builder {
-        Builder {
+impl From<NetSpec> for NetSpecBuilder {
+    fn from(s: NetSpec) -> NetSpecBuilder {
+        NetSpecBuilder {
             cell: s.cell,
             input: Some(s.input),
             units: s.units,
@@ -207,8 +207,8 @@ impl From<NetSpec> for Builder {
 
 impl NetSpec {
     /// Starts a description: forward only, no delay, no output layer; input and units must follow.
-    pub fn builder(cell: Cell) -> Builder {
-        Builder {
+    pub fn builder(cell: Cell) -> NetSpecBuilder {
+        NetSpecBuilder {
             cell,
             input: None,
             units: Vec::new(),

@@ -57,7 +57,7 @@ pub(crate) fn each_outside(
                 visit(Outside::Input(i), rows(gate), 0..spec.input().width());
             }
         }
-        if !blocks.is_answered_from(i) {
+        if !blocks.feeds_output(i) {
             visit(Outside::Output(i), 0..spec.outputs().unwrap_or(0), own);
         }
     }

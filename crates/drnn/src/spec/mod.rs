@@ -24,8 +24,9 @@ pub(crate) mod mask;
 pub mod params;
 pub(crate) mod wiring;
 
-pub use builder::Builder;
+pub use builder::NetSpecBuilder;
 
+use crate::error::text::grouped;
 use crate::spec::blocks::{Blocks, StartState};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -132,7 +133,7 @@ impl InputSpec {
 
 /// A checked network description. Made by [`NetSpec::builder`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "Builder", into = "Builder")]
+#[serde(try_from = "NetSpecBuilder", into = "NetSpecBuilder")]
 pub struct NetSpec {
     cell: Cell,
     input: InputSpec,
@@ -193,18 +194,18 @@ impl NetSpec {
     }
 
     /// Floats per answer, m: the output layer's, or the last layer's state (the last block's).
-    pub fn answer_width(&self) -> usize {
+    pub fn output_width(&self) -> usize {
         self.outputs.unwrap_or_else(|| match &self.blocks {
-            Some(_) => self.answer_units().len(),
+            Some(_) => self.output_units().len(),
             None => self.hidden_width(),
         })
     }
 
     /// The units of the last layer that answers are made of: of one direction, all; of blocks those of the
     /// last, unless an output layer may read others too.
-    pub(crate) fn answer_units(&self) -> Range<usize> {
+    pub(crate) fn output_units(&self) -> Range<usize> {
         match &self.blocks {
-            Some(blocks) if self.outputs.is_none() || !blocks.is_answered_from(0) => {
+            Some(blocks) if self.outputs.is_none() || !blocks.feeds_output(0) => {
                 blocks.units(blocks.count() - 1)
             }
             _ => 0..self.units[self.layers() - 1],
@@ -262,7 +263,7 @@ impl NetSpec {
 
     /// Answers to a sequence of `elements` elements: as many, or fewer by [`NetSpec::look_ahead`] where the
     /// last are there only to be looked at.
-    pub fn answers_to(&self, elements: usize) -> usize {
+    pub fn output_steps(&self, elements: usize) -> usize {
         elements.saturating_sub(self.look_ahead())
     }
 
@@ -361,17 +362,4 @@ impl fmt::Display for NetSpec {
         }
         Ok(())
     }
-}
-
-/// `1234567` as `1,234,567`.
-pub fn grouped(n: usize) -> String {
-    let digits = n.to_string();
-    let mut out = String::new();
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(c);
-    }
-    out
 }

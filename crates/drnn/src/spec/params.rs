@@ -145,10 +145,11 @@ impl Layout {
     }
 }
 
-/// PyTorch's default start: recurrent tensors U(-1/sqrt(n), 1/sqrt(n)), the output layer
+/// Parameters as PyTorch draws them, in the order of [`Layout`]: recurrent tensors U(-1/sqrt(n), 1/sqrt(n)), the output layer
 /// U(-1/sqrt(fan_in), 1/sqrt(fan_in)), the embedding N(0, 1). What blocks keep at zero is zero; n is that
 /// of the widest block where they are a stack's.
-pub(crate) fn initial(spec: &NetSpec, layout: &Layout, seed: u64) -> Vec<f32> {
+pub fn initial(spec: &NetSpec, seed: u64) -> Vec<f32> {
+    let layout = Layout::new(spec);
     let mut rng = Rng::new(seed);
     let mut params = vec![0.0; layout.len()];
     let bound = |width: usize| 1.0 / (width as f32).sqrt();
@@ -197,10 +198,10 @@ mod tests {
     fn initial_values_keep_to_their_bounds_and_fill_them() {
         let spec = NetSpec::builder(Cell::Lstm).dense(3).units([64]).outputs(5).build().unwrap();
         let layout = Layout::new(&spec);
-        let params = initial(&spec, &layout, 1);
+        let params = initial(&spec, 1);
         let top = params.iter().fold(0.0f32, |a, x| a.max(x.abs()));
         assert!(top <= 0.125 && top > 0.124, "{top}");
-        assert_ne!(params, initial(&spec, &layout, 2));
-        assert_eq!(params, initial(&spec, &layout, 1));
+        assert_ne!(params, initial(&spec, 2));
+        assert_eq!(params, initial(&spec, 1));
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! let spec = NetSpec::builder(Cell::Lstm).tokens(5, 3).units([8]).outputs(5);
 //! let spec = spec.delay(1, Padding::Symbol(0)).build()?;
-//! let model = Model::init(&spec, 1);
+//! let model = Model::init(&spec, 1)?;
 //! let mut streams = StreamBatch::new(&model)?;
 //! let (a, b) = (streams.join(), streams.join());
 //! let mut answered = Vec::new();
@@ -107,7 +107,7 @@ impl<M: ModelRef> StreamBatch<M> {
     pub fn step<'a>(
         &mut self,
         elements: &[(StreamId, Element<'a>)],
-        mut answer: impl FnMut(StreamId, &[f32]),
+        mut output: impl FnMut(StreamId, &[f32]),
     ) -> Result<()> {
         self.call += 1;
         for (row, (id, element)) in elements.iter().enumerate() {
@@ -121,8 +121,8 @@ impl<M: ModelRef> StreamBatch<M> {
             self.steps.add(&net, id.slot as usize, *element);
         }
         self.steps.run(&net, model);
-        for (slot, row) in self.steps.answers(model.spec()) {
-            answer(self.id(slot), row);
+        for (slot, row) in self.steps.outputs(model.spec()) {
+            output(self.id(slot), row);
         }
         Ok(())
     }
@@ -131,7 +131,7 @@ impl<M: ModelRef> StreamBatch<M> {
     pub fn finish(
         &mut self,
         ids: &[StreamId],
-        mut answer: impl FnMut(StreamId, &[f32]),
+        mut output: impl FnMut(StreamId, &[f32]),
     ) -> Result<()> {
         self.call += 1;
         for &id in ids {
@@ -141,7 +141,7 @@ impl<M: ModelRef> StreamBatch<M> {
         let net = model.net();
         let slots = ids.iter().map(|id| id.slot as usize);
         let (live, number) = (&self.slots, self.number);
-        self.steps.drain(&net, model, slots, |slot, row| answer(live[slot].id(number, slot), row));
+        self.steps.drain(&net, model, slots, |slot, row| output(live[slot].id(number, slot), row));
         ids.iter().try_for_each(|&id| self.leave(id))
     }
 

@@ -4,7 +4,7 @@
 //! use drnn::{Cell, Model, NetSpec, Padding, Stream};
 //!
 //! let spec = NetSpec::builder(Cell::Gru).dense(1).units([8]).delay(2, Padding::Null).build()?;
-//! let model = Model::init(&spec, 1);
+//! let model = Model::init(&spec, 1)?;
 //! let mut stream = Stream::new(&model)?;
 //! assert!(stream.push(&[0.1])?.is_none()); // the answer to this one ..
 //! assert!(stream.push(&[0.2])?.is_none());
@@ -45,7 +45,7 @@ impl<M: ModelRef> Stream<M> {
         self.steps.clear();
         self.steps.add(&net, 0, element);
         self.steps.run(&net, model);
-        Ok(self.steps.answers(model.spec()).next().map(|(_, answer)| answer))
+        Ok(self.steps.outputs(model.spec()).next().map(|(_, output)| output))
     }
 
     /// Ends the sequence: the answers still due, in order. The stream is then as new.
@@ -57,7 +57,7 @@ impl<M: ModelRef> Stream<M> {
         let net = model.net();
         let mut rest = Vec::new();
         let slots = std::iter::once(0);
-        self.steps.drain(&net, model, slots, |_, answer| rest.push(answer.to_vec()));
+        self.steps.drain(&net, model, slots, |_, output| rest.push(output.to_vec()));
         self.steps.reset(&net, 0);
         rest
     }

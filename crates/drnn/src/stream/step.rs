@@ -102,7 +102,7 @@ pub(crate) struct Steps {
     tokens: Vec<u32>,
     x: Buffer,
     gates: Buffer,
-    answers: Buffer,
+    outputs: Buffer,
     zeros: Buffer,
     /// Turns round at each step, see [`Product::backwards`].
     backwards: bool,
@@ -148,7 +148,7 @@ impl Steps {
         let columns = (0..spec.layers()).map(|layer| net.columns(layer)).max().unwrap_or(0);
         self.x.reserve(slots * spec.input().width());
         self.gates.reserve(slots * columns);
-        self.answers.reserve(slots * spec.answer_width());
+        self.outputs.reserve(slots * spec.output_width());
         self.zeros.reserve(spec.input().width());
         self.seen.resize(slots, 0);
         self.ends.resize(slots, None);
@@ -267,7 +267,7 @@ impl Steps {
         net: &Net,
         model: &Model,
         slots: impl Iterator<Item = usize> + Clone,
-        mut answer: impl FnMut(usize, &[f32]),
+        mut output: impl FnMut(usize, &[f32]),
     ) {
         // What was there only to be looked at has been read.
         let steps = net.spec.delay() - net.spec.look_ahead();
@@ -282,7 +282,7 @@ impl Steps {
                 }
             }
             self.run(net, model);
-            self.answers(net.spec).for_each(|(slot, row)| answer(slot, row));
+            self.outputs(net.spec).for_each(|(slot, row)| output(slot, row));
         }
     }
 
@@ -306,7 +306,7 @@ impl Steps {
             }
         }
         // SAFETY: as above.
-        unsafe { self.answer(net, model, rows, member) }
+        unsafe { self.output(net, model, rows, member) }
     }
 
     /// `gates = bias + x W_ih^T + h W_hh^T` of one layer.
@@ -409,16 +409,16 @@ impl Steps {
 
     /// # Safety
     /// As [`Steps::run_rows`].
-    unsafe fn answer(&self, net: &Net, model: &Model, rows: Range<usize>, member: Option<&Member>) {
+    unsafe fn output(&self, net: &Net, model: &Model, rows: Range<usize>, member: Option<&Member>) {
         if member.is_some_and(|m| m.index > 0) {
             return; // too little to share
         }
-        let (m, last) = (net.spec.answer_width(), net.spec.layers() - 1);
+        let (m, last) = (net.spec.output_width(), net.spec.layers() - 1);
         let (n, h) = (net.spec.units()[last], self.h[last].ptr());
-        let units = net.spec.answer_units();
+        let units = net.spec.output_units();
         // SAFETY: rows of this part.
         unsafe {
-            let to = self.answers.shared().at(rows.start * m);
+            let to = self.outputs.shared().at(rows.start * m);
             if net.spec.outputs().is_some() {
                 let mut terms = Terms::new();
                 let mut term = Term::rows(h.add(units.start), n, units.len(), std::ptr::null());
@@ -435,9 +435,9 @@ impl Steps {
     }
 
     /// The slots of the last step and their answers; none while a delay is still filling.
-    pub fn answers<'a>(&'a self, spec: &'a NetSpec) -> impl Iterator<Item = (usize, &'a [f32])> {
-        let m = spec.answer_width();
-        let rows = self.answers.slice(self.active.len() * m).chunks_exact(m);
+    pub fn outputs<'a>(&'a self, spec: &'a NetSpec) -> impl Iterator<Item = (usize, &'a [f32])> {
+        let m = spec.output_width();
+        let rows = self.outputs.slice(self.active.len() * m).chunks_exact(m);
         self.active.iter().zip(rows).filter_map(move |(&slot, row)| {
             let slot = slot as usize;
             (self.seen[slot] > spec.delay() as u64).then_some((slot, row))

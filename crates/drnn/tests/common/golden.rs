@@ -95,7 +95,7 @@ impl Case {
                 assert!(is_close, "{}: {what}[{i}] is {x}, PyTorch says {y}", self.name);
             }
         };
-        let size = self.steps() * self.rows() * self.spec.answer_width();
+        let size = self.steps() * self.rows() * self.spec.output_width();
         assert_eq!(found.outputs.len(), size, "{}: outputs are not [T, B, m]", self.name);
         close("outputs", &found.outputs, &self.outputs);
         close("hn", &found.hn, &self.hn);

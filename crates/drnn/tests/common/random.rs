@@ -2,11 +2,11 @@
 
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+use drnn::random::Rng;
 use drnn::reference::{self, RefState, Sequence};
-use drnn::rng::Rng;
 use drnn::{
     Batch, Blocks, Cell, Connections, Cpu, Direction, Element, Gradient, InputSpec, Lane, Model,
-    NetSpec, Padding, StartState, States, Tape,
+    NetSpec, Padding, Rows, StartState, States, Steps, Tape,
 };
 
 /// A network, a batch and an upstream gradient.
@@ -18,18 +18,18 @@ pub struct Sample {
     pub rows: usize,
     pub lengths: Vec<usize>,
     /// Slots whose answers are asked for, and gradients given; all if None.
-    pub asked: Option<Vec<u32>>,
+    pub selected: Option<Vec<u32>>,
     pub x: Vec<f32>,
     pub tokens: Vec<u32>,
     pub start: States,
-    pub d_answers: Vec<f32>,
+    pub d_outputs: Vec<f32>,
     pub d_last: States,
 }
 
 /// What a training pass finds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
-    pub answers: Vec<f32>,
+    pub outputs: Vec<f32>,
     pub last: States,
     pub d_params: Vec<f32>,
     pub d_input: Vec<f32>,
@@ -102,21 +102,21 @@ impl Sample {
     }
 
     pub fn of(spec: NetSpec, steps: usize, rows: usize, rng: &mut Rng) -> Sample {
-        let mut params = Model::init(&spec, rng.bits()).into_params();
+        let mut params = Model::init(&spec, rng.bits()).unwrap().into_params();
         params.iter_mut().for_each(|p| *p *= 1.5);
         let (q, symbols) = match spec.input() {
             InputSpec::Dense(q) => (q, 1),
             InputSpec::Tokens { symbols, .. } => (0, symbols),
         };
-        let answers = spec.answers_to(steps) * rows * spec.answer_width();
+        let outputs = spec.output_steps(steps) * rows * spec.output_width();
         let token_slots = if q == 0 { steps * rows } else { 0 };
         Sample {
             lengths: (0..rows).map(|_| rng.below(steps + 1)).collect(),
-            asked: None,
+            selected: None,
             x: (0..steps * rows * q).map(|_| rng.symmetric(1.0)).collect(),
             tokens: (0..token_slots).map(|_| rng.below(symbols) as u32).collect(),
             start: states(rng, &spec, rows),
-            d_answers: (0..answers).map(|_| rng.symmetric(1.0)).collect(),
+            d_outputs: (0..outputs).map(|_| rng.symmetric(1.0)).collect(),
             d_last: states(rng, &spec, rows),
             spec,
             params,
@@ -127,11 +127,13 @@ impl Sample {
 
     pub fn batch(&self) -> Batch<'_> {
         let batch = match self.spec.input() {
-            InputSpec::Dense(_) => Batch::dense(&self.x, self.steps, self.rows),
-            InputSpec::Tokens { .. } => Batch::tokens(&self.tokens, self.steps, self.rows),
+            InputSpec::Dense(_) => Batch::dense(&self.x, Steps(self.steps), Rows(self.rows)),
+            InputSpec::Tokens { .. } => {
+                Batch::tokens(&self.tokens, Steps(self.steps), Rows(self.rows))
+            }
         };
         let batch = batch.lengths(&self.lengths);
-        self.asked.as_ref().map_or(batch, |slots| batch.asking(slots))
+        self.selected.as_ref().map_or(batch, |slots| batch.select_outputs(slots))
     }
 
     pub fn lane(&self) -> Lane<'_> {
@@ -187,14 +189,14 @@ impl Sample {
 
     /// Answer slots of a row that count.
     pub fn answer_slots(&self, row: usize) -> impl Iterator<Item = usize> + '_ {
-        (0..self.spec.answers_to(self.lengths[row])).map(move |t| t * self.rows + row)
+        (0..self.spec.output_steps(self.lengths[row])).map(move |t| t * self.rows + row)
     }
 
     /// Gradients of one row's answers, for the oracle.
     pub fn d_outputs(&self, row: usize) -> Vec<Vec<f64>> {
-        let m = self.spec.answer_width();
+        let m = self.spec.output_width();
         let wide =
-            |slot: usize| self.d_answers[slot * m..][..m].iter().map(|&v| v.into()).collect();
+            |slot: usize| self.d_outputs[slot * m..][..m].iter().map(|&v| v.into()).collect();
         self.answer_slots(row).map(wide).collect()
     }
 
@@ -224,7 +226,7 @@ pub fn train(cpu: &Cpu, samples: &[&Sample]) -> Vec<Found> {
     let pass = tape.forward(&lanes).unwrap();
     let mut found: Vec<Found> = (samples.iter().enumerate())
         .map(|(i, s)| Found {
-            answers: pass.answers(i).to_vec(),
+            outputs: pass.outputs(i).to_vec(),
             last: pass.last(i),
             d_params: vec![f32::NAN; spec.parameters()],
             d_input: vec![f32::NAN; s.x.len()],
@@ -233,7 +235,7 @@ pub fn train(cpu: &Cpu, samples: &[&Sample]) -> Vec<Found> {
         .collect();
     let mut gradients: Vec<Gradient> = (samples.iter().zip(&mut found))
         .map(|(s, f)| Gradient {
-            answers: &s.d_answers,
+            outputs: &s.d_outputs,
             last: Some(&s.d_last),
             params: &mut f.d_params,
             input: matches!(spec.input(), InputSpec::Dense(_)).then_some(&mut f.d_input),

@@ -14,9 +14,10 @@
 mod pickle;
 mod zip;
 
+use crate::error::text::short;
 use crate::error::{Error, Result};
 use crate::io::file::refuse;
-use crate::io::limits::{MAX_PICKLE, MAX_PICKLE_DEPTH, MAX_TENSOR_NAME, MAX_TENSORS, short};
+use crate::io::limits::{MAX_PICKLE, MAX_PICKLE_DEPTH, MAX_TENSOR_NAME, MAX_TENSORS};
 use crate::io::tensors::{TensorView, Tensors, long_name};
 use crate::io::torch::pickle::{Id, Pickle, Storage, Tensor, Value};
 use crate::io::torch::zip::Archive;

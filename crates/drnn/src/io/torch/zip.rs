@@ -13,8 +13,9 @@
 //! behind the end, and, where they are asked for, entries that are compressed or encrypted.
 
 use crate::error::Result;
+use crate::error::text::short;
 use crate::io::file::refuse;
-use crate::io::limits::{MAX_ARCHIVE_ENTRIES, short};
+use crate::io::limits::MAX_ARCHIVE_ENTRIES;
 use std::collections::BTreeMap;
 use std::ops::Range;
 

@@ -3,42 +3,42 @@
 #[path = "common/random.rs"]
 mod random;
 
-use drnn::rng::Rng;
-use drnn::{Cell, Cpu, NetSpec, Padding, Plan, StartState, States};
+use drnn::random::Rng;
+use drnn::{Cell, Cpu, InstructionSet, NetSpec, Padding, Plan, StartState, States};
 use random::{Found, Sample, train};
 
 /// Two forms of one training pass: asking for all answers, most with gradients of zero, and asking for
 /// the others alone. None, a few, many or all are asked for.
 fn two_forms(mut all: Sample, rng: &mut Rng) -> (Sample, Sample) {
-    let (m, often) = (all.spec.answer_width(), [0, 1, 3, 4][rng.below(4)]);
+    let (m, often) = (all.spec.output_width(), [0, 1, 3, 4][rng.below(4)]);
     let mut slots: Vec<u32> =
         (0..all.rows).flat_map(|row| all.answer_slots(row)).map(|slot| slot as u32).collect();
     slots.retain(|_| rng.below(4) < often);
     slots.sort_unstable();
     let of = |values: &[f32], slot: u32| values[slot as usize * m..][..m].to_vec();
-    let d_asked = slots.iter().flat_map(|&slot| of(&all.d_answers, slot)).collect();
-    for (slot, d) in all.d_answers.chunks_exact_mut(m).enumerate() {
+    let d_selected = slots.iter().flat_map(|&slot| of(&all.d_outputs, slot)).collect();
+    for (slot, d) in all.d_outputs.chunks_exact_mut(m).enumerate() {
         if slots.binary_search(&(slot as u32)).is_err() {
             d.fill(0.0);
         }
     }
-    let some = Sample { asked: Some(slots), d_answers: d_asked, ..all.clone() };
+    let some = Sample { selected: Some(slots), d_outputs: d_selected, ..all.clone() };
     (all, some)
 }
 
 /// What a pass that asks for all found, with the answers that `some` asks for.
 fn only(some: &Sample, mut found: Found) -> Found {
-    let m = some.spec.answer_width();
-    let slots = some.asked.iter().flatten();
-    let asked = slots.flat_map(|&slot| &found.answers[slot as usize * m..][..m]);
-    found.answers = asked.copied().collect();
+    let m = some.spec.output_width();
+    let slots = some.selected.iter().flatten();
+    let selected = slots.flat_map(|&slot| &found.outputs[slot as usize * m..][..m]);
+    found.outputs = selected.copied().collect();
     found
 }
 
 /// So that -0 is not 0.
 fn bits(found: &Found) -> Vec<u32> {
-    let Found { answers, last, d_params, d_input, d_start } = found;
-    let arrays = [answers, &last.h, &last.c, d_params, d_input, &d_start.h, &d_start.c];
+    let Found { outputs, last, d_params, d_input, d_start } = found;
+    let arrays = [outputs, &last.h, &last.c, d_params, d_input, &d_start.h, &d_start.c];
     arrays.iter().flat_map(|values| values.iter().map(|x| x.to_bits())).collect()
 }
 
@@ -48,17 +48,18 @@ fn check(cpu: &Cpu, sample: Sample, rng: &mut Rng) {
     let found = train(cpu, &[&some]).remove(0);
     assert_eq!(bits(&found), bits(&expected), "{}", some.spec);
     let run = some.model(cpu).run(&some.batch(), Some(&some.start)).unwrap();
-    assert_eq!((&run.values, &run.last), (&found.answers, &found.last), "{}", some.spec);
-    let asked = some.asked.iter().flatten().count();
-    assert_eq!(run.shape(), [asked, 1, some.spec.answer_width()]);
+    assert_eq!((&run.values, &run.last), (&found.outputs, &found.last), "{}", some.spec);
+    let selected = some.selected.iter().flatten().count();
+    assert_eq!(run.shape(), [selected, 1, some.spec.output_width()]);
 }
 
 #[test]
 fn of_random_networks() {
-    let isas = Cpu::isas();
+    let isas = InstructionSet::available();
     for seed in 0..300 {
         let cpu =
-            Cpu::with_isa(isas[seed as usize % isas.len()], 1 + seed as usize / 7 % 3).unwrap();
+            Cpu::with_instruction_set(isas[seed as usize % isas.len()], 1 + seed as usize / 7 % 3)
+                .unwrap();
         check(&cpu, Sample::new(11_000 + seed), &mut Rng::new(seed));
     }
 }
@@ -136,11 +137,11 @@ fn of_a_tape_that_was_asked_otherwise_before() {
             let fresh = train(&cpu, &[sample]).remove(0);
             let lanes = [sample.lane()];
             let pass = tape.forward(&lanes).unwrap();
-            assert_eq!(pass.answers(0), fresh.answers);
+            assert_eq!(pass.outputs(0), fresh.outputs);
             let mut params = vec![f32::NAN; spec.parameters()];
             let mut start = States::zeros(&spec, sample.rows);
             pass.backward(&mut [drnn::Gradient {
-                answers: &sample.d_answers,
+                outputs: &sample.d_outputs,
                 last: Some(&sample.d_last),
                 params: &mut params,
                 input: None,
@@ -162,8 +163,8 @@ fn of_a_flattened_stack_with_a_solved_start() {
         let model = all.model(&Cpu::new(2)).flatten(StartState::Solved).unwrap();
         let expected = model.run(&all.batch(), None).unwrap();
         let found = model.run(&some.batch(), None).unwrap();
-        let slots = some.asked.iter().flatten().map(|&slot| slot as usize);
-        let asked: Vec<&[f32]> = slots.map(|slot| expected.at(slot / 5, slot % 5)).collect();
-        assert_eq!((found.values, found.last), (asked.concat(), expected.last));
+        let slots = some.selected.iter().flatten().map(|&slot| slot as usize);
+        let selected: Vec<&[f32]> = slots.map(|slot| expected.at(slot / 5, slot % 5)).collect();
+        assert_eq!((found.values, found.last), (selected.concat(), expected.last));
     }
 }

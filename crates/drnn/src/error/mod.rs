@@ -1,8 +1,13 @@
 //! The one error type: a line per variant, naming the thing that is wrong and what was expected.
 
+mod file;
+pub mod text;
+
+pub use file::FileError;
+
 use std::fmt;
 
-/// What drnn refuses, and why.
+/// Why a call was refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -56,12 +61,12 @@ pub enum Error {
         steps: usize,
     },
 
-    /// An answer asked for where there is none, or out of order.
-    #[error("slot {slot}, asked for at position {position}: {reason}")]
-    Asked {
-        /// The slot.
+    /// An output selected where there is none, or out of order.
+    #[error("selected output {slot}, at position {position} of the list: {reason}")]
+    Selection {
+        /// The output's slot, `step * rows + row`.
         slot: u32,
-        /// Its place in the list.
+        /// Its place in the list of selected outputs.
         position: usize,
         /// What is wrong with it.
         reason: String,
@@ -128,35 +133,42 @@ pub enum Error {
     Snapshot(String),
 
     /// The gradient of an input that has none.
-    #[error("the gradient of the input was asked for, but the input is tokens, which have none")]
+    #[error("the gradient of the input was requested, but the input is tokens, which have none")]
     NoInputGradient,
 
-    /// A file that cannot be read or written, or is not what it should be.
-    #[error("{file}: {reason}")]
-    File {
-        /// Its path; `model file` where only its bytes are known.
-        file: String,
-        /// What is wrong with it.
-        reason: String,
+    /// A file that cannot be read or written, or whose contents are refused. Its
+    /// [`source`](std::error::Error::source) is the `std::io::Error`, `serde_json::Error` or
+    /// `SafeTensorError` that caused it, where there is one.
+    #[error(transparent)]
+    File(FileError),
+
+    /// An instruction set that does not exist, or that this processor does not have.
+    #[error("instruction set `{name}`: expected {expected}")]
+    InstructionSet {
+        /// The name given.
+        name: String,
+        /// The names allowed.
+        expected: String,
     },
 
-    /// An environment variable that says what cannot be.
+    /// An environment variable with a value that is not allowed.
     #[error("environment variable {name} is `{value}`, expected {expected}")]
     Environment {
-        /// The variable.
+        /// The variable, e.g. `DRNN_THREADS`.
         name: &'static str,
-        /// What it says.
+        /// Its value.
         value: String,
-        /// What it may say.
+        /// The values allowed.
         expected: String,
     },
 
     /// Any of these, in one of several lanes.
     #[error("lane {lane}: {error}")]
     Lane {
-        /// Which lane.
+        /// Index of the lane.
         lane: usize,
         /// What is wrong with it.
+        #[source]
         error: Box<Error>,
     },
 }
@@ -186,6 +198,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// A shape in an error message: `shape [3, 4]`, or `5 values` where only the number is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Shape {
     /// Dimensions.
     Dims(Vec<usize>),
