@@ -30,7 +30,7 @@ impl Failure {
                 ExitCode::from(2)
             }
             Failure::Input(message) => {
-                eprintln!("error: {}", drnn::shortened(&message, MAX_MESSAGE));
+                eprintln!("error: {}", drnn::text::shortened(&message, MAX_MESSAGE));
                 ExitCode::from(2)
             }
             Failure::Check(message) => {

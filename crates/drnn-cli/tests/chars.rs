@@ -9,7 +9,7 @@ use std::path::Path;
 
 /// Words in an order that is no pattern.
 fn words(count: usize) -> String {
-    let mut rng = drnn::rng::Rng::new(5);
+    let mut rng = drnn::random::Rng::new(5);
     let list = ["the ", "cat ", "sat ", "on ", "a ", "mat "];
     (0..count).map(|_| list[rng.below(list.len())]).collect()
 }

@@ -70,7 +70,7 @@ fn inspect_reads_model_files_and_refuses_others() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.safetensors");
     let spec = drnn::NetSpec::builder(drnn::Cell::Gru).dense(2).units([3]).build().unwrap();
-    drnn::Model::init(&spec, 1).save(&path).unwrap();
+    drnn::Model::init(&spec, 1).unwrap().save(&path).unwrap();
     let path = path.display().to_string();
     assert!(stdout(&drnn(&format!("inspect {path}"))).starts_with("gru(3 units)"));
 
@@ -171,7 +171,8 @@ fn a_network_with_random_weights_is_the_librarys() {
     assert!(output.status.success(), "{output:?}");
     let blocks = drnn::Blocks::new([4, 3]).connections(drnn::Connections::Lower);
     let spec = drnn::NetSpec::builder(drnn::Cell::Gru).dense(2).blocks(blocks);
-    let expected = drnn::Model::init(&spec.delay(1, drnn::Padding::Null).build().unwrap(), 5);
+    let expected =
+        drnn::Model::init(&spec.delay(1, drnn::Padding::Null).build().unwrap(), 5).unwrap();
     let found = drnn::Model::load(&path).unwrap();
     assert_eq!((found.spec(), found.params()), (expected.spec(), expected.params()));
     assert_eq!(stdout(&output), format!("{expected}\n"));

@@ -29,7 +29,7 @@ fn folder() -> tempfile::TempDir {
     let both = NetSpec::builder(Cell::Gru).dense(3).units([4, 5]).bidirectional().build().unwrap();
     for (name, spec) in [("delayed", delayed), ("both", both)] {
         let path = folder.path().join(name).with_extension("safetensors");
-        Model::init(&spec, 1).save(path).unwrap();
+        Model::init(&spec, 1).unwrap().save(path).unwrap();
     }
     folder
 }
@@ -55,7 +55,7 @@ out  c: float [1, B, 4]    cell states after the last step, 2 behind the last el
 
 Whole sequences; delay and padding are in the graph.
 ",
-        drnn::grouped(bytes.len())
+        drnn::text::grouped(bytes.len())
     );
     assert_eq!(text, expected);
 

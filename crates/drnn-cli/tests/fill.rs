@@ -18,7 +18,7 @@ fn write_model(path: &Path, delay: usize, both_ways: bool) {
     let builder = builder.delay(delay, Padding::LookAhead);
     let builder = if both_ways { builder.bidirectional() } else { builder };
     let task = CharTask::new(Alphabet::new("ab ".chars().collect()).unwrap(), 20, 0.2);
-    let model = task.put_into(Model::init(&builder.build().unwrap(), 2)).unwrap();
+    let model = task.put_into(Model::init(&builder.build().unwrap(), 2).unwrap()).unwrap();
     model.save(path).unwrap();
 }
 

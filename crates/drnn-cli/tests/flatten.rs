@@ -3,7 +3,7 @@
 mod common;
 
 use common::{done, read, write};
-use drnn::{Batch, Cell, Model, NetSpec, Padding, StartState, States};
+use drnn::{Batch, Cell, Model, NetSpec, Padding, Rows, StartState, States, Steps};
 use std::path::Path;
 use std::process::Command;
 
@@ -17,7 +17,7 @@ fn refused(folder: &Path, arguments: &str) -> String {
 
 fn stack(cell: Cell, units: &[usize]) -> Model {
     let spec = NetSpec::builder(cell).dense(2).units(units).outputs(3).build().unwrap();
-    Model::init(&spec, 7)
+    Model::init(&spec, 7).unwrap()
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_solved_start_is_written_for_one_plain_layer() {
     let plain = plain.delay(1, Padding::Null).build().unwrap();
     let plain = Model::from_params(&plain, flat.params().to_vec()).unwrap();
     let x = [0.3, -0.2, 0.9, 0.1, -0.6, 0.8];
-    let batch = Batch::dense(&x, 3, 1);
+    let batch = Batch::dense(&x, Steps(3), Rows(1));
     let found = plain.run(&batch, Some(&States { h: h0, c: c0 })).unwrap();
     let expected = stack.run(&batch, None).unwrap();
     for (a, b) in found.values.iter().zip(&expected.values) {
@@ -97,7 +97,7 @@ fn what_is_refused_says_why_and_writes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let both = NetSpec::builder(Cell::Gru).dense(2).units([3, 3]).bidirectional().build().unwrap();
-    Model::init(&both, 1).save(at("both.safetensors")).unwrap();
+    Model::init(&both, 1).unwrap().save(at("both.safetensors")).unwrap();
     stack(Cell::RnnTanh, &[16, 16, 16]).save(at("rnn.safetensors")).unwrap();
     stack(Cell::Gru, &[4, 4]).save(at("gru.safetensors")).unwrap();
     let flat = stack(Cell::Lstm, &[4, 4, 4]).flatten(StartState::Held).unwrap();

@@ -15,7 +15,7 @@ fn ones() -> Model {
 
 fn stack(widths: &[usize]) -> Model {
     let spec = NetSpec::builder(Cell::Lstm).dense(10).units(widths).outputs(5).build().unwrap();
-    Model::init(&spec, 1)
+    Model::init(&spec, 1).unwrap()
 }
 
 /// A folder with these models, each flattened, and flattened and freed of its constraints.
@@ -111,7 +111,7 @@ fn json_has_the_blocks() {
     assert_eq!(blocks("ones_free.safetensors"), expected);
     assert_eq!(blocks("--net lstm --layers 2"), Value::Null); // no weights
     let spec = NetSpec::builder(Cell::Gru).dense(2).units([3, 2]).build().unwrap();
-    Model::init(&spec, 1).save(folder.path().join("gru.safetensors")).unwrap();
+    Model::init(&spec, 1).unwrap().save(folder.path().join("gru.safetensors")).unwrap();
     assert_eq!(blocks("gru.safetensors")["output"], Value::Null);
     let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../drnn/tests/golden");
     assert_eq!(blocks(&format!("{golden}/lstm_2x5_both_ways.safetensors")), Value::Null);
@@ -171,7 +171,7 @@ fn the_picture_has_an_arrow_for_each_connection() {
         let blocks = Blocks::new(vec![3; k]).connections(Connections::All);
         let spec = NetSpec::builder(Cell::Gru).dense(2).outputs(2).blocks(blocks);
         let spec = spec.delay(k + 1, Padding::Null).build().unwrap();
-        Model::init(&spec, 1).save(folder.path().join("all.safetensors")).unwrap();
+        Model::init(&spec, 1).unwrap().save(folder.path().join("all.safetensors")).unwrap();
         let all = picture(folder.path(), "all.safetensors");
         // Each other connection once, and once in the legend.
         let times = |n: usize| if n > 0 { n + 1 } else { 0 };
@@ -195,7 +195,10 @@ fn the_picture_in_the_docs_is_the_one_that_the_command_draws() {
 fn networks_without_blocks_are_refused_and_files_left_alone() {
     let folder = folder(&[("ones", ones())]);
     let spec = NetSpec::builder(Cell::Lstm).dense(2).units([3]).delay(2, Padding::Null);
-    Model::init(&spec.build().unwrap(), 1).save(folder.path().join("one.safetensors")).unwrap();
+    Model::init(&spec.build().unwrap(), 1)
+        .unwrap()
+        .save(folder.path().join("one.safetensors"))
+        .unwrap();
     let both: PathBuf =
         [env!("CARGO_MANIFEST_DIR"), "..", "drnn", "tests", "golden"].iter().collect();
     std::fs::copy(

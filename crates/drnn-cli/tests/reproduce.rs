@@ -178,7 +178,7 @@ fn killed_runs_go_on_to_the_same_result() {
     let folder = tempfile::tempdir().unwrap();
     const TINY: &str = "reproduce reversal --delays 3 --epochs 4 --sequences 100 --threads 2";
     assert!(drnn(folder.path(), &format!("{TINY} --out straight")).status.success());
-    let mut rng = drnn::rng::Rng::new(7);
+    let mut rng = drnn::random::Rng::new(7);
     let mut kills = 0;
     for attempt in 0.. {
         assert!(attempt < 200, "it never ends");

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{drnn, read, text, write};
-use drnn::{Batch, Cell, Model, NetSpec, Padding, States};
+use drnn::{Batch, Cell, Model, NetSpec, Padding, Rows, States, Steps};
 use std::path::Path;
 
 /// Runs `drnn run` in a folder; what it says if it is refused.
@@ -22,7 +22,7 @@ fn answers_states_and_lengths_are_the_librarys() {
     let at = |name: &str| folder.path().join(name);
     let spec = NetSpec::builder(Cell::Lstm).dense(3).units([4, 4]).outputs(2);
     let spec = spec.delay(1, Padding::Null).build().unwrap();
-    let model = Model::init(&spec, 5);
+    let model = Model::init(&spec, 5).unwrap();
     model.save(at("model.safetensors")).unwrap();
     let x: Vec<f32> = (0..5 * 2 * 3).map(|i| (i as f32 * 0.7).sin()).collect();
     let start = States { h: vec![0.25; 16], c: vec![-0.5; 16] };
@@ -32,7 +32,8 @@ fn answers_states_and_lengths_are_the_librarys() {
     write(&at("c0.npy"), &[2, 2, 4], &start.c);
     let files = "--lengths l.npy --h0 h0.npy --c0 c0.npy --states .";
     run(folder.path(), &format!("model.safetensors x.npy -o y.npy {files}")).unwrap();
-    let expected = model.run(&Batch::dense(&x, 5, 2).lengths(&[5, 2]), Some(&start)).unwrap();
+    let expected =
+        model.run(&Batch::dense(&x, Steps(5), Rows(2)).lengths(&[5, 2]), Some(&start)).unwrap();
     assert_eq!(read(&at("y.npy")), (vec![5, 2, 2], expected.values));
     assert_eq!(read(&at("h.npy")), (vec![2, 2, 4], expected.last.h));
     assert_eq!(read(&at("c.npy")), (vec![2, 2, 4], expected.last.c));
@@ -43,11 +44,11 @@ fn tokens_of_any_integer_type() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let spec = NetSpec::builder(Cell::Gru).tokens(5, 2).units([3]).build().unwrap();
-    let model = Model::init(&spec, 5);
+    let model = Model::init(&spec, 5).unwrap();
     model.save(at("model.safetensors")).unwrap();
     write(&at("x.npy"), &[4, 1], &[0u8, 4, 2, 1]);
     run(folder.path(), "model.safetensors x.npy -o y.npy").unwrap();
-    let expected = model.run(&Batch::tokens(&[0, 4, 2, 1], 4, 1), None).unwrap();
+    let expected = model.run(&Batch::tokens(&[0, 4, 2, 1], Steps(4), Rows(1)), None).unwrap();
     assert_eq!(read(&at("y.npy")).1, expected.values);
 
     for bad in [5i64, -1, 1 << 40] {
@@ -98,7 +99,7 @@ fn bad_arrays_are_refused_and_nothing_is_written() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let spec = NetSpec::builder(Cell::RnnTanh).dense(2).units([3]).build().unwrap();
-    Model::init(&spec, 1).save(at("m.safetensors")).unwrap();
+    Model::init(&spec, 1).unwrap().save(at("m.safetensors")).unwrap();
     write(&at("x.npy"), &[2, 1, 2], &[0.5f32; 4]);
     write(&at("flat.npy"), &[4], &[0.5f32; 4]);
     write(&at("nan.npy"), &[2, 1, 2], &[0.5, f32::NAN, 0.5, 0.5]);

@@ -373,7 +373,7 @@ fn files_of_several_networks() {
     let folder = folder.path();
     let net = |q: usize| {
         let spec = drnn::NetSpec::builder(drnn::Cell::Gru).dense(q).units([3]).build().unwrap();
-        drnn::Model::init(&spec, 1)
+        drnn::Model::init(&spec, 1).unwrap()
     };
     let table = drnn::BundleTable { rows: 2, width: 1, values: vec![0.5, 1.0] };
     let bundle = drnn::Bundle {

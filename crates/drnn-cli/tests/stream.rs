@@ -2,7 +2,7 @@
 
 mod common;
 
-use ::drnn::{Batch, Import, Model};
+use ::drnn::{Batch, Import, Model, Rows, Steps};
 use common::{done, drnn, read, text, write};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -208,7 +208,7 @@ fn a_series_by_the_names_of_its_columns() {
         };
         let x: Vec<f32> =
             sequence.iter().flat_map(|row| [scaled(row, 0), scaled(row, 1)]).collect();
-        let run = model.run(&Batch::dense(&x, 20, 1), None).unwrap();
+        let run = model.run(&Batch::dense(&x, Steps(20), Rows(1)), None).unwrap();
         let back =
             |y: &f32| scale("targets", "mean", 0) + scale("targets", "sd", 0) * f64::from(*y);
         expected.extend(run.values.iter().map(back));

@@ -39,7 +39,7 @@ impl CudaLearner {
 
 fn of_plan(plan: &Plan, size: BatchSize, persistent: bool) -> Result<usize> {
     let spec = &plan.spec;
-    let outputs = spec.answers_to(size.steps);
+    let outputs = spec.output_steps(size.steps);
     let steps = if outputs == 0 { 0 } else { outputs.saturating_add(spec.delay()) };
     plan.check_batch(steps, size.rows)?;
     let shape = Shape { steps, outputs, rows: size.rows, selected: None };
@@ -52,7 +52,7 @@ fn of_plan(plan: &Plan, size: BatchSize, persistent: bool) -> Result<usize> {
 /// Bytes of [`crate::step::workspace::Workspace`] without its recurrences.
 fn shared_part(plan: &Plan, shape: Shape) -> f64 {
     let [slots, positions] = [shape.step_rows(), shape.positions()].map(|n| n as f64);
-    let (spec, m) = (&plan.spec, plan.spec.answer_width() as f64);
+    let (spec, m) = (&plan.spec, plan.spec.output_width() as f64);
     let (input, embedded, targets) = match spec.input() {
         InputSpec::Dense(q) => (slots * q as f64, 0.0, positions * m),
         InputSpec::Tokens { symbols, embedding } => {
@@ -61,7 +61,7 @@ fn shared_part(plan: &Plan, shape: Shape) -> f64 {
     };
     let staged = MAX_BATCHES_PER_GRAPH as f64 * (shape.rows as f64 + input + positions + targets);
     let max_units = spec.units().iter().max().copied().unwrap_or(0);
-    let columns = (plan.cell.gates() * max_units).max(spec.answer_width());
+    let columns = (plan.cell.gates() * max_units).max(spec.output_width());
     let partial = (CHUNKS * columns) as f64;
     4.0 * (staged + embedded + 2.0 * positions * m + 2.0 * positions + partial)
 }

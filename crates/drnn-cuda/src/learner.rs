@@ -20,7 +20,7 @@ use crate::step::plan::{Plan, Shape, Staged, TargetType};
 use crate::step::staging::{Step, shape, stage, target_type};
 use crate::step::state::DeviceState;
 use crate::step::workspace::{MAX_BATCHES_PER_GRAPH, Recurrent, Workspace};
-use drnn::{Model, NetSpec};
+use drnn::NetSpec;
 use drnn_train::{
     AdamOptions, Batches, Dataset, Engine, Error, Gathered, Inspect, LossSum, Result, State, Steps,
 };
@@ -101,7 +101,7 @@ impl CudaLearner {
         let stream = Stream::new(device)?;
         Ok(CudaLearner {
             gemm: Gemm::new(device, &stream, precision)?,
-            state: DeviceState::new(device, &Model::init(spec, seed).into_params(), adam)?,
+            state: DeviceState::new(device, &drnn::params::initial(spec, seed), adam)?,
             plan,
             resident,
             persistent,
@@ -374,7 +374,7 @@ impl CudaLearner {
     fn outputs(&self) -> Result<Vec<f32>> {
         let shape = shape(&self.plan, &self.gathered);
         let slots = self.gathered.selected.as_ref().map_or(shape.positions(), Vec::len);
-        let len = slots * self.plan.spec.answer_width();
+        let len = slots * self.plan.spec.output_width();
         let Some(work) = self.work.as_ref().filter(|_| len > 0) else { return Ok(Vec::new()) };
         Ok(match &work.recurrent {
             // Without an output layer the outputs are hidden states.

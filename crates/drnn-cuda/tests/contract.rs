@@ -1,6 +1,6 @@
 //! What every engine must keep, on the GPU at hand. Without one, each test says why it is skipped.
 
-use drnn::rng::Rng;
+use drnn::random::Rng;
 use drnn::{Cell, Cpu, InputSpec, NetSpec, Padding};
 use drnn_cuda::{CudaLearner, Device, Precision};
 use drnn_testing::{Need, found};
@@ -76,7 +76,7 @@ fn rounded_factors_keep_to_the_cpus_curves() {
     }
 }
 
-/// Sequences of any lengths, drawn anew for each network: `answers_to` each.
+/// Sequences of any lengths, drawn anew for each network: `output_steps` each.
 struct Drawn(NetSpec);
 
 impl Dataset for Drawn {
@@ -109,9 +109,9 @@ impl Dataset for Drawn {
                 to.inputs.tokens().extend((0..slots).map(|_| rng.below(symbols) as u32));
             }
         }
-        let m = spec.answer_width();
-        let counts = |slot: usize| slot / to.rows < spec.answers_to(to.lengths[slot % to.rows]);
-        let positions = spec.answers_to(to.steps) * to.rows;
+        let m = spec.output_width();
+        let counts = |slot: usize| slot / to.rows < spec.output_steps(to.lengths[slot % to.rows]);
+        let positions = spec.output_steps(to.steps) * to.rows;
         // On odd visits every third of those that there are.
         let there = (0..positions).filter(|slot| counts(*slot)).step_by(3);
         to.selected = (epoch % 2 == 1).then(|| there.map(|slot| slot as u32).collect());

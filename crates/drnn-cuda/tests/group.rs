@@ -73,7 +73,7 @@ fn shapes() -> Vec<(NetSpec, usize)> {
 }
 
 fn data(spec: &NetSpec, count: usize, seed: u64) -> Examples {
-    let data = match spec.answer_width() {
+    let data = match spec.output_width() {
         1 => Sine { steps: 23, ..Sine::new(1.5, 3) }.examples(count, seed, SinePart::Train),
         symbols => Reversal { steps: 20, symbols }.examples(count, seed),
     };

@@ -19,5 +19,5 @@ pub fn check_reading(element: &Element) {
 /// A model that reads tokens below 5, with a delay of 2.
 pub fn model() -> LiveModel {
     let spec = NetSpec::builder(Cell::Gru).tokens(5, 3).units([5]).delay(2, Padding::Null);
-    LiveModel::new("m", Model::init(&spec.build().unwrap(), 1)).unwrap()
+    LiveModel::new("m", Model::init(&spec.build().unwrap(), 1).unwrap()).unwrap()
 }

@@ -11,7 +11,7 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let spec = NetSpec::builder(Cell::Gru).dense(2).units([8]).delay(1, Padding::Null).build()?;
-//! let model = LiveModel::new("sensor", Model::init(&spec, 1))?; // or LiveModel::load(path)?
+//! let model = LiveModel::new("sensor", Model::init(&spec, 1)?)?; // or LiveModel::load(path)?
 //! let mut models = Models::new();
 //! models.add(model.on(&Cpu::from_env()?.with_threads(1)))?;
 //!

@@ -19,7 +19,7 @@ use std::sync::Arc;
 ///
 /// let spec = NetSpec::builder(Cell::Gru).dense(2).units([8]).delay(1, Padding::Null).build()?;
 /// let mut models = drnn_serve::Models::new();
-/// models.add(LiveModel::new("sensor", Model::init(&spec, 1))?)?; // or LiveModel::load(path)?
+/// models.add(LiveModel::new("sensor", Model::init(&spec, 1)?)?)?; // or LiveModel::load(path)?
 /// assert_eq!(models.names(), ["sensor"]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -7,7 +7,7 @@
 //! For each training a folder: `training.json` with network, options, data, the order of every epoch and the curve;
 //! `initial`, `first` and `last.safetensors`, the model before, after one epoch and in the end.
 
-use drnn::rng::Rng;
+use drnn::random::Rng;
 use drnn::{Cell, Cpu, NetSpec, Padding};
 use drnn_train::{
     Advance, Examples, IGNORE, Inputs, Options, Schedule, TargetData, Trainer, order,

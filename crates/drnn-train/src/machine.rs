@@ -5,8 +5,8 @@ use drnn::Cpu;
 /// Processor and instruction set: `AMD EPYC, avx512`.
 pub fn machine(cpu: &Cpu) -> String {
     match cpu_name() {
-        Some(name) => format!("{name}, {}", cpu.isa()),
-        None => cpu.isa().to_string(),
+        Some(name) => format!("{name}, {}", cpu.instruction_set()),
+        None => cpu.instruction_set().to_string(),
     }
 }
 

@@ -12,7 +12,7 @@
 //! repetitions (below 1,000) and the parts (below 4) of one seed, and seeds that are small. New code
 //! takes [`derive`].
 
-use drnn::rng::Rng;
+use drnn::random::Rng;
 
 /// The seed that follows from `seed` and `numbers`, one after the other.
 pub fn derive(seed: u64, numbers: &[u64]) -> u64 {

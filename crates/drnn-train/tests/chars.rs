@@ -1,6 +1,6 @@
 //! Masked characters: trainings that go on to the bit, and bits counted by hand.
 
-use drnn::{Batch, Cell, Cpu, NetSpec, Padding};
+use drnn::{Batch, Cell, Cpu, NetSpec, Padding, Rows, Steps};
 use drnn_tasks::chars::Alphabet;
 use drnn_train::chars::{Masked, Masking};
 use drnn_train::read::{self, Symbols};
@@ -77,7 +77,8 @@ fn bits_are_those_of_the_masked_characters() {
             };
             let masks = tokens[..37].iter().filter(|token| **token == MASK).count();
             assert_eq!((batch.selected.as_ref().unwrap().len(), truth.len()), (masks, masks));
-            let answers = model.run(&Batch::tokens(tokens, 37 + delay, 1), None).unwrap();
+            let answers =
+                model.run(&Batch::tokens(tokens, Steps(37 + delay), Rows(1)), None).unwrap();
             for (&slot, &class) in batch.selected.iter().flatten().zip(truth) {
                 let y = answers.at(slot as usize, 0);
                 let total: f64 = y.iter().map(|y| f64::from(*y).exp()).sum();

@@ -5,7 +5,7 @@
 
 use drnn::{Blocks, Cell, Cpu, NetSpec, Padding};
 use drnn_train::reversal::Reversal;
-use drnn_train::{Advance, Examples, Fit, Options, Resumed};
+use drnn_train::{Advance, Examples, Options, Resumed, Trainer};
 use std::path::{Path, PathBuf};
 
 fn specs() -> [(&'static str, NetSpec); 3] {
@@ -19,9 +19,9 @@ fn specs() -> [(&'static str, NetSpec); 3] {
     ]
 }
 
-fn fit<'a>(spec: &NetSpec, train: &'a Examples, valid: &'a Examples) -> Fit<'a> {
+fn fit<'a>(spec: &NetSpec, train: &'a Examples, valid: &'a Examples) -> Trainer<'a> {
     let options = Options { epochs: 3, batch: 4, rate: 1e-2, ..Options::default() };
-    Fit::new(&Cpu::new(1), spec, options, "reversal", train, valid).unwrap()
+    Trainer::new(&Cpu::new(1), spec, options, "reversal", train, valid).unwrap()
 }
 
 fn examples() -> [Examples; 2] {

@@ -1,7 +1,7 @@
 //! Live answers are those of the whole sequence, to the bit, alone or in a batch; what is refused changes nothing.
 
-use drnn::rng::Rng;
-use drnn::{Batch, Cell, Model, NetSpec, Padding, Precision};
+use drnn::random::Rng;
+use drnn::{Batch, Cell, Model, NetSpec, Padding, Precision, Rows, Steps};
 use drnn_tasks::chars::Alphabet;
 use drnn_tasks::chars::CharTask;
 use drnn_tasks::live::{Element, LiveBatch, LiveId, LiveModel, LiveStream, Reads, Value, ranked};
@@ -13,14 +13,14 @@ use drnn_train::read::{ElementRow, ElementRows};
 use drnn_train::tagger::{Sentences, Sizes, TagWorkspace, initial_params, outputs};
 use std::collections::BTreeMap;
 
-fn net(cell: Cell, delay: usize, padding: Padding) -> drnn::Builder {
+fn net(cell: Cell, delay: usize, padding: Padding) -> drnn::NetSpecBuilder {
     NetSpec::builder(cell).units([9]).delay(delay, padding)
 }
 
 fn plain(dense: bool) -> Model {
     let builder = net(Cell::Lstm, 2, Padding::Null).outputs(3);
     let builder = if dense { builder.dense(2) } else { builder.tokens(6, 4) };
-    Model::init(&builder.build().unwrap(), 3)
+    Model::init(&builder.build().unwrap(), 3).unwrap()
 }
 
 fn series_model(missing: Missing, classes: bool) -> Model {
@@ -39,7 +39,7 @@ fn series_model(missing: Missing, classes: bool) -> Model {
         delimiter: ',',
     };
     let spec = task.widths(net(Cell::Gru, 3, Padding::Null)).build().unwrap();
-    Model::init(&spec, 5).with_task(task.to_value().unwrap())
+    Model::init(&spec, 5).unwrap().with_task(task.to_value().unwrap())
 }
 
 fn series(missing: Missing, classes: bool) -> LiveModel {
@@ -49,7 +49,7 @@ fn series(missing: Missing, classes: bool) -> LiveModel {
 fn chars_model() -> (Model, CharTask) {
     let task = CharTask::new(Alphabet::new(" abc".chars().collect()).unwrap(), 20, 0.2);
     let spec = net(Cell::Lstm, 2, Padding::LookAhead).tokens(5, 3).outputs(4).build().unwrap();
-    (task.put_into(Model::init(&spec, 2)).unwrap(), task)
+    (task.put_into(Model::init(&spec, 2).unwrap()).unwrap(), task)
 }
 
 fn tagger(word: PaperNet) -> Tagger {
@@ -121,9 +121,12 @@ fn plain_answers_are_those_of_a_run() {
         let (batch, lines): (Batch, Vec<String>) = match dense {
             true => {
                 let line = |pair: &[f32]| format!("{} {}", pair[0], pair[1]);
-                (Batch::dense(&x, 7, 1), x.chunks(2).map(line).collect())
+                (Batch::dense(&x, Steps(7), Rows(1)), x.chunks(2).map(line).collect())
             }
-            false => (Batch::tokens(&tokens, 7, 1), tokens.iter().map(u32::to_string).collect()),
+            false => (
+                Batch::tokens(&tokens, Steps(7), Rows(1)),
+                tokens.iter().map(u32::to_string).collect(),
+            ),
         };
         let run = model.run(&batch, None).unwrap();
         let expected: Vec<String> = (0..7)
@@ -146,7 +149,7 @@ fn series_are_scaled_filled_and_named() {
         .iter()
         .flat_map(|[a, b]| [(a - 1.0) / 0.5, (f64::from(*b) + 2.0) as f32 / 3.0])
         .collect();
-    let run = model.run(&Batch::dense(&x, 5, 1), None).unwrap();
+    let run = model.run(&Batch::dense(&x, Steps(5), Rows(1)), None).unwrap();
     let elements: Vec<Element> = rows.iter().map(|row| Element::Numbers(row.to_vec())).collect();
     let found = all(&mut LiveStream::new(&live).unwrap(), &elements, 3);
     for (t, line) in found.iter().enumerate() {
@@ -156,7 +159,7 @@ fn series_are_scaled_filled_and_named() {
     }
     // Classes: missing numbers are the mean, which is 0 when scaled.
     let (model, live) = (series_model(Missing::Mean, true), series(Missing::Mean, true));
-    let run = model.run(&Batch::dense(&[-1.0, 0.0], 1, 1), None).unwrap();
+    let run = model.run(&Batch::dense(&[-1.0, 0.0], Steps(1), Rows(1)), None).unwrap();
     let mut stream = LiveStream::new(&live).unwrap();
     stream.push(&live.json(r#"{"b": null, "a": 0.5, "other": 1}"#).unwrap()).unwrap();
     let answer = stream.flush().unwrap().remove(0).json();
@@ -178,7 +181,7 @@ fn characters_are_filled_in_as_whole_texts_are() {
     let read = |c| if c == '_' { task.mask() } else { task.read_as(c) };
     let mut tokens: Vec<u32> = text.chars().map(read).collect();
     tokens.extend([task.mask(); 2]);
-    let run = model.run(&Batch::tokens(&tokens, tokens.len(), 1), None).unwrap();
+    let run = model.run(&Batch::tokens(&tokens, Steps(tokens.len()), Rows(1)), None).unwrap();
     let expected: Vec<String> = text
         .chars()
         .enumerate()
@@ -464,7 +467,7 @@ fn a_bidirectional_model_is_refused_where_it_would_stream() {
 
 fn both() -> LiveModel {
     let spec = NetSpec::builder(Cell::Gru).dense(2).units([3]).bidirectional().build().unwrap();
-    LiveModel::new("both", Model::init(&spec, 1)).unwrap()
+    LiveModel::new("both", Model::init(&spec, 1).unwrap()).unwrap()
 }
 
 #[test]
@@ -493,7 +496,8 @@ fn whole_sequences_of_bidirectional_models() {
     let elements: Vec<Element> = x.chunks(2).map(|x| Element::Numbers(x.to_vec())).collect();
     let found = model.run(&[elements[..2].to_vec(), elements, Vec::new()]).unwrap();
     let spec = NetSpec::builder(Cell::Gru).dense(2).units([3]).bidirectional().build().unwrap();
-    let run = Model::init(&spec, 1).run(&Batch::dense(&x, 3, 1), None).unwrap();
+    let run =
+        Model::init(&spec, 1).unwrap().run(&Batch::dense(&x, Steps(3), Rows(1)), None).unwrap();
     assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [2, 3, 0]);
     for (t, answer) in found[1].iter().enumerate() {
         let expected = format!(r#"{{"position":{t},"values":{}}}"#, json(run.at(t, 0)));

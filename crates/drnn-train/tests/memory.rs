@@ -1,6 +1,6 @@
 //! Estimates of what trainings take against what they allocate, from their making to a checkpoint.
 
-use drnn::{Builder, Cell, Cpu, NetSpec, Padding};
+use drnn::{Cell, Cpu, NetSpec, NetSpecBuilder, Padding};
 use drnn_tasks::chars::Alphabet;
 use drnn_tasks::tagger::{Limits, Vocabulary};
 use drnn_train::chars::{Masked, Masking};
@@ -70,7 +70,7 @@ fn estimates_are_close_to_what_trainings_allocate() {
     // Generated before anything is measured.
     made.iter().for_each(|made| assert!(made.whole().is_some()));
     let data = made.each_ref().map(|made| made as &dyn Dataset);
-    let dense = |builder: Builder| builder.dense(6).outputs(6).build().unwrap();
+    let dense = |builder: NetSpecBuilder| builder.dense(6).outputs(6).build().unwrap();
     for cell in [Cell::Lstm, Cell::Gru, Cell::RnnTanh] {
         let net = || NetSpec::builder(cell);
         plain(&dense(net().units([150])), data, 10);

@@ -4,7 +4,8 @@ use crate::Failure;
 use crate::args::reading::Reading;
 use crate::args::shape::Shape;
 use clap::Args;
-use drnn::{Builder, NetSpec, Padding, grouped};
+use drnn::text::grouped;
+use drnn::{NetSpec, NetSpecBuilder, Padding};
 use drnn_tasks::chars::Alphabet;
 use drnn_train::chars::{EMBEDDING, Held, Masked, Masking, SHARE, WINDOW, split};
 use drnn_train::read::{Input, Source as Opened, Symbols};
@@ -162,7 +163,7 @@ impl Characters {
     }
 
     /// Input and outputs of a network.
-    pub fn data(&self) -> impl Fn(Builder) -> Builder {
+    pub fn data(&self) -> impl Fn(NetSpecBuilder) -> NetSpecBuilder {
         let (classes, embedding) = (self.alphabet.len(), self.embedding);
         move |builder| builder.tokens(classes + 1, embedding).outputs(classes)
     }

@@ -3,7 +3,7 @@
 use crate::Failure;
 use crate::args::network::{self, Kind, Nonlinearity};
 use clap::{Args, ValueEnum};
-use drnn::{Builder, NetSpec, Padding, Result};
+use drnn::{NetSpec, NetSpecBuilder, Padding, Result};
 use std::fmt;
 
 /// A shape on the command line.
@@ -45,7 +45,11 @@ pub struct Shape {
 impl Shape {
     /// The network for the input and outputs that `data` puts to a builder; `padding` is what a delayed one reads
     /// after the end.
-    pub fn spec(&self, padding: Padding, data: impl Fn(Builder) -> Builder) -> Result<NetSpec> {
+    pub fn spec(
+        &self,
+        padding: Padding,
+        data: impl Fn(NetSpecBuilder) -> NetSpecBuilder,
+    ) -> Result<NetSpec> {
         let cell = self.kind.cell(Nonlinearity::Tanh);
         let builder = data(NetSpec::builder(cell)).units(self.units.clone());
         let builder = builder.delay(self.delay, padding);
@@ -54,7 +58,7 @@ impl Shape {
 
     /// A bidirectional network gets as many units as make it about as large as the plain one: the fair
     /// comparison. Others stay as they are.
-    pub fn same_size(mut self, data: impl Fn(Builder) -> Builder) -> Result<Shape> {
+    pub fn same_size(mut self, data: impl Fn(NetSpecBuilder) -> NetSpecBuilder) -> Result<Shape> {
         if !self.kind.bidirectional() {
             return Ok(self);
         }
@@ -95,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_bidirectional_network_of_the_same_size() {
-        let data = |builder: Builder| builder.dense(4).outputs(4);
+        let data = |builder: NetSpecBuilder| builder.dense(4).outputs(4);
         for units in [vec![100], vec![64, 64], vec![7]] {
             let of = |kind| Shape { kind, units: units.clone(), delay: 0 };
             let both = of(Kind::Bilstm).same_size(data).unwrap();

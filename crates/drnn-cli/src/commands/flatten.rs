@@ -11,9 +11,10 @@ use crate::memory::{Force, Needs};
 use clap::{Args, ValueEnum};
 use drnn::flatten::flat_spec;
 use drnn::memory::{self, BatchSize};
-use drnn::rng::Rng;
+use drnn::random::Rng;
 use drnn::{
-    Batch, Connections, Difference, InputSpec, Model, NetSpec, Padding, StartState, States, compare,
+    Batch, Connections, Difference, InputSpec, Model, NetSpec, Padding, Rows, StartState, States,
+    Steps, compare,
 };
 use serde_json::json;
 use std::io::Write;
@@ -268,11 +269,11 @@ fn check(
     let batch = match spec.input() {
         InputSpec::Dense(q) => {
             x = (0..steps * rows * q).map(|_| rng.symmetric(1.0)).collect();
-            Batch::dense(&x, steps, rows)
+            Batch::dense(&x, Steps(steps), Rows(rows))
         }
         InputSpec::Tokens { symbols, .. } => {
             tokens = (0..steps * rows).map(|_| rng.below(symbols) as u32).collect();
-            Batch::tokens(&tokens, steps, rows)
+            Batch::tokens(&tokens, Steps(steps), Rows(rows))
         }
     };
     let difference = compare(stack, flat, &batch.lengths(&lengths), Some(&start.states))
@@ -294,7 +295,7 @@ fn tell(check: &Check, [from, to]: [&Model; 2], difference: &Difference) -> Resu
             "from": describe(from.spec()),
             "to": describe(to.spec()),
             "largest_difference": {
-                "answers": difference.answers,
+                "answers": difference.outputs,
                 "h": difference.h,
                 "c": difference.c,
                 "last": difference.last,
@@ -306,7 +307,7 @@ fn tell(check: &Check, [from, to]: [&Model; 2], difference: &Difference) -> Resu
     }
     writeln!(out, "   {from}\n-> {to}\n")?;
     writeln!(out, "largest differences on random sequences of up to {STEPS} elements:")?;
-    writeln!(out, "  answers       {:.1e}", difference.answers)?;
+    writeln!(out, "  answers       {:.1e}", difference.outputs)?;
     for (layer, h) in difference.h.iter().enumerate() {
         write!(out, "  layer {layer:<5} h {h:.1e}")?;
         match difference.c.get(layer) {

@@ -31,7 +31,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let spec = arguments.net.spec()?;
     let needs = Needs::new("weights", memory::model(&spec));
     needs.check(arguments.force, "fewer --units or --layers")?;
-    let model = Model::init(&spec, arguments.seed);
+    let model = Model::init(&spec, arguments.seed)?;
     model.save(&arguments.output)?;
     writeln!(std::io::stdout().lock(), "{model}")?;
     eprintln!("wrote {}", arguments.output.display());

@@ -29,7 +29,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut reports = Vec::new();
     for (path, folder) in results.iter().zip(folders) {
         let refuse = |why| Failure::Input(format!("{}: {why}", path.display()));
-        let bytes = drnn::read_file(path, MAX_RESULTS)
+        let bytes = drnn::io::read_file(path, MAX_RESULTS)
             .map_err(|e| refuse(format!("cannot be read: {e}")))?;
         let report = report(path, &bytes).map_err(refuse)?;
         for (name, _) in &report.files {

@@ -10,7 +10,7 @@ use crate::files::states;
 use crate::memory::{Force, Needs};
 use clap::Args;
 use drnn::memory::{self, BatchSize};
-use drnn::{Batch, Error, InputSpec, NetSpec};
+use drnn::{Batch, Error, InputSpec, NetSpec, Rows, Steps};
 use std::path::{Path, PathBuf};
 
 /// Run whole sequences through a model: X.npy in, Y.npy out
@@ -61,8 +61,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         .map(|path| lengths(path, input.rows, arguments.reading))
         .transpose()?;
     let mut batch = match &input.values {
-        Values::Floats(x) => Batch::dense(x, input.steps, input.rows),
-        Values::Integers(_) => Batch::tokens(&input.tokens, input.steps, input.rows),
+        Values::Floats(x) => Batch::dense(x, Steps(input.steps), Rows(input.rows)),
+        Values::Integers(_) => Batch::tokens(&input.tokens, Steps(input.steps), Rows(input.rows)),
     };
     if let Some(lengths) = &lengths {
         batch = batch.lengths(lengths);
@@ -71,7 +71,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let start = states::read(h0, c0, spec, input.rows, arguments.reading)?;
     // The answers are copied once more on their way to the file.
     let size = BatchSize::new(input.steps, input.rows);
-    let answers = [spec.answers_to(input.steps), input.rows, spec.answer_width(), size_of::<f32>()];
+    let answers =
+        [spec.output_steps(input.steps), input.rows, spec.output_width(), size_of::<f32>()];
     Needs::new("states", memory::run(spec, size))
         .and("the file", answers.into_iter().fold(1, usize::saturating_mul))
         .check(arguments.force, "fewer or shorter sequences at once")?;

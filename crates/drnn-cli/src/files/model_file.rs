@@ -15,10 +15,10 @@ impl ModelFile {
     /// Reads a file; `options` say what one of PyTorch does not.
     pub fn open(path: &Path, options: &Import) -> Result<ModelFile, Failure> {
         // Read once: it may be a pipe.
-        let bytes = drnn::read_model_file(path)?;
+        let bytes = drnn::io::read_model_file(path)?;
         let in_file = |e: drnn::Error| match e {
-            drnn::Error::File { reason, .. } => {
-                Failure::Input(format!("{}: {reason}", path.display()))
+            drnn::Error::File(error) => {
+                Failure::Input(format!("{}: {}", path.display(), error.reason()))
             }
             other => Failure::Input(format!("{}: {other}", path.display())),
         };

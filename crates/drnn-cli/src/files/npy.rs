@@ -21,7 +21,7 @@ pub fn write(path: &Path, shape: &[usize], values: &[f32]) -> Result<(), Failure
         let mut writer = options.writer(&mut bytes).begin_nd()?;
         writer.extend(values.iter().copied())?;
         writer.finish()?;
-        drnn::write_atomically(path, |file| file.write_all(&bytes))
+        drnn::io::write_atomically(path, |file| file.write_all(&bytes))
     };
     make().map_err(|e| Failure::Input(format!("{}: cannot be written: {e}", path.display())))
 }

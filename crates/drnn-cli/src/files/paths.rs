@@ -39,7 +39,7 @@ pub fn same_file(a: &Path, b: &Path) -> bool {
 pub fn make_folder(folder: &Path) -> Result<(), Failure> {
     let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
     let made: Vec<&Path> = folder.ancestors().take_while(is_missing).collect();
-    let sync = |made: &&Path| drnn::sync_folder(folder_of(made));
+    let sync = |made: &&Path| drnn::io::sync_folder(folder_of(made));
     std::fs::create_dir_all(folder)
         .and_then(|()| made.iter().try_for_each(sync))
         .map_err(|e| Failure::Input(format!("{}: cannot be made: {e}", folder.display())))
@@ -53,7 +53,7 @@ pub fn write_files(folder: &Path, files: &[(&str, impl AsRef<[u8]>)]) -> Result<
     make_folder(folder)?;
     for (name, contents) in files {
         let path = folder.join(name);
-        drnn::write_atomically(&path, |file| file.write_all(contents.as_ref()))
+        drnn::io::write_atomically(&path, |file| file.write_all(contents.as_ref()))
             .map_err(|e| refuse(&path, "written", e))?;
     }
     let names: Vec<_> = files.iter().map(|(name, _)| *name).collect();

@@ -5,7 +5,8 @@ use super::shown;
 use crate::Failure;
 use crate::training;
 use drnn::memory::{self, BatchSize};
-use drnn::{Direction, NetSpec, grouped};
+use drnn::text::grouped;
+use drnn::{Direction, NetSpec};
 use drnn_train::Estimate;
 use serde::Serialize;
 

@@ -1,6 +1,6 @@
 //! What all pictures share: colours for light and dark, text, the beginning of the file.
 
-use drnn::shortened;
+use drnn::text::shortened;
 use std::fmt::Write;
 
 /// Colours of lines, light and dark: of about the same strength each, told apart by most

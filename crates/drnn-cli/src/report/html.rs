@@ -5,7 +5,7 @@
 
 use super::page::{Figure, MAX_CELL, MAX_TITLE, Page, Part, Table};
 use crate::plot::page::escaped as xml;
-use drnn::shortened;
+use drnn::text::shortened;
 use std::fmt::Write;
 
 const STYLE: &str = include_str!("page.css");

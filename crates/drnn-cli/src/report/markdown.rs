@@ -1,7 +1,7 @@
 //! A report as Markdown. Pictures are the files beside it.
 
 use super::page::{MAX_CELL, MAX_TITLE, Page, Part, Table};
-use drnn::shortened;
+use drnn::text::shortened;
 use std::fmt::Write;
 
 pub fn page(page: &Page) -> String {

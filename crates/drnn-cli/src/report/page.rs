@@ -1,7 +1,7 @@
 //! What a report says, before it is HTML, Markdown or text.
 
 use crate::plot::Picture;
-use drnn::shortened;
+use drnn::text::shortened;
 use std::fmt::Write;
 
 /// A report.

@@ -5,7 +5,7 @@ use super::page::{Figure, Page, Part, Table, duration, mean_sd, moments};
 use super::training::{deviations_part, provenance_parts, title, training_facts};
 use super::{Provenance, check_runs, html, markdown};
 use crate::plot::{Line, Picture, Plot, Scale, Style};
-use drnn::grouped;
+use drnn::text::grouped;
 use drnn_train::tagger::{Scores, Share};
 use drnn_train::{Options, PaperNet, Reason};
 use serde::{Deserialize, Serialize};

@@ -60,7 +60,7 @@ impl Provenance {
             commit: option_env!("DRNN_COMMIT").map(Into::into),
             seed,
             threads: cpu.threads(),
-            isa: cpu.isa().into(),
+            isa: cpu.instruction_set().name().into(),
             cpu: cpu_name(),
             gpu: matches!(place, Place::Cuda(..)).then(|| place.to_string()),
             started: humantime::format_rfc3339_seconds(started).to_string(),

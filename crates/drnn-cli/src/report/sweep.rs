@@ -5,7 +5,7 @@ use super::page::{Figure, Page, Part, Table, duration, mean_sd, moments, number}
 use super::training::{provenance_parts, training_facts};
 use super::{Provenance, bitmap, check_runs, html, markdown};
 use crate::plot::{Line, Picture, Plot, Scale, Style};
-use drnn::{grouped, shortened};
+use drnn::text::{grouped, shortened};
 use drnn_train::{Metric, Options, Reason, recommended_delay};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;

@@ -2,7 +2,7 @@
 
 use super::Provenance;
 use super::page::{Part, duration};
-use drnn::grouped;
+use drnn::text::grouped;
 use drnn_train::{Options, PaperNet, Schedule};
 
 /// As the paper writes it: `d-LSTM 5`.

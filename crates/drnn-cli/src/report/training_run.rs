@@ -5,7 +5,7 @@ use super::page::{Figure, Page, Part, Table, duration, number};
 use super::training::{provenance_parts, training_facts};
 use super::{Provenance, html, markdown};
 use crate::plot::{Confusion, Line, Picture, Plot, Scale, Style};
-use drnn::grouped;
+use drnn::text::grouped;
 use drnn_train::{Epoch, Metric, Options, Reason, Square};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;

@@ -4,7 +4,8 @@ use crate::Failure;
 use crate::args::reading::Reading;
 use crate::memory::Needs;
 use crate::report::training_run::{Judged, most_frequent};
-use drnn::{BundleTable, Cpu, grouped};
+use drnn::text::grouped;
+use drnn::{BundleTable, Cpu};
 use drnn_tasks::tagger::{Counting, Limits, TaggerNet, Vocabulary};
 use drnn_train::read;
 use drnn_train::tagger::{

@@ -6,7 +6,7 @@ use super::plan::GroupNet;
 use super::rendezvous::Rendezvous;
 use crate::error::{Error as CudaError, Result as CudaResult};
 use crate::runtime::device::Device;
-use drnn::{Model, NetSpec};
+use drnn::NetSpec;
 use drnn_train::{
     Adam, AdamOptions, Batches, Dataset, Engine, Error, Examples, Gathered, Inspect, LossSum,
     Result, State, Steps,
@@ -95,7 +95,7 @@ impl CudaGroup {
             held: Vec::new(),
             gathered: Gathered::default(),
         };
-        let params = Model::init(&self.0.spec, seed).into_params();
+        let params = drnn::params::initial(&self.0.spec, seed);
         let adam = Adam::new(self.0.adam, params.len());
         lane.set_state(State { params, adam })?;
         Ok(lane)
@@ -127,7 +127,7 @@ impl CudaLane {
         if let Some(at) = self.held.iter().position(|held| held.mark == mark) {
             return Ok(&self.held[at]);
         }
-        let new = DataSet::new(device, makers, origin, spec.answer_width())?;
+        let new = DataSet::new(device, makers, origin, spec.output_width())?;
         if self.held.len() == KEPT {
             self.held.remove(0);
         }
@@ -151,7 +151,7 @@ impl CudaLane {
         inspect: &mut Inspect,
     ) {
         data.gather(epoch, chosen, &mut self.gathered);
-        let m = self.shared.spec.answer_width();
+        let m = self.shared.spec.output_width();
         let each = outputs.len() / chosen.len().max(1);
         let mut shown = Vec::with_capacity(outputs.len());
         for step in 0..each / m {

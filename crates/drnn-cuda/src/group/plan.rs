@@ -226,7 +226,7 @@ pub(crate) mod tests {
     fn what_is_refused_and_why() {
         let lstm = || NetSpec::builder(Cell::Lstm).dense(1).units([20]).outputs(1);
         let refused =
-            |builder: drnn::Builder| GroupNet::new(&builder.build().unwrap()).unwrap_err();
+            |builder: drnn::NetSpecBuilder| GroupNet::new(&builder.build().unwrap()).unwrap_err();
         assert!(GroupNet::new(&lstm().bidirectional().build().unwrap()).is_ok());
         assert!(GroupNet::new(&lstm().delay(5, Padding::Null).build().unwrap()).is_ok());
         assert!(refused(lstm().units([20, 20])).contains("one layer"));

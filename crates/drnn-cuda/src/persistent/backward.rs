@@ -42,7 +42,7 @@ impl PersistentPass<'_> {
     fn output_backward(&self) -> Result<()> {
         let Pass { plan, shape, kernels, work, .. } = self.pass;
         let [weight, bias] = plan.output.expect("`supports` requires an output layer");
-        let (m, positions) = (plan.spec.answer_width(), shape.computed_outputs());
+        let (m, positions) = (plan.spec.output_width(), shape.computed_outputs());
         let (padded, w) = (m.next_multiple_of(8), self.w_out());
         let d_outputs = Arg::At(work.d_outputs.at(0));
         let to = Arg::At(self.work.d_outputs.at(0));

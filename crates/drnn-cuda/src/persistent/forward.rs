@@ -287,7 +287,7 @@ impl PersistentPass<'_> {
     fn output_layer(&self) -> Result<()> {
         let Pass { plan, shape, kernels, state, work, .. } = self.pass;
         let [_, bias] = plan.output.expect("`supports` requires an output layer");
-        let (m, width) = (plan.spec.answer_width(), self.w_out().stride);
+        let (m, width) = (plan.spec.output_width(), self.w_out().stride);
         let rows = m.next_multiple_of(8);
         let to = Matrix { at: self.work.outputs.at(0), stride: rows };
         let h = self.h(plan.layers.len() - 1, 0).at;

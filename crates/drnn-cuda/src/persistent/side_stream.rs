@@ -27,7 +27,7 @@ impl PersistentPass<'_> {
     pub(super) fn pack_output(&self) -> Result<()> {
         let plan = self.pass.plan;
         let [weight, _] = plan.output.expect("`supports` requires an output layer");
-        let (m, last) = (plan.spec.answer_width(), plan.layers.len() - 1);
+        let (m, last) = (plan.spec.output_width(), plan.layers.len() - 1);
         let (n, padded) = (plan.layers[last][0].n, self.work.layers[last].padded.n);
         let sizes = [m, m.next_multiple_of(8), plan.spec.hidden_width(), n, padded];
         self.pack(weight, self.w_out(), Slots::plain(), 1, sizes)

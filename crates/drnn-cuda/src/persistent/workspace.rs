@@ -162,7 +162,7 @@ impl PersistentWorkspace {
             InputSpec::Tokens { symbols, embedding } => (symbols, embedding),
             InputSpec::Dense(_) => (0, 0),
         };
-        let m = plan.spec.answer_width().next_multiple_of(8);
+        let m = plan.spec.output_width().next_multiple_of(8);
         let last = all.last().map_or(0, |p| p.width);
         let widest = most(&|p| p.width);
         // For any number of rows up to these: a group has at least 16, and the last one up to 64 of
@@ -218,7 +218,7 @@ impl PersistentWorkspace {
             widest = f64::max(widest, width);
             largest = f64::max(largest, 4.0 * n * n.max(inputs));
         }
-        let m = plan.spec.answer_width().next_multiple_of(8) as f64;
+        let m = plan.spec.output_width().next_multiple_of(8) as f64;
         let embedding = match plan.spec.input() {
             InputSpec::Tokens { embedding, .. } => embedding as f64,
             InputSpec::Dense(_) => 0.0,

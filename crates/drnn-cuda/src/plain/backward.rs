@@ -35,7 +35,7 @@ impl PlainPass<'_> {
     fn output_backward(&self) -> Result<()> {
         let (spec, shape) = (&self.pass.plan.spec, self.pass.shape);
         let (m, width, positions) =
-            (spec.answer_width(), spec.hidden_width(), shape.computed_outputs());
+            (spec.output_width(), spec.hidden_width(), shape.computed_outputs());
         let (rows, d_above) = (&self.pass.kernels.rows, &self.work.d_above);
         let (to, d) =
             (self.pass.output_gradient(d_above, width)?, matrix(&self.pass.work.d_outputs, 0, m));

@@ -141,7 +141,7 @@ impl PlainPass<'_> {
     }
 
     fn output_layer(&self) -> Result<()> {
-        let (m, width) = (self.pass.plan.spec.answer_width(), self.pass.plan.spec.hidden_width());
+        let (m, width) = (self.pass.plan.spec.output_width(), self.pass.plan.spec.hidden_width());
         let h = self.work.h.last().expect("a layer").at(0);
         self.pass.gather(&self.pass.kernels.rows, h, &self.work.d_above, width)?;
         let Some([weight, bias]) = self.pass.plan.output else { return Ok(()) };

@@ -15,13 +15,19 @@ use std::path::PathBuf;
 const RENEW: &str = "DRNN_RENEW_PLANS";
 
 /// One step on one batch.
-fn check(name: &str, builder: drnn::Builder, precision: Precision, rows: usize, elements: usize) {
+fn check(
+    name: &str,
+    builder: drnn::NetSpecBuilder,
+    precision: Precision,
+    rows: usize,
+    elements: usize,
+) {
     check_asking(name, builder, precision, [rows, elements], None);
 }
 
 fn check_asking(
     name: &str,
-    builder: drnn::Builder,
+    builder: drnn::NetSpecBuilder,
     precision: Precision,
     [rows, elements]: [usize; 2],
     one_of: Option<usize>,

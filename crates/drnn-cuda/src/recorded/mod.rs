@@ -49,11 +49,11 @@ impl Dataset for Zeros {
             InputSpec::Dense(q) => to.inputs.dense().resize(slots * q, 0.0),
             InputSpec::Tokens { .. } => to.inputs.tokens().resize(slots, 0),
         }
-        let positions = 0..(spec.answers_to(to.steps) * to.rows) as u32;
+        let positions = 0..(spec.output_steps(to.steps) * to.rows) as u32;
         to.selected = one_of.map(|one_of| positions.clone().step_by(one_of).collect());
         let answers = to.selected.as_ref().map_or(positions.len(), Vec::len);
         match spec.input() {
-            InputSpec::Dense(_) => to.targets.values().resize(answers * spec.answer_width(), 0.0),
+            InputSpec::Dense(_) => to.targets.values().resize(answers * spec.output_width(), 0.0),
             InputSpec::Tokens { .. } => to.targets.classes().resize(answers, 0),
         }
     }

@@ -73,7 +73,7 @@ fn train(device: &Device, precision: Precision, spec: &NetSpec, rows: usize, len
             let timed = learner.device_seconds(&data, &all[..rows], until, 2);
             timed.unwrap_or_else(|error| panic!("{}: {error}", what()));
         }
-        assert!(device.recorder().forget() > 0 || spec.answers_to(elements) == 0, "{}", what());
+        assert!(device.recorder().forget() > 0 || spec.output_steps(elements) == 0, "{}", what());
     }
 }
 
@@ -182,7 +182,7 @@ fn groups() {
     ];
     for (net, batch) in nets {
         let spec = net.build().expect("a network");
-        let (q, m) = (spec.input().width(), spec.answer_width());
+        let (q, m) = (spec.input().width(), spec.output_width());
         let (count, steps) = (2 * batch + 1, 9);
         let group = CudaGroup::new(&device, &spec, AdamOptions::default(), 3).expect("a group");
         let mut lane = group.lane(1).expect("a lane");

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::runtime::library;
 use cudarc::nvrtc::result as nvrtc;
 use cudarc::nvrtc::sys;
-use drnn::checksum::fnv1a;
+use drnn::io::checksum::fnv1a;
 use std::ffi::{CStr, CString, c_char};
 use std::io::Write;
 use std::path::{Path, PathBuf};

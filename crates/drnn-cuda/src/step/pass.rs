@@ -99,7 +99,7 @@ impl Pass<'_> {
 
     /// Losses of `outputs` (A, B, m), or of the selected ones, and their gradient.
     pub fn loss(&self, outputs: u64) -> Result<()> {
-        let (positions, m) = (self.shape.computed_outputs(), self.plan.spec.answer_width());
+        let (positions, m) = (self.shape.computed_outputs(), self.plan.spec.output_width());
         let kernel = match self.work.target_type {
             TargetType::Classes => &self.kernels.cross_entropy,
             TargetType::Values => &self.kernels.squared_error,

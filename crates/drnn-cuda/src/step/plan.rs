@@ -35,7 +35,7 @@ pub(crate) struct Shape {
 impl Shape {
     /// For `rows` sequences of up to `elements` elements, all outputs.
     pub fn new(spec: &NetSpec, elements: usize, rows: usize) -> Shape {
-        let outputs = spec.answers_to(elements);
+        let outputs = spec.output_steps(elements);
         let steps = if outputs == 0 { 0 } else { outputs + spec.delay() };
         Shape { steps, outputs, rows, selected: None }
     }
@@ -112,7 +112,7 @@ impl Staged {
                 (add(shape.step_rows()), add(symbols + 1), add(shape.step_rows()))
             }
         };
-        let m = if target_type == TargetType::Classes { 1 } else { spec.answer_width() };
+        let m = if target_type == TargetType::Classes { 1 } else { spec.output_width() };
         let selected_rows = add(shape.selected.unwrap_or(0));
         let targets = add(shape.computed_outputs() * m);
         Staged { run, input, starts, by_symbol, selected_rows, targets, words: end }
@@ -201,7 +201,7 @@ impl Plan {
     pub fn check_batch(&self, steps: usize, rows: usize) -> Result<(), Error> {
         let max_units = self.spec.units().iter().max().copied().unwrap_or(0);
         let widest =
-            (self.cell.gates() * max_units).max(self.spec.answer_width()).max(self.widest());
+            (self.cell.gates() * max_units).max(self.spec.output_width()).max(self.widest());
         match steps.saturating_mul(rows).saturating_mul(widest) > u32::MAX as usize {
             true => Err(Error::Unsupported(format!(
                 "{steps} steps of {rows} sequences are too many for one batch on a GPU; take \

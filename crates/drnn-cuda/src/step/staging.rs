@@ -171,7 +171,7 @@ fn selected_rows(
     to.fill(0);
     for (to, slot) in to.iter_mut().zip(slots) {
         let (step, row) = (*slot as usize / shape.rows, *slot as usize % shape.rows);
-        if step < plan.spec.answers_to(length(row)) {
+        if step < plan.spec.output_steps(length(row)) {
             *to = first as u32 + slot;
         }
     }
@@ -180,7 +180,7 @@ fn selected_rows(
 
 /// Writes the targets of all computed outputs; those added by rounding up do not count in the loss.
 fn targets(plan: &Plan, shape: Shape, from: &Gathered, to: &mut [u32]) -> Result<usize> {
-    let (m, made) = (plan.spec.answer_width(), shape.computed_outputs());
+    let (m, made) = (plan.spec.output_width(), shape.computed_outputs());
     let slots = from.selected.as_ref().map_or(made, Vec::len);
     match &from.targets {
         TargetData::Classes(classes) => {

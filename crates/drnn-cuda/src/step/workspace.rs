@@ -61,7 +61,7 @@ impl Workspace {
         target_type: TargetType,
         persistent: bool,
     ) -> Result<Workspace> {
-        let (spec, m) = (&plan.spec, plan.spec.answer_width());
+        let (spec, m) = (&plan.spec, plan.spec.output_width());
         let zeros = |len: usize| Buffer::<f32>::zeros(device, len);
         // A batch that selects every output has the longest staged form.
         let selected = capacity.with_selected(capacity.positions());

@@ -1,6 +1,6 @@
 //! A client of a stream, and elements for whatever its model reads.
 
-use drnn::rng::Rng;
+use drnn::random::Rng;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;

@@ -6,7 +6,7 @@ use crate::client::{Socket, element, open, say};
 use crate::http::get;
 use crate::memory::Memory;
 use crate::server::come_and_go;
-use drnn::rng::Rng;
+use drnn::random::Rng;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

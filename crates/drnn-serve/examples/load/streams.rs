@@ -6,7 +6,7 @@ use crate::client::{element, open};
 use crate::http::post;
 use crate::memory::Memory;
 use crate::{Streams, quantile};
-use drnn::rng::Rng;
+use drnn::random::Rng;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};

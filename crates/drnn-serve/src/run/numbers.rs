@@ -62,8 +62,8 @@ mod tests {
     #[test]
     fn the_fast_path_agrees_with_the_slow_one() {
         let net = NetSpec::builder(Cell::Gru).units([2]);
-        let dense = Model::init(&net.clone().dense(2).build().unwrap(), 1);
-        let tokens = Model::init(&net.tokens(4, 2).build().unwrap(), 1);
+        let dense = Model::init(&net.clone().dense(2).build().unwrap(), 1).unwrap();
+        let tokens = Model::init(&net.tokens(4, 2).build().unwrap(), 1).unwrap();
         let [dense, tokens] = [dense, tokens].map(|model| LiveModel::new("m", model).unwrap());
         for (model, json, plain) in [
             (&dense, "[]", true),

@@ -26,7 +26,7 @@ const LONG: Duration = Duration::from_secs(30);
 /// A model of each task; every call makes the same one.
 pub fn model(name: &str) -> LiveModel {
     let net = |delay, padding| NetSpec::builder(Cell::Lstm).units([9]).delay(delay, padding);
-    let init = |builder: drnn::Builder| Model::init(&builder.build().unwrap(), 3);
+    let init = |builder: drnn::NetSpecBuilder| Model::init(&builder.build().unwrap(), 3).unwrap();
     let model = match name {
         "tagger" => return LiveModel::from_bytes("tagger", TAGGER).unwrap().on(&Cpu::new(1)),
         "dense" => init(net(2, Padding::Null).dense(2).outputs(3)),

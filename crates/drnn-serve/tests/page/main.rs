@@ -176,7 +176,7 @@ fn words_are_those_of_the_program_and_get_their_tags() {
     let tags = all(&mut browser, ".tape .tag");
     assert_eq!(tags, ["AUX+1", "PART+1", "VERB+1", "DET+1", "NOUN+0"]);
 
-    let mut rng = drnn::rng::Rng::new(1);
+    let mut rng = drnn::random::Rng::new(1);
     let signs: Vec<char> =
         "ab'\u{2019}n t.,-/(\"!\u{130}\u{df}$5@_<\u{3000}\u{1f600}\u{feff}".chars().collect();
     let mut lines: Vec<String> = (0..4000)

@@ -1,6 +1,6 @@
 //! Small models, made here, and a server of them.
 
-use drnn::{Builder, Cell, Cpu, Model, NetSpec, Padding};
+use drnn::{Cell, Cpu, Model, NetSpec, NetSpecBuilder, Padding};
 use drnn_serve::{Models, Options, Server, StopHandle};
 use drnn_tasks::chars::{Alphabet, CharTask};
 use drnn_tasks::live::LiveModel;
@@ -13,8 +13,8 @@ pub const ALPHABET: &str = " abcde";
 /// `letters-0`, `letters-3`, `letters-both`, `tags`, `rows`.
 pub fn model(name: &str) -> LiveModel {
     let lstm = || NetSpec::builder(Cell::Lstm).units([9]);
-    let init = |net: Builder| Model::init(&net.build().unwrap(), 3);
-    let letters = |net: Builder| {
+    let init = |net: NetSpecBuilder| Model::init(&net.build().unwrap(), 3).unwrap();
+    let letters = |net: NetSpecBuilder| {
         let symbols = ALPHABET.chars().count();
         let task = CharTask::new(Alphabet::new(ALPHABET.chars().collect()).unwrap(), 20, 0.2);
         task.put_into(init(net.tokens(symbols + 1, 3).outputs(symbols))).unwrap()

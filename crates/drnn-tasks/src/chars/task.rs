@@ -73,7 +73,7 @@ impl CharTask {
             InputSpec::Tokens { symbols, .. } => symbols,
             InputSpec::Dense(_) => 0,
         };
-        match symbols == classes + 1 && spec.answer_width() == classes {
+        match symbols == classes + 1 && spec.output_width() == classes {
             true => Ok(()),
             false => Err(Error::Data(format!("an alphabet of {classes} characters in {spec}"))),
         }
@@ -158,7 +158,7 @@ mod tests {
 
     fn model(symbols: usize, outputs: usize) -> Model {
         let spec = NetSpec::builder(Cell::Lstm).tokens(symbols, 4).units([6]).outputs(outputs);
-        Model::init(&spec.delay(2, Padding::LookAhead).build().unwrap(), 1)
+        Model::init(&spec.delay(2, Padding::LookAhead).build().unwrap(), 1).unwrap()
     }
 
     fn task() -> CharTask {

@@ -77,7 +77,7 @@ impl LiveModel {
         let out = |kind, names| AnswerFacts { kind, count: None, names, alphabet: None };
         let answers = match &self.task {
             Task::Plain(model) => {
-                AnswerFacts { count: Some(model.spec().answer_width()), ..out("numbers", None) }
+                AnswerFacts { count: Some(model.spec().output_width()), ..out("numbers", None) }
             }
             Task::Chars(_, task) => {
                 let alphabet = Some(task.alphabet().symbols().iter().collect());

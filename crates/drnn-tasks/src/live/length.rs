@@ -22,7 +22,7 @@ impl LiveModel {
             |names: &[String]| names.iter().map(|name| quoted(name) + 1 + F64).sum::<usize>();
         FRAME
             + match &self.task {
-                Task::Plain(model) => F32 * model.spec().answer_width(),
+                Task::Plain(model) => F32 * model.spec().output_width(),
                 // `{"character":"a","probability":0.5},`
                 Task::Chars(_, task) => {
                     let count = self.alternatives.clamp(1, task.alphabet().len());

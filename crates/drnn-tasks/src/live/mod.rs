@@ -9,7 +9,7 @@
 //! use drnn_tasks::live::{LiveModel, LiveStream};
 //!
 //! let spec = NetSpec::builder(Cell::Gru).dense(2).units([8]).delay(1, Padding::Null).build()?;
-//! let model = LiveModel::new("small", Model::init(&spec, 1))?; // or LiveModel::load(path)
+//! let model = LiveModel::new("small", Model::init(&spec, 1)?)?; // or LiveModel::load(path)
 //! let mut stream = LiveStream::new(&model)?;
 //! assert!(stream.push(&model.line("0.5 1")?)?.is_none());
 //! let answer = stream.push(&model.line("0.25 0")?)?.unwrap();

@@ -76,11 +76,11 @@ impl LiveModel {
             file: path.display().to_string(),
             reason: e.to_string(),
         };
-        let bytes = drnn::read_model_file(path)?;
+        let bytes = drnn::io::read_model_file(path)?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         LiveModel::import_bytes(&name, &bytes, options).map_err(|e| match e {
             // Already says which file: none.
-            Error::Drnn(drnn::Error::File { reason, .. }) => in_file(&reason),
+            Error::Drnn(drnn::Error::File(error)) => in_file(&error.reason()),
             other => in_file(&other),
         })
     }

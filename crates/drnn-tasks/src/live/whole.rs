@@ -10,7 +10,7 @@ use super::model::LiveModel;
 use super::reader::{Input, Reader};
 use super::sequence::Sequence;
 use crate::error::{Error, Result};
-use drnn::{Answers, Batch, InputSpec};
+use drnn::{Batch, InputSpec, Outputs, Rows, Steps};
 
 /// Runs whole sequences through one model, bidirectional ones too. Answers are those of a [`super::LiveStream`], to
 /// the bit. Words that come again are encoded once.
@@ -127,7 +127,7 @@ impl<'m> LiveRun<'m> {
                         x[(step * rows + row) * q..][..q].copy_from_slice(numbers);
                     }
                 }
-                Batch::dense(&x, steps, rows)
+                Batch::dense(&x, Steps(steps), Rows(rows))
             }
             InputSpec::Tokens { .. } => {
                 tokens.resize(steps * rows, 0);
@@ -136,12 +136,12 @@ impl<'m> LiveRun<'m> {
                         tokens[step * rows + row] = *token;
                     }
                 }
-                Batch::tokens(&tokens, steps, rows)
+                Batch::tokens(&tokens, Steps(steps), Rows(rows))
             }
         };
-        let found: Answers = network.run(&batch.lengths(&lengths), None)?;
+        let found: Outputs = network.run(&batch.lengths(&lengths), None)?;
         for (row, &i) in chosen.iter().enumerate() {
-            for step in 0..network.spec().answers_to(lengths[row]) {
+            for step in 0..network.spec().output_steps(lengths[row]) {
                 if let Some(known) = wholes[i].sequence.answer(model, found.at(step, row)) {
                     answer(i, known);
                 }

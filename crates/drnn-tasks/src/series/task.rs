@@ -3,7 +3,7 @@
 use super::missing::Missing;
 use super::scaling::Scaling;
 use crate::error::{Error, Result};
-use drnn::{Builder, InputSpec, NetSpec};
+use drnn::{InputSpec, NetSpec, NetSpecBuilder};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -54,8 +54,8 @@ impl SeriesTask {
         if task.task != SeriesTask::NAME {
             return fail(format!("{:?}, expected {:?}", task.task, SeriesTask::NAME));
         }
-        if spec.input() != InputSpec::Dense(q) || spec.answer_width() != task.answer_width() {
-            return fail(format!("{q} inputs and {} answers for {spec}", task.answer_width()));
+        if spec.input() != InputSpec::Dense(q) || spec.output_width() != task.output_width() {
+            return fail(format!("{q} inputs and {} answers for {spec}", task.output_width()));
         }
         if task.classes.is_some() == task.scaling.targets.is_some()
             || (task.classes.is_some() && m != 1)
@@ -79,12 +79,12 @@ impl SeriesTask {
     }
 
     /// Values that a network answers with, m: one per target, or one per class.
-    pub fn answer_width(&self) -> usize {
+    pub fn output_width(&self) -> usize {
         self.classes.as_ref().map_or(self.targets.len(), Vec::len)
     }
 
     /// Puts input and output to a network's description.
-    pub fn widths(&self, builder: Builder) -> Builder {
-        builder.dense(self.inputs.len()).outputs(self.answer_width())
+    pub fn widths(&self, builder: NetSpecBuilder) -> NetSpecBuilder {
+        builder.dense(self.inputs.len()).outputs(self.output_width())
     }
 }

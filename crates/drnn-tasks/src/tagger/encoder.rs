@@ -5,7 +5,7 @@ use super::model::Tagger;
 use super::spellings::Spellings;
 use super::vocabulary::{BEGIN, END, PAD};
 use crate::error::Result;
-use drnn::Batch;
+use drnn::{Batch, Rows, Steps};
 use std::collections::HashMap;
 
 /// Encodings of words that are kept, because words come again.
@@ -56,7 +56,9 @@ impl Encoder {
                     symbols[step * rows + row] = *symbol;
                 }
             }
-            let batch = Batch::tokens(&symbols, steps, rows).lengths(&lengths).asking(&[]);
+            let batch = Batch::tokens(&symbols, Steps(steps), Rows(rows))
+                .lengths(&lengths)
+                .select_outputs(&[]);
             let last = tagger.chars.run(&batch, None)?.last;
             let parts = EncodingLayout::new(tagger.net(), rows);
             for (row, key) in keys.iter().enumerate() {
@@ -89,7 +91,7 @@ impl Encoder {
                 Form::Word(form) => spellings.number(tagger.vocabulary(), form),
             };
             let symbols = spellings.get(number);
-            let batch = Batch::tokens(symbols, symbols.len(), 1).asking(&[]);
+            let batch = Batch::tokens(symbols, Steps(symbols.len()), Rows(1)).select_outputs(&[]);
             let last = tagger.chars.run(&batch, None)?.last;
             // The last layer's states, direction after direction, are the last of all for one row.
             x.extend_from_slice(&last.h[last.h.len() - encoding..]);

@@ -42,7 +42,7 @@ impl TaggerNet {
             return refuse(format!("a word net reads vectors, not as {words}"));
         };
         let rows = vocabulary.words();
-        let encoding = chars.answer_width();
+        let encoding = chars.output_width();
         if q <= encoding || words.outputs() != Some(vocabulary.tags().len()) {
             return refuse(format!("no word net behind {chars}: {words}"));
         }
@@ -60,7 +60,7 @@ impl TaggerNet {
 
     /// Values of a word's encoding.
     pub fn encoding(&self) -> usize {
-        self.chars.answer_width()
+        self.chars.output_width()
     }
 
     /// Values of a word's vector.

@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn nothing_is_lost() {
-        let mut rng = drnn::rng::Rng::new(1);
+        let mut rng = drnn::random::Rng::new(1);
         let letters: Vec<char> = "ab'\u{2019}n t.,-/(\"!\u{130}\u{df}$5@".chars().collect();
         for _ in 0..20_000 {
             let line: String =

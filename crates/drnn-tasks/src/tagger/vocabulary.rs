@@ -120,9 +120,9 @@ impl Vocabulary {
             return Err(Error::Data(format!(
                 "the training part has {} different tags, such as {}, more than {}; is the tag in \
                  the right column? --max-tags N allows more",
-                drnn::grouped(tags.len()),
+                drnn::text::grouped(tags.len()),
                 listed(tags.keys().copied().collect::<BTreeSet<_>>().into_iter().take(3)),
-                drnn::grouped(limits.tags)
+                drnn::text::grouped(limits.tags)
             )));
         }
         let most = limits.alphabet.saturating_sub(SPECIAL);

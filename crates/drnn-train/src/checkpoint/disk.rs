@@ -58,6 +58,6 @@ impl Disk for RealDisk {
 
     fn sync_folder_of(&self, path: &Path) -> io::Result<()> {
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
-        drnn::sync_folder(folder.unwrap_or(Path::new(".")))
+        drnn::io::sync_folder(folder.unwrap_or(Path::new(".")))
     }
 }

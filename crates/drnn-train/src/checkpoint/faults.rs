@@ -6,7 +6,7 @@ use super::{previous, with_ending};
 use crate::error::{Error, Result};
 use crate::paper::reversal::Reversal;
 use crate::{Advance, Engine, Examples, Options, Resumed, Trainer};
-use drnn::rng::Rng;
+use drnn::random::Rng;
 use drnn::{Cell, Cpu, NetSpec};
 use std::io::ErrorKind;
 use std::path::Path;

@@ -9,7 +9,7 @@
 use crate::error::{Error, Result};
 use crate::optim::{Adam, AdamOptions};
 use crate::training::{Progress, State};
-use drnn::checksum::rotated_23 as checksum;
+use drnn::io::checksum::rotated_23 as checksum;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 

@@ -5,7 +5,7 @@
 //! without taking the old one. Journaling file systems are kinder than that.
 
 use super::disk::Disk;
-use drnn::rng::Rng;
+use drnn::random::Rng;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Write};

@@ -5,8 +5,8 @@ use crate::error::{Error, Result};
 use crate::loss::Targets;
 use crate::seed;
 use drnn::memory::BatchSize;
-use drnn::rng::Rng;
-use drnn::{Batch, InputSpec, NetSpec};
+use drnn::random::Rng;
+use drnn::{Batch, InputSpec, NetSpec, Rows, Steps};
 
 /// Sequences to learn from, each with what should be answered.
 pub trait Dataset: Sync {
@@ -75,11 +75,11 @@ impl Gathered {
     /// The elements.
     pub fn batch(&self) -> Batch<'_> {
         let batch = match &self.inputs {
-            Inputs::Dense(x) => Batch::dense(x, self.steps, self.rows),
-            Inputs::Tokens(tokens) => Batch::tokens(tokens, self.steps, self.rows),
+            Inputs::Dense(x) => Batch::dense(x, Steps(self.steps), Rows(self.rows)),
+            Inputs::Tokens(tokens) => Batch::tokens(tokens, Steps(self.steps), Rows(self.rows)),
         };
         let batch = if self.lengths.is_empty() { batch } else { batch.lengths(&self.lengths) };
-        self.selected.as_deref().map_or(batch, |slots| batch.asking(slots))
+        self.selected.as_deref().map_or(batch, |slots| batch.select_outputs(slots))
     }
 
     /// What should be answered.
@@ -109,7 +109,7 @@ pub(crate) fn check_widths(spec: &NetSpec, q: Option<usize>, m: Option<usize>) -
         InputSpec::Dense(width) => q == Some(width),
         InputSpec::Tokens { .. } => q.is_none(),
     };
-    if !fits || m.is_some_and(|m| m != spec.answer_width()) {
+    if !fits || m.is_some_and(|m| m != spec.output_width()) {
         return Err(Error::Data(format!("the data does not fit {spec}")));
     }
     Ok(())

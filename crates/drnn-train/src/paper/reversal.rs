@@ -10,7 +10,7 @@
 use crate::data::{Examples, Generated, Inputs, Recipe, TargetData};
 use crate::error::{Error, Result};
 use crate::loss::{IGNORE, Targets};
-use drnn::rng::Rng;
+use drnn::random::Rng;
 
 /// The task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

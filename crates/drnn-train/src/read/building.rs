@@ -56,7 +56,7 @@ impl Building {
                     "column {} has more than {} different classes, and {} is another; does it hold \
                      numbers or names? Choose another --target, or allow more with --max-classes N",
                     quote(&self.label_column),
-                    drnn::grouped(self.max_labels),
+                    drnn::text::grouped(self.max_labels),
                     quote(label)
                 ));
             }

@@ -33,8 +33,8 @@ impl Input {
         let held = match is_file {
             true => None,
             false => {
-                let max = limits.max_input.unwrap_or(drnn::MAX_STREAM);
-                Some(drnn::read_file(path, max).map_err(fail)?.into())
+                let max = limits.max_input.unwrap_or(drnn::io::MAX_STREAM);
+                Some(drnn::io::read_file(path, max).map_err(fail)?.into())
             }
         };
         Ok(Input { path: path.into(), limits, held })

@@ -40,7 +40,7 @@ pub(super) const MAX_ELEMENTS: usize = 1 << 40;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReadLimits {
     /// Bytes, unpacked. None: [`MAX_INPUT`]; of packed files less, see [`MAX_EXPANSION`]; of what
-    /// is no regular file [`drnn::MAX_STREAM`].
+    /// is no regular file [`drnn::io::MAX_STREAM`].
     pub max_input: Option<u64>,
 }
 

@@ -184,7 +184,7 @@ pub fn from_arrays(
         let what = format!(
             "has more than {} different classes; targets that are values are floats, and \
              --max-classes N allows more",
-            drnn::grouped(max_classes)
+            drnn::text::grouped(max_classes)
         );
         return Err(refuse(&y_name, None, what));
     }

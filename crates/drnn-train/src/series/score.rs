@@ -87,7 +87,7 @@ pub fn score(model: &Model, task: &SeriesTask, data: &Sequences) -> Result<Score
     let all: Vec<u32> = (0..windows.len() as u32).collect();
     let longest = windows.longest().max(1);
     // Of many classes, and long sequences, all answers at once would not fit into memory.
-    let values = longest.saturating_mul(task.answer_width());
+    let values = longest.saturating_mul(task.output_width());
     let rows = (ELEMENTS / longest).clamp(1, 64).min((MAX_VALUES / values).max(1));
     let streams = values > MAX_VALUES && model.spec().direction() == Direction::Forward;
     let mut sums = Sums::new(task);

@@ -4,7 +4,7 @@ use crate::data::TargetData;
 use crate::error::{Error, Result};
 use crate::loss::IGNORE;
 use crate::read::{Missing, quote};
-use drnn::checksum::of_words;
+use drnn::io::checksum::of_words;
 use std::ops::Range;
 
 /// Sequences in their own units.

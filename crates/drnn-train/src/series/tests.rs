@@ -134,7 +134,7 @@ fn columns_that_never_change() {
     let task = learn(&found);
     assert_eq!((task.scaling.inputs.sd[0], task.scaling.inputs.apply(0, 0.1)), (1.0, 0.0));
     let spec = NetSpec::builder(Cell::Gru).dense(2).units([3]).outputs(1).build().unwrap();
-    let score = score(&Model::init(&spec, 1), &task, &found).unwrap();
+    let score = score(&Model::init(&spec, 1).unwrap(), &task, &found).unwrap();
     let Found::Errors(targets) = score.found else { panic!() };
     assert_eq!((targets[0].r2, targets[0].count), (None, 3));
     let nothing = Scaling::learn(&[f32::NAN], &["x".into()]).unwrap_err().to_string();
@@ -171,7 +171,7 @@ fn answers_of_windows_are_those_of_the_whole() {
     let task = learn(&data);
     let spec = NetSpec::builder(Cell::RnnTanh).dense(1).units([2]).outputs(1);
     let spec = spec.delay(1, Padding::Null).build().unwrap();
-    let mut params = Model::init(&spec, 3).into_params();
+    let mut params = Model::init(&spec, 3).unwrap().into_params();
     let layout = drnn::params::Layout::new(&spec);
     params[layout.find("weight_hh_l0").unwrap().range.clone()].fill(0.0);
     let model = Model::from_params(&spec, params).unwrap();
@@ -203,7 +203,7 @@ fn classes_that_were_not_learned_are_wrong() {
     let Targets::Classes(y) = batch.targets() else { panic!() };
     assert_eq!((y, windows.unknown()), (&[IGNORE, 1, IGNORE][..], 2));
     let spec = NetSpec::builder(Cell::Gru).dense(1).units([3]).outputs(2).build().unwrap();
-    let model = Model::init(&spec, 1);
+    let model = Model::init(&spec, 1).unwrap();
     let found = score(&model, &task, &later).unwrap();
     assert_eq!((found.unknown, found.counted(), found.steps), (2, 3, 3));
     let Found::Classes { loss, .. } = &found.found else { panic!() };
@@ -311,7 +311,7 @@ fn scores_of_streams_are_scores_of_runs() {
     let data = read(&format!("x,y\n{rows}"), &columns(&["y"])).unwrap();
     let task = learn(&data);
     let spec = task.widths(NetSpec::builder(Cell::Lstm)).units([5]).delay(2, Padding::Null);
-    let model = Model::init(&spec.build().unwrap(), 1);
+    let model = Model::init(&spec.build().unwrap(), 1).unwrap();
     let whole = score(&model, &task, &data).unwrap();
     let mut sums = super::score::Sums::new(&task);
     sums.add_streamed(&model, &Windows::whole(&data, &task).unwrap(), 0).unwrap();

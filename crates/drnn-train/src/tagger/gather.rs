@@ -7,7 +7,7 @@
 //! A spelling that occurs several times is read once: its encoding is the same, and its gradient the sum.
 
 use super::sentences::{Sentences, Word};
-use drnn::{Batch, States};
+use drnn::{Batch, Rows, States, Steps};
 use drnn_tasks::tagger::{BEGIN, END, EncodingLayout, PAD, TaggerNet};
 
 /// No row yet.
@@ -108,8 +108,8 @@ impl CharRows {
 
     /// Only its last states are wanted.
     pub fn batch(&self) -> Batch<'_> {
-        let batch = Batch::tokens(&self.symbols, self.steps, self.spellings.len());
-        batch.lengths(&self.lengths).asking(&[])
+        let batch = Batch::tokens(&self.symbols, Steps(self.steps), Rows(self.spellings.len()));
+        batch.lengths(&self.lengths).select_outputs(&[])
     }
 
     /// Spellings.
@@ -154,8 +154,8 @@ impl WordRows {
 
     /// After [`WordRows::join`].
     pub fn batch(&self) -> Batch<'_> {
-        let batch = Batch::dense(&self.x, self.steps, self.lengths.len());
-        batch.lengths(&self.lengths).asking(&self.asked)
+        let batch = Batch::dense(&self.x, Steps(self.steps), Rows(self.lengths.len()));
+        batch.lengths(&self.lengths).select_outputs(&self.asked)
     }
 
     /// Values of what was joined.

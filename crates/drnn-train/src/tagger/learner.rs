@@ -83,7 +83,7 @@ impl TaggerLearner {
         words.join(net, chars.rows(), encodings, net.vectors(params));
         let word_lane = lane(&params[word_range.clone()], words.batch());
         let word_pass = word_tape.forward(&word_lane)?;
-        let (outputs, m) = (word_pass.answers(0), net.words.answer_width());
+        let (outputs, m) = (word_pass.outputs(0), net.words.output_width());
         d_outputs.resize(outputs.len(), 0.0);
         let loss = weighted_cross_entropy(outputs, m, &words.tags, &words.weights, d_outputs);
         inspect(outputs, Targets::Classes(&words.tags));
@@ -92,7 +92,7 @@ impl TaggerLearner {
         }
         d_x.resize(words.x_len(), 0.0);
         word_pass.backward(&mut [Gradient {
-            answers: d_outputs,
+            outputs: d_outputs,
             last: None,
             params: &mut gradient[word_range],
             input: Some(d_x),
@@ -108,7 +108,7 @@ impl TaggerLearner {
         let vectors = net.frozen.is_none().then_some(vectors);
         words.part(net, d_x, chars.rows(), d_encodings, vectors);
         char_pass.backward(&mut [Gradient {
-            answers: &[],
+            outputs: &[],
             last: Some(d_encodings),
             params: &mut gradient[char_range],
             input: None,

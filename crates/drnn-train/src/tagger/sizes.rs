@@ -2,8 +2,8 @@
 
 use crate::error::Result;
 use crate::paper::PaperNet;
-use drnn::rng::Rng;
-use drnn::{BundleTable, Cell, Model, NetSpec, Padding};
+use drnn::random::Rng;
+use drnn::{BundleTable, Cell, NetSpec, Padding};
 use drnn_tasks::tagger::{PAD, SPECIAL, TaggerNet, Vocabulary};
 
 /// Sizes of a tagger.
@@ -67,8 +67,8 @@ impl Sizes {
 /// First parameters of a tagger, drawn as PyTorch draws them.
 pub fn initial_params(net: &TaggerNet, seed: u64) -> Vec<f32> {
     let mut rng = Rng::new(seed);
-    let mut params = Model::init(&net.chars, rng.bits()).into_params();
-    params.extend(Model::init(&net.words, rng.bits()).into_params());
+    let mut params = drnn::params::initial(&net.chars, rng.bits());
+    params.extend(drnn::params::initial(&net.words, rng.bits()));
     params.resize_with(net.parameters(), || rng.normal());
     params
 }

@@ -38,7 +38,7 @@ pub fn cases() -> Vec<(NetSpec, Examples)> {
             (values.clone().units([8, 11, 5]), &sine),
             (values.units([17]).delay(2, Padding::Null), &sine),
         ];
-        let build = |(builder, data): (drnn::Builder, &Examples)| {
+        let build = |(builder, data): (drnn::NetSpecBuilder, &Examples)| {
             (builder.build().expect("a network"), data.clone())
         };
         cases.extend(specs.map(build));

@@ -21,7 +21,7 @@ pub struct Learner {
 impl Learner {
     /// Parameters as [`Model::init`] draws them.
     pub fn new(cpu: &Cpu, spec: &NetSpec, adam: AdamOptions, seed: u64) -> Learner {
-        let params = Model::init(spec, seed).into_params();
+        let params = drnn::params::initial(spec, seed);
         let adam = Adam::new(adam, params.len());
         Learner {
             spec: spec.clone(),
@@ -54,15 +54,15 @@ impl Learner {
             Err(drnn::Error::NotFinite { .. }) => return Ok((LossSum::default(), f64::NAN)),
             other => other?,
         };
-        let outputs = pass.answers(0);
+        let outputs = pass.outputs(0);
         self.d_outputs.resize(outputs.len(), 0.0);
-        let m = self.spec.answer_width();
+        let m = self.spec.output_width();
         let found = loss(outputs, m, self.gathered.targets(), &mut self.d_outputs);
         if !found.sum.is_finite() {
             return Ok((found, f64::NAN));
         }
         pass.backward(&mut [Gradient {
-            answers: &self.d_outputs,
+            outputs: &self.d_outputs,
             last: None,
             params: &mut self.gradient,
             input: None,
@@ -125,9 +125,9 @@ impl Engine for Learner {
         let (params, batch) = (&self.state.params, self.gathered.batch());
         let lanes = [Lane { params, batch, start: None }];
         let pass = self.tape.forward(&lanes)?;
-        let (outputs, targets) = (pass.answers(0), self.gathered.targets());
+        let (outputs, targets) = (pass.outputs(0), self.gathered.targets());
         self.d_outputs.resize(outputs.len(), 0.0);
-        let found = loss(outputs, self.spec.answer_width(), targets, &mut self.d_outputs);
+        let found = loss(outputs, self.spec.output_width(), targets, &mut self.d_outputs);
         inspect(outputs, targets);
         Ok(found)
     }

@@ -47,7 +47,7 @@ impl Estimate {
             let all = data.spellings();
             let spellings = words.steps.saturating_mul(words.rows).min(all.len());
             let longest = (0..all.len() as u32).map(|i| all.get(i).len()).max().unwrap_or(0);
-            let chars = BatchSize { asked: Some(0), ..BatchSize::new(longest, spellings) };
+            let chars = BatchSize { selected: Some(0), ..BatchSize::new(longest, spellings) };
             let [chars, words] =
                 [(&net.chars, chars), (&net.words, words)].map(|(spec, s)| pass(spec, s, threads));
             chars.saturating_add(words)
@@ -74,12 +74,12 @@ fn pass(spec: &NetSpec, size: BatchSize, threads: usize) -> usize {
     let memory = training(spec, size, threads);
     let slots = size.steps.saturating_mul(size.rows);
     let (q, m) = match spec.input() {
-        InputSpec::Dense(q) => (q, spec.answer_width()),
-        InputSpec::Tokens { .. } => (1, spec.answer_width()),
+        InputSpec::Dense(q) => (q, spec.output_width()),
+        InputSpec::Tokens { .. } => (1, spec.output_width()),
     };
     let floats = |n: usize, width: usize| n.saturating_mul(width).saturating_mul(size_of::<f32>());
     // Elements, targets (values, or a class each), and the gradient of the answers.
-    let answers = floats(size.asked.unwrap_or(slots), m);
+    let answers = floats(size.selected.unwrap_or(slots), m);
     [memory.kept, memory.extra, memory.fixed, floats(slots, q + 1), answers, answers]
         .into_iter()
         .fold(0, usize::saturating_add)

@@ -172,7 +172,7 @@ pub fn initial(spec: &NetSpec, seed: u64) -> Vec<f32> {
     for range in layout.output().into_iter().flatten() {
         params[range].fill_with(|| rng.symmetric(bound(widest(spec.hidden_width()))));
     }
-    clear_outside(spec, layout, &mut params);
+    clear_outside(spec, &layout, &mut params);
     params
 }
 
@@ -197,7 +197,6 @@ mod tests {
     #[test]
     fn initial_values_keep_to_their_bounds_and_fill_them() {
         let spec = NetSpec::builder(Cell::Lstm).dense(3).units([64]).outputs(5).build().unwrap();
-        let layout = Layout::new(&spec);
         let params = initial(&spec, 1);
         let top = params.iter().fold(0.0f32, |a, x| a.max(x.abs()));
         assert!(top <= 0.125 && top > 0.124, "{top}");

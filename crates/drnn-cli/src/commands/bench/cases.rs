@@ -1,10 +1,10 @@
 //! The shapes that are measured. `bench/peers.py` runs the same ones in other software.
 
 use super::Memory;
-use drnn::rng::Rng;
+use drnn::random::Rng;
 use drnn::{
-    Batch, Cell, Cpu, Element, Gradient, Lane, Model, NetSpec, Padding, Plan, Stream, StreamBatch,
-    Tape,
+    Batch, Cell, Cpu, Element, Gradient, Lane, Model, NetSpec, Padding, Plan, Rows, Steps, Stream,
+    StreamBatch, Tape,
 };
 use drnn_tasks::chars::Alphabet;
 use drnn_train::chars::{Masked, Masking};
@@ -166,9 +166,9 @@ impl Data {
     fn new(shape: &Shape, spec: &NetSpec, seed: u64) -> Data {
         let mut rng = Rng::new(seed);
         let slots = shape.steps * shape.rows;
-        let answers = spec.answers_to(shape.steps) * shape.rows * shape.m;
+        let answers = spec.output_steps(shape.steps) * shape.rows * shape.m;
         Data {
-            params: Model::init(spec, seed).into_params(),
+            params: drnn::params::initial(spec, seed),
             x: (0..slots * shape.q).map(|_| rng.symmetric(1.0)).collect(),
             tokens: (0..slots).map(|_| rng.below(SYMBOLS) as u32).collect(),
             d_answers: (0..answers).map(|_| rng.symmetric(1e-3)).collect(),
@@ -180,8 +180,8 @@ impl Data {
 /// The batch of one lane.
 fn batch<'a>(shape: &Shape, x: &'a [f32], tokens: &'a [u32], lengths: &'a [usize]) -> Batch<'a> {
     let batch = match shape.q {
-        0 => Batch::tokens(tokens, shape.steps, shape.rows),
-        _ => Batch::dense(x, shape.steps, shape.rows),
+        0 => Batch::tokens(tokens, Steps(shape.steps), Rows(shape.rows)),
+        _ => Batch::dense(x, Steps(shape.steps), Rows(shape.rows)),
     };
     batch.lengths(lengths)
 }
@@ -215,7 +215,7 @@ fn train(cpu: &Cpu, shape: &'static Shape, lanes: usize) -> Result<Work> {
             lanes.push(Lane { params, batch, start: None });
             let answers = d_answers.as_slice();
             gradients.push(Gradient {
-                answers,
+                outputs: answers,
                 last: None,
                 params: gradient,
                 input: None,
@@ -310,7 +310,7 @@ fn stream(cpu: &Cpu, streams: usize) -> Result<Work> {
     const CALLS: usize = 500;
     let (n, q) = (256, 10);
     let spec = NetSpec::builder(Cell::Lstm).dense(q).units([n]).build()?;
-    let model = Rc::new(Model::init(&spec, 1).on(cpu));
+    let model = Rc::new(Model::init(&spec, 1)?.on(cpu));
     let mut rng = Rng::new(1);
     let x: Vec<f32> = (0..streams * q).map(|_| rng.symmetric(1.0)).collect();
     let flop = 2.0 * (streams * 4 * n * (n + q)) as f64;

@@ -5,7 +5,7 @@
 
 use crate::Failure;
 use crate::training::place::Place;
-use drnn::rng::Rng;
+use drnn::random::Rng;
 use drnn::{Cell, Cpu, NetSpec, Padding};
 use drnn_cuda::{CudaGroup, CudaLearner, Until};
 use drnn_train::{

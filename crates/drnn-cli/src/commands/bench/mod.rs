@@ -7,7 +7,8 @@ use crate::Failure;
 use crate::training::place::{Place, PlaceArguments};
 use cases::{CASES, Case};
 use clap::Args;
-use drnn::{Cpu, Peak};
+use drnn::peak::Peak;
+use drnn::{Cpu, InstructionSet};
 use serde::Serialize;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -101,15 +102,17 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let cpu = Cpu::from_env()?;
     let threads = arguments.threads.map_or(cpu.threads(), |n| n as usize);
-    let isa = arguments.isa.as_deref().unwrap_or(cpu.isa());
-    let cpu = Cpu::with_isa(isa, threads).ok_or_else(|| {
-        Failure::Input(format!("--isa {isa}: this processor runs {}", Cpu::isas().join(", ")))
+    let isa = arguments.isa.as_deref().unwrap_or(cpu.instruction_set().name());
+    let set = isa.parse::<InstructionSet>();
+    let cpu = set.and_then(|set| Cpu::with_instruction_set(set, threads)).map_err(|_| {
+        let runs: Vec<&str> = InstructionSet::available().iter().map(|set| set.name()).collect();
+        Failure::Input(format!("--isa {isa}: this processor runs {}", runs.join(", ")))
     })?;
     let mut out = std::io::stdout().lock();
-    let limits = (!arguments.no_peak).then(|| cpu.peak());
+    let limits = (!arguments.no_peak).then(|| Peak::measure(&cpu));
     let peak = limits.map(|Peak { fma, product }| fma.max(product));
     if !arguments.json {
-        write!(out, "{} threads, {}", cpu.threads(), cpu.isa())?;
+        write!(out, "{} threads, {}", cpu.threads(), cpu.instruction_set())?;
         if let (Some(peak), Some(Peak { fma, product })) = (peak, limits) {
             write!(
                 out,
@@ -147,7 +150,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let report = Report {
             version: env!("CARGO_PKG_VERSION"),
             threads: cpu.threads(),
-            isa: cpu.isa(),
+            isa: cpu.instruction_set().name(),
             peak_gflops: peak,
             fma_gflops: limits.map(|l| l.fma),
             product_gflops: limits.map(|l| l.product),

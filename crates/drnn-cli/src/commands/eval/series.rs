@@ -6,7 +6,7 @@ use crate::args::series::{read_files, told_of};
 use crate::files::model_file::ModelFile;
 use crate::report::page::number;
 use crate::report::training_run::{Judged, most_frequent};
-use drnn::grouped;
+use drnn::text::grouped;
 use drnn_tasks::series::SeriesTask;
 use drnn_train::Confusion;
 use drnn_train::series::{Columns, Found, Score, TargetScore, score};

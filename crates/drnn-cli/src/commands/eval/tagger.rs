@@ -4,7 +4,7 @@ use super::{Asked, Evaluation};
 use crate::Failure;
 use crate::files::model_file::ModelFile;
 use crate::training::treebank::{by_tag, confusion, table};
-use drnn::grouped;
+use drnn::text::grouped;
 use drnn_tasks::tagger::{Counting, Tagger};
 use drnn_train::tagger::{Scores, Sentences, Share, read_sentences};
 

@@ -136,7 +136,7 @@ impl<'a> Picture<'a> {
             }
         }
         for (i, &norm) in map.output.iter().enumerate() {
-            let (part, allowed) = (Part::Output, blocks.is_answered_from(i));
+            let (part, allowed) = (Part::Output, blocks.feeds_output(i));
             links.push(Link { from: i as i32, to: k as i32, part, allowed, norm });
         }
         Picture { spec, k: k as i32, widths: blocks.widths(), links, out: String::new() }

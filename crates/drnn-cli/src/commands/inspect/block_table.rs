@@ -86,7 +86,7 @@ fn rows(map: &BlockMap, spec: &NetSpec) -> Vec<Vec<String>> {
     }
     if let Some(m) = spec.outputs() {
         let mut row = vec!["y".into(), m.to_string(), String::new()];
-        row.extend((0..k).map(|i| norm(blocks.is_answered_from(i), map.output[i])));
+        row.extend((0..k).map(|i| norm(blocks.feeds_output(i), map.output[i])));
         rows.push(row);
     }
     rows

@@ -13,7 +13,8 @@ use crate::memory::usage::MemoryUse;
 use clap::Args;
 use drnn::memory::{self, BatchSize};
 use drnn::params::Layout;
-use drnn::{BlockMap, Bundle, Direction, Import, NetSpec, grouped};
+use drnn::text::grouped;
+use drnn::{BlockMap, Bundle, Direction, Import, NetSpec};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -182,7 +183,7 @@ fn draw(file: &Path, svg: &Path, map: Option<&BlockMap>, spec: &NetSpec) -> Resu
     let in_file = |why: String| Failure::Input(format!("{}: {spec}: {why}", file.display()));
     let picture = block_picture::svg(map, spec).map_err(in_file)?;
     let refuse = |e| Failure::Input(format!("{}: cannot be written: {e}", svg.display()));
-    drnn::write_atomically(svg, |out| out.write_all(picture.as_bytes())).map_err(refuse)?;
+    drnn::io::write_atomically(svg, |out| out.write_all(picture.as_bytes())).map_err(refuse)?;
     eprintln!("wrote {}", svg.display());
     Ok(())
 }

@@ -9,9 +9,12 @@ use crate::memory::{Force, Needs};
 use crate::training;
 use clap::Args;
 use drnn::flatten::{flat_params, flat_spec};
+use drnn::random::Rng;
 use drnn::reference::{self, RefRun, RefState, Sequence};
-use drnn::rng::Rng;
-use drnn::{Batch, Cell, Cpu, Error, Model, NetSpec, StartState, States, compare, solve_start};
+use drnn::{
+    Batch, Cell, Cpu, Error, InstructionSet, Model, NetSpec, Rows, StartState, States, Steps,
+    compare, solve_start,
+};
 use drnn_train::seed;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -228,12 +231,12 @@ fn compare_forms(
     seed: u64,
 ) -> Result<Entry, Error> {
     let mut rng = Rng::new(seed);
-    let stack = Model::init(spec, seed).on(cpu);
+    let stack = Model::init(spec, seed)?.on(cpu);
     let flat = stack.flatten(StartState::Held)?;
     let x: Vec<f32> = (0..steps * Q).map(|_| rng.symmetric(1.0)).collect();
     let mut start = States::zeros(spec, 1);
     start.h.iter_mut().chain(&mut start.c).for_each(|x| *x = rng.symmetric(1.0));
-    let found = compare(&stack, &flat, &Batch::dense(&x, steps, 1), Some(&start))?;
+    let found = compare(&stack, &flat, &Batch::dense(&x, Steps(steps), Rows(1)), Some(&start))?;
     let states = found.h.iter().chain(&found.c).chain([&found.last]).fold(0.0f32, |a, b| a.max(*b));
     let [f64_answers, f64_states] = compare_f64(spec, stack.params(), &x, &start)?;
     Ok(Entry {
@@ -241,7 +244,7 @@ fn compare_forms(
         units: spec.units().to_vec(),
         layers: spec.layers(),
         widths: widths.clone(),
-        f32_answers: found.answers.into(),
+        f32_answers: found.outputs.into(),
         f32_states: states.into(),
         f64_answers,
         f64_states,
@@ -302,12 +305,12 @@ fn how_often(cell: Cell, layers: usize, seed: u64) -> Result<Solved, Failure> {
     };
     for i in 0..DRAWN as u64 {
         // On the kernels that every machine has, so that every machine counts the same.
-        let cpu = Cpu::with_isa("portable", 1).unwrap_or_default();
-        let stack = Model::init(&spec, seed::of_repetition(seed, i as usize)).on(&cpu);
+        let cpu = Cpu::with_instruction_set(InstructionSet::Portable, 1)?;
+        let stack = Model::init(&spec, seed::of_repetition(seed, i as usize))?.on(&cpu);
         let flat = stack.flatten(StartState::Solved)?;
         let mut rng = Rng::new(i);
         let x: Vec<f32> = (0..20 * Q).map(|_| rng.symmetric(1.0)).collect();
-        let been = stack.run(&Batch::dense(&x, 20, 1), None)?.last;
+        let been = stack.run(&Batch::dense(&x, Steps(20), Rows(1)), None)?.last;
         for (start, count) in
             [(&States::zeros(&spec, 1), &mut table.from_zeros), (&been, &mut table.from_states)]
         {

@@ -235,7 +235,7 @@ impl LimitArguments {
 fn read(path: &Path) -> Result<String, Failure> {
     let cannot =
         |e: std::io::Error| Failure::Input(format!("{}: cannot be read: {e}", path.display()));
-    let bytes = drnn::read_file(path, MAX_RESULTS).map_err(cannot)?;
+    let bytes = drnn::io::read_file(path, MAX_RESULTS).map_err(cannot)?;
     String::from_utf8(bytes).map_err(|_| cannot(std::io::ErrorKind::InvalidData.into()))
 }
 

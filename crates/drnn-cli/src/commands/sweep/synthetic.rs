@@ -7,7 +7,7 @@ use crate::args::shape::Shape;
 use crate::memory::Needs;
 use crate::training::place::{Network, Place};
 use clap::Args;
-use drnn::{Builder, Cpu, Padding};
+use drnn::{Cpu, NetSpecBuilder, Padding};
 use drnn_train::reversal::Reversal;
 use drnn_train::sine::campaign::Gamma;
 use drnn_train::sine::{Sine, SinePart};
@@ -120,7 +120,7 @@ impl SineTask {
 }
 
 impl Dense {
-    fn data(&self) -> impl Fn(Builder) -> Builder {
+    fn data(&self) -> impl Fn(NetSpecBuilder) -> NetSpecBuilder {
         let [q, m] = self.widths;
         move |builder| builder.dense(q).outputs(m)
     }

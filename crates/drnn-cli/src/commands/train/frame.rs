@@ -189,7 +189,7 @@ impl Training {
         eprintln!(
             "{net}\n{what}; up to {} epochs of {} sequences, {} threads",
             options.epochs,
-            drnn::grouped(sequences[0]),
+            drnn::text::grouped(sequences[0]),
             cpu.threads()
         );
         let command = training::command();

@@ -3,7 +3,7 @@
 use super::{Group, MlmResults, plots};
 use crate::report::page::{Figure, Page, Part, Table, duration, mean_sd, moments};
 use crate::report::training::{deviations_part, provenance_parts, training_facts};
-use drnn::grouped;
+use drnn::text::grouped;
 use drnn_train::Reason;
 use drnn_train::chars::paper::{Net, Printed, Row, Size};
 use drnn_train::chars::{corrected_bpc, paper_bpc};

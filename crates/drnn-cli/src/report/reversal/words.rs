@@ -4,7 +4,7 @@ use super::plots::{DELAYED, accuracy, losses};
 use super::{ReversalResults, Run, Task, groups};
 use crate::report::page::{Figure, Page, Part, Table, duration, mean_sd, moments, signed};
 use crate::report::training::{deviations_part, provenance_parts, training_facts};
-use drnn::grouped;
+use drnn::text::grouped;
 use drnn_train::Reason;
 use std::fmt::Write;
 

@@ -1,7 +1,7 @@
 //! The cells of a campaign as a grid, and where that is not the paper's.
 
 use super::{Entry, SineResults};
-use drnn::grouped;
+use drnn::text::grouped;
 use drnn_train::sine::campaign::{Gamma, GridCell, Protocol};
 use drnn_train::{PaperNet, Schedule};
 use std::collections::{BTreeMap, BTreeSet};

@@ -4,7 +4,7 @@ use super::grid::{Grid, Step};
 use super::{SineResults, maps};
 use crate::report::page::{Figure, Page, Part, Table, duration};
 use crate::report::training::{deviations_part, title, training_facts};
-use drnn::grouped;
+use drnn::text::grouped;
 use drnn_train::PaperNet;
 use drnn_train::sine::campaign::Gamma;
 use drnn_train::sine::{STEPS, TAPS};

@@ -6,7 +6,7 @@ use crate::loss::IGNORE;
 use crate::read::Symbols;
 use crate::seed;
 use drnn::memory::BatchSize;
-use drnn::rng::Rng;
+use drnn::random::Rng;
 use drnn::{InputSpec, NetSpec};
 use std::ops::Range;
 use std::sync::Arc;
@@ -80,7 +80,7 @@ impl Dataset for Masked {
             InputSpec::Tokens { symbols, .. } => Some(symbols),
             InputSpec::Dense(_) => None,
         };
-        if tokens != Some(classes + 1) || spec.answer_width() != classes {
+        if tokens != Some(classes + 1) || spec.output_width() != classes {
             return Err(Error::Data(format!(
                 "{classes} characters and a mask do not fit {spec}: expected {} symbols in, {classes} out",
                 classes + 1
@@ -98,7 +98,7 @@ impl Dataset for Masked {
         let slots = steps.saturating_mul(rows);
         // What is masked is drawn: a little more than the share, to be sure.
         let asked = (slots as f64 * self.masking.share * 1.05) as usize + 64;
-        BatchSize { steps, rows, asked: Some(asked.min(slots)) }
+        BatchSize { steps, rows, selected: Some(asked.min(slots)) }
     }
 
     /// Behind the end of the part everything is masked.

@@ -17,7 +17,7 @@ pub mod results;
 use crate::data::{Examples, Generated, Inputs, Recipe, TargetData};
 use crate::error::{Error, Result};
 use crate::seed;
-use drnn::rng::Rng;
+use drnn::random::Rng;
 
 /// The paper's elements of a sequence, T.
 pub const STEPS: usize = 50;

@@ -175,7 +175,7 @@ pub const MAX_RESULTS: u64 = 1 << 28;
 
 /// Reads a file of results.
 pub fn read(path: &Path) -> Result<(Protocol, Records)> {
-    let bytes = drnn::read_file(path, MAX_RESULTS)
+    let bytes = drnn::io::read_file(path, MAX_RESULTS)
         .map_err(|e| refuse(path, format!("cannot be read: {e}")))?;
     from_bytes(path, &bytes)
 }
@@ -221,7 +221,7 @@ pub fn write(path: &Path, protocol: &Protocol, records: &Records) -> Result<()> 
         Ok(text)
     };
     text()
-        .and_then(|text| drnn::write_atomically(path, |file| file.write_all(text.as_bytes())))
+        .and_then(|text| drnn::io::write_atomically(path, |file| file.write_all(text.as_bytes())))
         .map_err(|e| refuse(path, format!("cannot be written: {e}")))
 }
 
@@ -266,7 +266,7 @@ impl Results {
         if found.is_none() {
             results.add(&header)?;
             let folder = results.path.parent().filter(|p| !p.as_os_str().is_empty());
-            drnn::sync_folder(folder.unwrap_or(Path::new("."))).map_err(fail)?;
+            drnn::io::sync_folder(folder.unwrap_or(Path::new("."))).map_err(fail)?;
         }
         Ok(results)
     }

@@ -53,7 +53,7 @@ pub fn open(path: &Path) -> Result<Source> {
 pub fn open_with(path: &Path, limits: ReadLimits) -> Result<Source> {
     let name = display(path);
     let fail = |e: io::Error| refuse(&name, None, format!("cannot be read: {e}"));
-    let (file, len) = drnn::open_file(path).map_err(fail)?;
+    let (file, len) = drnn::io::open_file(path).map_err(fail)?;
     let again = file.try_clone().map_err(fail)?;
     // What a file is added while we read is not waited for: it may never end.
     let plain = BufReader::with_capacity(BUFFER, file.take(len.unwrap_or(u64::MAX)));
@@ -81,7 +81,7 @@ fn no_zip(_: &Arc<AtomicU64>) -> std::result::Result<Stream, String> {
 
 impl ReadLimits {
     fn max(self, is_stream: bool) -> u64 {
-        self.max_input.unwrap_or(if is_stream { drnn::MAX_STREAM } else { MAX_INPUT })
+        self.max_input.unwrap_or(if is_stream { drnn::io::MAX_STREAM } else { MAX_INPUT })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::Failure;
 use crate::report::mlm::Text;
-use drnn::grouped;
+use drnn::text::grouped;
 use drnn_tasks::chars::Alphabet;
 use drnn_train::Dataset;
 use drnn_train::chars::paper::TEXT8;
