@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 async fn main() -> Result<(), Box<dyn Error>> {
     // A model: here one with random parameters; LiveModel::load reads a file.
     let spec = NetSpec::builder(Cell::Lstm).dense(1).units([16]).delay(2, Padding::Null);
-    let model = Model::init(&spec.outputs(1).build()?, 1);
+    let model = Model::init(&spec.outputs(1).build()?, 1)?;
     let mut models = Models::new();
     // The server runs requests concurrently, so that each needs one thread only.
     models.add(LiveModel::new("demo", model)?.on(&Cpu::new(1)))?;

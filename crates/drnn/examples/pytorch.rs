@@ -3,7 +3,7 @@
 //! The file was written with `torch.save(model.state_dict(), "lstm.pt")`. Its tensors say which
 //! network it is; no pickle code is executed.
 
-use drnn::{Batch, Import, Model};
+use drnn::{Batch, Import, Model, Rows, Steps};
 
 fn main() -> drnn::Result<()> {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/pt_lstm.pt");
@@ -14,7 +14,7 @@ fn main() -> drnn::Result<()> {
     // One sequence of four steps, in PyTorch's order (T, B, q).
     let width = model.spec().input().width();
     let x: Vec<f32> = (0..4 * width).map(|i| (i as f32 * 0.7).sin()).collect();
-    let y = model.run(&Batch::dense(&x, 4, 1), None)?;
+    let y = model.run(&Batch::dense(&x, Steps(4), Rows(1)), None)?;
     let [steps, _, outputs] = y.shape();
     println!("{steps} steps of {outputs} outputs");
     for step in 0..steps {

@@ -1,7 +1,7 @@
 //! Streams a sequence through a delayed network, stops halfway and continues from a snapshot:
 //! `cargo run --release --example stream`.
 
-use drnn::{Batch, Cell, Model, NetSpec, Padding, Stream};
+use drnn::{Batch, Cell, Model, NetSpec, Padding, Rows, Steps, Stream};
 
 fn main() -> drnn::Result<()> {
     let delay = 2;
@@ -11,7 +11,7 @@ fn main() -> drnn::Result<()> {
         .delay(delay, Padding::Null)
         .outputs(1)
         .build()?;
-    let model = Model::init(&spec, 1);
+    let model = Model::init(&spec, 1)?;
     let x: Vec<f32> = (0..8).map(|t| (t as f32 * 0.5).cos()).collect();
     let mut outputs = Vec::new();
 
@@ -45,7 +45,7 @@ fn main() -> drnn::Result<()> {
     println!("the end: {rest:.4?}");
     outputs.extend(rest);
 
-    let whole = model.run(&Batch::dense(&x, x.len(), 1), None)?;
+    let whole = model.run(&Batch::dense(&x, Steps(x.len()), Rows(1)), None)?;
     assert_eq!(outputs, whole.values);
     println!("the same bits as a run over the whole sequence");
     Ok(())
