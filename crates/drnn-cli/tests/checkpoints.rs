@@ -101,16 +101,16 @@ fn a_damaged_or_missing_checkpoint_is_told_and_the_one_before_used() {
         said
     };
     let said = resumed("whole", &|_| {});
-    assert!(!said.contains("note: "), "{said}");
+    assert!(!said.contains("note: ") && !said.contains("warning: "), "{said}");
     let said = resumed("damaged", &|at| damage(&at.join("last")));
-    assert!(said.contains("note: damaged/checkpoints/last: is damaged: "), "{said}");
+    assert!(said.contains("warning: damaged/checkpoints/last: is damaged: "), "{said}");
     let instead = "damaged/checkpoints/last.previous is used instead, written after ";
     assert!(said.contains(instead), "{said}");
     let said = resumed("missing", &|at| std::fs::remove_file(at.join("last")).unwrap());
     let instead = "last: is missing; missing/checkpoints/last.previous is used instead";
     assert!(said.contains(instead), "{said}");
     let said = resumed("empty", &|at| std::fs::write(at.join("last"), "").unwrap());
-    assert!(said.contains("note: empty/checkpoints/last: is damaged: "), "{said}");
+    assert!(said.contains("warning: empty/checkpoints/last: is damaged: "), "{said}");
     let both = |at: &Path, change: &dyn Fn(&Path)| {
         ["last", "last.previous"].iter().for_each(|name| change(&at.join(name)));
     };
@@ -206,7 +206,7 @@ fn a_best_model_that_is_lost_is_told() {
         );
         let notes = found["notes"].as_array().unwrap();
         assert!(notes[0].as_str().unwrap().starts_with(&expected), "{notes:?}");
-        assert!(said.contains(&format!("note: {expected}")), "{said}");
+        assert!(said.contains(&format!("warning: {expected}")), "{said}");
         let page = std::fs::read_to_string(folder.join(out).join("report.md")).unwrap();
         assert!(page.contains("is lost: "), "{page}");
         (said, found)
@@ -250,8 +250,8 @@ fn a_lost_model_that_is_not_the_best_in_the_end_is_no_loss() {
     }
     let output = drnn(folder, &format!("{LONGER} --out early --resume"));
     let said = text(&output.stderr);
-    assert!(said.contains("note: early/checkpoints/best: is damaged"), "{said}");
-    assert!(said.contains("note: the model of epoch "), "{said}");
+    assert!(said.contains("warning: early/checkpoints/best: is damaged"), "{said}");
+    assert!(said.contains("warning: the model of epoch "), "{said}");
     assert!(model(folder, "early") == model(folder, "straight"));
     assert_eq!(results(folder, "early")["notes"], Value::Array(vec![]));
 }

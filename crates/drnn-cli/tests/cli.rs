@@ -128,11 +128,15 @@ fn bad_usage_is_refused_with_the_remedy() {
 #[test]
 fn the_environment_is_checked_too() {
     for (name, value) in [("DRNN_ISA", "sse9"), ("DRNN_THREADS", "0"), ("DRNN_THREADS", "many")] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_drnn"));
-        let output = command.arg("bench").env(name, value).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{name}={value}");
-        let text = String::from_utf8(output.stderr).unwrap();
-        assert!(text.contains(&format!("environment variable {name} is `{value}`")), "{text}");
+        for arguments in ["bench", "inspect --net lstm"] {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_drnn"));
+            command.args(arguments.split(' ')).env(name, value);
+            let output = command.output().unwrap();
+            assert_eq!(output.status.code(), Some(2), "{name}={value} {arguments}");
+            let text = String::from_utf8(output.stderr).unwrap();
+            assert!(text.contains(&format!("environment variable {name} is `{value}`")), "{text}");
+            assert!(output.stdout.is_empty(), "{name}={value} {arguments}");
+        }
     }
 }
 
@@ -178,4 +182,69 @@ fn a_network_with_random_weights_is_the_librarys() {
     assert_eq!(stdout(&output), format!("{expected}\n"));
     let said = refused("init --net lstm --units 4,3 --blocks all -o x");
     assert!(said.contains("only a delayed network"), "{said}");
+}
+
+#[test]
+fn the_program_is_called_drnn() {
+    assert_eq!(stdout(&drnn("--version")), format!("drnn {}\n", env!("CARGO_PKG_VERSION")));
+    assert!(stdout(&drnn("--help")).contains("Usage: drnn "));
+}
+
+/// All commands, as `drnn --help` lists them.
+fn commands() -> Vec<String> {
+    let help = stdout(&drnn("--help"));
+    let list = help.split_once("Commands:\n").unwrap().1.split("\n\n").next().unwrap();
+    let names = list.lines().filter_map(|line| line.split_whitespace().next());
+    names.filter(|name| *name != "help").map(String::from).collect()
+}
+
+#[test]
+fn completions_for_every_shell_name_every_command() {
+    let commands = commands();
+    assert!(commands.len() >= 18 && commands.contains(&"completions".into()), "{commands:?}");
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = stdout(&drnn(&format!("completions {shell}")));
+        for command in &commands {
+            assert!(script.contains(command.as_str()), "{shell}: {command}");
+        }
+        assert!(script.contains("--quiet") || script.contains("-l quiet"), "{shell}");
+    }
+    assert!(refused("completions tcsh").contains("possible values: bash"));
+}
+
+#[test]
+fn manual_pages_of_every_command() {
+    let page = stdout(&drnn("man"));
+    assert!(page.contains(".TH drnn 1") && page.contains("drnn\\-train(1)"), "{page}");
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("new/man1");
+    assert!(drnn(&format!("man --out {}", folder.display())).status.success());
+    for command in commands() {
+        let page = std::fs::read_to_string(folder.join(format!("drnn-{command}.1"))).unwrap();
+        assert!(page.contains(&format!("drnn\\-{command}")), "{command}: {page}");
+    }
+    assert!(folder.join("drnn-train-series.1").exists());
+}
+
+#[test]
+fn quiet_leaves_results_and_errors() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("net.safetensors");
+    let arguments = format!("init --net gru --units 3 -o {}", path.display());
+    let loud = drnn(&arguments);
+    assert!(String::from_utf8_lossy(&loud.stderr).contains("wrote "), "{loud:?}");
+    for arguments in [format!("{arguments} -q"), format!("--quiet {arguments}")] {
+        let quiet = drnn(&arguments);
+        assert!(quiet.status.success() && quiet.stderr.is_empty(), "{quiet:?}");
+        assert_eq!(quiet.stdout, loud.stdout);
+    }
+    assert!(refused("inspect nowhere.safetensors --quiet").contains("cannot be read"));
+    let out = folder.path().join("out");
+    let train = "reproduce reversal --delays 3 --epochs 1 --sequences 40 --rate 3e38 --quiet";
+    let output = drnn(&format!("{train} --out {}", out.display()));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.lines().all(|l| l.starts_with("warning: ") || l.starts_with("check failed: ")));
+    let results = std::fs::read_to_string(out.join("reversal.json")).unwrap();
+    assert!(!results.contains("--quiet"), "the command without --quiet makes the same results");
 }

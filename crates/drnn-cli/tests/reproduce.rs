@@ -3,6 +3,7 @@
 mod common;
 
 use common::{drnn, refused, text};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::Command;
 
@@ -172,38 +173,27 @@ fn reversal_is_told_in_a_table_and_files() {
     assert!(!folder.path().join("new").exists());
 }
 
-/// Killed at random moments again and again, a run ends as if nothing had happened.
+/// A run that is killed again and again, each time after some more epochs, ends as if nothing had
+/// happened.
 #[test]
 fn killed_runs_go_on_to_the_same_result() {
     let folder = tempfile::tempdir().unwrap();
     const TINY: &str = "reproduce reversal --delays 3 --epochs 4 --sequences 100 --threads 2";
     assert!(drnn(folder.path(), &format!("{TINY} --out straight")).status.success());
-    let mut rng = drnn::random::Rng::new(7);
-    let mut kills = 0;
-    for attempt in 0.. {
-        assert!(attempt < 200, "it never ends");
+    // Lines on stderr after which it is killed: the first before any epoch, the last after several.
+    for (attempt, lines) in [1, 3, 1, 4, 2, 5, 3].into_iter().enumerate() {
         let resume = if attempt == 0 { "" } else { "--resume" };
         let mut command = Command::new(env!("CARGO_BIN_EXE_drnn"));
         command.current_dir(folder.path());
         command.args(format!("{TINY} --out killed {resume}").split_whitespace());
-        command.stderr(std::process::Stdio::null()).stdout(std::process::Stdio::null());
+        command.stderr(std::process::Stdio::piped()).stdout(std::process::Stdio::null());
         let mut child = command.spawn().unwrap();
-        // A little longer each time, so that it does end.
-        let patience = 5 + 5 * attempt + rng.below(50) as u64;
-        std::thread::sleep(std::time::Duration::from_millis(patience));
-        match child.try_wait().unwrap() {
-            Some(status) => {
-                assert!(status.success());
-                break;
-            }
-            None => {
-                child.kill().unwrap();
-                child.wait().unwrap();
-                kills += 1;
-            }
-        }
+        let stderr = BufReader::new(child.stderr.take().unwrap()).lines();
+        assert!(stderr.take(lines).count() > 0, "nothing on stderr");
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
-    assert!(kills > 0, "never killed");
+    assert!(drnn(folder.path(), &format!("{TINY} --out killed --resume")).status.success());
     let out = |name: &str| results(&folder.path().join(name));
     assert_eq!(out("killed")["runs"], out("straight")["runs"]);
 }
@@ -216,13 +206,16 @@ fn ctrl_c_saves_and_says_how_to_go_on() {
     command.current_dir(folder.path());
     command.args("reproduce reversal --delays 3 --sequences 2000 --threads 1".split_whitespace());
     command.stderr(std::process::Stdio::piped()).stdout(std::process::Stdio::null());
-    let child = command.spawn().unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(1000));
+    let mut child = command.spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut said = String::new();
+    while !said.contains("bilstm-0 epoch 1 ") {
+        assert!(stderr.read_line(&mut said).unwrap() > 0, "{said}");
+    }
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130));
-    let said = text(&output.stderr);
+    stderr.read_to_string(&mut said).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(
         said.contains("to go on: drnn reproduce reversal --delays 3 --sequences 2000"),
         "{said}"

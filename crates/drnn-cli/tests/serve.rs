@@ -16,7 +16,7 @@ const CHARS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/models/chars-en.safete
 struct Server {
     child: Child,
     address: String,
-    /// What it has said so far, and what it will.
+    /// What it has logged so far.
     said: String,
     stderr: BufReader<ChildStderr>,
 }
@@ -38,8 +38,8 @@ impl Server {
         Server { child, address, said, stderr }
     }
 
-    /// The body of an answer.
-    fn ask(&self, request: &str, body: &str) -> String {
+    /// Sends a request; the body of the response.
+    fn request(&self, request: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let length = body.len();
         let head = format!(
@@ -70,7 +70,18 @@ impl Server {
         assert!(kill.unwrap().success());
     }
 
-    /// Its exit code, and all that it said.
+    /// Reads its log until a line contains `text`.
+    #[cfg(unix)]
+    fn wait_for(&mut self, text: &str) {
+        let mut line = String::new();
+        while !line.contains(text) {
+            line.clear();
+            assert!(self.stderr.read_line(&mut line).unwrap() > 0, "no line with {text}");
+            self.said += &line;
+        }
+    }
+
+    /// Its exit code, and everything it logged.
     fn end(mut self) -> (Option<i32>, String) {
         self.stderr.read_to_string(&mut self.said).unwrap();
         (self.child.wait().unwrap().code(), std::mem::take(&mut self.said))
@@ -111,7 +122,8 @@ fn an_rnn_of_pytorch_is_served_with_the_activation_it_has() {
     // Beside one of drnn's own, which it does not concern.
     let server = Server::start(folder, "relu.safetensors small.safetensors --nonlinearity relu");
     let body = r#"{"model": "relu", "sequences": [[[0.5, -1, 0.25], [2, 1, 1]]]}"#;
-    let reply: serde_json::Value = serde_json::from_str(&server.ask("POST /v1/run", body)).unwrap();
+    let reply: serde_json::Value =
+        serde_json::from_str(&server.request("POST /v1/run", body)).unwrap();
     for (t, y) in y.chunks(shape[2] as usize).enumerate() {
         let values: Vec<f32> =
             serde_json::from_value(reply["answers"][0][t]["values"].clone()).unwrap();
@@ -179,7 +191,7 @@ fn models_by_name_and_those_that_are_built_in() {
     let folder = folder();
     let names = |server: &Server| {
         let models: serde_json::Value =
-            serde_json::from_str(&server.ask("GET /v1/models", "")).unwrap();
+            serde_json::from_str(&server.request("GET /v1/models", "")).unwrap();
         let names = models["models"].as_array().unwrap().iter().map(|m| m["name"].clone());
         names.map(|name| name.as_str().unwrap().to_string()).collect::<Vec<_>>()
     };
@@ -204,7 +216,7 @@ fn answers_are_those_of_the_other_commands() {
         .unwrap();
     child.stdin.take().unwrap().write_all(b"Th_ old m_n").unwrap();
     let lines = text(&child.wait_with_output().unwrap().stdout);
-    let reply = server.ask("POST /v1/run", r#"{"model": "letters", "texts": ["Th_ old m_n"]}"#);
+    let reply = server.request("POST /v1/run", r#"{"model": "letters", "texts": ["Th_ old m_n"]}"#);
     assert_eq!(lines.lines().count(), 2);
     for line in lines.lines() {
         assert!(reply.contains(line), "{line} in {reply}");
@@ -213,7 +225,7 @@ fn answers_are_those_of_the_other_commands() {
     common::write(&folder.path().join("x.npy"), &[3, 1, 2], &[0.5f32, -1.0, 0.25, 2.0, 1.0, 1.0]);
     done(folder.path(), "run small.safetensors x.npy -o y.npy");
     let (_, y) = common::read(&folder.path().join("y.npy"));
-    let reply = server.ask(
+    let reply = server.request(
         "POST /v1/run",
         r#"{"model": "small", "sequences": [[[0.5, -1], [0.25, 2], [1, 1]]]}"#,
     );
@@ -234,9 +246,9 @@ fn it_ends_in_order_and_says_nothing_of_what_clients_send() {
     std::fs::write(folder.path().join("token"), "0123456789abcdef0123456789abcdef\n").unwrap();
     for (arguments, signal) in [("", "-TERM"), ("--log-json", "-INT")] {
         let server = Server::start(folder.path(), &format!("chars-en {arguments}"));
-        server.ask("POST /v1/run", r#"{"texts": ["Geheimnis"], "wrong": "Vertraulich"}"#);
-        server.ask("POST /v1/run", r#"{"texts": ["Geheimnis"]}"#);
-        server.ask("GET /Geheimnis?x=Vertraulich", "");
+        server.request("POST /v1/run", r#"{"texts": ["Geheimnis"], "wrong": "Vertraulich"}"#);
+        server.request("POST /v1/run", r#"{"texts": ["Geheimnis"]}"#);
+        server.request("GET /Geheimnis?x=Vertraulich", "");
         let mut stream =
             server.stream("?model=chars-en", r#"{"text": "Geheimnis", "x": "Vertraulich"}"#);
         let mut closed = Vec::new();
@@ -266,7 +278,7 @@ fn it_ends_in_order_and_says_nothing_of_what_clients_send() {
         }
     }
     let server = Server::start(folder.path(), "chars-en --token-file token --log debug");
-    assert!(server.ask("GET /v1/models", "").contains("unauthorized"));
+    assert!(server.request("GET /v1/models", "").contains("unauthorized"));
     server.signal("-TERM");
     let (code, said) = server.end();
     assert_eq!(code, Some(0));
@@ -277,14 +289,17 @@ fn it_ends_in_order_and_says_nothing_of_what_clients_send() {
 #[test]
 fn a_second_ctrl_c_ends_it_at_once() {
     let folder = folder();
-    let server = Server::start(folder.path(), "chars-en --drain 60s");
-    // A request that never comes whole holds up the end.
+    let mut server = Server::start(folder.path(), "chars-en --drain 1h");
+    // A request whose body never arrives holds up the end. `100 Continue` says that the server waits
+    // for the body.
     let mut slow = TcpStream::connect(&server.address).unwrap();
-    let head = "POST /v1/run HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 30\r\n\r\n{";
+    let head = "POST /v1/run HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 30\r\nExpect: 100-continue\r\n\r\n";
     slow.write_all(head.as_bytes()).unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(200));
+    let mut waits = [0; 12];
+    slow.read_exact(&mut waits).unwrap();
+    assert_eq!(&waits, b"HTTP/1.1 100");
     server.signal("-INT");
-    std::thread::sleep(std::time::Duration::from_millis(200));
+    server.wait_for("stopping");
     server.signal("-INT");
     assert_eq!(server.end().0, Some(130));
 }

@@ -50,7 +50,7 @@ fn start(folder: &Path, arguments: &str, out: &str, lines: usize) -> Child {
     let (results, begun) = (folder.join(out).join("results.jsonl"), Instant::now());
     let found = || std::fs::read_to_string(&results).map_or(0, |text| text.lines().count());
     while found() < lines {
-        assert!(begun.elapsed() < Duration::from_secs(60), "no {lines} lines");
+        assert!(begun.elapsed() < Duration::from_secs(600), "no {lines} lines");
         std::thread::sleep(Duration::from_millis(2));
     }
     child

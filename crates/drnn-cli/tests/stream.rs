@@ -295,7 +295,7 @@ impl Live {
 
     /// The next line, which must come without more input.
     fn next(&self) -> String {
-        self.lines.recv_timeout(Duration::from_secs(60)).expect("an answer in time")
+        self.lines.recv_timeout(Duration::from_secs(300)).expect("an answer in time")
     }
 
     fn nothing(&self) {

@@ -3,6 +3,7 @@
 use crate::Failure;
 use crate::args::reading::Reading;
 use crate::args::shape::Shape;
+use crate::console::note;
 use clap::Args;
 use drnn::text::grouped;
 use drnn::{NetSpec, NetSpecBuilder, Padding};
@@ -159,7 +160,7 @@ impl Characters {
 
     /// Says what may surprise.
     pub fn tell(&self) {
-        self.notes.iter().for_each(|note| eprintln!("note: {note}"));
+        self.notes.iter().for_each(|note| note!("{note}"));
     }
 
     /// Input and outputs of a network.

@@ -2,6 +2,7 @@
 
 use crate::Failure;
 use crate::args::network::Nonlinearity;
+use crate::console::note;
 use clap::Args;
 use drnn::{Bundle, Cell, Import, Model, NetSpec};
 use drnn_tasks::live::LiveModel;
@@ -50,11 +51,11 @@ pub fn is_foreign(path: &Path) -> bool {
 }
 
 /// A plain RNN of PyTorch may have been trained with either activation, and its file does not say
-/// which: what is taken for granted is told.
-pub fn note_activation(path: &Path, spec: &NetSpec, said: Option<Nonlinearity>) {
-    if spec.cell() == Cell::RnnTanh && said.is_none() && is_foreign(path) {
-        eprintln!(
-            "note: {}: a plain RNN, read as one with tanh; --nonlinearity relu if it has relu",
+/// which: a note names the one that is assumed, unless `--nonlinearity` was given.
+pub fn note_activation(path: &Path, spec: &NetSpec, given: Option<Nonlinearity>) {
+    if spec.cell() == Cell::RnnTanh && given.is_none() && is_foreign(path) {
+        note!(
+            "{}: a plain RNN, read as one with tanh; --nonlinearity relu if it has relu",
             path.display()
         );
     }

@@ -5,6 +5,7 @@ use crate::Failure;
 use crate::args::import::ImportArguments;
 use crate::args::network::parse_connections;
 use crate::args::reading::Reading;
+use crate::console::{note, progress};
 use crate::files::paths::{check_not_read, make_folder};
 use crate::files::{npy, states};
 use crate::memory::{Force, Needs};
@@ -155,7 +156,7 @@ pub fn flatten(arguments: &Flatten) -> Result<(), Failure> {
         write_start(folder, &flat, &found, start.rows)?;
     }
     flat.save(&arguments.output)?;
-    eprintln!("wrote {}", arguments.output.display());
+    progress!("wrote {}", arguments.output.display());
     tell(&arguments.check, [&stack, &flat], &difference)
 }
 
@@ -236,10 +237,10 @@ pub fn unflatten(arguments: &Unflatten) -> Result<(), Failure> {
     let other = if at_once { &again } else { &flat };
     let difference = check(&arguments.input, [&stack, other], &start, arguments.check.seed)?;
     stack.save(&arguments.output)?;
-    eprintln!("wrote {}", arguments.output.display());
+    progress!("wrote {}", arguments.output.display());
     if at_once {
-        eprintln!(
-            "note: this layer started all its units at once, so its first answers may differ from the \
+        note!(
+            "this layer started all its units at once, so its first answers may differ from the \
              stack's, which begins layer after layer"
         );
     }

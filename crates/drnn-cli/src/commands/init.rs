@@ -2,6 +2,7 @@
 
 use crate::Failure;
 use crate::args::network::Net;
+use crate::console::progress;
 use crate::memory::{Force, Needs};
 use clap::Args;
 use drnn::{Model, memory};
@@ -34,6 +35,6 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let model = Model::init(&spec, arguments.seed)?;
     model.save(&arguments.output)?;
     writeln!(std::io::stdout().lock(), "{model}")?;
-    eprintln!("wrote {}", arguments.output.display());
+    progress!("wrote {}", arguments.output.display());
     Ok(())
 }

@@ -1,12 +1,14 @@
 //! The subcommands, a module each.
 
 mod bench;
+mod completions;
 mod eval;
 mod export;
 mod fill;
 mod flatten;
 mod init;
 mod inspect;
+mod man;
 mod report;
 mod reproduce;
 mod run;
@@ -22,12 +24,14 @@ use clap::Subcommand;
 #[derive(Subcommand)]
 pub enum Command {
     Bench(bench::Arguments),
+    Completions(completions::Arguments),
     Eval(eval::Arguments),
     Export(export::Arguments),
     Fill(fill::Arguments),
     Flatten(flatten::Flatten),
     Init(init::Arguments),
     Inspect(inspect::Arguments),
+    Man(man::Arguments),
     Report(report::Arguments),
     Reproduce(reproduce::Arguments),
     Run(run::Arguments),
@@ -44,12 +48,14 @@ impl Command {
     pub fn run(&self) -> Result<(), Failure> {
         match self {
             Command::Bench(arguments) => bench::run(arguments),
+            Command::Completions(arguments) => completions::run(arguments),
             Command::Eval(arguments) => eval::run(arguments),
             Command::Export(arguments) => export::run(arguments),
             Command::Fill(arguments) => fill::run(arguments),
             Command::Flatten(arguments) => flatten::flatten(arguments),
             Command::Init(arguments) => init::run(arguments),
             Command::Inspect(arguments) => inspect::run(arguments),
+            Command::Man(arguments) => man::run(arguments),
             Command::Report(arguments) => report::run(arguments),
             Command::Reproduce(arguments) => reproduce::run(arguments),
             Command::Run(arguments) => run::run(arguments),

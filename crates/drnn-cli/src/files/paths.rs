@@ -1,6 +1,7 @@
 //! Output paths: checked against the inputs, created, written to.
 
 use crate::Failure;
+use crate::console::progress;
 use std::io::Write;
 use std::path::Path;
 
@@ -57,7 +58,7 @@ pub fn write_files(folder: &Path, files: &[(&str, impl AsRef<[u8]>)]) -> Result<
             .map_err(|e| refuse(&path, "written", e))?;
     }
     let names: Vec<_> = files.iter().map(|(name, _)| *name).collect();
-    eprintln!("wrote {} to {}", names.join(", "), folder.display());
+    progress!("wrote {} to {}", names.join(", "), folder.display());
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! The folder that trainings write to, which no other program trains in meanwhile.
 
 use crate::Failure;
+use crate::console::{note, warning};
 use crate::files::paths::make_folder;
 use drnn_train::checkpoint;
 use std::fs::{File, TryLockError};
@@ -28,8 +29,8 @@ impl FolderLock {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(in_use(folder, &mut file)),
-            Err(TryLockError::Error(e)) => eprintln!(
-                "note: {}: cannot be locked ({e}); start no other training in this folder",
+            Err(TryLockError::Error(e)) => warning!(
+                "{}: cannot be locked ({e}); start no other training in this folder",
                 path.display()
             ),
         }
@@ -88,7 +89,7 @@ impl TrainingFolder {
         let is_new = std::fs::read_dir(&checkpoints).is_ok_and(|mut files| files.next().is_none());
         if resume && is_new {
             let folder = checkpoints.display();
-            eprintln!("note: {folder}: holds no checkpoints; starting from the beginning");
+            note!("{folder}: holds no checkpoints; starting from the beginning");
         }
         Ok(TrainingFolder { checkpoints, is_new, _lock: lock })
     }

@@ -32,6 +32,7 @@ pub use kinds::{Report, Reported, report};
 pub use provenance::{Origin, Provenance};
 
 use crate::Failure;
+use crate::console::warning;
 use crate::files::paths::write_files;
 use crate::plot::png::png;
 use page::{Page, Part};
@@ -57,7 +58,7 @@ fn bitmap(name: &'static str, svg: &str, page: &mut Page) -> Option<(&'static st
         Ok(picture) => Some((name, picture)),
         Err(why) => {
             let note = format!("{name} is left out, it could not be drawn: {why}");
-            eprintln!("note: {note}");
+            warning!("{note}");
             page.parts.push(Part::Text(note));
             None
         }
@@ -75,7 +76,7 @@ pub fn publish<R: Reported + Serialize>(
     write_files(folder, &[(&format!("{}.json", R::KIND), json.as_bytes())])?;
     match results.files() {
         Ok(report) => write_files(folder, &report)?,
-        Err(why) => eprintln!("note: there is no report, it could not be drawn: {why}"),
+        Err(why) => warning!("there is no report, it could not be drawn: {why}"),
     }
     let text = if as_json { json } else { results.table() };
     Ok(std::io::stdout().lock().write_all(text.as_bytes())?)

@@ -6,6 +6,7 @@ pub mod stop;
 pub mod treebank;
 
 use crate::Failure;
+use crate::console::{self, progress, warning};
 use crate::files::training_folder::TrainingFolder;
 use crate::memory::Force;
 use crate::training::place::{Place, PlaceArguments};
@@ -17,7 +18,7 @@ use drnn_train::{Advance, Engine, Error, Metric, Reason, Resumed, Trainer};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::fs::File;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -87,10 +88,10 @@ impl Running {
         if self.resume {
             match trainer.resume(&path) {
                 Ok(Resumed::Newest) => {}
-                Ok(Resumed::Previous(note)) => eprintln!("note: {note}"),
+                Ok(Resumed::Previous(note)) => warning!("{note}"),
                 Ok(Resumed::NoCheckpoint) if folder.is_new() => {}
-                Ok(Resumed::NoCheckpoint) => eprintln!(
-                    "note: {}: is missing; this training starts from the beginning",
+                Ok(Resumed::NoCheckpoint) => warning!(
+                    "{}: is missing; this training starts from the beginning",
                     path.display()
                 ),
                 Err(error @ Error::NoGoodCheckpoint { .. }) => {
@@ -165,7 +166,7 @@ impl Watch {
         let file = File::options().create(true).append(true).open(log);
         let file =
             file.map_err(|e| Failure::Input(format!("{}: cannot be written: {e}", log.display())))?;
-        let bars = std::io::stderr().is_terminal().then(|| {
+        let bars = console::draws_bars().then(|| {
             let all = MultiProgress::new();
             let width = names.iter().map(String::len).max().unwrap_or(0);
             let template = "{prefix} {bar:24} {percent:>3}% {msg} [{elapsed}, {eta} left]";
@@ -199,7 +200,7 @@ impl Watch {
         if done == Advance::Ended(Reason::NotFinite) {
             let (name, epoch) = (&self.names[lane], progress.history.len() + 1);
             let say = format!(
-                "{name} epoch {epoch}: the loss is no number any more; a lower learning rate may help. Its last \
+                "warning: {name} epoch {epoch}: the loss is no number any more; a lower learning rate may help. Its last \
                  good checkpoint stays, the others go on"
             );
             match &self.bars {
@@ -232,7 +233,7 @@ impl Watch {
             Some((_, bars)) => {
                 bars[lane].set_message(format!("valid {:.4}{quality}", epoch.valid_loss));
             }
-            None => eprintln!("{line}"),
+            None => progress!("{line}"),
         }
         let value = json!({
             "lane": name, "epoch": epoch.epoch, "train_loss": epoch.train_loss,
@@ -261,6 +262,6 @@ pub fn command() -> String {
         false => format!("'{}'", word.replace('\'', r"'\''")),
     };
     let words = std::env::args_os().skip(1).map(|word| quoted(word.to_string_lossy().into_owned()));
-    let words = words.filter(|word| word != "--resume");
+    let words = words.filter(|word| !["--resume", "--quiet", "-q"].contains(&word.as_str()));
     ["drnn".to_string()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
 }

@@ -1,6 +1,7 @@
 //! Where networks are trained: on the processor, or on a GPU.
 
 use crate::Failure;
+use crate::console::progress;
 use crate::memory::Needs;
 use clap::{Args, ValueEnum};
 use drnn::memory::{self, BatchSize};
@@ -62,11 +63,11 @@ impl PlaceArguments {
             },
             (Name::Auto, find) => match find() {
                 Ok(device) => {
-                    eprintln!("on {device}");
+                    progress!("on {device}");
                     Ok(Place::Cuda(device, precision))
                 }
                 Err(why) => {
-                    eprintln!("on the CPU ({why})");
+                    progress!("on the CPU ({why})");
                     Ok(Place::Cpu)
                 }
             },

@@ -1,6 +1,7 @@
 //! Ctrl-C, which asks for an end.
 
 use crate::Failure;
+use crate::console::progress;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -21,7 +22,7 @@ impl Stop {
             if pressed.0.swap(true, Ordering::Relaxed) {
                 std::process::exit(130);
             }
-            eprintln!("stopping; once more to stop at once");
+            progress!("stopping; once more to stop at once");
         })
         .map_err(|e| Failure::Input(format!("Ctrl-C cannot be caught: {e}")))?;
         Ok(stop)

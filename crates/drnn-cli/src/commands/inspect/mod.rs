@@ -6,6 +6,7 @@ mod block_table;
 use crate::Failure;
 use crate::args::import::note_activation;
 use crate::args::network::Net;
+use crate::console::progress;
 use crate::files::model_file::{ModelFile, task_facts};
 use crate::files::paths::check_not_read;
 use crate::memory::shown;
@@ -184,6 +185,6 @@ fn draw(file: &Path, svg: &Path, map: Option<&BlockMap>, spec: &NetSpec) -> Resu
     let picture = block_picture::svg(map, spec).map_err(in_file)?;
     let refuse = |e| Failure::Input(format!("{}: cannot be written: {e}", svg.display()));
     drnn::io::write_atomically(svg, |out| out.write_all(picture.as_bytes())).map_err(refuse)?;
-    eprintln!("wrote {}", svg.display());
+    progress!("wrote {}", svg.display());
     Ok(())
 }

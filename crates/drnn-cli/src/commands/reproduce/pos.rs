@@ -3,6 +3,7 @@
 use crate::Failure;
 use crate::args::reading::Reading;
 use crate::commands::train::tagger::paper_options;
+use crate::console::progress;
 use crate::memory::Needs;
 use crate::report::pos::{PosResults, Run, paper_pairs};
 use crate::report::{Provenance, Reported, publish};
@@ -135,14 +136,14 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let lanes = lanes.map(|(trainer, name)| arguments.running.lane(trainer, &folder, name));
     let mut lanes: Vec<_> = lanes.collect::<Result<_, _>>()?;
     let deviations = arguments.deviations(&options, repeats.into());
-    eprintln!(
+    progress!(
         "{}\n{} trainings, {} epochs each, {} threads",
         bank.describe(),
         lanes.len(),
         options.epochs,
         cpu.threads()
     );
-    deviations.iter().for_each(|deviation| eprintln!("not the paper's: {deviation}"));
+    deviations.iter().for_each(|deviation| progress!("not the paper's: {deviation}"));
     let command = training::command();
     let watch = Watch::new(names.clone(), Metric::Accuracy, &out.join("log.jsonl"))?;
     arguments.running.run(&cpu, &place, &mut lanes, &watch, &command, &|_| Ok(()))?;

@@ -1,6 +1,7 @@
 //! `drnn reproduce reversal`: networks of several delays learn to answer a sequence backwards.
 
 use crate::Failure;
+use crate::console::progress;
 use crate::memory::Needs;
 use crate::report::reversal::{ReversalResults, Run, Task};
 use crate::report::{Provenance, Reported, publish};
@@ -269,7 +270,7 @@ impl Arguments {
 
     fn announce(&self, which: &[Which], cpu: &Cpu) {
         let epochs = self.options().epochs;
-        eprintln!(
+        progress!(
             "{} networks learn to reverse 20 symbols of 4: {} sequences, up to {epochs} epochs, {} threads",
             which.len(),
             self.sequences,
@@ -277,7 +278,7 @@ impl Arguments {
         );
         let deviations = self.deviations();
         if !deviations.is_empty() {
-            eprintln!("not as in the paper (--full): {}", deviations.join("; "));
+            progress!("not as in the paper (--full): {}", deviations.join("; "));
         }
     }
 }

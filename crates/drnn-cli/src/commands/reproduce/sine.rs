@@ -4,6 +4,7 @@
 //! [`drnn_train::sine`] says what is learned, [`drnn_train::sine::results`] what the file of results promises.
 
 use crate::Failure;
+use crate::console::{self, note, progress, warning};
 use crate::files::paths::make_folder;
 use crate::files::paths::write_files;
 use crate::files::training_folder::FolderLock;
@@ -25,7 +26,7 @@ use drnn_train::sine::{Sine, SinePart};
 use drnn_train::{Advance, Dataset, Estimate, Options, PaperNet, Schedule, checkpoint};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::BTreeSet;
-use std::io::{IsTerminal, Write as _};
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -223,18 +224,18 @@ impl Arguments {
         let path = self.out.join(RESULTS);
         let mut results = Results::open(&path, &protocol)?;
         if results.was_torn() {
-            eprintln!("{}: a last line that was cut short is dropped", path.display());
+            warning!("{}: the last line is incomplete and is dropped", path.display());
         }
         let done = cells.iter().filter(|cell| results.records().contains_key(cell)).count();
         let left: Vec<GridCell> =
             cells.iter().filter(|cell| !results.records().contains_key(cell)).copied().collect();
         let pools = self.pools(&place, &left, &protocol.training)?;
         let (count, at_once) = (cells.len(), pools.iter().map(|pool| pool.at_once).sum::<usize>());
-        eprintln!(
+        progress!(
             "sine: {count} trainings, {done} of them done already; {at_once} at a time on {place}"
         );
         for deviation in deviations(&protocol, &cells) {
-            eprintln!("not the paper's: {deviation}");
+            progress!("not the paper's: {deviation}");
         }
         let watch = Watch::new(count, done, protocol.training.epochs);
         let observe = |event: Event| {
@@ -314,7 +315,7 @@ impl Arguments {
             };
             let at_once = cells.len().min(device.multiprocessors());
             if let Some(why) = refused {
-                eprintln!("{net}: one by one ({why})");
+                progress!("{net}: one by one ({why})");
                 let cpu = cpu.clone();
                 let make = move |spec: &NetSpec, options: &Options| {
                     Ok(place.network(&cpu, spec, options)?.into_engine())
@@ -342,7 +343,7 @@ impl Arguments {
             drop(Results::open(&path, &protocol)?); // refused while a campaign writes it
         }
         results::write(&path, &protocol, &records)?;
-        eprintln!("{} trainings of {} files in {}", records.len(), files.len(), path.display());
+        progress!("{} trainings of {} files in {}", records.len(), files.len(), path.display());
         Ok((lock, SineResults::new(&protocol, &records)))
     }
 }
@@ -357,7 +358,7 @@ struct Watch {
 
 impl Watch {
     fn new(cells: usize, done: usize, epochs: usize) -> Watch {
-        let bar = match std::io::stderr().is_terminal() {
+        let bar = match console::draws_bars() {
             true => ProgressBar::new(((cells - done) * epochs) as u64),
             false => ProgressBar::hidden(),
         };
@@ -371,14 +372,14 @@ impl Watch {
         match event {
             Event::Step(_, _, Advance::Epoch) => self.bar.inc(1),
             Event::Step(..) => {}
-            Event::Note(note) => self.bar.suspend(|| eprintln!("note: {note}")),
+            Event::Note(note) => self.bar.suspend(|| note!("{note}")),
             Event::Done(record) => {
                 // Those that it did not need.
                 self.bar.inc(self.epochs.saturating_sub(record.epochs) as u64);
                 let number = self.done.fetch_add(1, Ordering::Relaxed) + 1;
                 let line = format!("training {number} of {}: {}", self.cells, told(record));
                 match self.bar.is_hidden() {
-                    true => eprintln!("{line}"),
+                    true => progress!("{line}"),
                     false => self.bar.set_message(line),
                 }
             }

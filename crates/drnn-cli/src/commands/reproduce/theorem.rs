@@ -3,6 +3,7 @@
 
 use super::Head;
 use crate::Failure;
+use crate::console;
 use crate::files::paths::make_folder;
 use crate::files::paths::write_files;
 use crate::memory::{Force, Needs};
@@ -216,7 +217,10 @@ impl Arguments {
 /// Shown on a terminal only.
 fn bar(items: usize, what: &'static str) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} [{elapsed}]");
-    let bar = ProgressBar::new(items as u64).with_message(what);
+    let bar = match console::draws_bars() {
+        true => ProgressBar::new(items as u64).with_message(what),
+        false => ProgressBar::hidden(),
+    };
     match style {
         Ok(style) => bar.with_style(style),
         Err(_) => bar,

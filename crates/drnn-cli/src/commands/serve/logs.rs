@@ -1,6 +1,7 @@
 //! What is written to stderr while it serves: that things happen, never what is in them.
 
 use super::log_limit::LimitedStderr;
+use crate::console;
 use clap::ValueEnum;
 use tracing_subscriber::filter::LevelFilter;
 
@@ -25,6 +26,7 @@ pub fn begin(level: Level, json: bool) {
         Level::Info => LevelFilter::INFO,
         Level::Debug => LevelFilter::DEBUG,
     };
+    let level = if console::is_quiet() { level.min(LevelFilter::WARN) } else { level };
     let stderr = LimitedStderr::new(json);
     let logs = tracing_subscriber::fmt().with_writer(stderr).with_max_level(level);
     match json {

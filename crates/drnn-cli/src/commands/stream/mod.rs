@@ -19,6 +19,7 @@ mod output;
 
 use crate::Failure;
 use crate::args::import::ImportArguments;
+use crate::console::progress;
 use crate::text::decode::Decoder;
 use crate::training::stop::Stop;
 use arrival::{Arrival, Arrived};
@@ -82,7 +83,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         1 => "1 element late".into(),
         d => format!("{d} elements late"),
     };
-    eprintln!("{}; answers come {late}", model.description());
+    progress!("{}; answers come {late}", model.description());
     let keeps_lines = model.reads() == Reads::Characters;
     let output = Output::new(std::io::stdout().lock(), *to, keeps_lines);
     let mut live = Live { stream, output, flush: *flush };

@@ -17,6 +17,7 @@ mod task;
 use crate::Failure;
 use crate::args::network::Kind;
 use crate::args::shape::Shape;
+use crate::console::progress;
 use crate::memory::Needs;
 use crate::report::sweep::{Run, SweepResults};
 use crate::report::{Provenance, Reported, publish};
@@ -258,7 +259,7 @@ impl Sweep {
 
     fn announce<T: Task>(&self, task: &T, shapes: &[Shape], options: &Options, cpu: &Cpu) {
         let names: Vec<String> = shapes.iter().map(Shape::to_string).collect();
-        eprintln!(
+        progress!(
             "{}: {}; {} trainings each, up to {} epochs, {} threads",
             task.describe(),
             names.join(", "),

@@ -13,6 +13,7 @@ mod sentences;
 
 use crate::Failure;
 use crate::args::reading::Reading;
+use crate::console::progress;
 use crate::files::builtin;
 use clap::Args;
 use drnn_tasks::live::LiveModel;
@@ -62,7 +63,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Some(1) => "1 word late".into(),
         Some(d) => format!("{d} words late"),
     };
-    eprintln!("{} tags; answers come {late}", tagger.vocabulary().tags().len());
+    progress!("{} tags; answers come {late}", tagger.vocabulary().tags().len());
     let pieces = input::pieces(source, arguments.from, tagger.counting());
     // A word is part of a line, which has a limit of its own.
     let model = LiveModel::from_tagger("tag", tagger).with_max_word(LONGEST_LINE);

@@ -4,6 +4,7 @@
 //! one at hand included; which epoch's it is, and why, is said.
 
 use crate::Failure;
+use crate::console::warning;
 use drnn_train::{Engine, Epoch, Error, Metric, Resumed, Trainer};
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -60,10 +61,10 @@ impl Best {
             Some(Some(epoch)) => worth(metric, epoch),
         };
         if let Some(note) = &note {
-            eprintln!("note: {note}");
+            warning!("{note}");
         }
         if kept < best {
-            eprintln!("note: the model of epoch {best_epoch}, the best so far, is lost");
+            warning!("the model of epoch {best_epoch}, the best so far, is lost");
         }
         if let Some(last) = history.last()
             && worth(metric, last) > kept

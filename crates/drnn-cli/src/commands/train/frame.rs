@@ -2,73 +2,76 @@
 //!
 //! ```text
 //! OUT/model.safetensors     the model
-//! OUT/training.json         results; index.html, report.md and plots are made of them
-//! OUT/log.jsonl             everything, epoch by epoch
-//! OUT/checkpoints/          what --resume goes on from
+//! OUT/training.json         results, from which index.html, report.md and plots are made
+//! OUT/log.jsonl             losses, rates and times of every epoch
+//! OUT/checkpoints/          for --resume
 //! ```
 
 use super::best::Best;
 use crate::Failure;
+use crate::console::{progress, warning};
+use crate::files::training_folder::TrainingFolder;
 use crate::report::training_run::{Judged, TrainingResults};
 use crate::report::{Provenance, Reported, publish};
 use crate::training::place::Place;
 use crate::training::{self, Running, Watch};
 use clap::{Args, ValueEnum};
 use drnn::{Cpu, Precision};
-use drnn_train::{Engine, Metric, Options, Reason, Resumed, Schedule, Stopping, Trainer};
+use drnn_train::lanes::Lane;
+use drnn_train::{Engine, Metric, Options, Progress, Reason, Resumed, Schedule, Stopping, Trainer};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// How a model is trained, and where everything goes.
 #[derive(Debug, Args)]
 pub struct Training {
-    /// Most epochs [default: as the task suggests]
+    /// Maximum number of epochs [default: as the task suggests]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub epochs: Option<u32>,
-    /// Sequences of a batch [default: as the task suggests]
+    /// Sequences per batch [default: as the task suggests]
     #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub batch: Option<u32>,
     /// Learning rate of the first epoch [default: as the task suggests]
     #[arg(long, value_name = "R", value_parser = training::rate)]
     pub rate: Option<f32>,
-    /// How the learning rate goes on [default: as the task suggests]
+    /// Learning-rate schedule [default: as the task suggests]
     #[arg(long, value_enum)]
     pub schedule: Option<ScheduleName>,
-    /// Largest norm of a gradient; 0 for no clipping [default: 1]
+    /// Maximum gradient norm; 0 for no clipping [default: 1]
     #[arg(long, value_name = "NORM", value_parser = clip)]
     pub clip: Option<f64>,
-    /// Stop when the validation loss was not better for so many epochs [default: never]
+    /// Stop after this many epochs without a better validation loss [default: never]
     #[arg(long, value_name = "EPOCHS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub patience: Option<u32>,
-    /// Which model to keep: that of the last epoch, or the one that was best on the validation set
+    /// Which model to keep: that of the last epoch, or the best on the validation set
     #[arg(long, value_enum, default_value = "best")]
     pub keep: Keep,
-    /// Write the model's values in half precision: half as large, three digits
+    /// Write the parameters in half precision: half the size, three digits
     #[arg(long)]
     pub half: bool,
-    /// Seed of parameters, orders and whatever else is drawn
+    /// Random seed of parameters, batch order and masks
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Folder for model, report, log and checkpoints, made where there is none [default: out/TASK]
+    /// Output folder for model, report, log and checkpoints [default: out/TASK]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     #[command(flatten)]
     pub running: Running,
-    /// The contents of training.json instead of text
+    /// Print the contents of training.json instead of text
     #[arg(long)]
     pub json: bool,
 }
 
-/// How the learning rate goes on.
+/// A learning-rate schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ScheduleName {
     Constant,
     Cosine,
-    /// Halved after three epochs that are no better
+    /// Halved after three epochs without a better validation loss
     Plateau,
 }
 
-/// Which model is kept.
+/// Which model `--keep` selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Keep {
     Best,
@@ -80,53 +83,52 @@ fn clip(text: &str) -> Result<f64, String> {
     if norm >= 0.0 && norm.is_finite() { Ok(norm) } else { Err("expected 0 or more".into()) }
 }
 
-/// What is to be trained.
+/// A network and the data to train it on.
 pub struct Job<'a, E: Engine> {
-    /// One word: `chars`.
+    /// The name of the task: `chars`, `series` or `tagger`.
     pub task: &'static str,
-    /// The data with everything that changes it: a checkpoint of another is refused.
+    /// Describes the data and everything that changes it; a checkpoint of other data is refused.
     pub what: String,
-    /// The network, for people.
+    /// Describes the network.
     pub net: String,
-    /// Steps that an answer waits for; None where it waits for the end.
+    /// The delay d in steps; None for a bidirectional network, which needs the whole sequence.
     pub latency: Option<usize>,
     pub metric: Metric,
     pub engine: E,
     pub place: Place,
     pub train: &'a E::Data,
     pub valid: &'a E::Data,
-    /// Where there is one.
     pub test: Option<&'a E::Data>,
 }
 
-/// What else there is to say of a trained model, besides its loss and metric.
+/// Further evaluation of a trained model, besides its loss and metric.
 #[derive(Default)]
 pub struct More {
     pub judged: Vec<Judged>,
-    /// Of the model, for its report.
+    /// For the report.
     pub notes: Vec<String>,
-    /// The metric, where it is not that of the loss in training: on whole sequences, in other units.
-    pub worth: Option<Worth>,
+    /// The metric on whole sequences and in the data's units, if it is not the training loss.
+    pub quality: Option<Quality>,
 }
 
 impl More {
-    /// In the place of a closer look that failed.
+    /// In place of an evaluation that failed.
     fn left_out(failure: Failure) -> Result<More, Failure> {
         let (Failure::Input(why) | Failure::Check(why)) = failure else { return Err(failure) };
-        let note = format!("A closer look at the model is left out, it failed: {why}");
-        eprintln!("note: {note}");
+        let note = format!("Further evaluation of the model failed and is left out: {why}");
+        warning!("{note}");
         Ok(More { notes: vec![note], ..More::default() })
     }
 }
 
-/// The metric of a trained model.
-pub struct Worth {
+/// The metric of a trained model on the validation and test set.
+pub struct Quality {
     pub valid: f64,
     pub test: Option<f64>,
 }
 
 impl Training {
-    /// The suggested options, with what the user says.
+    /// The suggested options, with those given on the command line.
     pub fn options(&self, suggested: Options) -> Options {
         let schedule = self.schedule.map_or(suggested.schedule, |name| match name {
             ScheduleName::Constant => Schedule::Constant,
@@ -146,17 +148,18 @@ impl Training {
         }
     }
 
-    /// What it runs on.
+    /// The threads and instruction set to train with.
     pub fn cpu(&self) -> Result<Cpu, Failure> {
         training::cpu(self.running.threads)
     }
 
-    /// Where everything goes.
+    /// The output folder.
     pub fn folder(&self, task: &str) -> PathBuf {
         self.out.clone().unwrap_or_else(|| format!("out/{task}").into())
     }
 
-    /// Trains, tests, and writes everything. `save` writes the model; `more` looks closer at it.
+    /// Trains, evaluates, and writes everything. `save` writes the model; `more` evaluates it
+    /// further, by the task's own measures.
     pub fn run<E: Engine>(
         &self,
         cpu: &Cpu,
@@ -177,16 +180,8 @@ impl Training {
         let out = self.folder(task);
         let found = "there is an earlier training";
         let folder = self.running.folder(&out, &["training.json", "model.safetensors"], found)?;
-        let mut lanes = [self.running.lane(trainer, &folder, "last")?];
-        let last = folder.checkpoints().join("last");
-        let best = match self.keep {
-            Keep::Best => {
-                let path = folder.checkpoints().join("best");
-                Some(Best::new(&mut lanes[0].trainer, path, metric)?)
-            }
-            Keep::Last => None,
-        };
-        eprintln!(
+        let lane = self.running.lane(trainer, &folder, "last")?;
+        progress!(
             "{net}\n{what}; up to {} epochs of {} sequences, {} threads",
             options.epochs,
             drnn::text::grouped(sequences[0]),
@@ -194,40 +189,18 @@ impl Training {
         );
         let command = training::command();
         let watch = Watch::new(vec![task.into()], metric, &out.join("log.jsonl"))?;
-        self.running.run(cpu, &place, &mut lanes, &watch, &command, &|trainer| {
-            best.as_ref().map_or(Ok(()), |best| best.after_epoch(trainer))
-        })?;
-        let [mut lane] = lanes;
-        let progress = lane.trainer.progress().clone();
-        let ended = progress.ended.unwrap_or(Reason::Epochs);
-        if progress.history.is_empty() {
-            return Err(Failure::Check(
-                "the loss was no number before the first epoch ended; a lower --rate may help"
-                    .into(),
-            ));
-        }
-        let note = match best {
-            Some(best) => best.restore(&mut lane.trainer)?,
-            None if ended == Reason::NotFinite => restore_last(&mut lane.trainer, &last)?,
-            None => None,
-        };
-        if let Some(note) = &note {
-            eprintln!("note: {note}");
-        }
-        let kept_epoch = lane.trainer.progress().history.len();
-        let rows = options.batch.max(64);
-        let engine = lane.trainer.engine();
-        // The model first: what is made of it afterwards may fail, and is then left out.
-        let precision = if self.half { Precision::F16 } else { Precision::F32 };
-        save(engine, &out.join("model.safetensors"), precision)?;
-        let More { judged, mut notes, worth } = more(engine).or_else(More::left_out)?;
+        let trained = self.train(cpu, &place, lane, &watch, &command, metric, &folder)?;
+        let Trained { mut trainer, progress, ended, note } = trained;
+        let kept_epoch = trainer.progress().history.len();
+        let engine = trainer.engine();
+        // The model first: evaluation may fail, and is then left out of the report.
+        let (model, half) = (out.join("model.safetensors"), self.half);
+        save(engine, &model, if half { Precision::F16 } else { Precision::F32 })?;
+        let More { judged, mut notes, quality } = more(engine).or_else(More::left_out)?;
         notes.extend(note);
-        let mut judge = |data: &E::Data| -> Result<f64, Failure> {
-            Ok(metric.of(&engine.loss(data, 0, rows)?))
-        };
-        let worth = match worth {
-            Some(worth) => worth,
-            None => Worth { valid: judge(valid)?, test: test.map(judge).transpose()? },
+        let Quality { valid, test } = match quality {
+            Some(quality) => quality,
+            None => Quality::measure(engine, metric, options.batch.max(64), valid, test)?,
         };
         let results = TrainingResults {
             kind: TrainingResults::KIND.into(),
@@ -243,22 +216,90 @@ impl Training {
             options,
             ended,
             kept_epoch,
-            valid: worth.valid,
-            test: worth.test,
+            valid,
+            test,
             seconds: progress.seconds,
             history: progress.history,
             judged,
             notes,
         };
         publish(&results, &out, self.json)?;
-        let model = out.join("model.safetensors");
-        eprintln!("the model is {}", model.display());
+        progress!("the model is {}", model.display());
         training::check_finite((ended == Reason::NotFinite).then_some(task).into_iter())
+    }
+
+    /// Trains to the end, and returns the trainer with the model that `--keep` selects.
+    #[allow(clippy::too_many_arguments)]
+    fn train<'a, E: Engine>(
+        &self,
+        cpu: &Cpu,
+        place: &Place,
+        mut lane: Lane<'a, E>,
+        watch: &Watch,
+        command: &str,
+        metric: Metric,
+        folder: &TrainingFolder,
+    ) -> Result<Trained<'a, E>, Failure> {
+        let best = match self.keep {
+            Keep::Best => {
+                let path = folder.checkpoints().join("best");
+                Some(Best::new(&mut lane.trainer, path, metric)?)
+            }
+            Keep::Last => None,
+        };
+        let mut lanes = [lane];
+        self.running.run(cpu, place, &mut lanes, watch, command, &|trainer| {
+            best.as_ref().map_or(Ok(()), |best| best.after_epoch(trainer))
+        })?;
+        let [Lane { mut trainer, .. }] = lanes;
+        let progress = trainer.progress().clone();
+        let ended = progress.ended.unwrap_or(Reason::Epochs);
+        if progress.history.is_empty() {
+            let why = "the loss became NaN in the first epoch; a lower --rate may help";
+            return Err(Failure::Check(why.into()));
+        }
+        let last = folder.checkpoints().join("last");
+        let note = match best {
+            Some(best) => best.restore(&mut trainer)?,
+            None if ended == Reason::NotFinite => restore_last(&mut trainer, &last)?,
+            None => None,
+        };
+        if let Some(note) = &note {
+            warning!("{note}");
+        }
+        Ok(Trained { trainer, progress, ended, note })
     }
 }
 
-/// Where a training ran away the last good model is that of its last checkpoint. Says so where that
-/// one is damaged or missing.
+/// A training that has ended.
+struct Trained<'a, E: Engine> {
+    /// With the model that was selected.
+    trainer: Trainer<'a, E>,
+    /// Of the whole training.
+    progress: Progress,
+    ended: Reason,
+    /// What is wrong with the selected model: it is not that of the epoch it should be.
+    note: Option<String>,
+}
+
+impl Quality {
+    /// Evaluates the model on the validation set, and on the test set if there is one.
+    fn measure<E: Engine>(
+        engine: &mut E,
+        metric: Metric,
+        rows: usize,
+        valid: &E::Data,
+        test: Option<&E::Data>,
+    ) -> Result<Quality, Failure> {
+        let mut measure = |data: &E::Data| -> Result<f64, Failure> {
+            Ok(metric.of(&engine.loss(data, 0, rows)?))
+        };
+        Ok(Quality { valid: measure(valid)?, test: test.map(measure).transpose()? })
+    }
+}
+
+/// Takes the model of the last checkpoint, which is the last good one when the loss became NaN.
+/// Returns a note if an older one had to be used.
 fn restore_last<E: Engine>(
     trainer: &mut Trainer<E>,
     last: &Path,
@@ -275,10 +316,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_closer_look_that_fails_is_a_note() {
+    fn an_evaluation_that_fails_is_a_note() {
         let more = More::left_out(Failure::Input("nothing to score".into())).unwrap();
-        assert!(more.notes[0].contains("nothing to score") && more.worth.is_none());
-        // What the user or the system stops is stopped.
+        assert!(more.notes[0].contains("nothing to score") && more.quality.is_none());
+        // Ctrl-C is not an evaluation that failed.
         assert!(More::left_out(Failure::Interrupted(String::new())).is_err());
     }
 }

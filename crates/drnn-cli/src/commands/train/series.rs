@@ -1,6 +1,6 @@
 //! `drnn train series`: a network on sequences of numbers, from a table or from arrays.
 
-use super::frame::{Job, More, Training, Worth};
+use super::frame::{Job, More, Quality, Training};
 use crate::Failure;
 use crate::args::series::{Ready, SeriesData};
 use crate::args::shape::ShapeArguments;
@@ -100,7 +100,7 @@ pub fn worth(
 fn closer(engine: &mut Network, cpu: &Cpu, ready: &Ready) -> Result<More, Failure> {
     let mut of = |data: &Sequences| worth(engine, cpu, &ready.task, data);
     let (valid, test) = (of(&ready.valid)?, ready.test.as_ref().map(&mut of).transpose()?);
-    let worth = Worth { valid: valid.1, test: test.as_ref().map(|test| test.1) };
+    let worth = Quality { valid: valid.1, test: test.as_ref().map(|test| test.1) };
     let mut notes = ready.notes.clone();
     let sets = [("validation", Some(&valid)), ("test", test.as_ref())];
     for (set, (score, _)) in sets.into_iter().filter_map(|(set, found)| Some((set, found?))) {
@@ -112,5 +112,5 @@ fn closer(engine: &mut Network, cpu: &Cpu, ready: &Ready) -> Result<More, Failur
         }
     }
     let (set, closest) = test.map_or(("validation", valid.0), |test| ("test", test.0));
-    Ok(More { judged: judged(&closest, &ready.task, set), notes, worth: Some(worth) })
+    Ok(More { judged: judged(&closest, &ready.task, set), notes, quality: Some(worth) })
 }

@@ -160,7 +160,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
                     }
                 }
             }
-            Ok(More { judged, notes: bank.notes(), worth: None })
+            Ok(More { judged, notes: bank.notes(), quality: None })
         },
     )
 }

@@ -3,6 +3,7 @@
 mod text8;
 
 use crate::Failure;
+use crate::console::progress;
 use crate::files::training_folder::TrainingFolder;
 use crate::memory::Needs;
 use crate::report::mlm::{MlmResults, Run};
@@ -246,7 +247,7 @@ impl Arguments {
     }
 
     fn announce(&self, which: &[Which], text: &Text8, cpu: &Cpu) {
-        eprintln!(
+        progress!(
             "{} trainings on {} characters of text8 ({}), {} epochs, {} threads",
             which.len(),
             grouped(text.about.used[0]),
@@ -256,7 +257,7 @@ impl Arguments {
         );
         let deviations = self.deviations(text);
         if !deviations.is_empty() {
-            eprintln!("not as in the paper (--full): {}", deviations.join("; "));
+            progress!("not as in the paper (--full): {}", deviations.join("; "));
         }
     }
 }
