@@ -240,7 +240,7 @@ fn quiet_leaves_results_and_errors() {
     }
     assert!(refused("inspect nowhere.safetensors --quiet").contains("cannot be read"));
     let out = folder.path().join("out");
-    let train = "reproduce reversal --delays 3 --epochs 1 --sequences 40 --rate 3e38 --quiet";
+    let train = "reproduce reversal --delays 3 --epochs 1 --sequences 100 --rate 3e38 --quiet";
     let output = drnn(&format!("{train} --out {}", out.display()));
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{said}");
