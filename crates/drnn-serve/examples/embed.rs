@@ -19,9 +19,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     models.add(LiveModel::new("demo", model)?.on(&Cpu::new(1)))?;
 
     // Port 0 is any that is free. The other options have defaults.
-    let options = Options { listen: "127.0.0.1:0".parse()?, ..Options::default() };
+    let mut options = Options::default();
+    options.listen = "127.0.0.1:0".parse()?;
     let server = Server::bind(options, models).await?;
-    let (address, stop) = (server.address()?, server.stopping());
+    let (address, stop) = (server.address()?, server.stop_handle());
     let serving = tokio::spawn(server.serve());
 
     let request = r#"{"model": "demo", "sequences": [[[0.1], [0.2], [0.3]]]}"#;
