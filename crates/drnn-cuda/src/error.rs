@@ -1,75 +1,119 @@
-//! What a GPU, or the lack of one, can refuse.
+//! Errors of this crate.
 
 use cudarc::cublas::result::CublasError;
 use cudarc::driver::DriverError;
 use cudarc::driver::sys::CUresult;
 
-/// The one error type.
+/// Why a GPU cannot be used, or what failed on it.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A library that is not on this machine, or not where it is looked for.
+    /// A CUDA library was not found by name or in the folders where it is usually installed.
     #[error("no {what}: {looked} not found. {advice}")]
     Missing {
-        /// What it is for.
+        /// The library's purpose, such as "CUDA compiler library".
         what: &'static str,
-        /// The names that were tried.
+        /// The file names that were tried, separated by commas.
         looked: String,
-        /// What to do about it.
+        /// A sentence that says what to install or which variable to set.
         advice: &'static str,
     },
 
-    /// The driver is there, but no card that can be used.
+    /// The driver works, but there is no GPU of compute capability 8.0 or newer.
     #[error("no NVIDIA GPU: {0}")]
     NoDevice(String),
 
-    /// The compiler refused a kernel.
+    /// NVRTC could not compile a kernel: a defect of this crate, or an unsupported CUDA version.
     #[error("kernel {name} does not compile: {log}")]
     Compile {
-        /// Its file.
+        /// Name of the kernel's source.
         name: String,
-        /// What the compiler said.
+        /// The compiler's output.
         log: String,
     },
 
-    /// The driver refused a call.
-    #[error("the GPU's driver: {0}")]
-    Driver(String),
+    /// A call of the CUDA driver failed. After errors of a kernel the context cannot be used any more.
+    #[error("CUDA driver: {message}")]
+    #[non_exhaustive]
+    Driver {
+        /// The driver's description of the error.
+        message: String,
+        /// The status code, if the driver returned one.
+        #[source]
+        status: Option<Status>,
+    },
 
-    /// The card's memory is taken.
-    #[error("the GPU's memory is full: smaller batches or fewer units take less")]
-    Memory,
+    /// An allocation of device memory failed.
+    #[error("out of GPU memory; smaller batches (--batch) or fewer units (--units) need less")]
+    OutOfMemory,
 
-    /// cuBLAS refused a call.
-    #[error("cuBLAS: {0}")]
-    Cublas(String),
+    /// A call of cuBLAS failed.
+    #[error("cuBLAS failed")]
+    Cublas(#[source] Status),
 
-    /// A network that this engine has no kernels for.
+    /// There are no kernels for this network, or not for so large a batch. The message says why.
     #[error("{0}")]
     Unsupported(String),
+}
+
+/// A status code of a CUDA library, by the name it has in NVIDIA's documentation, such as
+/// `CUDA_ERROR_ILLEGAL_ADDRESS`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Status(String);
+
+impl Error {
+    /// A driver error without a status code.
+    #[cfg(test)]
+    pub(crate) fn driver(message: String) -> Error {
+        Error::Driver { message, status: None }
+    }
 }
 
 impl From<DriverError> for Error {
     fn from(error: DriverError) -> Error {
         if error.0 == CUresult::CUDA_ERROR_OUT_OF_MEMORY {
-            return Error::Memory;
+            return Error::OutOfMemory;
         }
+        let status = format!("{:?}", error.0);
         let text = error.error_string().ok().and_then(|text| text.to_str().ok());
-        Error::Driver(text.map_or(format!("{:?}", error.0), str::to_string))
+        let message = text.map_or(status.clone(), str::to_string);
+        Error::Driver { message, status: Some(Status(status)) }
     }
 }
 
 impl From<CublasError> for Error {
     fn from(error: CublasError) -> Error {
-        Error::Cublas(format!("{:?}", error.0))
+        Error::Cublas(Status(format!("{:?}", error.0)))
     }
 }
 
 impl From<Error> for drnn_train::Error {
     fn from(error: Error) -> drnn_train::Error {
-        drnn_train::Error::Device(error.to_string())
+        let mut text = error.to_string();
+        if let Error::Cublas(status) = &error {
+            text = format!("{text}: {status}");
+        }
+        drnn_train::Error::Device(text)
     }
 }
 
-/// Shorthand for results of this crate.
+/// A result whose error is this crate's [`enum@Error`].
 pub type Result<T> = std::result::Result<T, Error>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error as _;
+
+    #[test]
+    fn status_codes_are_sources() {
+        let error = Error::from(DriverError(CUresult::CUDA_ERROR_OUT_OF_MEMORY));
+        assert_eq!(error, Error::OutOfMemory);
+        let status = Status("CUBLAS_STATUS_ALLOC_FAILED".into());
+        let error = Error::Cublas(status);
+        assert_eq!(error.source().unwrap().to_string(), "CUBLAS_STATUS_ALLOC_FAILED");
+        let error = drnn_train::Error::from(error);
+        assert!(error.to_string().contains("cuBLAS failed: CUBLAS_STATUS_ALLOC_FAILED"), "{error}");
+    }
+}

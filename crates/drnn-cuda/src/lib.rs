@@ -1,4 +1,8 @@
-//! Training of delayed recurrent networks on NVIDIA GPUs.
+//! Training of [delayed recurrent networks](drnn) on NVIDIA GPUs.
+//!
+//! [`CudaLearner`] trains one network and is a [`drnn_train::Engine`], so
+//! [`drnn_train::Trainer`] runs it like the CPU engine. [`CudaGroup`] trains many small LSTMs at the
+//! same time, one [`CudaLane`] each.
 //!
 //! ```no_run
 //! use drnn::{Cell, NetSpec, Padding};
@@ -6,28 +10,44 @@
 //! use drnn_train::AdamOptions;
 //!
 //! let device = Device::find()?; // the error says what is missing
-//! let spec = NetSpec::builder(Cell::Lstm).dense(1).units([100]).delay(5, Padding::Null).outputs(1).build()?;
+//! let spec = NetSpec::builder(Cell::Lstm)
+//!     .dense(1)
+//!     .units([100])
+//!     .delay(5, Padding::Null)
+//!     .outputs(1)
+//!     .build()?;
 //! let learner = CudaLearner::new(&device, Precision::F32, &spec, AdamOptions::default(), 1)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Nothing of CUDA is needed to build this crate. At run time it needs NVIDIA's driver, NVRTC and cuBLAS of CUDA 12 or 13,
-//! and a card of compute capability 8.0 or newer.
+//! # Requirements
+//!
+//! CUDA is not needed to build this crate. At run time it needs NVIDIA's driver, NVRTC and cuBLAS of
+//! CUDA 12 or 13, and a GPU of compute capability 8.0 (Ampere) or newer. Libraries outside the
+//! loader's path are found in the folder that `DRNN_CUDA_LIB` names. Kernels are compiled for the GPU
+//! on first use and cached in `~/.cache/drnn/cuda`.
+//!
+//! # Numbers
+//!
+//! The same seed gives the same bits on the same GPU: every sum has a fixed order. Compared with the
+//! CPU, the engine conformance tests hold at 2e-4 with [`Precision::F32`] and at 2e-2 with factors
+//! rounded to TF32 or f16.
+//!
+//! # Source files
 //!
 //! | folder | what |
 //! |---|---|
-//! | `runtime/` | CUDA's libraries and a device; compilation of kernels; memory, streams, graphs, matrix products; `driver` |
-//! | `kernels/` | CUDA C++, by family, and the loaded kernels by name |
-//! | `step/` | what every training step has: shapes, staged batches, memory, selected outputs, parameters and optimiser |
-//! | `plain/` | recurrences on any card, step by step; small LSTMs: all steps in one launch |
-//! | `persistent/` | recurrences on Hopper: all steps in one launch on many multiprocessors, layers of a stack at once |
-//! | `learner` | [`CudaLearner`]: a [`drnn_train::Engine`] |
-//! | `group/` | [`CudaGroup`]: many small LSTMs at once, each a [`drnn_train::Engine`]; the paper's data made on the card |
-//! | `estimate` | what a training takes of a card's memory, before it does |
+//! | `runtime/` | CUDA libraries, device, compilation and its cache, memory, streams and graphs, GEMM |
+//! | `kernels/` | CUDA C++ by family (`elementwise`, `optimiser`, `resident`, `persistent`, `group`) |
+//! | `step/` | shapes, staged batches, workspace, selected outputs, parameters and optimiser |
+//! | `plain/` | recurrences on every GPU, step by step; small LSTMs in one launch |
+//! | `persistent/` | recurrences on Hopper in one launch on many multiprocessors |
+//! | `learner.rs` | [`CudaLearner`] |
+//! | `group/` | [`CudaGroup`]: kernels, data sets on the device, the rendezvous of lanes |
+//! | `estimate.rs` | device memory that training needs, without a GPU |
 //! | `recorded/` | tests: everything that is launched, checked without a GPU |
 //!
-//! The same seed gives the same bits on the same card: every sum has a fixed order, nothing is added by whoever comes
-//! first. Against the CPU's numbers it is f32 rounding; [`drnn_train::conformance`] is kept at 2e-4.
+//! `docs/GPU.md` in the repository explains how the kernels work.
 
 #![deny(missing_docs)]
 
@@ -43,7 +63,7 @@ mod recorded;
 mod runtime;
 mod step;
 
-pub use error::{Error, Result};
+pub use error::{Error, Result, Status};
 pub use estimate::estimate;
 pub use group::{CudaGroup, CudaLane};
 pub use learner::CudaLearner;

@@ -1,4 +1,4 @@
-//! Groups of small LSTMs on the GPU at hand, lane by lane. Without one, each test says why it is skipped.
+//! Groups of small LSTMs on a Hopper GPU, lane by lane. Skipped without one.
 
 use drnn::{Cell, Cpu, NetSpec, Padding};
 use drnn_cuda::{CudaGroup, CudaLane, CudaLearner, Device, Precision};
@@ -17,7 +17,7 @@ const ROUNDED: f64 = 2e-2;
 fn device() -> Option<Device> {
     let device = found(Need::Gpu, Device::find())?;
     let spec = PaperNet::Lstm.spec(1, 1).expect("a network");
-    match CudaGroup::refuses(&device, &spec) {
+    match CudaGroup::unsupported_reason(&device, &spec) {
         None => Some(device),
         Some(why) => {
             skip(Need::Hopper, why);
@@ -30,10 +30,10 @@ fn group(device: &Device, spec: &NetSpec, lanes: usize) -> CudaGroup {
     CudaGroup::new(device, spec, AdamOptions::default(), lanes).expect("a group")
 }
 
-/// A lane of its own group, or a learner where there is no group of such networks.
+/// A lane in a group of one, or a learner if groups do not support the network.
 fn make(device: &Device) -> impl Fn(&NetSpec, u64) -> Plain {
     let device = device.clone();
-    move |spec, seed| match CudaGroup::refuses(&device, spec) {
+    move |spec, seed| match CudaGroup::unsupported_reason(&device, spec) {
         None => Box::new(group(&device, spec, 1).lane(seed).expect("a lane")),
         Some(_) => {
             let (f16, adam) = (Precision::F16, AdamOptions::default());
@@ -43,7 +43,7 @@ fn make(device: &Device) -> impl Fn(&NetSpec, u64) -> Plain {
 }
 
 #[test]
-fn a_lane_keeps_what_every_engine_must() {
+fn a_lane_passes_the_conformance_tests() {
     let Some(device) = device() else { return };
     let make = make(&device);
     conformance::curve(&make, ROUNDED);
@@ -53,7 +53,7 @@ fn a_lane_keeps_what_every_engine_must() {
     conformance::not_finite(&make);
 }
 
-/// Networks that fill blocks in every way, each with a batch: some share its rows.
+/// Networks that fill blocks in different ways, each with a batch size; some need several blocks.
 fn shapes() -> Vec<(NetSpec, usize)> {
     let lstm =
         |n: usize, q: usize, m: usize| NetSpec::builder(Cell::Lstm).dense(q).units([n]).outputs(m);
@@ -88,7 +88,7 @@ fn distance(a: &[f32], b: &[f32]) -> f64 {
 
 /// After the first step Adam's mean is a tenth of the gradient.
 #[test]
-fn gradients_are_the_cpus() {
+fn gradients_equal_the_cpus() {
     let Some(device) = device() else { return };
     for (spec, batch) in shapes() {
         let data = data(&spec, batch, 2);
@@ -113,7 +113,7 @@ fn gradients_are_the_cpus() {
     }
 }
 
-/// Some epochs, the last batch of each short; then a look.
+/// Two epochs, the last batch of each short; then an evaluation.
 fn train(lane: &mut CudaLane, data: &Examples, batch: usize) -> Result<(State, f64)> {
     let order: Vec<u32> = (0..Dataset::len(data) as u32).collect();
     for epoch in 0..2 {
@@ -125,12 +125,12 @@ fn train(lane: &mut CudaLane, data: &Examples, batch: usize) -> Result<(State, f
 }
 
 #[test]
-fn a_lane_beside_others_is_the_lane_alone() {
+fn a_lane_computes_the_same_bits_alone_and_with_others() {
     let Some(device) = device() else { return };
     for (spec, batch) in shapes() {
         let sets: Vec<Examples> = (0..5).map(|seed| data(&spec, 3 * batch - 2, seed)).collect();
         let together = group(&device, &spec, 5);
-        let beside: Vec<(State, f64)> = std::thread::scope(|scope| {
+        let with_others: Vec<(State, f64)> = std::thread::scope(|scope| {
             let train = |(seed, data)| {
                 let mut lane = together.lane(seed).expect("a lane");
                 scope.spawn(move || train(&mut lane, data, batch).expect("trained"))
@@ -138,7 +138,7 @@ fn a_lane_beside_others_is_the_lane_alone() {
             let threads: Vec<_> = (0..).zip(&sets).map(train).collect();
             threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
         });
-        for (seed, ((state, loss), data)) in (0..).zip(beside.iter().zip(&sets)) {
+        for (seed, ((state, loss), data)) in (0..).zip(with_others.iter().zip(&sets)) {
             let mut lane = group(&device, &spec, 1).lane(seed).expect("a lane");
             let (alone, alone_loss) = train(&mut lane, data, batch).expect("trained");
             let bits = |values: &[f32]| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
@@ -150,7 +150,7 @@ fn a_lane_beside_others_is_the_lane_alone() {
 }
 
 #[test]
-fn a_lane_that_runs_away_does_so_alone() {
+fn a_diverging_lane_does_not_affect_others() {
     let Some(device) = device() else { return };
     let spec = PaperNet::DLstm(5).spec(1, 1).expect("a network");
     let (data, batch) = (data(&spec, 60, 1), 20);
@@ -177,7 +177,7 @@ fn a_lane_that_runs_away_does_so_alone() {
     assert!(together.lane(3).is_ok()); // both have left
 }
 
-/// Sequences that are drawn anew each time.
+/// Sequences that are not in memory.
 struct Drawn(Examples);
 
 impl Dataset for Drawn {
@@ -203,7 +203,7 @@ fn dense(examples: &Examples) -> &[f32] {
     x
 }
 
-/// Values of f32 from one to the other; the two zeros are one.
+/// Distance in units in the last place; +0 and -0 are equal.
 fn units_apart(a: f32, b: f32) -> u64 {
     let place = |value: f32| {
         let size = i64::from(value.to_bits() & 0x7fff_ffff);
@@ -212,9 +212,10 @@ fn units_apart(a: f32, b: f32) -> u64 {
     place(a).abs_diff(place(b))
 }
 
-/// Paper-sized; every tap ahead, or none; filters longer than the sequences; sines of large numbers.
+/// Sizes of the paper; filters that look ahead entirely or not at all, or are longer than the
+/// sequences; sines of large numbers.
 #[test]
-fn sequences_made_on_the_card_are_the_hosts() {
+fn sequences_generated_on_the_gpu_equal_the_hosts() {
     let Some(device) = device() else { return };
     let spec = PaperNet::Lstm.spec(1, 1).expect("a network");
     let mut lane = group(&device, &spec, 1).lane(1).expect("a lane");
@@ -227,8 +228,9 @@ fn sequences_made_on_the_card_are_the_hosts() {
         (Sine { gamma: 0.7, ahead: 0, steps: 1, taps: 1 }, 1),
     ] {
         for part in [SinePart::Train, SinePart::Valid, SinePart::Test] {
-            let made =
-                lane.held(&task.generated(count, 3, part).expect("sequences")).expect("made");
+            let made = lane
+                .device_copy(&task.generated(count, 3, part).expect("sequences"))
+                .expect("made");
             let host = task.examples(count, 3, part).expect("sequences");
             assert_eq!(made.steps(), host.steps());
             assert_eq!(bits(dense(&made)), bits(dense(&host)), "{task:?}");
@@ -245,7 +247,7 @@ fn sequences_made_on_the_card_are_the_hosts() {
             different += apart.iter().filter(|apart| **apart > 0).count();
         }
     }
-    assert!(different * 10_000 < values, "{different} of {values} sines are others");
+    assert!(different * 10_000 < values, "{different} of {values} sines differ");
     for (task, count) in [
         (Reversal::default(), 10_000),
         (Reversal { steps: 7, symbols: 3 }, 333),
@@ -254,14 +256,14 @@ fn sequences_made_on_the_card_are_the_hosts() {
         let lstm = NetSpec::builder(Cell::Lstm).dense(task.symbols).units([9]);
         let spec = lstm.outputs(task.symbols).build().expect("a network");
         let mut lane = group(&device, &spec, 1).lane(1).expect("a lane");
-        let made = lane.held(&task.generated(count, 5).expect("sequences")).expect("made");
+        let made = lane.device_copy(&task.generated(count, 5).expect("sequences")).expect("made");
         let host = task.examples(count, 5).expect("sequences");
         assert_eq!(bits(dense(&made)), bits(dense(&host)), "{task:?}");
         assert_eq!(made.targets(), host.targets(), "{task:?}");
     }
 }
 
-/// Sequences that nobody on the host may ask for.
+/// Sequences that must not be generated on the host.
 struct Unseen(Generated);
 
 impl Dataset for Unseen {
@@ -282,7 +284,7 @@ impl Dataset for Unseen {
     }
 }
 
-/// A training's losses by epoch, of learning and of validation; then the test's.
+/// Training and validation losses of all epochs, then the test loss.
 fn losses(lane: CudaLane, [train, valid, test]: [&(dyn Dataset + 'static); 3]) -> Vec<f64> {
     let options = Options { epochs: 4, batch: 30, rate: 1e-2, ..Options::default() };
     let mut trainer = Trainer::with_engine(lane, options, "losses", train, valid).expect("fits");
@@ -293,7 +295,7 @@ fn losses(lane: CudaLane, [train, valid, test]: [&(dyn Dataset + 'static); 3]) -
 }
 
 #[test]
-fn a_lane_learns_from_a_recipe_as_from_what_was_copied() {
+fn a_lane_trains_alike_on_generated_and_copied_data() {
     let Some(device) = device() else { return };
     let sine = |count, part| Sine::new(1.5, 3).generated(count, 4, part).expect("sequences");
     let reversal = |count, seed| Reversal::default().generated(count, seed).expect("sequences");
@@ -309,18 +311,18 @@ fn a_lane_learns_from_a_recipe_as_from_what_was_copied() {
         let lane = || group(&device, &spec, 1).lane(6).expect("a lane");
         let unseen = sets.map(Unseen);
         let found = losses(lane(), unseen.each_ref().map(|data| data as _));
-        // What the card has made, copied there as any other: the same to the bit.
+        // Data generated on the GPU and copied there: the same bits.
         let mut reader = lane();
-        let copies = unseen.each_ref().map(|data| reader.held(data).expect("a copy"));
+        let copies = unseen.each_ref().map(|data| reader.device_copy(data).expect("a copy"));
         assert_eq!(losses(lane(), copies.each_ref().map(|data| data as _)), found, "{spec}");
-        // And the host's own, whose sines may be others in the last place.
+        // Data generated on the host, whose sines may differ in the last place.
         let host = unseen.each_ref().map(|data| data.recipe().expect("one").examples());
         let host = host.map(|examples| examples.expect("sequences"));
         let expected = losses(lane(), host.each_ref().map(|data| data as _));
         for (found, expected) in found.iter().zip(&expected) {
             assert!((found / expected - 1.0).abs() < 1e-4, "{spec}: {found}, copied {expected}");
         }
-        // TargetData are shown with the host's targets.
+        // Outputs are passed with the host's targets.
         let (made, mut lane) =
             (Generated::new(*unseen[1].recipe().expect("one")).expect("fits"), lane());
         let mut shown = 0;
@@ -331,7 +333,7 @@ fn a_lane_learns_from_a_recipe_as_from_what_was_copied() {
 }
 
 #[test]
-fn what_a_group_cannot_keep_is_refused() {
+fn unsupported_data_and_networks_are_refused() {
     let Some(device) = device() else { return };
     let spec = PaperNet::Lstm.spec(1, 1).expect("a network");
     let lane = group(&device, &spec, 1).lane(1).expect("a lane");

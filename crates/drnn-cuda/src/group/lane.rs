@@ -1,4 +1,4 @@
-//! Networks of a group, each an engine of its own.
+//! A group of small LSTMs on one GPU, and its lanes, each an engine.
 
 use super::data::{DataKernels, DataOrigin, DataSet};
 use super::executor::{Executor, Job, JobKind, JobResult};
@@ -13,16 +13,21 @@ use drnn_train::{
 };
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Batches that [`Engine::train`] is given at once: an epoch of most, and less than a second.
-const STRIDE: usize = 128;
-/// Data sets that a lane keeps on the GPU: to learn from, to stop by, to test with.
-const KEPT: usize = 3;
+/// Batches per call of [`Engine::train`]: usually an epoch, and less than a second of work.
+const BATCHES_PER_CALL: usize = 128;
+/// Data sets that a lane caches on the GPU: training, validation and test.
+const MAX_DATA_SETS: usize = 3;
 
-/// Equal small LSTMs that learn at once on one GPU, each on its own: its lanes.
+/// Many LSTMs of the same shape that train at the same time on one GPU, independently of each other:
+/// its lanes. Clones share the group.
 ///
-/// Each lane is an [`Engine`], and each belongs to a thread of its own: lanes that are called at the same time are worked on
-/// together. Data must be [`Examples`] of one length, of which the GPU keeps a copy, or have a
-/// [`Recipe`](drnn_train::Recipe), from which it makes its own.
+/// Each lane is an [`Engine`] with parameters, optimiser and data of its own. Drive every lane from its
+/// own thread: calls that are made at the same time run in the same kernel launches. A lane's results
+/// do not depend on the other lanes, to the bit.
+///
+/// A data set must consist of [`Examples`] of one length, which are copied to the GPU, or have a
+/// [`Recipe`](drnn_train::Recipe), from which the GPU generates it. Networks are LSTMs of one layer with
+/// up to 128 units, 8 dense inputs and 16 outputs; the GPU must be Hopper.
 #[derive(Debug, Clone)]
 pub struct CudaGroup(Arc<Shared>);
 
@@ -31,10 +36,10 @@ struct Shared {
     spec: NetSpec,
     net: GroupNet,
     adam: AdamOptions,
-    makers: DataKernels,
-    rounds: Mutex<Executor>,
-    meeting: Rendezvous<Job, JobResult>,
-    /// By lane, whether it is free.
+    data_kernels: DataKernels,
+    executor: Mutex<Executor>,
+    rendezvous: Rendezvous<Job, JobResult>,
+    /// By lane: whether it is free.
     free: Mutex<Vec<bool>>,
 }
 
@@ -45,40 +50,43 @@ impl std::fmt::Debug for Shared {
 }
 
 impl CudaGroup {
-    /// Why there can be no group of such networks there: then they learn one by one, as [`crate::CudaLearner`]s.
-    pub fn refuses(device: &Device, spec: &NetSpec) -> Option<String> {
+    /// Why the device cannot run a group of such networks; `None` if it can. Networks that groups do not
+    /// support train one by one, each with a [`crate::CudaLearner`].
+    pub fn unsupported_reason(device: &Device, spec: &NetSpec) -> Option<String> {
         if device.arch() != "sm_90a" {
-            return Some(format!("groups need Hopper's products; this is {}", device.arch()));
+            return Some(format!("groups need a Hopper GPU (sm_90a); this is {}", device.arch()));
         }
         GroupNet::new(spec).err()
     }
 
-    /// GroupWorkspace for `lanes` networks.
+    /// A group with capacity for `lanes` networks, all with the same `spec` and Adam constants. Fails
+    /// with [`CudaError::Unsupported`] if there is an [`CudaGroup::unsupported_reason`].
     pub fn new(
         device: &Device,
         spec: &NetSpec,
         adam: AdamOptions,
         lanes: usize,
     ) -> CudaResult<CudaGroup> {
-        if let Some(why) = CudaGroup::refuses(device, spec) {
+        if let Some(why) = CudaGroup::unsupported_reason(device, spec) {
             return Err(CudaError::Unsupported(why));
         }
         let net = GroupNet::new(spec).map_err(CudaError::Unsupported)?;
         device.enter()?;
-        let rounds = Executor::new(device, net, adam, lanes)?;
+        let executor = Executor::new(device, net, adam, lanes)?;
         Ok(CudaGroup(Arc::new(Shared {
             device: device.clone(),
             spec: spec.clone(),
             net,
             adam,
-            makers: DataKernels::new(device)?,
-            rounds: Mutex::new(rounds),
-            meeting: Rendezvous::new(),
+            data_kernels: DataKernels::new(device)?,
+            executor: Mutex::new(executor),
+            rendezvous: Rendezvous::new(),
             free: Mutex::new(vec![true; lanes]),
         })))
     }
 
-    /// A network more, its parameters as [`Model::init`] draws them. Refused where there is no room left.
+    /// Takes a free lane and initialises its parameters as [`Model::init`] does. Fails if all lanes are
+    /// taken; dropping a [`CudaLane`] frees it.
     pub fn lane(&self, seed: u64) -> Result<CudaLane> {
         let taken = {
             let mut free = self.0.free.lock().unwrap_or_else(|p| p.into_inner());
@@ -88,11 +96,11 @@ impl CudaGroup {
         let Some(number) = taken else {
             return Err(Error::Options("all lanes of the group are taken".into()));
         };
-        self.0.meeting.join();
+        self.0.rendezvous.join();
         let mut lane = CudaLane {
             shared: self.0.clone(),
             number,
-            held: Vec::new(),
+            data_sets: Vec::new(),
             gathered: Gathered::default(),
         };
         let params = drnn::params::initial(&self.0.spec, seed);
@@ -102,43 +110,43 @@ impl CudaGroup {
     }
 }
 
-/// A network of a group.
+/// One network of a [`CudaGroup`], and its [`Engine`].
 #[derive(Debug)]
 pub struct CudaLane {
     shared: Arc<Shared>,
     number: usize,
-    /// The latest data sets, newest last.
-    held: Vec<DataSet>,
+    /// The latest data sets, newest last, at most [`MAX_DATA_SETS`].
+    data_sets: Vec<DataSet>,
     gathered: Gathered,
 }
 
 impl Shared {
-    fn rounds(&self) -> MutexGuard<'_, Executor> {
-        self.rounds.lock().unwrap_or_else(|p| p.into_inner())
+    fn executor(&self) -> MutexGuard<'_, Executor> {
+        self.executor.lock().unwrap_or_else(|p| p.into_inner())
     }
 }
 
 impl CudaLane {
-    /// The data set on the GPU, brought there when it is first seen.
-    fn hold(&mut self, data: &dyn Dataset) -> Result<&DataSet> {
-        let Shared { device, makers, spec, .. } = &*self.shared;
+    /// `data` on the GPU, copied or generated there on first use.
+    fn data_set(&mut self, data: &dyn Dataset) -> Result<&DataSet> {
+        let Shared { device, data_kernels, spec, .. } = &*self.shared;
         let origin = DataOrigin::of(spec, data)?;
         let mark = origin.mark();
-        if let Some(at) = self.held.iter().position(|held| held.mark == mark) {
-            return Ok(&self.held[at]);
+        if let Some(at) = self.data_sets.iter().position(|set| set.mark == mark) {
+            return Ok(&self.data_sets[at]);
         }
-        let new = DataSet::new(device, makers, origin, spec.output_width())?;
-        if self.held.len() == KEPT {
-            self.held.remove(0);
+        let new = DataSet::new(device, data_kernels, origin, spec.output_width())?;
+        if self.data_sets.len() == MAX_DATA_SETS {
+            self.data_sets.remove(0);
         }
-        self.held.push(new);
-        Ok(self.held.last().expect("just put there"))
+        self.data_sets.push(new);
+        Ok(self.data_sets.last().expect("just pushed"))
     }
 
-    /// A copy of `data` as the GPU has it.
-    pub fn held(&mut self, data: &dyn Dataset) -> Result<Examples> {
+    /// Copies `data` back from the GPU: what was copied there, or what the GPU generated from its recipe.
+    pub fn device_copy(&mut self, data: &dyn Dataset) -> Result<Examples> {
         let widths = [self.shared.net.q, self.shared.net.outputs];
-        self.hold(data)?.examples(widths)
+        self.data_set(data)?.examples(widths)
     }
 
     /// Passes outputs of the sequences `chosen`, (B, steps, m), to `inspect` as (steps, B, m).
@@ -161,12 +169,13 @@ impl CudaLane {
         inspect(&shown, self.gathered.targets());
     }
 
-    fn meet(&mut self, data: &dyn Dataset, chosen: Vec<u32>, what: JobKind) -> Result<JobResult> {
-        let DataSet { x, y, elements, goal, .. } = self.hold(data)?;
+    /// Runs a job on the sequences `chosen` of `data`, together with those of other lanes.
+    fn submit(&mut self, data: &dyn Dataset, chosen: Vec<u32>, kind: JobKind) -> Result<JobResult> {
+        let DataSet { x, y, elements, goal, .. } = self.data_set(data)?;
         let (x, y, elements, goal) = (x.at(0), y.at(0), *elements, *goal);
-        let job = Job { x, y, elements, goal, chosen, what };
+        let job = Job { x, y, elements, goal, chosen, kind };
         let shared = &self.shared;
-        shared.meeting.meet(self.number, job, |jobs| shared.rounds().run(jobs))
+        shared.rendezvous.submit(self.number, job, |jobs| shared.executor().run(jobs))
     }
 }
 
@@ -190,12 +199,12 @@ impl Engine for CudaLane {
 
     fn train(&mut self, data: &dyn Dataset, batches: &Batches) -> Result<Steps> {
         let Batches { chosen, batch, rate, clip, .. } = *batches;
-        let what = JobKind::Train { batch, rate, clip };
-        Ok(self.meet(data, chosen.to_vec(), what)?.steps)
+        let kind = JobKind::Train { batch, rate, clip };
+        Ok(self.submit(data, chosen.to_vec(), kind)?.steps)
     }
 
     fn batches_per_call(&self) -> usize {
-        STRIDE
+        BATCHES_PER_CALL
     }
 
     fn evaluate_batch(
@@ -205,12 +214,12 @@ impl Engine for CudaLane {
         chosen: &[u32],
         inspect: &mut Inspect,
     ) -> Result<LossSum> {
-        let found = self.meet(data, chosen.to_vec(), JobKind::Evaluate { answers: true })?;
-        self.show(&found.answers, data, epoch, chosen, inspect);
-        Ok(found.steps.loss)
+        let result = self.submit(data, chosen.to_vec(), JobKind::Evaluate { outputs: true })?;
+        self.show(&result.outputs, data, epoch, chosen, inspect);
+        Ok(result.steps.loss)
     }
 
-    /// All sequences in one round, however few are shown at a time.
+    /// Evaluates all sequences in one job, however few are passed to `inspect` at a time.
     fn evaluate(
         &mut self,
         data: &dyn Dataset,
@@ -219,36 +228,36 @@ impl Engine for CudaLane {
         inspect: &mut Inspect,
     ) -> Result<LossSum> {
         let all: Vec<u32> = (0..data.len() as u32).collect();
-        let found = self.meet(data, all.clone(), JobKind::Evaluate { answers: true })?;
+        let result = self.submit(data, all.clone(), JobKind::Evaluate { outputs: true })?;
         let (rows, each) =
-            (rows.clamp(1, all.len().max(1)), found.answers.len() / all.len().max(1));
-        for (chosen, outputs) in all.chunks(rows).zip(found.answers.chunks((rows * each).max(1))) {
+            (rows.clamp(1, all.len().max(1)), result.outputs.len() / all.len().max(1));
+        for (chosen, outputs) in all.chunks(rows).zip(result.outputs.chunks((rows * each).max(1))) {
             self.show(outputs, data, epoch, chosen, inspect);
         }
-        Ok(found.steps.loss)
+        Ok(result.steps.loss)
     }
 
     fn loss(&mut self, data: &dyn Dataset, _epoch: usize, _rows: usize) -> Result<LossSum> {
         let all = (0..data.len() as u32).collect();
-        Ok(self.meet(data, all, JobKind::Evaluate { answers: false })?.steps.loss)
+        Ok(self.submit(data, all, JobKind::Evaluate { outputs: false })?.steps.loss)
     }
 
     fn state(&mut self) -> Result<State> {
-        self.shared.rounds().state(self.number)
+        self.shared.executor().state(self.number)
     }
 
     fn set_state(&mut self, state: State) -> Result<()> {
-        self.shared.rounds().set_state(self.number, &state)
+        self.shared.executor().set_state(self.number, &state)
     }
 
     fn memory(&self) -> usize {
-        self.shared.rounds().memory()
+        self.shared.executor().memory()
     }
 }
 
 impl Drop for CudaLane {
     fn drop(&mut self) {
-        self.shared.meeting.leave();
+        self.shared.rendezvous.leave();
         self.shared.free.lock().unwrap_or_else(|p| p.into_inner())[self.number] = true;
     }
 }

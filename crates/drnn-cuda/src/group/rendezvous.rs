@@ -1,121 +1,125 @@
-//! Lanes of many threads come together, so that all they want done is done at once.
+//! Collects the jobs of lanes on many threads, so that they run together.
 //!
-//! A lane that has something to do waits until every lane has, and one of them sees to all of it. None waits for another longer
-//! than [`PATIENCE`]: whoever comes later is there for the next round. What is done for a lane does not depend on who else came.
+//! A lane that submits a job waits until every lane has submitted one; then one of the threads runs
+//! all of them as a batch. No lane waits for others longer than [`MAX_WAIT`]; a job that arrives later
+//! is part of the next batch. A job's result does not depend on the other jobs of its batch.
 
 use drnn_train::{Error, Result};
 use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// How long a round is held up for those that are missing.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// How long a batch waits for lanes that have not submitted a job.
+const MAX_WAIT: Duration = Duration::from_millis(100);
 
-pub(crate) struct Rendezvous<J, F> {
-    hall: Mutex<Pending<J, F>>,
+/// Jobs of type `J` with results of type `R`.
+pub(crate) struct Rendezvous<J, R> {
+    state: Mutex<RendezvousState<J, R>>,
     changed: Condvar,
 }
 
-struct Pending<J, F> {
-    /// Lanes that there are.
+struct RendezvousState<J, R> {
+    /// Lanes that have joined.
     lanes: usize,
-    /// What those that wait want done.
-    wanted: Vec<(usize, J)>,
-    /// What was found for those that have not looked yet.
-    found: HashMap<usize, Result<F>>,
-    /// Someone is at it.
+    /// Lanes that wait, and their jobs.
+    pending: Vec<(usize, J)>,
+    /// Results that their lanes have not fetched yet.
+    results: HashMap<usize, Result<R>>,
+    /// Whether a thread runs a batch.
     running: bool,
-    /// When somebody last came, or a round ended, whose lanes will be back in a moment.
+    /// When the latest job was submitted, or the latest batch ended, whose lanes are expected back.
     latest: Instant,
 }
 
-impl<J, F> Rendezvous<J, F> {
-    pub fn new() -> Rendezvous<J, F> {
-        let hall = Pending {
+impl<J, R> Rendezvous<J, R> {
+    pub fn new() -> Rendezvous<J, R> {
+        let state = RendezvousState {
             lanes: 0,
-            wanted: Vec::new(),
-            found: HashMap::new(),
+            pending: Vec::new(),
+            results: HashMap::new(),
             running: false,
             latest: Instant::now(),
         };
-        Rendezvous { hall: Mutex::new(hall), changed: Condvar::new() }
+        Rendezvous { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    fn hall(&self) -> MutexGuard<'_, Pending<J, F>> {
-        self.hall.lock().unwrap_or_else(|p| p.into_inner())
+    fn state(&self) -> MutexGuard<'_, RendezvousState<J, R>> {
+        self.state.lock().unwrap_or_else(|p| p.into_inner())
     }
 
-    /// One lane more.
+    /// Adds a lane that batches wait for.
     pub fn join(&self) {
-        self.hall().lanes += 1;
+        self.state().lanes += 1;
     }
 
-    /// One less.
+    /// Removes a lane.
     pub fn leave(&self) {
-        self.hall().lanes -= 1;
+        self.state().lanes -= 1;
         self.changed.notify_all();
     }
 
-    /// Has `job` done, by `round` together with what others want: a result for each, in their order.
-    pub fn meet(
+    /// Submits a lane's job and waits for its result. `run` is called by one of the waiting threads with
+    /// all pending jobs, and returns a result for each, in their order.
+    pub fn submit(
         &self,
         lane: usize,
         job: J,
-        round: impl FnOnce(&[(usize, J)]) -> Vec<Result<F>>,
-    ) -> Result<F> {
-        let mut hall = self.hall();
-        hall.found.remove(&lane); // of a round that has panicked
-        hall.wanted.push((lane, job));
-        hall.latest = Instant::now();
+        run: impl FnOnce(&[(usize, J)]) -> Vec<Result<R>>,
+    ) -> Result<R> {
+        let mut state = self.state();
+        state.results.remove(&lane); // of a batch that has panicked
+        state.pending.push((lane, job));
+        state.latest = Instant::now();
         loop {
-            if let Some(found) = hall.found.remove(&lane) {
-                return found;
+            if let Some(result) = state.results.remove(&lane) {
+                return result;
             }
-            // Who is in the round under way is told when it ends, and who has come too late for it waits for the next.
-            if hall.running {
-                hall = self.changed.wait(hall).unwrap_or_else(|p| p.into_inner());
+            // The batch that runs notifies its lanes when it ends; other lanes wait for the next one.
+            if state.running {
+                state = self.changed.wait(state).unwrap_or_else(|p| p.into_inner());
                 continue;
             }
-            let waited = hall.latest.elapsed();
-            if hall.wanted.len() >= hall.lanes || waited >= PATIENCE {
+            let waited = state.latest.elapsed();
+            if state.pending.len() >= state.lanes || waited >= MAX_WAIT {
                 break;
             }
-            let waiting = self.changed.wait_timeout(hall, PATIENCE - waited);
-            hall = waiting.unwrap_or_else(|p| p.into_inner()).0;
+            let waiting = self.changed.wait_timeout(state, MAX_WAIT - waited);
+            state = waiting.unwrap_or_else(|p| p.into_inner()).0;
         }
-        hall.running = true;
-        let wanted = std::mem::take(&mut hall.wanted);
-        drop(hall);
-        // Should `round` panic, the others are told, not left waiting.
-        let mut end = End {
-            meeting: self,
-            lanes: wanted.iter().map(|(lane, _)| *lane).collect(),
-            found: None,
+        state.running = true;
+        let jobs = std::mem::take(&mut state.pending);
+        drop(state);
+        // If `run` panics, the other lanes get an error and do not wait for ever.
+        let mut end = BatchEnd {
+            rendezvous: self,
+            lanes: jobs.iter().map(|(lane, _)| *lane).collect(),
+            results: None,
         };
-        end.found = Some(round(&wanted));
+        end.results = Some(run(&jobs));
         drop(end);
-        self.hall().found.remove(&lane).expect("a result for each")
+        self.state().results.remove(&lane).expect("a result for each job")
     }
 }
 
-/// Hands out what a round has found.
-struct End<'m, J, F> {
-    meeting: &'m Rendezvous<J, F>,
+/// Publishes the results of a batch when it is dropped, even by a panic.
+struct BatchEnd<'m, J, R> {
+    rendezvous: &'m Rendezvous<J, R>,
     lanes: Vec<usize>,
-    found: Option<Vec<Result<F>>>,
+    results: Option<Vec<Result<R>>>,
 }
 
-impl<J, F> Drop for End<'_, J, F> {
+impl<J, R> Drop for BatchEnd<'_, J, R> {
     fn drop(&mut self) {
-        let mut hall = self.meeting.hall();
-        let failed = || Error::Device("the round that this lane was in has failed".into());
-        let mut found = self.found.take().unwrap_or_default().into_iter();
+        let mut state = self.rendezvous.state();
+        let failed =
+            || Error::Device("the batch of jobs that this lane took part in has failed".into());
+        let mut results = self.results.take().unwrap_or_default().into_iter();
         for lane in &self.lanes {
-            hall.found.insert(*lane, found.next().unwrap_or_else(|| Err(failed())));
+            state.results.insert(*lane, results.next().unwrap_or_else(|| Err(failed())));
         }
-        hall.running = false;
-        hall.latest = Instant::now();
-        self.meeting.changed.notify_all();
+        state.running = false;
+        state.latest = Instant::now();
+        self.rendezvous.changed.notify_all();
     }
 }
 
@@ -125,73 +129,73 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
-    fn all_that_there_are_make_one_round() {
-        let (meeting, rounds) = (Rendezvous::<usize, usize>::new(), AtomicUsize::new(0));
-        (0..8).for_each(|_| meeting.join());
+    fn jobs_of_all_lanes_run_as_one_batch() {
+        let (rendezvous, batches) = (Rendezvous::<usize, usize>::new(), AtomicUsize::new(0));
+        (0..8).for_each(|_| rendezvous.join());
         std::thread::scope(|scope| {
             for lane in 0..8 {
-                let (meeting, rounds) = (&meeting, &rounds);
+                let (rendezvous, batches) = (&rendezvous, &batches);
                 scope.spawn(move || {
                     // Lanes end one after another.
                     for i in 0..20 + lane {
-                        let found = meeting.meet(lane, i, |jobs| {
-                            rounds.fetch_add(1, Ordering::Relaxed);
+                        let found = rendezvous.submit(lane, i, |jobs| {
+                            batches.fetch_add(1, Ordering::Relaxed);
                             jobs.iter().map(|(lane, i)| Ok(100 * lane + i)).collect()
                         });
                         assert_eq!(found, Ok(100 * lane + i));
                     }
-                    meeting.leave();
+                    rendezvous.leave();
                 });
             }
         });
-        // A thread that does not get to run for a tenth of a second makes one more.
-        assert!((27..60).contains(&rounds.into_inner()));
+        // A thread that is not scheduled for a tenth of a second causes one more.
+        assert!((27..60).contains(&batches.into_inner()));
     }
 
-    /// Those of a round that was not full come to the next as well: nobody starts it without them.
+    /// The next batch waits for lanes whose batch was not complete.
     #[test]
-    fn lanes_that_were_late_are_not_left_behind() {
-        let meeting = Rendezvous::<usize, usize>::new();
-        (0..6).for_each(|_| meeting.join());
+    fn late_lanes_are_in_the_next_batch() {
+        let rendezvous = Rendezvous::<usize, usize>::new();
+        (0..6).for_each(|_| rendezvous.join());
         let full = std::thread::scope(|scope| {
             let lane = |lane: usize| {
-                let meeting = &meeting;
+                let rendezvous = &rendezvous;
                 move || {
                     if lane < 3 {
-                        std::thread::sleep(2 * PATIENCE); // too late for the first
+                        std::thread::sleep(2 * MAX_WAIT); // too late for the first batch
                     }
-                    let round = |i| {
-                        meeting.meet(lane, i, |jobs| {
-                            std::thread::sleep(2 * PATIENCE);
+                    let batch = |i| {
+                        rendezvous.submit(lane, i, |jobs| {
+                            std::thread::sleep(2 * MAX_WAIT);
                             jobs.iter().map(|_| Ok(jobs.len())).collect()
                         })
                     };
-                    let full = (0..5).filter(|i| round(*i) == Ok(6)).count();
-                    meeting.leave();
+                    let full = (0..5).filter(|i| batch(*i) == Ok(6)).count();
+                    rendezvous.leave();
                     full
                 }
             };
             let threads: Vec<_> = (0..6).map(|i| scope.spawn(lane(i))).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).min()
         });
-        assert!(full >= Some(4), "{full:?} of 5 rounds");
+        assert!(full >= Some(4), "{full:?} of 5 batches");
     }
 
     #[test]
-    fn nobody_waits_for_ever() {
-        let meeting = Rendezvous::<(), usize>::new();
-        (0..2).for_each(|_| meeting.join());
-        assert_eq!(meeting.meet(0, (), |jobs| vec![Ok(jobs.len())]), Ok(1));
-        // Nor for one that panics.
+    fn no_lane_waits_for_ever() {
+        let rendezvous = Rendezvous::<(), usize>::new();
+        (0..2).for_each(|_| rendezvous.join());
+        assert_eq!(rendezvous.submit(0, (), |jobs| vec![Ok(jobs.len())]), Ok(1));
+        // Nor for a batch that panics.
         std::thread::scope(|scope| {
             let both = [0, 1].map(|lane| {
-                let meeting = &meeting;
-                scope.spawn(move || meeting.meet(lane, (), |_| panic!("in a round")))
+                let rendezvous = &rendezvous;
+                scope.spawn(move || rendezvous.submit(lane, (), |_| panic!("in a batch")))
             });
             let ends = both.map(|thread| thread.join());
             assert!(ends.iter().any(|end| end.is_err()));
             assert!(ends.iter().any(|end| matches!(end, Ok(Err(_)))));
         });
-        assert_eq!(meeting.meet(0, (), |jobs| vec![Ok(jobs.len())]), Ok(1));
+        assert_eq!(rendezvous.submit(0, (), |jobs| vec![Ok(jobs.len())]), Ok(1));
     }
 }

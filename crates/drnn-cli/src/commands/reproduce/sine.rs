@@ -310,7 +310,7 @@ impl Arguments {
             let cells: Vec<_> = cells.iter().filter(|cell| cell.net == net).copied().collect();
             let (spec, machine) = (net.spec(1, 1)?, place.to_string());
             let refused = match precision {
-                Precision::F16 => CudaGroup::refuses(device, &spec),
+                Precision::F16 => CudaGroup::unsupported_reason(device, &spec),
                 _ => Some(format!("groups compute in f16; {place}")),
             };
             let at_once = cells.len().min(device.multiprocessors());

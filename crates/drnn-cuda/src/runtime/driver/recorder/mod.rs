@@ -46,7 +46,7 @@ pub(crate) struct Refused(String);
 
 impl From<Refused> for crate::Error {
     fn from(refused: Refused) -> crate::Error {
-        crate::Error::Driver(refused.0)
+        crate::Error::driver(refused.0)
     }
 }
 

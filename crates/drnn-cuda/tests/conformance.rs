@@ -1,4 +1,4 @@
-//! What every engine must keep, on the GPU at hand. Without one, each test says why it is skipped.
+//! The engine conformance tests on a GPU: `CudaLearner` compared with the CPU. Skipped without a GPU.
 
 use drnn::random::Rng;
 use drnn::{Cell, Cpu, InputSpec, NetSpec, Padding};
@@ -9,7 +9,7 @@ use drnn_train::{
     AdamOptions, Batches, Dataset, Engine, Gathered, IGNORE, Inputs, Learner, Result, TargetData,
 };
 
-/// f32 against f32: sums in another order, exponentials of another library, ten steps of Adam on top.
+/// f32 on both sides: different order of sums, different exponentials, ten steps of Adam on top.
 const TOLERANCE: f64 = 2e-4;
 
 /// The same with TF32 and f16.
@@ -32,39 +32,39 @@ fn make_with(device: &Device, precision: Precision) -> impl Fn(&NetSpec, u64) ->
 }
 
 #[test]
-fn curves_lie_on_the_cpus() {
+fn loss_curves_equal_the_cpus() {
     let Some(device) = device() else { return };
     conformance::curve(&make(&device), TOLERANCE);
 }
 
 #[test]
-fn states_go_on_to_the_bit() {
+fn training_continues_from_a_state_to_the_bit() {
     let Some(device) = device() else { return };
     conformance::state(&make(&device), TOLERANCE);
 }
 
 #[test]
-fn evaluation_is_the_cpus() {
+fn evaluation_equals_the_cpus() {
     let Some(device) = device() else { return };
     conformance::evaluation(&make(&device), TOLERANCE);
 }
 
 #[test]
-fn strides_are_steps() {
+fn batches_per_call_do_not_change_steps() {
     let Some(device) = device() else { return };
     conformance::strides(&make(&device));
 }
 
 #[test]
-fn a_step_that_is_no_number_changes_nothing() {
+fn a_step_that_is_not_finite_changes_nothing() {
     let Some(device) = device() else { return };
     conformance::not_finite(&make(&device));
 }
 
-/// Factors of three digits. Adam divides a gradient by its own size, so what is rounded away from a small one moves its
-/// parameter by as much as a large one's would: ten steps of 0.01 could be 0.2 apart.
+/// Factors of three digits. Adam divides a gradient by its size, so the rounding error of a small
+/// gradient moves its parameter as much as that of a large one: ten steps of 0.01 could be 0.2 apart.
 #[test]
-fn rounded_factors_keep_to_the_cpus_curves() {
+fn rounded_factors_stay_close_to_the_cpus_curves() {
     let Some(device) = device() else { return };
     for precision in [Precision::Tf32, Precision::F16] {
         let make = make_with(&device, precision);
@@ -76,7 +76,7 @@ fn rounded_factors_keep_to_the_cpus_curves() {
     }
 }
 
-/// Sequences of any lengths, drawn anew for each network: `output_steps` each.
+/// Random sequences of random lengths for a network.
 struct Drawn(NetSpec);
 
 impl Dataset for Drawn {
@@ -96,7 +96,7 @@ impl Dataset for Drawn {
         let slots = to.steps * to.rows;
         match spec.input() {
             InputSpec::Dense(q) => {
-                // What lies behind an end is not read.
+                // NaN after the end of a sequence: it must not be read.
                 let x = to.inputs.dense();
                 x.extend((0..slots * q).map(|_| rng.symmetric(1.0)));
                 for slot in 0..slots {
@@ -112,7 +112,7 @@ impl Dataset for Drawn {
         let m = spec.output_width();
         let counts = |slot: usize| slot / to.rows < spec.output_steps(to.lengths[slot % to.rows]);
         let positions = spec.output_steps(to.steps) * to.rows;
-        // On odd visits every third of those that there are.
+        // In odd epochs every third output is selected.
         let there = (0..positions).filter(|slot| counts(*slot)).step_by(3);
         to.selected = (epoch % 2 == 1).then(|| there.map(|slot| slot as u32).collect());
         match spec.outputs() {
@@ -141,7 +141,7 @@ impl Dataset for Drawn {
     }
 }
 
-/// Tokens, ragged lengths, every padding, several layers both ways, with and without an output layer.
+/// Tokens, ragged lengths, every padding, bidirectional layers, with and without an output layer.
 fn more() -> Vec<NetSpec> {
     let mut specs = Vec::new();
     for cell in Cell::ALL {
@@ -160,14 +160,14 @@ fn more() -> Vec<NetSpec> {
 }
 
 #[test]
-fn tokens_ragged_lengths_and_paddings_are_the_cpus() {
+fn tokens_ragged_lengths_and_paddings_equal_the_cpus() {
     let Some(device) = device() else { return };
     more_curves(&make(&device), TOLERANCE);
     more_curves(&make_with(&device, Precision::F16), ROUNDED);
 }
 
-/// Networks that are divided among multiprocessors: odd sizes, every cell, both ways, layers at once and one by one, tables
-/// and embeddings, every padding.
+/// Networks for persistent kernels: odd sizes, every cell, bidirectional ones, stacks in one launch and
+/// layer by layer, tables and embeddings, every padding.
 fn large() -> Vec<NetSpec> {
     let lstm = || NetSpec::builder(Cell::Lstm);
     let gru = || NetSpec::builder(Cell::Gru);
@@ -197,17 +197,17 @@ fn large() -> Vec<NetSpec> {
 }
 
 #[test]
-fn large_networks_are_the_cpus() {
+fn large_networks_equal_the_cpus() {
     let Some(device) = device() else { return };
-    // At ten times the rate, steps of hundreds of units jump, and rounding decides where to.
+    // At ten times the rate, networks of hundreds of units diverge along rounding errors.
     curves(large(), &make_with(&device, Precision::F16), ROUNDED, 1e-3);
 }
 
 /// After one step Adam's mean is a tenth of the gradient.
 #[test]
-fn gradients_of_large_networks_are_the_cpus() {
+fn gradients_of_large_networks_equal_the_cpus() {
     let Some(device) = device() else { return };
-    // Asked for all answers, and for some.
+    // With all outputs, and with selected ones.
     for (spec, epoch) in large().into_iter().flat_map(|spec| [(spec.clone(), 0), (spec, 1)]) {
         let (data, chosen) = (Drawn(spec.clone()), (0..40).collect::<Vec<u32>>());
         let batches = Batches { epoch, chosen: &chosen, batch: 40, rate: 1e-3, clip: None };
@@ -231,16 +231,16 @@ fn gradients_of_large_networks_are_the_cpus() {
 }
 
 #[test]
-fn large_networks_are_the_same_twice_and_in_waves() {
+fn large_networks_are_reproducible_in_several_waves() {
     let Some(device) = device() else { return };
-    // 700 units leave room for 6 groups of at most 64 rows; three layers of 300 for 4 groups.
+    // 700 units allow 6 groups of at most 64 rows; three layers of 300 allow 4 groups.
     for (cell, units) in [(Cell::Lstm, vec![700]), (Cell::Gru, vec![300; 3])] {
         let spec = NetSpec::builder(cell).dense(2).units(units).outputs(5).build().unwrap();
-        the_same_twice_and_in_waves(&device, &spec);
+        reproducible_in_several_waves(&device, &spec);
     }
 }
 
-fn the_same_twice_and_in_waves(device: &Device, spec: &NetSpec) {
+fn reproducible_in_several_waves(device: &Device, spec: &NetSpec) {
     let data = Drawn(spec.clone());
     let chosen: Vec<u32> = (0..400).map(|i| i % 40).collect();
     let batches = Batches { epoch: 0, chosen: &chosen, batch: 400, rate: 1e-2, clip: Some(0.5) };
@@ -257,9 +257,9 @@ fn the_same_twice_and_in_waves(device: &Device, spec: &NetSpec) {
     assert!(f64::from(far) <= 5.0 * ROUNDED, "parameters {far:.1e} apart");
 }
 
-/// One small step on every way that there is, for tools that watch it: `compute-sanitizer` slows everything down.
+/// One small step through every kernel, for `compute-sanitizer`, which slows everything down.
 #[test]
-fn a_step_on_every_way() {
+fn a_step_through_every_kernel() {
     let Some(device) = device() else { return };
     let net = |cell| NetSpec::builder(cell).dense(4);
     let specs = [
@@ -274,7 +274,7 @@ fn a_step_on_every_way() {
         let spec = builder.outputs(5).build().expect("a network");
         for precision in [Precision::F32, Precision::F16] {
             let mut learner = make_with(&device, precision)(&spec, 3);
-            // Asked for all answers, then for some.
+            // With all outputs, then with selected ones.
             for epoch in [0, 1] {
                 let batches =
                     Batches { epoch, chosen: &[0, 1, 2], batch: 3, rate: 1e-3, clip: Some(1.0) };
