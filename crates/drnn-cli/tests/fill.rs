@@ -170,7 +170,7 @@ fn what_is_refused() {
     done(folder, "init --net lstm --units 3 -o plain.safetensors");
     let said = refused(folder, "fill plain.safetensors");
     assert!(
-        said.contains("plain.safetensors: the model says not what it was trained for"),
+        said.contains("plain.safetensors: the model has no task"),
         "{said}"
     );
     std::fs::write(folder.join("text"), "no model but a text").unwrap();

@@ -63,13 +63,13 @@ impl Models {
         let mut all = BTreeMap::new();
         for (name, model) in self.by_name {
             let model = Arc::new(model);
-            let facts = serde_json::to_string(&model.facts()).map_err(std::io::Error::other)?;
+            let facts = serde_json::to_string(&model.info()).map_err(std::io::Error::other)?;
             let stepper = match model.streams() {
                 true => Some(Stepper::start(&model, options.wait, metrics.work(&name, "stream"))?),
                 false => None,
             };
             let runner = Runner::start(&model, options, metrics.work(&name, "run"))?;
-            let max_prediction = model.longest_answer();
+            let max_prediction = model.max_prediction_bytes();
             let served = Served { model, facts, max_prediction, stepper, runner };
             all.insert(name, Arc::new(served));
         }

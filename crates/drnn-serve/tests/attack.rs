@@ -253,7 +253,7 @@ async fn clients_that_do_not_read_do_not_delay_the_stop() {
 async fn a_prediction_never_exceeds_its_bound() {
     for name in ["tagger", "dense", "tokens", "both", "chars"] {
         let model = model(name);
-        let max = model.longest_answer();
+        let max = model.max_prediction_bytes();
         let elements = match name {
             "tagger" => ["Ants", "\u{1}\u{2}\u{3}", "run", "."].map(|word| json!(word)).to_vec(),
             "chars" => vec![json!("a"), json!(null), json!("b"), json!(" ")],
@@ -263,7 +263,7 @@ async fn a_prediction_never_exceeds_its_bound() {
         let elements: Vec<_> = elements.iter().map(|e| model.element(e).unwrap()).collect();
         let predictions = model.run(std::slice::from_ref(&elements)).unwrap().remove(0);
         for (element, prediction) in elements.iter().zip(predictions) {
-            let bound = model.longest_answer_to(element, max);
+            let bound = model.max_prediction_bytes_to(element, max);
             let length = prediction.json().len();
             assert!(length <= bound, "{name}: {} is {length} of {bound}", prediction.json());
             assert!(bound <= 6 * length + 200, "{name}: {bound} for {length}");

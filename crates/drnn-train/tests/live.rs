@@ -4,7 +4,9 @@ use drnn::random::Rng;
 use drnn::{Batch, Cell, Model, NetSpec, Padding, Precision, Rows, Steps};
 use drnn_tasks::chars::Alphabet;
 use drnn_tasks::chars::CharTask;
-use drnn_tasks::live::{Element, LiveBatch, LiveId, LiveModel, LiveStream, Reads, Value, ranked};
+use drnn_tasks::live::{
+    Element, ElementKind, LiveBatch, LiveId, LiveModel, LiveStream, Predicted, ranked,
+};
 use drnn_tasks::series::{Scaling, Scalings, SeriesTask};
 use drnn_tasks::tagger::{Counting, Limits, Tagger, Vocabulary};
 use drnn_train::PaperNet;
@@ -84,12 +86,12 @@ fn models() -> Vec<LiveModel> {
 /// Some element that the model reads.
 fn element(model: &LiveModel, rng: &mut Rng) -> Element {
     let numbers = |rng: &mut Rng| Element::Numbers(vec![rng.normal(), rng.normal()]);
-    match (model.reads(), rng.below(4)) {
-        (Reads::Tokens(symbols), _) => Element::Token(rng.below(symbols) as u32),
-        (Reads::Numbers(_), _) => numbers(rng),
-        (Reads::Characters, 0) => Element::Mask,
-        (Reads::Characters, _) => Element::Char(['a', 'B', '\n', 'é'][rng.below(4)]),
-        (Reads::Words, i) => Element::Word(["the", "ants", "run", "unheard-of"][i].into()),
+    match (model.element_kind(), rng.below(4)) {
+        (ElementKind::Tokens(symbols), _) => Element::Token(rng.below(symbols) as u32),
+        (ElementKind::Numbers(_), _) => numbers(rng),
+        (ElementKind::Characters, 0) => Element::Mask,
+        (ElementKind::Characters, _) => Element::Char(['a', 'B', '\n', 'é'][rng.below(4)]),
+        (ElementKind::Words, i) => Element::Word(["the", "ants", "run", "unheard-of"][i].into()),
     }
 }
 
@@ -348,8 +350,8 @@ fn what_is_refused_changes_nothing() {
     // Missing numbers, by what the model was trained with.
     for (missing, why) in [
         (Missing::Refuse, "element 0: column `b` is missing; the model was trained without"),
-        (Missing::Drop, "trained to leave such rows out"),
-        (Missing::Previous, "no element is before it"),
+        (Missing::Drop, "the model was trained without such rows"),
+        (Missing::Previous, "there is no element before it"),
     ] {
         let model = series(missing, false);
         let said = LiveStream::new(&model).unwrap().push(&model.line("1,").unwrap()).unwrap_err();
@@ -383,7 +385,7 @@ fn elements_as_text() {
         (dense.json("3"), "an array of 2 numbers"),
         (dense.json(r#"{"a": 1}"#), "an array of 2 numbers"),
         (series.json(r#"{"a": 1}"#), "has no `b`"),
-        (tokens.line("-1"), "`-1` is no token"),
+        (tokens.line("-1"), "`-1` is not a token"),
         (tokens.json("4294967296"), "is not a token"),
         (tagger.json("{"), "is not JSON"),
         (tagger.json("1"), "is not a string, the word"),
@@ -441,7 +443,7 @@ fn a_batch_moves_to_new_memory_without_those_who_failed() {
 
 #[test]
 fn facts_for_machines() {
-    let facts = |model: &LiveModel| serde_json::to_value(model.facts()).unwrap();
+    let facts = |model: &LiveModel| serde_json::to_value(model.info()).unwrap();
     let series = facts(&series(Missing::Mean, true));
     assert_eq!(series["reads"]["names"], serde_json::json!(["a", "b"]));
     assert_eq!(series["answers"]["names"], serde_json::json!(["rest", "walk", "run"]));
@@ -516,7 +518,7 @@ fn whole_sequences_of_bidirectional_models() {
     outputs(&tagger, &data, &[0], &mut TagWorkspace::default(), look).unwrap();
     let elements = words.map(|word| Element::Word(word.into())).to_vec();
     let found = live.run(&[elements]).unwrap().remove(0).into_iter().map(|answer| {
-        let Value::Tag { word, tag, probability } = answer.value else { panic!("a tag") };
+        let Predicted::Tag { word, tag, probability } = answer.value else { panic!("a tag") };
         (word, tag.to_string(), probability)
     });
     assert_eq!(found.collect::<Vec<_>>(), expected);

@@ -1,7 +1,7 @@
 //! The tagger learns what its gradient says, and a trained one is what it was in training.
 
 use drnn::{Cpu, Precision};
-use drnn_tasks::live::{Element, LiveModel, LiveStream, Value};
+use drnn_tasks::live::{Element, LiveModel, LiveStream, Predicted};
 use drnn_tasks::tagger::{Counting, Limits, Tagger, Vocabulary};
 use drnn_train::tagger::{
     Scores, Sentences, Sizes, TagWorkspace, TaggerLearner, outputs, with_special,
@@ -177,7 +177,7 @@ fn a_stream_answers_what_whole_sentences_do_and_in_time() {
         };
         let late = late.unwrap();
         let named = |value| match value {
-            Value::Tag { tag, probability, .. } => (tag.to_string(), probability),
+            Predicted::Tag { tag, probability, .. } => (tag.to_string(), probability),
             other => panic!("{other:?}"),
         };
         for (sentence, whole) in sentences().iter().zip(&whole) {

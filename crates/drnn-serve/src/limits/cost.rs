@@ -40,5 +40,5 @@ pub fn elements(sequences: &[Vec<Element>]) -> usize {
 pub fn response(served: &Served, sequences: &[Vec<Element>]) -> usize {
     let longest = served.max_prediction;
     let each = sequences.iter().flatten();
-    2 * each.map(|element| served.model.longest_answer_to(element, longest)).sum::<usize>()
+    2 * each.map(|element| served.model.max_prediction_bytes_to(element, longest)).sum::<usize>()
 }

@@ -1,15 +1,15 @@
 //! Fast path for sequences of plain numbers or tokens: JSON to elements without an intermediate value.
 
-use drnn_tasks::live::{Element, Reads};
+use drnn_tasks::live::{Element, ElementKind};
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use std::fmt;
 
 /// The sequences, if they have nothing but finite numbers or tokens.
-pub fn sequences(reads: Reads, json: &str) -> Option<Vec<Vec<Element>>> {
+pub fn sequences(reads: ElementKind, json: &str) -> Option<Vec<Vec<Element>>> {
     match reads {
-        Reads::Numbers(_) => all(json, |Numbers(numbers)| Element::Numbers(numbers)),
-        Reads::Tokens(_) => all(json, Element::Token),
-        Reads::Characters | Reads::Words => None,
+        ElementKind::Numbers(_) => all(json, |Numbers(numbers)| Element::Numbers(numbers)),
+        ElementKind::Tokens(_) => all(json, Element::Token),
+        ElementKind::Characters | ElementKind::Words => None,
     }
 }
 
@@ -82,7 +82,7 @@ mod tests {
             let values: Vec<Vec<Value>> = serde_json::from_str(json).unwrap();
             let each = values.iter().map(|row| row.iter().map(|v| model.element(v)).collect());
             let each: Result<Vec<Vec<Element>>, _> = each.collect();
-            let found = sequences(model.reads(), json);
+            let found = sequences(model.element_kind(), json);
             assert_eq!(found.is_some(), plain, "{json}");
             if let Some(found) = found {
                 assert_eq!(found, each.unwrap(), "{json}");

@@ -7,7 +7,7 @@
 
 use crate::http::api_error::ApiError;
 use crate::run::numbers;
-use drnn_tasks::live::{Element, LiveModel, Reads};
+use drnn_tasks::live::{Element, ElementKind, LiveModel};
 use drnn_tasks::tagger::tokenize;
 use serde::Deserialize;
 use serde_json::Value;
@@ -58,8 +58,8 @@ impl Request<'_> {
         };
         match (self.sequences, self.texts) {
             (Some(raw), _) => {
-                let width = match model.reads() {
-                    Reads::Numbers(q) => q,
+                let width = match model.element_kind() {
+                    ElementKind::Numbers(q) => q,
                     _ => 1,
                 };
                 // Checked before any memory is allocated for them.
@@ -116,7 +116,7 @@ fn values(json: &str) -> Result<usize, ApiError> {
 
 fn sequences(model: &LiveModel, json: &str) -> Result<Vec<Vec<Element>>, ApiError> {
     // Fast path for plain numbers; anything else is parsed again, element by element.
-    if let Some(sequences) = numbers::sequences(model.reads(), json) {
+    if let Some(sequences) = numbers::sequences(model.element_kind(), json) {
         return Ok(sequences);
     }
     let values: Vec<Vec<Value>> = serde_json::from_str(json).map_err(|e| malformed(&e))?;
@@ -145,12 +145,12 @@ pub fn text_elements(
     max_elements: usize,
 ) -> Result<Vec<Element>, String> {
     let enough = max_elements.saturating_add(1);
-    match model.reads() {
-        Reads::Characters => {
+    match model.element_kind() {
+        ElementKind::Characters => {
             let element = |c| if c == '_' { Element::Mask } else { Element::Char(c) };
             Ok(text.chars().take(enough).map(element).collect())
         }
-        Reads::Words => {
+        ElementKind::Words => {
             let word = |word: &str| check_word(word).map(|()| Element::Word(word.into()));
             tokenize(text).into_iter().take(enough).map(word).collect()
         }

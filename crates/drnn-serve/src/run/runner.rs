@@ -4,7 +4,7 @@
 use crate::http::api_error::ApiError;
 use crate::limits::options::Options;
 use crate::metrics::WorkMetrics;
-use drnn_tasks::live::{Element, LiveModel, LiveRun, Whole};
+use drnn_tasks::live::{Element, LiveModel, LiveRun, PreparedSequence};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -203,7 +203,7 @@ fn reply(model: &str, rows: &[String]) -> String {
 }
 
 /// The predictions of each sequence, as JSON.
-fn predictions(run: &LiveRun, wholes: &mut [Whole]) -> drnn_tasks::Result<Vec<String>> {
+fn predictions(run: &LiveRun, wholes: &mut [PreparedSequence]) -> drnn_tasks::Result<Vec<String>> {
     let mut rows = vec![String::from("["); wholes.len()];
     run.run(wholes, |number, prediction| {
         let row = &mut rows[number];

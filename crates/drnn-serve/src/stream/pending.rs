@@ -4,7 +4,7 @@ use crate::limits::budget::Lease;
 use crate::metrics::WorkMetrics;
 use crate::stream::frames::{FrameSender, StreamEvent};
 use crate::stream::message::Message;
-use drnn_tasks::live::{Answer, Element, LiveId};
+use drnn_tasks::live::{Element, LiveId, Prediction};
 use serde_json::json;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -89,7 +89,7 @@ impl StreamState {
         self.out.send(event);
     }
 
-    pub fn send_prediction(&mut self, prediction: &Answer) {
+    pub fn send_prediction(&mut self, prediction: &Prediction) {
         self.predictions += 1;
         let json = prediction.json();
         let fields = json.strip_prefix('{').unwrap_or(&json);

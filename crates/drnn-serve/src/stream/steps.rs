@@ -16,7 +16,7 @@ use crate::metrics::WorkMetrics;
 use crate::stream::frames::StreamEvent;
 use crate::stream::pending::{Next, StreamState};
 use crate::stream::stepper::Command;
-use drnn_tasks::live::{Answer, Element, LiveBatch, LiveId, LiveModel};
+use drnn_tasks::live::{Element, LiveBatch, LiveId, LiveModel, Prediction};
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -188,12 +188,12 @@ impl<'m> Steps<'m> {
         &mut self,
         action: impl FnOnce(
             &mut LiveBatch<'m>,
-            &mut dyn FnMut(LiveId, Answer<'m>),
+            &mut dyn FnMut(LiveId, Prediction<'m>),
         ) -> drnn_tasks::Result<()>,
     ) -> Attempt {
         let before = self.batch.changes();
         let Steps { batch, streams, by_live, metrics, .. } = self;
-        let mut send = |live: LiveId, prediction: Answer<'m>| {
+        let mut send = |live: LiveId, prediction: Prediction<'m>| {
             if let Some(stream) = by_live.get(&live).and_then(|id| streams.get_mut(id)) {
                 stream.send_prediction(&prediction);
                 metrics.predicted_after(stream.since.elapsed());
@@ -256,7 +256,7 @@ fn check(batch: &mut LiveBatch, live: LiveId, element: &Element) -> drnn_tasks::
 fn step<'m>(
     batch: &mut LiveBatch<'m>,
     elements: &[(LiveId, Element)],
-    send: &mut dyn FnMut(LiveId, Answer<'m>),
+    send: &mut dyn FnMut(LiveId, Prediction<'m>),
 ) -> drnn_tasks::Result<()> {
     #[cfg(test)]
     elements.iter().for_each(|(_, element)| crate::fault::check_reading(element));

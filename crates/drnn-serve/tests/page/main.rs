@@ -6,7 +6,7 @@ mod models;
 
 use browser::{Browser, text};
 use drnn_serve::{Options, Token};
-use drnn_tasks::live::{LiveStream, Value};
+use drnn_tasks::live::{LiveStream, Predicted};
 use drnn_tasks::tagger::tokenize;
 use models::{ALPHABET, Served, model};
 use serde_json::json;
@@ -74,8 +74,8 @@ fn filled(name: &str, typed: &str) -> String {
         answers.extend(stream.push(&model.line(&c.to_string()).unwrap()).unwrap());
     }
     answers.extend(stream.flush().unwrap());
-    let letter = |answer: drnn_tasks::live::Answer| match answer.value {
-        Value::Character { character, .. } => character,
+    let letter = |answer: drnn_tasks::live::Prediction| match answer.value {
+        Predicted::Character { character, .. } => character,
         _ => '?',
     };
     answers.into_iter().map(letter).collect()

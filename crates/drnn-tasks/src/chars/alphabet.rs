@@ -1,10 +1,10 @@
-//! The characters that a model knows, as numbers: 0, 1, .. by frequency, and one more for all others.
+//! The characters of a model and their ids: 0, 1, .. by frequency, and one more for all others.
 
 use crate::error::{Error, Result};
 use crate::text::quote;
 use std::collections::HashMap;
 
-/// Characters and their numbers.
+/// Characters and their ids.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alphabet {
     symbols: Vec<char>,
@@ -13,7 +13,7 @@ pub struct Alphabet {
 }
 
 impl Alphabet {
-    /// Of given characters, which get the numbers 0, 1, .. in this order.
+    /// An alphabet of these characters, with ids 0, 1, .. in this order.
     pub fn new(symbols: Vec<char>) -> Result<Alphabet> {
         let unknown = symbols.len() as u32;
         let mut alphabet = Alphabet { symbols, ascii: [unknown; 128], others: HashMap::new() };
@@ -34,23 +34,23 @@ impl Alphabet {
         Ok(alphabet)
     }
 
-    /// Its characters in the order of their numbers.
+    /// The characters in the order of their ids.
     pub fn symbols(&self) -> &[char] {
         &self.symbols
     }
 
-    /// How many they are, without the unknown one.
+    /// The number of characters, without the unknown one.
     #[allow(clippy::len_without_is_empty)] // it never is
     pub fn len(&self) -> usize {
         self.symbols.len()
     }
 
-    /// The number of all other characters, one above the last.
+    /// The id of all other characters, one above the last.
     pub fn unknown(&self) -> u32 {
         self.symbols.len() as u32
     }
 
-    /// The number of a character.
+    /// The id of a character.
     pub fn id(&self, symbol: char) -> u32 {
         match self.ascii.get(symbol as usize) {
             Some(id) => *id,
@@ -58,7 +58,7 @@ impl Alphabet {
         }
     }
 
-    /// Numbers of the ASCII characters, by their code.
+    /// The ids of the ASCII characters, by their code.
     pub fn ascii(&self) -> &[u32; 128] {
         &self.ascii
     }

@@ -1,29 +1,29 @@
-//! What a model's file says of its characters.
+//! The task of a character model, as its file stores it.
 //!
 //! ```json
 //! {"task": "chars", "alphabet": " etaoin..", "mask": 27, "window": 180, "masked": 0.2}
 //! ```
 //!
-//! The alphabet is in the order of its numbers; the mask is one above the last.
+//! The alphabet is in the order of its ids; the mask's id is one above the last.
 
 use super::alphabet::Alphabet;
 use crate::error::{Error, Result};
 use drnn::{InputSpec, Model, NetSpec};
 use serde::{Deserialize, Serialize};
 
-/// The characters of a model, and how it was trained to know them.
+/// The alphabet of a model, and how it was trained.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "Written", into = "Written")]
+#[serde(try_from = "StoredCharTask", into = "StoredCharTask")]
 pub struct CharTask {
     alphabet: Alphabet,
     window: usize,
     masked: f64,
 }
 
-/// As it is kept.
+/// The JSON form.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct StoredCharTask {
     task: String,
     alphabet: String,
     mask: u32,
@@ -34,20 +34,21 @@ struct Written {
 const NAME: &str = "chars";
 
 impl CharTask {
-    /// What `task` says.
+    /// The value of `task` in the file.
     pub const NAME: &'static str = NAME;
 
-    /// For a model of this alphabet, trained on windows of `window` characters with a share `masked` of masks.
+    /// A task with this alphabet, trained on windows of `window` characters with a fraction `masked`
+    /// of them masked.
     pub fn new(alphabet: Alphabet, window: usize, masked: f64) -> CharTask {
         CharTask { alphabet, window, masked }
     }
 
-    /// What a model says, if it is one for characters.
+    /// The task of a model, or an error if it is not a character model.
     pub fn of(model: &Model) -> Result<CharTask> {
         let refuse = |why: String| Err(Error::Data(why));
         let Some(value) = model.task() else {
             return refuse(
-                "the model says not what it was trained for; `drnn train chars` makes one that fills in characters"
+                "the model has no task; `drnn train chars` makes one that fills in characters"
                     .into(),
             );
         };
@@ -61,12 +62,12 @@ impl CharTask {
             }
         }
         let task: CharTask = serde_json::from_value(value.clone())
-            .map_err(|e| Error::Data(format!("what the model says of its characters: {e}")))?;
+            .map_err(|e| Error::Data(format!("the model's character task: {e}")))?;
         task.check(model.spec())?;
         Ok(task)
     }
 
-    /// Whether a network of this kind has these characters.
+    /// Checks that the alphabet fits a network.
     fn check(&self, spec: &NetSpec) -> Result<()> {
         let classes = self.alphabet.len();
         let symbols = match spec.input() {
@@ -79,35 +80,35 @@ impl CharTask {
         }
     }
 
-    /// The model with this to be known of it.
+    /// Stores the task in a model.
     pub fn put_into(&self, model: Model) -> Result<Model> {
         self.check(model.spec())?;
         let value = serde_json::to_value(self).map_err(|e| Error::Data(e.to_string()))?;
         Ok(model.with_task(value))
     }
 
-    /// Its characters.
+    /// The alphabet.
     pub fn alphabet(&self) -> &Alphabet {
         &self.alphabet
     }
 
-    /// The mask's number.
+    /// The mask's id.
     pub fn mask(&self) -> u32 {
         self.alphabet.unknown()
     }
 
-    /// Characters of a window in training.
+    /// Characters per window in training.
     pub fn window(&self) -> usize {
         self.window
     }
 
-    /// Share of characters that were masked in training.
+    /// Fraction of characters that were masked in training.
     pub fn masked(&self) -> f64 {
         self.masked
     }
 
-    /// The number under which a character is read: its own; or that of its small letter; or for any white space that
-    /// of the space; or the mask, for what is not known.
+    /// The id that a character is read as: its own; else that of its lower case; else, for white
+    /// space, that of the space; else the mask.
     pub fn read_as(&self, character: char) -> u32 {
         let known = |character| Some(self.alphabet.id(character)).filter(|id| *id != self.mask());
         let small = || {
@@ -120,10 +121,10 @@ impl CharTask {
     }
 }
 
-impl TryFrom<Written> for CharTask {
+impl TryFrom<StoredCharTask> for CharTask {
     type Error = String;
-    fn try_from(written: Written) -> std::result::Result<CharTask, String> {
-        let Written { task, alphabet, mask, window, masked } = written;
+    fn try_from(stored: StoredCharTask) -> std::result::Result<CharTask, String> {
+        let StoredCharTask { task, alphabet, mask, window, masked } = stored;
         let alphabet = Alphabet::new(alphabet.chars().collect()).map_err(|e| e.to_string())?;
         if task != NAME || mask != alphabet.unknown() {
             return Err(format!(
@@ -138,9 +139,9 @@ impl TryFrom<Written> for CharTask {
     }
 }
 
-impl From<CharTask> for Written {
-    fn from(task: CharTask) -> Written {
-        Written {
+impl From<CharTask> for StoredCharTask {
+    fn from(task: CharTask) -> StoredCharTask {
+        StoredCharTask {
             task: NAME.into(),
             alphabet: task.alphabet.symbols().iter().collect(),
             mask: task.mask(),
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_file_says_all_there_is_to_know() {
+    fn a_model_file_stores_the_task() {
         let bytes = task().put_into(model(5, 4)).unwrap().to_bytes().unwrap();
         let found = CharTask::of(&Model::from_bytes(&bytes).unwrap()).unwrap();
         assert_eq!(found, task());
@@ -177,31 +178,31 @@ mod tests {
     #[test]
     fn other_models_are_refused() {
         let refused = |model: Model| CharTask::of(&model).unwrap_err().to_string();
-        let said = |change: &dyn Fn(&mut serde_json::Value)| {
+        let changed = |change: &dyn Fn(&mut serde_json::Value)| {
             let mut value = serde_json::to_value(task()).unwrap();
             change(&mut value);
             refused(model(5, 4).with_task(value))
         };
-        assert!(refused(model(5, 4)).contains("says not what it was trained for"));
-        assert!(said(&|v| v["task"] = json!("tags")).contains("a model for \"tags\", not for"));
-        assert!(said(&|v| v["alphabet"] = json!("abca")).contains("has `a` twice"));
-        assert!(said(&|v| v["alphabet"] = json!("abcde")).contains("with mask 4; expected"));
-        assert!(said(&|v| v["mask"] = json!(3)).contains("with mask 3; expected"));
-        assert!(said(&|v| v["window"] = json!(0)).contains("windows of 0"));
-        assert!(said(&|v| v["masked"] = json!(2.0)).contains("2 of them masked"));
-        assert!(said(&|v| v["more"] = json!(1)).contains("unknown field `more`"));
+        assert!(refused(model(5, 4)).contains("has no task"));
+        assert!(changed(&|v| v["task"] = json!("tags")).contains("a model for \"tags\", not for"));
+        assert!(changed(&|v| v["alphabet"] = json!("abca")).contains("has `a` twice"));
+        assert!(changed(&|v| v["alphabet"] = json!("abcde")).contains("with mask 4; expected"));
+        assert!(changed(&|v| v["mask"] = json!(3)).contains("with mask 3; expected"));
+        assert!(changed(&|v| v["window"] = json!(0)).contains("windows of 0"));
+        assert!(changed(&|v| v["masked"] = json!(2.0)).contains("2 of them masked"));
+        assert!(changed(&|v| v["more"] = json!(1)).contains("unknown field `more`"));
         let value = serde_json::to_value(task()).unwrap();
         assert!(refused(model(5, 5).with_task(value)).contains("an alphabet of 4 characters in"));
     }
 
     #[test]
-    fn what_is_not_in_the_alphabet_is_read_as_what_comes_nearest() {
+    fn unknown_characters_are_read_as_similar_ones_or_masks() {
         let task = task();
         let read = |text: &str| text.chars().map(|c| task.read_as(c)).collect::<Vec<_>>();
         assert_eq!(read("aäB"), [1, 3, 2]);
         assert_eq!(read("Ä\n\t"), [3, 0, 0]);
         assert_eq!(read("z€İ"), [4; 3]);
-        let none = CharTask::new(Alphabet::new(vec!['B']).unwrap(), 9, 0.5);
-        assert_eq!((none.read_as('\n'), none.read_as('b'), none.read_as('B')), (1, 1, 0));
+        let other = CharTask::new(Alphabet::new(vec!['B']).unwrap(), 9, 0.5);
+        assert_eq!((other.read_as('\n'), other.read_as('b'), other.read_as('B')), (1, 1, 0));
     }
 }

@@ -1,8 +1,8 @@
-//! Many live sequences of one model, stepped together: for whoever serves many at once.
+//! Many live sequences of one model, stepped together as a batch.
 
-use super::answer::Answer;
 use super::element::Element;
 use super::model::LiveModel;
+use super::prediction::Prediction;
 use super::reader::{Input, Reader};
 use super::sequence::Sequence;
 use crate::error::{Error, Result};
@@ -10,7 +10,7 @@ use drnn::{Model, StreamBatch, StreamId};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-/// Names a sequence of a [`LiveBatch`]; never given twice.
+/// Identifies a sequence of a [`LiveBatch`]; never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LiveId(u64);
 
@@ -20,7 +20,8 @@ impl fmt::Display for LiveId {
     }
 }
 
-/// Live sequences that come and go. Each is answered as a [`super::LiveStream`] would, to the bit.
+/// Live sequences that join and leave. Each gets the predictions of a [`super::LiveStream`], to the
+/// bit.
 pub struct LiveBatch<'m> {
     reader: Reader<'m>,
     streams: StreamBatch<&'m Model>,
@@ -36,7 +37,7 @@ struct Live {
 }
 
 impl<'m> LiveBatch<'m> {
-    /// None yet. A bidirectional model is refused.
+    /// An empty batch. Fails for a bidirectional model.
     pub fn new(model: &'m LiveModel) -> Result<LiveBatch<'m>> {
         model.check_streams()?;
         let streams = StreamBatch::new(model.network())?;
@@ -45,17 +46,17 @@ impl<'m> LiveBatch<'m> {
         Ok(LiveBatch { reader, streams, live, by_stream, joined: 0, changes: 0 })
     }
 
-    /// How many are live.
+    /// The number of live sequences.
     pub fn len(&self) -> usize {
         self.live.len()
     }
 
-    /// Whether none is.
+    /// Whether there are no live sequences.
     pub fn is_empty(&self) -> bool {
         self.live.is_empty()
     }
 
-    /// A new one.
+    /// Adds a sequence.
     pub fn join(&mut self) -> LiveId {
         let id = LiveId(self.joined);
         self.joined += 1;
@@ -65,7 +66,7 @@ impl<'m> LiveBatch<'m> {
         id
     }
 
-    /// One ends without its last answers, and is no more.
+    /// Removes a sequence, without the predictions still due.
     pub fn leave(&mut self, id: LiveId) -> Result<()> {
         let stream = self.get(id)?.stream;
         self.streams.leave(stream)?;
@@ -74,28 +75,30 @@ impl<'m> LiveBatch<'m> {
         Ok(())
     }
 
-    /// Elements that one has read since its sequence began.
+    /// The number of elements read since the sequence began.
     pub fn position(&self, id: LiveId) -> Result<u64> {
         Ok(self.get(id)?.sequence.position())
     }
 
-    /// How often sequences began to move. The same after a panic says that none has: whoever caught it may go on.
+    /// How often states began to change. If it is the same after a panic, no state has changed and
+    /// the batch can still be used.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Whether one would take this as its next element; so that a bad one need not stop the others.
+    /// Whether `id` would accept this as its next element; so that a bad element need not fail the
+    /// whole step.
     pub fn check(&mut self, id: LiveId, element: &Element) -> Result<()> {
         let live = self.live.get(&id).ok_or_else(|| gone(id))?;
         self.reader.read(element, &live.sequence).map(|_| ())
     }
 
-    /// Reads an element of each that is named, and hands on the answers that are known by it. Where any is refused,
-    /// none has moved.
+    /// Reads one element of each named sequence and passes on the predictions that are due. If any
+    /// element is refused, nothing changes.
     pub fn step(
         &mut self,
         elements: &[(LiveId, Element)],
-        mut answer: impl FnMut(LiveId, Answer<'m>),
+        mut output: impl FnMut(LiveId, Prediction<'m>),
     ) -> Result<()> {
         self.check_once(elements.iter().map(|(id, _)| *id))?;
         let mut reads = Vec::with_capacity(elements.len());
@@ -114,22 +117,23 @@ impl<'m> LiveBatch<'m> {
                     first.push((*id, begin.clone()));
                 }
             }
-            self.read(&first, &mut answer)?;
+            self.read(&first, &mut output)?;
         }
         let mut inputs = Vec::with_capacity(reads.len());
         for (id, read) in reads {
             let live = self.live.get_mut(&id).ok_or_else(|| gone(id))?;
-            live.sequence.ask(read.asked, read.numbers);
+            live.sequence.push(read.awaited, read.numbers);
             inputs.push((id, read.input));
         }
-        self.read(&inputs, &mut answer)
+        self.read(&inputs, &mut output)
     }
 
-    /// Ends the sequences of those named: hands on what is still due, each one's in order. They stay, and begin anew.
+    /// Ends the named sequences: passes on the predictions still due, in order. A new sequence then
+    /// begins under each id.
     pub fn flush(
         &mut self,
         ids: &[LiveId],
-        mut answer: impl FnMut(LiveId, Answer<'m>),
+        mut output: impl FnMut(LiveId, Prediction<'m>),
     ) -> Result<()> {
         self.check_once(ids.iter().copied())?;
         self.changes += 1;
@@ -137,13 +141,13 @@ impl<'m> LiveBatch<'m> {
             ids.iter().copied().filter(|id| self.position(*id).is_ok_and(|at| at > 0)).collect();
         for input in self.reader.end()? {
             let inputs: Vec<_> = begun.iter().map(|id| (*id, input.clone())).collect();
-            self.read(&inputs, &mut answer)?;
+            self.read(&inputs, &mut output)?;
         }
         let streams: Vec<StreamId> = begun.iter().map(|id| self.live[id].stream).collect();
         let LiveBatch { reader, streams: all, live, by_stream, .. } = self;
         all.finish(&streams, |stream, y| {
             if let Some((id, found)) = named(reader.model, by_stream, live, stream, y) {
-                answer(id, found);
+                output(id, found);
             }
         })?;
         for id in begun {
@@ -157,8 +161,8 @@ impl<'m> LiveBatch<'m> {
         Ok(())
     }
 
-    /// The same sequences in a batch of its own memory, without those named, whose state is not looked at: for
-    /// whoever has caught a panic in a step, of those who took part in it. The others are as they were.
+    /// Moves all sequences but the named ones to a new batch. For a caller that has caught a panic in
+    /// a step: the named sequences took part in it, their states are unknown and are not read.
     pub fn without(mut self, ids: &[LiveId]) -> Result<LiveBatch<'m>> {
         let mut new = LiveBatch::new(self.reader.model)?;
         new.joined = self.joined;
@@ -177,14 +181,14 @@ impl<'m> LiveBatch<'m> {
     fn read(
         &mut self,
         inputs: &[(LiveId, Input)],
-        answer: &mut impl FnMut(LiveId, Answer<'m>),
+        output: &mut impl FnMut(LiveId, Prediction<'m>),
     ) -> Result<()> {
         let LiveBatch { reader, streams, live, by_stream, .. } = self;
         let elements: Vec<_> =
             inputs.iter().map(|(id, input)| (live[id].stream, input.element())).collect();
         streams.step(&elements, |stream, y| {
             if let Some((id, found)) = named(reader.model, by_stream, live, stream, y) {
-                answer(id, found);
+                output(id, found);
             }
         })?;
         Ok(())
@@ -194,7 +198,7 @@ impl<'m> LiveBatch<'m> {
         self.live.get(&id).ok_or_else(|| gone(id))
     }
 
-    /// That all are live, and none is named twice.
+    /// Checks that all are live and named once.
     fn check_once(&self, ids: impl Iterator<Item = LiveId>) -> Result<()> {
         let mut seen = HashSet::new();
         for id in ids {
@@ -207,18 +211,18 @@ impl<'m> LiveBatch<'m> {
     }
 }
 
-/// What the network says to one of its streams, if that was asked for.
+/// The prediction that belongs to an output of a network's stream, if it is not skipped.
 fn named<'m>(
     model: &'m LiveModel,
     by_stream: &HashMap<StreamId, LiveId>,
     live: &mut HashMap<LiveId, Live>,
     stream: StreamId,
     y: &[f32],
-) -> Option<(LiveId, Answer<'m>)> {
+) -> Option<(LiveId, Prediction<'m>)> {
     let id = *by_stream.get(&stream)?;
-    Some((id, live.get_mut(&id)?.sequence.answer(model, y)?))
+    Some((id, live.get_mut(&id)?.sequence.predict(model, y)?))
 }
 
 fn gone(id: LiveId) -> Error {
-    Error::Data(format!("{id} is not live: it has left, or joined another batch"))
+    Error::Data(format!("{id} is not live: it has left, or belongs to another batch"))
 }

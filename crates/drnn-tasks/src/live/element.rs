@@ -1,13 +1,13 @@
-//! What goes in: elements of the kind that the model reads, from a line of text or from JSON.
+//! Elements of a sequence, parsed from a line of text or from JSON.
 //!
 //! | model | line | JSON |
 //! |---|---|---|
-//! | plain, dense; series | `0.5 1` or `0.5,1`; NA or nothing between commas is missing | `[0.5, null]`, `{"x": 0.5, "y": 1}`, `0.5` |
+//! | plain, dense; series | `0.5 1` or `0.5,1`; NA or an empty field is missing | `[0.5, null]`, `{"x": 0.5, "y": 1}`, `0.5` |
 //! | plain, tokens | `7` | `7` |
 //! | chars | `a`, or `_` for a masked one | `"a"`, `null` for a masked one |
 //! | tagger | `ants` | `"ants"` |
 
-use super::model::{LiveModel, Task};
+use super::model::{LiveModel, LiveTask};
 use crate::error::{Error, Result};
 use crate::text::{TOO_LARGE, number, quote};
 use drnn::InputSpec;
@@ -16,31 +16,31 @@ use serde_json::Value;
 /// One element of a live sequence.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Element {
-    /// q numbers in their own units, in the model's order. NaN is a missing one.
+    /// q numbers in their own units, in the model's order; NaN if missing.
     Numbers(Vec<f32>),
-    /// A symbol's number.
+    /// The id of a symbol.
     Token(u32),
     /// A character.
     Char(char),
-    /// A character to be filled in.
+    /// A masked character.
     Mask,
     /// A word.
     Word(String),
 }
 
-/// What stands for a masked character in a line.
+/// The line for a masked character.
 const MASK: &str = "_";
 
 impl LiveModel {
-    /// An element that is written in a line of its own.
+    /// Parses an element from a line of text.
     pub fn line(&self, line: &str) -> Result<Element> {
         match (&self.task, self.network().spec().input()) {
-            (Task::Tagger(_), _) => Ok(Element::Word(line.trim().into())),
-            (Task::Chars(..), _) if line == MASK => Ok(Element::Mask),
-            (Task::Chars(..), _) => one_char(line),
+            (LiveTask::Tagger(_), _) => Ok(Element::Word(line.trim().into())),
+            (LiveTask::Chars(..), _) if line == MASK => Ok(Element::Mask),
+            (LiveTask::Chars(..), _) => one_char(line),
             (_, InputSpec::Tokens { .. }) => match line.trim().parse() {
                 Ok(token) => Ok(Element::Token(token)),
-                Err(_) => refuse(format!("{} is no token, a number from 0", quote(line))),
+                Err(_) => refuse(format!("{} is not a token, a number from 0", quote(line))),
             },
             (_, InputSpec::Dense(_)) => {
                 let field = |field: &str| number(field.trim()).map_err(Error::Data);
@@ -53,21 +53,21 @@ impl LiveModel {
         }
     }
 
-    /// An element that is written as JSON.
+    /// Parses an element from JSON text.
     pub fn json(&self, text: &str) -> Result<Element> {
         let value = serde_json::from_str(text)
             .map_err(|e| Error::Data(format!("{} is not JSON: {e}", quote(text))))?;
         self.element(&value)
     }
 
-    /// An element that is JSON already.
+    /// Converts a JSON value to an element.
     pub fn element(&self, value: &Value) -> Result<Element> {
         match (&self.task, self.network().spec().input(), value) {
-            (Task::Tagger(_), _, Value::String(word)) => Ok(Element::Word(word.clone())),
-            (Task::Tagger(_), ..) => expected("a string, the word", value),
-            (Task::Chars(..), _, Value::Null) => Ok(Element::Mask),
-            (Task::Chars(..), _, Value::String(text)) => one_char(text),
-            (Task::Chars(..), ..) => {
+            (LiveTask::Tagger(_), _, Value::String(word)) => Ok(Element::Word(word.clone())),
+            (LiveTask::Tagger(_), ..) => expected("a string, the word", value),
+            (LiveTask::Chars(..), _, Value::Null) => Ok(Element::Mask),
+            (LiveTask::Chars(..), _, Value::String(text)) => one_char(text),
+            (LiveTask::Chars(..), ..) => {
                 expected("a string of one character, or null for a masked one", value)
             }
             (_, InputSpec::Tokens { .. }, _) => {
@@ -76,12 +76,10 @@ impl LiveModel {
                     None => expected("a token, a number from 0", value),
                 }
             }
-            (Task::Series(_, task), _, Value::Object(map)) => {
+            (LiveTask::Series(_, task), _, Value::Object(map)) => {
                 let field = |name: &String| match map.get(name) {
                     Some(value) => float(value),
-                    None => {
-                        refuse(format!("has no {}; null would say that it is missing", quote(name)))
-                    }
+                    None => refuse(format!("has no {}; use null if it is missing", quote(name))),
                 };
                 Ok(Element::Numbers(task.inputs.iter().map(field).collect::<Result<_>>()?))
             }
@@ -102,13 +100,13 @@ fn one_char(text: &str) -> Result<Element> {
     }
 }
 
-/// A number, NaN for null.
+/// A finite number, or NaN for null.
 fn float(value: &Value) -> Result<f32> {
     match (value, value.as_f64().map(|x| x as f32)) {
         (Value::Null, _) => Ok(f32::NAN),
         (_, Some(x)) if x.is_finite() => Ok(x),
         (_, Some(_)) => refuse(format!("{} {TOO_LARGE}", quote(&value.to_string()))),
-        _ => expected("a number, or null where it is missing", value),
+        _ => expected("a number, or null if it is missing", value),
     }
 }
 

@@ -1,7 +1,8 @@
-//! Live sequences of any model that streams: an element in, the answer to the one d before it out. And whole ones.
+//! Inference with any model file: live sequences, where each element may yield the prediction for the
+//! element d before it, and whole sequences.
 //!
 //! ```text
-//! text -> Element -> [scale, look up, encode] -> network, one step -> [name, unscale] -> Answer
+//! text -> Element -> [scale, look up, encode] -> network, one step -> [name, unscale] -> Prediction
 //! ```
 //!
 //! ```
@@ -12,42 +13,40 @@
 //! let model = LiveModel::new("small", Model::init(&spec, 1)?)?; // or LiveModel::load(path)
 //! let mut stream = LiveStream::new(&model)?;
 //! assert!(stream.push(&model.line("0.5 1")?)?.is_none());
-//! let answer = stream.push(&model.line("0.25 0")?)?.unwrap();
-//! assert_eq!(answer.position, 0); // one late
-//! assert_eq!(stream.flush()?.len(), 1); // the last; then it begins anew
+//! let prediction = stream.push(&model.line("0.25 0")?)?.unwrap();
+//! assert_eq!(prediction.position, 0); // one element late
+//! println!("{}", prediction.json());
+//! assert_eq!(stream.flush()?.len(), 1); // the last one; then a new sequence begins
 //! # Ok::<(), drnn_tasks::Error>(())
 //! ```
 //!
-//! | file | what |
+//! | you want | type |
 //! |---|---|
-//! | `model` | a model file, whatever its task |
-//! | `facts` | what it is, for machines |
-//! | `element` | what goes in; from a line or from JSON |
-//! | `answer`, `length` | what comes out; as JSON, and how long that can be |
-//! | `reader` | elements as the network reads them |
-//! | `sequence` | which answer belongs to which element |
-//! | `stream` | one live sequence |
-//! | `batch` | many, stepped together |
-//! | `whole` | whole sequences, side by side |
+//! | to load a model of any task | [`LiveModel`] |
+//! | one live sequence | [`LiveStream`] |
+//! | many live sequences, stepped together | [`LiveBatch`] |
+//! | whole sequences, in batches | [`LiveModel::run`], [`LiveRun`] |
+//! | elements from text or JSON | [`LiveModel::line`], [`LiveModel::json`], [`LiveModel::element`] |
+//! | a model's description for programs | [`LiveModel::info`] |
 //!
-//! Answers are those of the whole sequence at once, to the bit, alone or in a batch. What is refused changes
-//! nothing.
+//! Predictions are the same to the bit for a stream, a batch and a whole sequence. A refused element
+//! changes nothing.
 
-mod answer;
 mod batch;
+mod bounds;
 mod element;
-mod facts;
-mod length;
+mod info;
 mod model;
+mod prediction;
 mod reader;
 mod sequence;
 mod stream;
 mod whole;
 
-pub use answer::{Alternative, Answer, Value, ranked};
 pub use batch::{LiveBatch, LiveId};
 pub use element::Element;
-pub use facts::{AnswerFacts, Facts, ReadsFacts};
-pub use model::{LiveModel, Reads};
+pub use info::{InputInfo, ModelInfo, OutputInfo};
+pub use model::{ElementKind, LiveModel};
+pub use prediction::{Alternative, Predicted, Prediction, ranked};
 pub use stream::LiveStream;
-pub use whole::{LiveRun, Whole};
+pub use whole::{LiveRun, PreparedSequence};

@@ -1,22 +1,23 @@
-//! Elements as the network reads them: scaled, looked up, encoded. What is wrong with one is found here.
+//! Checks elements and converts them to the network's input: scales numbers, looks up characters,
+//! encodes words.
 //!
 //! ```text
 //! plain    x_1 .. x_n
 //! series   (x - mean) / sd
-//! chars    c_1 .. c_n, then a mask for each character that the network looks ahead at
+//! chars    c_1 .. c_n, then a mask for each look-ahead step
 //! tagger   BEGIN w_1 .. w_n END, then PAD d times
 //! ```
 
 use super::element::Element;
-use super::model::{LiveModel, Task};
-use super::sequence::{Asked, Sequence};
+use super::model::{LiveModel, LiveTask};
+use super::sequence::{Awaited, Sequence};
 use crate::error::{Error, Result};
 use crate::series::{Missing, SeriesTask};
 use crate::tagger::{BEGIN, END, Encoder, Form, PAD};
 use crate::text::quote;
 use drnn::InputSpec;
 
-/// What the network reads at one step.
+/// The network's input at one step.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Input {
     Numbers(Vec<f32>),
@@ -32,15 +33,15 @@ impl Input {
     }
 }
 
-/// An element that was found good.
+/// A checked element.
 pub(super) struct Read {
     pub input: Input,
-    pub asked: Asked,
-    /// In its own units, with what was filled in; where the next one may need it.
+    pub awaited: Awaited,
+    /// Its numbers in their own units, missing ones replaced; set if the next element may need them.
     pub numbers: Option<Vec<f32>>,
 }
 
-/// Reads elements for one model. Words that come again are encoded once.
+/// Reads elements for one model, and caches the encodings of words.
 pub(super) struct Reader<'m> {
     pub model: &'m LiveModel,
     encoder: Encoder,
@@ -53,7 +54,7 @@ impl<'m> Reader<'m> {
 
     /// Encodes the words among elements that will be read, each spelling once, in large batches.
     pub fn prepare<'a>(&mut self, elements: impl IntoIterator<Item = &'a Element>) -> Result<()> {
-        let Task::Tagger(tagger) = &self.model.task else { return Ok(()) };
+        let LiveTask::Tagger(tagger) = &self.model.task else { return Ok(()) };
         let words = elements.into_iter().filter_map(|element| match element {
             Element::Word(word) if !word.is_empty() && word.len() <= self.model.max_word => {
                 Some(word.as_str())
@@ -66,58 +67,58 @@ impl<'m> Reader<'m> {
     /// The next element of `sequence`.
     pub fn read(&mut self, element: &Element, sequence: &Sequence) -> Result<Read> {
         let read = match (&self.model.task, element) {
-            (Task::Tagger(tagger), Element::Word(word)) => match word.len() {
+            (LiveTask::Tagger(tagger), Element::Word(word)) => match word.len() {
                 0 => Err("an empty word".into()),
                 length if length > self.model.max_word => {
                     Err(format!("a word of {length} bytes, more than {}", self.model.max_word))
                 }
                 _ => {
                     let x = self.encoder.encode(tagger, Form::Word(word))?;
-                    Ok(Read::new(Input::Numbers(x), Asked::Word(word.clone())))
+                    Ok(Read::new(Input::Numbers(x), Awaited::Word(word.clone())))
                 }
             },
-            (Task::Chars(_, task), Element::Char(c)) => {
-                Ok(Read::new(Input::Token(task.read_as(*c)), Asked::Char(Some(*c))))
+            (LiveTask::Chars(_, task), Element::Char(c)) => {
+                Ok(Read::new(Input::Token(task.read_as(*c)), Awaited::Char(Some(*c))))
             }
-            (Task::Chars(_, task), Element::Mask) => {
-                Ok(Read::new(Input::Token(task.mask()), Asked::Char(None)))
+            (LiveTask::Chars(_, task), Element::Mask) => {
+                Ok(Read::new(Input::Token(task.mask()), Awaited::Char(None)))
             }
-            (Task::Series(_, task), Element::Numbers(x)) => scaled(task, x, sequence),
-            (Task::Plain(model), element) => plain(model.spec().input(), element),
-            (_, element) => Err(format!("{element:?} is not what a model of this task reads")),
+            (LiveTask::Series(_, task), Element::Numbers(x)) => scaled(task, x, sequence),
+            (LiveTask::Plain(model), element) => plain(model.spec().input(), element),
+            (_, element) => Err(format!("{element:?} is not an element of this model's task")),
         };
         read.map_err(|why| Error::Data(format!("element {}: {why}", sequence.position())))
     }
 
-    /// What is read before the first element.
+    /// The network's input before the first element.
     pub fn begin(&mut self) -> Result<Option<Input>> {
         match &self.model.task {
-            Task::Tagger(tagger) => {
+            LiveTask::Tagger(tagger) => {
                 Ok(Some(Input::Numbers(self.encoder.encode(tagger, Form::Special(BEGIN))?)))
             }
             _ => Ok(None),
         }
     }
 
-    /// And behind the last. Then the network pads by itself, where it does.
+    /// The network's inputs after the last element, before its own padding.
     pub fn end(&mut self) -> Result<Vec<Input>> {
         let ahead = self.model.network().spec().look_ahead();
         match &self.model.task {
-            Task::Chars(_, task) => Ok(vec![Input::Token(task.mask()); ahead]),
-            Task::Tagger(tagger) => {
+            LiveTask::Chars(_, task) => Ok(vec![Input::Token(task.mask()); ahead]),
+            LiveTask::Tagger(tagger) => {
                 let late = self.model.latency();
                 let special = std::iter::once(END).chain(std::iter::repeat_n(PAD, late));
                 let mut input = |special| self.encoder.encode(tagger, Form::Special(special));
                 special.map(|s| Ok(Input::Numbers(input(s)?))).collect()
             }
-            Task::Plain(_) | Task::Series(..) => Ok(Vec::new()),
+            LiveTask::Plain(_) | LiveTask::Series(..) => Ok(Vec::new()),
         }
     }
 }
 
 impl Read {
-    fn new(input: Input, asked: Asked) -> Read {
-        Read { input, asked, numbers: None }
+    fn new(input: Input, awaited: Awaited) -> Read {
+        Read { input, awaited, numbers: None }
     }
 }
 
@@ -129,14 +130,14 @@ fn plain(input: InputSpec, element: &Element) -> Checked {
             if *token as usize >= symbols {
                 return Err(format!("token {token} is not below {symbols}, the number of symbols"));
             }
-            Ok(Read::new(Input::Token(*token), Asked::Number))
+            Ok(Read::new(Input::Token(*token), Awaited::Number))
         }
         (InputSpec::Dense(q), Element::Numbers(x)) => {
             count(x, q)?;
             if let Some(at) = x.iter().position(|x| !x.is_finite()) {
                 return Err(format!("number {} of {q} is {}, or missing", at + 1, x[at]));
             }
-            Ok(Read::new(Input::Numbers(x.clone()), Asked::Number))
+            Ok(Read::new(Input::Numbers(x.clone()), Awaited::Number))
         }
         (InputSpec::Dense(q), _) => Err(format!("{element:?}, expected {q} numbers")),
         (InputSpec::Tokens { .. }, _) => Err(format!("{element:?}, expected a token")),
@@ -150,7 +151,8 @@ fn count(x: &[f32], q: usize) -> std::result::Result<(), String> {
     }
 }
 
-/// Missing numbers become what they became in training; one whose row was left out there is refused.
+/// Scales numbers. Missing ones are replaced as in training, or refused if training dropped or
+/// refused them.
 fn scaled(task: &SeriesTask, x: &[f32], sequence: &Sequence) -> Checked {
     count(x, task.inputs.len())?;
     let mut own = x.to_vec();
@@ -158,20 +160,20 @@ fn scaled(task: &SeriesTask, x: &[f32], sequence: &Sequence) -> Checked {
     for (at, (x, name)) in own.iter_mut().zip(&task.inputs).enumerate() {
         let missing = |why: &str| Err(format!("column {} is missing; {why}", quote(name)));
         if x.is_nan() {
-            *x = match (task.missing, sequence.before().get(at)) {
+            *x = match (task.missing, sequence.previous().get(at)) {
                 (Missing::Zero, _) => 0.0,
                 (Missing::Mean, _) => f32::NAN,
-                (Missing::Previous, Some(before)) => *before,
-                (Missing::Previous, None) => return missing("no element is before it"),
+                (Missing::Previous, Some(previous)) => *previous,
+                (Missing::Previous, None) => return missing("there is no element before it"),
                 (Missing::Drop, _) => {
-                    return missing("the model was trained to leave such rows out");
+                    return missing("the model was trained without such rows");
                 }
                 (Missing::Refuse | Missing::Keep, _) => {
                     return missing("the model was trained without missing numbers");
                 }
             };
         }
-        // A missing number that is to be the mean is 0 when scaled.
+        // A missing number that is replaced by the mean is 0 when scaled.
         let y = if x.is_nan() { 0.0 } else { task.scaling.inputs.apply(at, *x) };
         if !y.is_finite() {
             return Err(format!("column {} is {x}, out of range", quote(name)));
@@ -179,5 +181,5 @@ fn scaled(task: &SeriesTask, x: &[f32], sequence: &Sequence) -> Checked {
         scaled.push(y);
     }
     let numbers = (task.missing == Missing::Previous).then_some(own);
-    Ok(Read { input: Input::Numbers(scaled), asked: Asked::Number, numbers })
+    Ok(Read { input: Input::Numbers(scaled), awaited: Awaited::Number, numbers })
 }

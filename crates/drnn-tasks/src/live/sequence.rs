@@ -1,69 +1,69 @@
-//! Which answer of the network belongs to which element.
+//! Which output of the network belongs to which element.
 //!
 //! ```text
 //! network reads     BEGIN  w_1  w_2  END  PAD        d = 1
-//! network answers          -    w_1  w_2  -          what was not asked for is dropped
+//! network outputs          -    w_1  w_2  -          outputs for BEGIN and END are dropped
 //! ```
 
-use super::answer::Answer;
 use super::model::LiveModel;
+use super::prediction::Prediction;
 use std::collections::VecDeque;
 
-/// What is known of an element that waits for its answer.
+/// An element that waits for its prediction.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Asked {
-    /// All is in the answer.
+pub(super) enum Awaited {
+    /// The prediction does not repeat it.
     Number,
-    /// A character, None where it is to be filled in.
+    /// A character, or None if it is masked.
     Char(Option<char>),
     Word(String),
 }
 
-/// A live sequence, whoever steps it. At most d + 1 elements wait.
+/// The state of a sequence besides the network's: at most d + 1 elements that wait.
 #[derive(Debug, Default)]
 pub(super) struct Sequence {
     read: u64,
-    answered: u64,
-    /// Answers to come that nobody asked for: those to BEGIN.
+    predicted: u64,
+    /// Outputs to drop: that for BEGIN.
     skip: usize,
-    waiting: VecDeque<Asked>,
-    before: Vec<f32>,
+    waiting: VecDeque<Awaited>,
+    previous: Vec<f32>,
 }
 
 impl Sequence {
-    /// The next element's, from 0.
+    /// The position of the next element.
     pub fn position(&self) -> u64 {
         self.read
     }
 
-    /// Numbers of the element before, where they may be needed again.
-    pub fn before(&self) -> &[f32] {
-        &self.before
+    /// Numbers of the previous element, if missing numbers are replaced by them.
+    pub fn previous(&self) -> &[f32] {
+        &self.previous
     }
 
-    /// The network reads something else before the first element.
+    /// The network reads BEGIN before the first element.
     pub fn begin(&mut self) {
         self.skip = 1;
     }
 
     /// The network reads an element.
-    pub fn ask(&mut self, asked: Asked, numbers: Option<Vec<f32>>) {
+    pub fn push(&mut self, awaited: Awaited, numbers: Option<Vec<f32>>) {
         self.read += 1;
-        self.waiting.push_back(asked);
+        self.waiting.push_back(awaited);
         if let Some(numbers) = numbers {
-            self.before = numbers;
+            self.previous = numbers;
         }
     }
 
-    /// The network has answered.
-    pub fn answer<'m>(&mut self, model: &'m LiveModel, y: &[f32]) -> Option<Answer<'m>> {
+    /// The prediction that belongs to the network's next output `y`.
+    pub fn predict<'m>(&mut self, model: &'m LiveModel, y: &[f32]) -> Option<Prediction<'m>> {
         if self.skip > 0 {
             self.skip -= 1;
             return None;
         }
-        let asked = self.waiting.pop_front()?;
-        let position = self.answered;
-        self.answered += 1;
-        Some(Answer { position, value: model.value(y, asked) })
+        let awaited = self.waiting.pop_front()?;
+        let position = self.predicted;
+        self.predicted += 1;
+        Some(Prediction { position, value: model.value(y, awaited) })
     }
 }

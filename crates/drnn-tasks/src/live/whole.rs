@@ -1,33 +1,33 @@
-//! Whole sequences, side by side: for those that are all there, and for models that need their end.
+//! Whole sequences in batches: for sequences that are complete, and for bidirectional models.
 //!
 //! ```text
-//! elements -> as a stream would read them -> one batch of like lengths -> as a stream would answer
+//! elements -> the inputs of a stream -> batches of similar lengths -> the predictions of a stream
 //! ```
 
-use super::answer::Answer;
 use super::element::Element;
 use super::model::LiveModel;
+use super::prediction::Prediction;
 use super::reader::{Input, Reader};
 use super::sequence::Sequence;
 use crate::error::{Error, Result};
 use drnn::{Batch, InputSpec, Outputs, Rows, Steps};
 
-/// Runs whole sequences through one model, bidirectional ones too. Answers are those of a [`super::LiveStream`], to
-/// the bit. Words that come again are encoded once.
+/// Runs whole sequences through one model, also a bidirectional one. Predictions are those of a
+/// [`super::LiveStream`], to the bit. Encodings of words are cached.
 pub struct LiveRun<'m> {
     reader: Reader<'m>,
 }
 
-/// A sequence that was found good: what the network reads, step after step, and who is to be answered.
+/// A checked sequence: the network's inputs, step by step, and the elements that wait.
 #[derive(Default)]
-pub struct Whole {
+pub struct PreparedSequence {
     numbers: Vec<f32>,
     tokens: Vec<u32>,
     steps: usize,
     sequence: Sequence,
 }
 
-impl Whole {
+impl PreparedSequence {
     fn push(&mut self, input: &Input) {
         match input {
             Input::Numbers(x) => self.numbers.extend_from_slice(x),
@@ -37,72 +37,73 @@ impl Whole {
     }
 }
 
-/// Steps times rows of a batch: more make it no faster, and take memory.
-const MOST_SLOTS: usize = 16_384;
+/// Maximum steps times rows of a batch: a larger batch is no faster and takes more memory.
+const MAX_BATCH_SLOTS: usize = 16_384;
 
 impl LiveModel {
-    /// Answers to whole sequences of any lengths.
-    pub fn run(&self, sequences: &[Vec<Element>]) -> Result<Vec<Vec<Answer<'_>>>> {
+    /// Predictions for whole sequences of any lengths.
+    pub fn run(&self, sequences: &[Vec<Element>]) -> Result<Vec<Vec<Prediction<'_>>>> {
         let mut run = LiveRun::new(self);
         run.prepare(sequences.iter().flatten())?;
-        let mut wholes = Vec::with_capacity(sequences.len());
+        let mut prepared = Vec::with_capacity(sequences.len());
         for (number, elements) in sequences.iter().enumerate() {
-            let whole = run.read(elements);
-            wholes.push(whole.map_err(|e| Error::Data(format!("sequence {number}: {e}")))?);
+            let sequence = run.read(elements);
+            prepared.push(sequence.map_err(|e| Error::Data(format!("sequence {number}: {e}")))?);
         }
-        let mut answers: Vec<Vec<Answer>> = sequences.iter().map(|_| Vec::new()).collect();
-        run.run(&mut wholes, |number, answer| answers[number].push(answer))?;
-        Ok(answers)
+        let mut predictions: Vec<Vec<Prediction>> = sequences.iter().map(|_| Vec::new()).collect();
+        run.run(&mut prepared, |number, prediction| predictions[number].push(prediction))?;
+        Ok(predictions)
     }
 }
 
 impl<'m> LiveRun<'m> {
-    /// For sequences of `model`.
+    /// Runs sequences of `model`.
     pub fn new(model: &'m LiveModel) -> LiveRun<'m> {
         LiveRun { reader: Reader::new(model) }
     }
 
     /// Does what elements of several sequences share, before they are read: the words of a tagger
-    /// are encoded side by side. Optional; it changes the time that [`LiveRun::read`] takes, not
+    /// are encoded in batches. Optional; it changes the time that [`LiveRun::read`] takes, not
     /// what it returns.
     pub fn prepare<'a>(&mut self, elements: impl IntoIterator<Item = &'a Element>) -> Result<()> {
         self.reader.prepare(elements)
     }
 
-    /// Checks a sequence and makes it what the network reads.
-    pub fn read(&mut self, elements: &[Element]) -> Result<Whole> {
-        let mut whole = Whole::default();
+    /// Checks a sequence and converts it to the network's inputs.
+    pub fn read(&mut self, elements: &[Element]) -> Result<PreparedSequence> {
+        let mut prepared = PreparedSequence::default();
         if elements.is_empty() {
-            return Ok(whole);
+            return Ok(prepared);
         }
         self.reader.prepare(elements)?;
         if let Some(begin) = self.reader.begin()? {
-            whole.sequence.begin();
-            whole.push(&begin);
+            prepared.sequence.begin();
+            prepared.push(&begin);
         }
         for element in elements {
-            let read = self.reader.read(element, &whole.sequence)?;
-            whole.push(&read.input);
-            whole.sequence.ask(read.asked, read.numbers);
+            let read = self.reader.read(element, &prepared.sequence)?;
+            prepared.push(&read.input);
+            prepared.sequence.push(read.awaited, read.numbers);
         }
-        self.reader.end()?.iter().for_each(|input| whole.push(input));
-        Ok(whole)
+        self.reader.end()?.iter().for_each(|input| prepared.push(input));
+        Ok(prepared)
     }
 
-    /// Runs them side by side; hands on the answers with the place of their sequence, each one's in order.
+    /// Runs sequences in batches. `output` receives each prediction with the index of its sequence;
+    /// those of one sequence come in order.
     pub fn run(
         &self,
-        wholes: &mut [Whole],
-        mut answer: impl FnMut(usize, Answer<'m>),
+        sequences: &mut [PreparedSequence],
+        mut output: impl FnMut(usize, Prediction<'m>),
     ) -> Result<()> {
-        let mut order: Vec<usize> = (0..wholes.len()).collect();
-        order.sort_by_key(|&i| std::cmp::Reverse(wholes[i].steps));
+        let mut order: Vec<usize> = (0..sequences.len()).collect();
+        order.sort_by_key(|&i| std::cmp::Reverse(sequences[i].steps));
         let mut rest = order.as_slice();
         while let Some(&longest) = rest.first() {
-            let steps = wholes[longest].steps;
-            let rows = (MOST_SLOTS / steps.max(1)).clamp(1, rest.len());
+            let steps = sequences[longest].steps;
+            let rows = (MAX_BATCH_SLOTS / steps.max(1)).clamp(1, rest.len());
             let (together, others) = rest.split_at(rows);
-            self.batch(wholes, together, steps, &mut answer)?;
+            self.batch(sequences, together, steps, &mut output)?;
             rest = others;
         }
         Ok(())
@@ -110,20 +111,20 @@ impl<'m> LiveRun<'m> {
 
     fn batch(
         &self,
-        wholes: &mut [Whole],
+        sequences: &mut [PreparedSequence],
         chosen: &[usize],
         steps: usize,
-        answer: &mut impl FnMut(usize, Answer<'m>),
+        output: &mut impl FnMut(usize, Prediction<'m>),
     ) -> Result<()> {
         let (model, rows) = (self.reader.model, chosen.len());
         let network = model.network();
-        let lengths: Vec<usize> = chosen.iter().map(|&i| wholes[i].steps).collect();
+        let lengths: Vec<usize> = chosen.iter().map(|&i| sequences[i].steps).collect();
         let (mut x, mut tokens) = (Vec::new(), Vec::new());
         let batch = match network.spec().input() {
             InputSpec::Dense(q) => {
                 x.resize(steps * rows * q, 0.0);
                 for (row, &i) in chosen.iter().enumerate() {
-                    for (step, numbers) in wholes[i].numbers.chunks_exact(q).enumerate() {
+                    for (step, numbers) in sequences[i].numbers.chunks_exact(q).enumerate() {
                         x[(step * rows + row) * q..][..q].copy_from_slice(numbers);
                     }
                 }
@@ -132,7 +133,7 @@ impl<'m> LiveRun<'m> {
             InputSpec::Tokens { .. } => {
                 tokens.resize(steps * rows, 0);
                 for (row, &i) in chosen.iter().enumerate() {
-                    for (step, token) in wholes[i].tokens.iter().enumerate() {
+                    for (step, token) in sequences[i].tokens.iter().enumerate() {
                         tokens[step * rows + row] = *token;
                     }
                 }
@@ -142,8 +143,8 @@ impl<'m> LiveRun<'m> {
         let found: Outputs = network.run(&batch.lengths(&lengths), None)?;
         for (row, &i) in chosen.iter().enumerate() {
             for step in 0..network.spec().output_steps(lengths[row]) {
-                if let Some(known) = wholes[i].sequence.answer(model, found.at(step, row)) {
-                    answer(i, known);
+                if let Some(known) = sequences[i].sequence.predict(model, found.at(step, row)) {
+                    output(i, known);
                 }
             }
         }

@@ -1,17 +1,17 @@
-//! Columns to mean 0 and standard deviation 1, and back.
+//! Standardisation of columns to mean 0 and standard deviation 1, and its inverse.
 //!
 //! ```text
 //! scaled = (x - mean) / sd        x = mean + sd * scaled
 //! ```
 //!
-//! Learned on what is learned from, and on nothing else. A column that never changes has sd 1: it becomes 0. A
-//! missing number that is to be the mean becomes 0 too.
+//! The statistics are those of the training part. A constant column has sd 1, so it becomes 0. A
+//! missing number that is replaced by the mean becomes 0 too.
 
 use crate::error::{Error, Result};
 use crate::text::quote;
 use serde::{Deserialize, Serialize};
 
-/// One pair of numbers per column.
+/// Mean and standard deviation of each column.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scaling {
@@ -22,7 +22,7 @@ pub struct Scaling {
 }
 
 impl Scaling {
-    /// Of rows of columns of these names; NaN does not count.
+    /// The statistics of `values`, row after row of the named columns; NaN is skipped.
     pub fn learn(values: &[f32], names: &[String]) -> Result<Scaling> {
         let width = names.len();
         let (mut means, mut sds) = (Vec::new(), Vec::new());
@@ -33,7 +33,7 @@ impl Scaling {
             };
             let count = column().count() as f64;
             if count == 0.0 {
-                let what = format!("column {} holds no number to learn from", quote(name));
+                let what = format!("column {} holds no number to train on", quote(name));
                 return Err(Error::Data(what));
             }
             let mean = column().sum::<f64>() / count;
@@ -46,19 +46,19 @@ impl Scaling {
         Ok(Scaling { mean: means, sd: sds })
     }
 
-    /// Whether it is one for `width` columns.
+    /// Whether it is valid for `width` columns.
     pub(super) fn is_of(&self, width: usize) -> bool {
         let finite = self.mean.iter().all(|x| x.is_finite());
         let positive = self.sd.iter().all(|x| *x > 0.0 && x.is_finite());
         [self.mean.len(), self.sd.len()] == [width; 2] && finite && positive
     }
 
-    /// A value of column `column`, scaled; NaN stays NaN.
+    /// Standardises a value of column `column`; NaN stays NaN.
     pub fn apply(&self, column: usize, x: f32) -> f32 {
         ((f64::from(x) - self.mean[column]) / self.sd[column]) as f32
     }
 
-    /// And back.
+    /// The inverse of [`Scaling::apply`].
     pub fn undo(&self, column: usize, scaled: f32) -> f64 {
         self.mean[column] + self.sd[column] * f64::from(scaled)
     }

@@ -1,4 +1,4 @@
-//! What a model of series has to know, kept in its file as [`drnn::Model::task`].
+//! The task of a series model, stored in its file as [`drnn::Model::task`].
 
 use super::missing::Missing;
 use super::scaling::Scaling;
@@ -17,15 +17,15 @@ pub struct SeriesTask {
     pub inputs: Vec<String>,
     /// Names of the targets.
     pub targets: Vec<String>,
-    /// The classes of the one target; None where targets are values.
+    /// The classes of the only target; None if targets are values.
     pub classes: Option<Vec<String>>,
     /// How columns are scaled.
     pub scaling: Scalings,
-    /// What becomes of missing inputs.
+    /// What replaces missing inputs.
     pub missing: Missing,
-    /// The column that says which sequence a row belongs to.
+    /// The column with the sequence that a row belongs to.
     pub sequence: Option<String>,
-    /// Between columns.
+    /// The delimiter between columns, in ASCII.
     pub delimiter: char,
 }
 
@@ -33,17 +33,17 @@ pub struct SeriesTask {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scalings {
-    /// Inputs.
+    /// Scaling of the inputs.
     pub inputs: Scaling,
-    /// Targets that are values.
+    /// Scaling of the targets, if they are values.
     pub targets: Option<Scaling>,
 }
 
 impl SeriesTask {
-    /// What `task` says.
+    /// The value of `task` in the file.
     pub const NAME: &'static str = "series";
 
-    /// Reads what a model file holds, if it fits the model.
+    /// Reads the task of a model file, and checks that it fits the network.
     pub fn from_value(value: &Value, spec: &NetSpec) -> Result<SeriesTask> {
         let fail = |what: String| Err(Error::Data(format!("its task: {what}")));
         let task: SeriesTask = match serde_json::from_value(value.clone()) {
@@ -55,7 +55,7 @@ impl SeriesTask {
             return fail(format!("{:?}, expected {:?}", task.task, SeriesTask::NAME));
         }
         if spec.input() != InputSpec::Dense(q) || spec.output_width() != task.output_width() {
-            return fail(format!("{q} inputs and {} answers for {spec}", task.output_width()));
+            return fail(format!("{q} inputs and {} outputs for {spec}", task.output_width()));
         }
         if task.classes.is_some() == task.scaling.targets.is_some()
             || (task.classes.is_some() && m != 1)
@@ -65,7 +65,7 @@ impl SeriesTask {
         if !task.scaling.inputs.is_of(q)
             || task.scaling.targets.as_ref().is_some_and(|s| !s.is_of(m))
         {
-            return fail("a scaling has not one mean and one sd above 0 per column".into());
+            return fail("a scaling needs one mean and one sd above 0 per column".into());
         }
         if !task.delimiter.is_ascii() {
             return fail(format!("delimiter {:?}", task.delimiter));
@@ -73,17 +73,17 @@ impl SeriesTask {
         Ok(task)
     }
 
-    /// For [`drnn::Model::with_task`].
+    /// The JSON for [`drnn::Model::with_task`].
     pub fn to_value(&self) -> Result<Value> {
         serde_json::to_value(self).map_err(|e| Error::Data(e.to_string()))
     }
 
-    /// Values that a network answers with, m: one per target, or one per class.
+    /// The network's number of outputs, m: one per target, or one per class.
     pub fn output_width(&self) -> usize {
         self.classes.as_ref().map_or(self.targets.len(), Vec::len)
     }
 
-    /// Puts input and output to a network's description.
+    /// Sets a network's input and output sizes.
     pub fn widths(&self, builder: NetSpecBuilder) -> NetSpecBuilder {
         builder.dense(self.inputs.len()).outputs(self.output_width())
     }

@@ -1,4 +1,5 @@
-//! A word as the word net reads it: `[e_w ; v_w]`, what the char net makes of its spelling, and its vector.
+//! The word net's input for a word: `[e_w ; v_w]`, the char net's encoding of its spelling, and its
+//! vector.
 
 use super::encoding::EncodingLayout;
 use super::model::Tagger;
@@ -8,21 +9,21 @@ use crate::error::Result;
 use drnn::{Batch, Rows, Steps};
 use std::collections::HashMap;
 
-/// Encodings of words that are kept, because words come again.
-const MOST_KEPT: usize = 20_000;
-/// Bytes of the longest that is: longer ones seldom come again, and would fill memory.
-const LONGEST_KEPT: usize = 64;
+/// Maximum number of cached encodings.
+const MAX_CACHED: usize = 20_000;
+/// Words of more bytes are not cached: they seldom recur, and would fill memory.
+const MAX_CACHED_BYTES: usize = 64;
 
-/// Words that are encoded side by side.
-const TOGETHER: usize = 256;
+/// Words per batch of the char net.
+const BATCH: usize = 256;
 
-/// Encodes one word after another.
+/// Encodes words, and caches their encodings.
 #[derive(Debug, Default)]
 pub(crate) struct Encoder {
     encodings: HashMap<String, Vec<f32>>,
 }
 
-/// What is encoded.
+/// What to encode.
 pub(crate) enum Form<'a> {
     /// BEGIN, END or PAD.
     Special(u32),
@@ -30,21 +31,21 @@ pub(crate) enum Form<'a> {
 }
 
 impl Encoder {
-    /// Encodes words that will be asked for, side by side, as each alone to the bit.
+    /// Encodes words ahead of time, in batches; the same bits as one by one.
     pub fn prepare<'a>(
         &mut self,
         tagger: &Tagger,
         words: impl Iterator<Item = &'a str>,
     ) -> Result<()> {
-        let new = |key: &String| key.len() <= LONGEST_KEPT && !self.encodings.contains_key(key);
+        let new = |key: &String| key.len() <= MAX_CACHED_BYTES && !self.encodings.contains_key(key);
         let mut keys: Vec<String> = words.map(key).filter(new).collect();
         keys.sort_unstable();
         keys.dedup();
-        keys.truncate(MOST_KEPT);
-        if self.encodings.len() + keys.len() > MOST_KEPT {
+        keys.truncate(MAX_CACHED);
+        if self.encodings.len() + keys.len() > MAX_CACHED {
             self.encodings.clear();
         }
-        for keys in keys.chunks(TOGETHER) {
+        for keys in keys.chunks(BATCH) {
             let mut spellings = Spellings::default();
             let numbers: Vec<u32> =
                 keys.iter().map(|key| spellings.number(tagger.vocabulary(), &key[1..])).collect();
@@ -72,6 +73,7 @@ impl Encoder {
         Ok(())
     }
 
+    /// The word net's input: encoding, then vector.
     pub fn encode(&mut self, tagger: &Tagger, form: Form) -> Result<Vec<f32>> {
         let encoding = tagger.net().encoding();
         let mut x = Vec::with_capacity(encoding + tagger.net().vector());
@@ -86,19 +88,19 @@ impl Encoder {
         } else {
             let mut spellings = Spellings::default();
             let number = match form {
-                // Spellings 0, 1, 2 are those of BEGIN, END and PAD.
+                // Spellings 0, 1 and 2 are those of BEGIN, END and PAD.
                 Form::Special(special) => special - BEGIN,
                 Form::Word(form) => spellings.number(tagger.vocabulary(), form),
             };
             let symbols = spellings.get(number);
             let batch = Batch::tokens(symbols, Steps(symbols.len()), Rows(1)).select_outputs(&[]);
             let last = tagger.chars.run(&batch, None)?.last;
-            // The last layer's states, direction after direction, are the last of all for one row.
+            // With one row, the last layer's states are the last values, direction after direction.
             x.extend_from_slice(&last.h[last.h.len() - encoding..]);
-            if self.encodings.len() >= MOST_KEPT {
+            if self.encodings.len() >= MAX_CACHED {
                 self.encodings.clear();
             }
-            if key.len() <= LONGEST_KEPT {
+            if key.len() <= MAX_CACHED_BYTES {
                 self.encodings.insert(key, x.clone());
             }
         }
@@ -107,7 +109,7 @@ impl Encoder {
     }
 }
 
-/// Under which a word is kept: no other than a word begins with a space.
+/// The cache key of a word. The space separates it from the keys of BEGIN, END and PAD.
 fn key(form: &str) -> String {
     format!(" {form}")
 }

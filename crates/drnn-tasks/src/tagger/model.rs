@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What the metadata says.
+/// The bundle's metadata.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Task {
+struct TaggerTask {
     task: String,
     vocabulary: Vocabulary,
     #[serde(default)]
@@ -29,12 +29,12 @@ pub struct Tagger {
     net: TaggerNet,
     pub(super) chars: Model,
     pub(crate) words: Model,
-    /// Also where they were learned.
+    /// Vectors of words, learned or given.
     vectors: BundleTable,
 }
 
 impl Tagger {
-    /// Of parameters that were trained.
+    /// A tagger with trained parameters, in the order of [`TaggerNet::ranges`].
     pub fn new(
         vocabulary: Vocabulary,
         counting: Counting,
@@ -56,7 +56,7 @@ impl Tagger {
         })
     }
 
-    /// The same on other threads.
+    /// Runs it on these threads.
     pub fn on(mut self, cpu: &Cpu) -> Tagger {
         (self.chars, self.words) = (self.chars.on(cpu), self.words.on(cpu));
         self
@@ -65,7 +65,7 @@ impl Tagger {
     /// Writes it to `path`.
     pub fn save(self, path: &Path, precision: Precision) -> Result<()> {
         let Tagger { vocabulary, counting, chars, words, vectors, .. } = self;
-        let task = Task { task: "tagger".into(), vocabulary, counting };
+        let task = TaggerTask { task: "tagger".into(), vocabulary, counting };
         let bundle = Bundle {
             task: serde_json::to_value(task).map_err(|e| Error::Data(e.to_string()))?,
             networks: BTreeMap::from([("char".into(), chars), ("word".into(), words)]),
@@ -74,21 +74,21 @@ impl Tagger {
         Ok(bundle.save(path, precision)?)
     }
 
-    /// Reads it back; refused where the file holds something else.
+    /// Loads a tagger from its file.
     pub fn load(path: &Path) -> Result<Tagger> {
         Tagger::from_bundle(Bundle::load(path)?)
             .map_err(|e| Error::Data(format!("{}: {e}", path.display())))
     }
 
-    /// From the bytes of its file.
+    /// Reads a tagger from the bytes of its file.
     pub fn from_bytes(bytes: &[u8]) -> Result<Tagger> {
         Tagger::from_bundle(Bundle::from_bytes(bytes)?)
     }
 
-    /// From networks and tables that were read.
+    /// A tagger of networks and tables that were read.
     pub fn from_bundle(mut bundle: Bundle) -> Result<Tagger> {
-        let refuse = |why: &str| Error::Data(format!("is no tagger: {why}"));
-        let Task { task, vocabulary, counting } =
+        let refuse = |why: &str| Error::Data(format!("is not a tagger: {why}"));
+        let TaggerTask { task, vocabulary, counting } =
             serde_json::from_value(bundle.task).map_err(|e| refuse(&e.to_string()))?;
         if task != "tagger" {
             return Err(refuse(&format!("task {task:?}")));
@@ -97,7 +97,7 @@ impl Tagger {
             |name: &str| bundle.networks.remove(name).ok_or_else(|| refuse("a network is missing"));
         let (chars, words) = (network("char")?, network("word")?);
         let vectors = bundle.tables.remove("vectors").ok_or_else(|| refuse("no word vectors"))?;
-        // Frozen or learned is all the same from now on.
+        // After training, learned and frozen vectors are the same.
         let (char_spec, word_spec) = (chars.spec().clone(), words.spec().clone());
         let mut net = TaggerNet::of(&vocabulary, char_spec, word_spec, Some(vectors))?;
         let vectors = net.frozen.take().ok_or_else(|| refuse("no word vectors"))?;
@@ -109,7 +109,7 @@ impl Tagger {
         &self.vocabulary
     }
 
-    /// Which lines of a treebank it was made for.
+    /// Which lines of a treebank it was trained on.
     pub fn counting(&self) -> Counting {
         self.counting
     }
@@ -119,12 +119,12 @@ impl Tagger {
         &self.net
     }
 
-    /// Everything that was trained, or could have been.
+    /// The number of parameters, with the vectors of words.
     pub fn parameters(&self) -> usize {
         self.chars.params().len() + self.words.params().len() + self.vectors.values.len()
     }
 
-    /// The likeliest tag of a word, and its probability among the tags that words have.
+    /// The most probable tag for a word's logits `y`, and its probability among the tags of words.
     pub fn best(&self, y: &[f32]) -> (&str, f64) {
         let of_words = || self.vocabulary.tags().iter().zip(y).filter(|(tag, _)| *tag != NO_WORD);
         let largest = of_words().map(|(_, y)| *y).fold(f32::NEG_INFINITY, f32::max);
@@ -133,7 +133,7 @@ impl Tagger {
         (tag, 1.0 / total)
     }
 
-    /// The vector of a word by its number.
+    /// The vector of a word by its id.
     pub(super) fn vector(&self, word: u32) -> &[f32] {
         &self.vectors.values[word as usize * self.vectors.width..][..self.vectors.width]
     }

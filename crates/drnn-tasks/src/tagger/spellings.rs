@@ -6,7 +6,7 @@ use std::collections::HashMap;
 /// The first spellings, those of the special words.
 const SPECIAL_SPELLINGS: [u32; 3] = [BEGIN, END, PAD];
 
-/// Symbols of words, one after another.
+/// Symbols of distinct words, one word after another.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spellings {
     symbols: Vec<u32>,
@@ -22,7 +22,7 @@ impl Default for Spellings {
 }
 
 impl Spellings {
-    /// The number of a word's spelling, which is added where it is new.
+    /// The index of a word's spelling, which is added if it is new.
     pub fn number(&mut self, vocabulary: &Vocabulary, form: &str) -> u32 {
         if let Some(&number) = self.numbers.get(form) {
             return number;
@@ -34,12 +34,12 @@ impl Spellings {
         number
     }
 
-    /// How many there are.
+    /// The number of spellings.
     pub fn len(&self) -> usize {
         self.starts.len() - 1
     }
 
-    /// Never: BEGIN, END and PAD are always there.
+    /// Always false: BEGIN, END and PAD are always there.
     pub fn is_empty(&self) -> bool {
         false
     }

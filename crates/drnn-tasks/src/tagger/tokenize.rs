@@ -7,32 +7,32 @@
 //! | `well-known and/or $3.50` | `well` `-` `known` `and` `/` `or` `$` `3.50` |
 //! | `see http://a.b/c, x@y.org` | `see` `http://a.b/c` `,` `x@y.org` |
 //!
-//! By a handful of rules: whoever has a tokeniser gives the tokens instead.
+//! A handful of rules; users with a tokeniser of their own pass tokens instead of text.
 
-/// What stands before a word and is none of it.
+/// Punctuation that is split from the start of a word.
 const OPENING: &str = "([{\"'\u{201c}\u{2018}\u{ab}<$#\u{a3}\u{20ac}\u{bf}\u{a1}*-\u{2013}\u{2014}";
-/// What stands behind it.
+/// Punctuation that is split from the end of a word.
 const CLOSING: &str = ")]}\"'\u{201d}\u{2019}\u{bb}>.,;:!?%\u{2026}*-\u{2013}\u{2014}";
 /// Words that keep their full stop; single letters and words with one inside (U.S.) do too.
 const ABBREVIATIONS: [&str; 24] = [
     "mr", "mrs", "ms", "dr", "st", "prof", "sr", "jr", "inc", "ltd", "co", "corp", "vs", "etc",
     "no", "jan", "feb", "aug", "sept", "oct", "nov", "dec", "gen", "sen",
 ];
-/// What is parted from the end of a word, with either apostrophe.
+/// Contractions that are split from the end of a word, with either apostrophe.
 const ENDINGS: [&str; 7] = ["n't", "'s", "'re", "'ve", "'ll", "'d", "'m"];
 
 /// The tokens of a line.
 pub fn tokenize(line: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     for chunk in line.split_whitespace() {
-        part(chunk, &mut tokens);
+        split(chunk, &mut tokens);
     }
     tokens
 }
 
-fn part<'a>(chunk: &'a str, tokens: &mut Vec<&'a str>) {
+fn split<'a>(chunk: &'a str, tokens: &mut Vec<&'a str>) {
     let mut rest = chunk;
-    // One sign before it at a time, runs of the same one together.
+    // Runs of the same sign are one token.
     while let Some(n) = run(rest.chars(), OPENING).filter(|&n| n < rest.len()) {
         let (sign, other) = rest.split_at(n);
         // 'em and -5 are words.
@@ -43,20 +43,20 @@ fn part<'a>(chunk: &'a str, tokens: &mut Vec<&'a str>) {
         tokens.push(sign);
         rest = other;
     }
-    let mut behind = Vec::new();
+    let mut closing = Vec::new();
     while let Some(n) = run(rest.chars().rev(), CLOSING).filter(|&n| n < rest.len()) {
         let (word, sign) = rest.split_at(rest.len() - n);
         if sign == "." && keeps_stop(word) {
             break;
         }
-        behind.push(sign);
+        closing.push(sign);
         rest = word;
     }
     inside(rest, tokens);
-    tokens.extend(behind.into_iter().rev());
+    tokens.extend(closing.into_iter().rev());
 }
 
-/// Bytes of the run of equal signs that these characters begin with.
+/// Length in bytes of the run of equal signs at the start.
 fn run(mut chars: impl Iterator<Item = char>, signs: &str) -> Option<usize> {
     let first = chars.next().filter(|c| signs.contains(*c))?;
     Some(first.len_utf8() * (1 + chars.take_while(|c| *c == first).count()))
@@ -69,7 +69,7 @@ fn keeps_stop(word: &str) -> bool {
     single || letters || ABBREVIATIONS.contains(&lower.as_str())
 }
 
-/// What is left between the signs: contractions, hyphens, slashes.
+/// Splits a word without punctuation around it: contractions, hyphens, slashes.
 fn inside<'a>(word: &'a str, tokens: &mut Vec<&'a str>) {
     if word.contains("://") || word.contains('@') || word.starts_with("www.") {
         tokens.push(word);
@@ -81,7 +81,7 @@ fn inside<'a>(word: &'a str, tokens: &mut Vec<&'a str>) {
         tokens.extend([can, not]);
         return;
     }
-    // Counted in characters, because small letters may have other lengths in bytes.
+    // Counted in characters: lower case may have another length in bytes.
     let ending = ENDINGS.iter().find(|ending| lower.ends_with(**ending)).map(|e| e.chars().count());
     let at =
         ending.and_then(|n| word.char_indices().rev().nth(n - 1)).map_or(word.len(), |(at, _)| at);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_lost() {
+    fn no_character_is_lost() {
         let mut rng = drnn::random::Rng::new(1);
         let letters: Vec<char> = "ab'\u{2019}n t.,-/(\"!\u{130}\u{df}$5@".chars().collect();
         for _ in 0..20_000 {

@@ -1,4 +1,4 @@
-//! What characters, words and tags are called: numbers.
+//! Ids of characters, words and tags.
 
 use crate::MAX_CLASSES;
 use crate::error::{Error, Result};
@@ -7,41 +7,41 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 
-/// A character or word that was not there in training.
+/// The id of characters and words that did not occur in training.
 pub const UNKNOWN: u32 = 0;
-/// Stands before the first.
+/// The id of the start marker of a word or sentence.
 pub const BEGIN: u32 = 1;
-/// Stands behind the last.
+/// The id of the end marker.
 pub const END: u32 = 2;
-/// Is read while answers are late.
+/// The id of padding, which a delayed network reads after the end.
 pub const PAD: u32 = 3;
-/// How many of these there are; the others are counted from here.
+/// The number of special ids; the ids of characters and words start here.
 pub const SPECIAL: usize = 4;
 
-/// Symbols of a word that are read, BEGIN and END among them.
-pub const MOST_SYMBOLS: usize = 75;
+/// Maximum symbols of a word that are read, including BEGIN and END.
+pub const MAX_SYMBOLS: usize = 75;
 
-/// How many characters and words get a number.
+/// Limits on the size of a vocabulary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Symbols, those that are special too.
+    /// Maximum symbols, including special ones.
     pub alphabet: usize,
-    /// Words that occur less often are unknown: so the network learns what to do with those.
-    pub least_count: usize,
-    /// Words, those that are special too.
+    /// Words that occur less often are unknown, so that the network learns to handle such words.
+    pub min_count: usize,
+    /// Maximum words, including special ones.
     pub words: usize,
-    /// Tags; more are an error.
+    /// Maximum tags; more are an error.
     pub tags: usize,
 }
 
 impl Default for Limits {
     /// The paper's alphabet of 100; words that occur twice.
     fn default() -> Limits {
-        Limits { alphabet: 100, least_count: 2, words: 1_000_000, tags: MAX_CLASSES }
+        Limits { alphabet: 100, min_count: 2, words: 1_000_000, tags: MAX_CLASSES }
     }
 }
 
-/// Characters, words and tags with their numbers.
+/// Characters, words and tags with their ids.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(try_from = "Names", into = "Names")]
 pub struct Vocabulary {
@@ -51,18 +51,18 @@ pub struct Vocabulary {
     tags: HashMap<String, u32>,
 }
 
-/// As they are kept.
+/// The JSON form.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 struct Names {
-    /// From number [`SPECIAL`] on.
+    /// In the order of their ids, from [`SPECIAL`].
     symbols: String,
-    /// From number [`SPECIAL`] on.
+    /// In the order of their ids, from [`SPECIAL`].
     words: Vec<String>,
-    /// From 0 on.
+    /// In the order of their ids, from 0.
     tags: Vec<String>,
 }
 
-/// Numbers from `first` on.
+/// Ids from `first`.
 fn numbered<T: Hash + Eq + Clone>(names: &[T], first: usize) -> HashMap<T, u32> {
     names.iter().cloned().zip(first as u32..).collect()
 }
@@ -81,7 +81,7 @@ impl TryFrom<Names> for Vocabulary {
         let Names { words, tags, .. } = &vocabulary.names;
         match found == (symbols.len(), words.len(), tags.len()) {
             true => Ok(vocabulary),
-            false => Err("a symbol, word or tag is there twice".into()),
+            false => Err("a symbol, word or tag occurs twice".into()),
         }
     }
 }
@@ -92,7 +92,7 @@ impl From<Vocabulary> for Names {
     }
 }
 
-/// The most frequent first; those that are equally frequent in their own order.
+/// Sorted by frequency, the most frequent first; ties in their natural order.
 fn by_frequency<T: Ord>(counts: HashMap<T, usize>) -> Vec<(T, usize)> {
     let mut all: Vec<(T, usize)> = counts.into_iter().collect();
     all.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
@@ -100,8 +100,8 @@ fn by_frequency<T: Ord>(counts: HashMap<T, usize>) -> Vec<(T, usize)> {
 }
 
 impl Vocabulary {
-    /// Of words with their tags. `known` words get the numbers after [`SPECIAL`], whether they occur or not:
-    /// those that there are vectors for. None: the words that occur.
+    /// The vocabulary of words with their tags. `known` words, such as those with given vectors, get
+    /// the ids from [`SPECIAL`], whether they occur or not; None takes the words that occur.
     pub fn of<'a>(
         tokens: impl Iterator<Item = (&'a str, &'a str)>,
         known: Option<Vec<String>>,
@@ -114,7 +114,7 @@ impl Vocabulary {
             *tags.entry(tag).or_insert(0) += 1;
         }
         if tags.is_empty() {
-            return Err(Error::Data("no words to learn from".into()));
+            return Err(Error::Data("no words to train on".into()));
         }
         if tags.len() > limits.tags {
             return Err(Error::Data(format!(
@@ -125,50 +125,50 @@ impl Vocabulary {
                 drnn::text::grouped(limits.tags)
             )));
         }
-        let most = limits.alphabet.saturating_sub(SPECIAL);
-        let symbols = by_frequency(symbols).into_iter().map(|(c, _)| c).take(most).collect();
+        let max_symbols = limits.alphabet.saturating_sub(SPECIAL);
+        let symbols = by_frequency(symbols).into_iter().map(|(c, _)| c).take(max_symbols).collect();
         let words = known.unwrap_or_else(|| {
             let often = by_frequency(words).into_iter();
-            let often = often.take_while(|(_, count)| *count >= limits.least_count);
-            let most = limits.words.saturating_sub(SPECIAL);
-            often.take(most).map(|(word, _)| word.to_string()).collect()
+            let often = often.take_while(|(_, count)| *count >= limits.min_count);
+            let max_words = limits.words.saturating_sub(SPECIAL);
+            often.take(max_words).map(|(word, _)| word.to_string()).collect()
         });
         let mut tags: Vec<String> = tags.into_keys().map(String::from).collect();
         tags.sort_unstable();
         Vocabulary::try_from(Names { symbols, words, tags }).map_err(Error::Data)
     }
 
-    /// Numbers of symbols, those that are special too.
+    /// The number of symbols, including special ones.
     pub fn symbols(&self) -> usize {
         SPECIAL + self.symbols.len()
     }
 
-    /// Numbers of words, those that are special too.
+    /// The number of words, including special ones.
     pub fn words(&self) -> usize {
         SPECIAL + self.names.words.len()
     }
 
-    /// All tags.
+    /// The tags in the order of their ids.
     pub fn tags(&self) -> &[String] {
         &self.names.tags
     }
 
-    /// A word's number: as it is written, or else in small letters, or else [`UNKNOWN`].
+    /// A word's id: as written, else in lower case, else [`UNKNOWN`].
     pub fn word(&self, form: &str) -> u32 {
         let lower = || self.words.get(&form.to_lowercase());
         self.words.get(form).or_else(lower).copied().unwrap_or(UNKNOWN)
     }
 
-    /// A tag's number.
+    /// A tag's id.
     pub fn tag(&self, name: &str) -> Option<u32> {
         self.tags.get(name).copied()
     }
 
-    /// Appends the symbols of a word, cut where it is too long.
+    /// Appends the symbols of a word, at most [`MAX_SYMBOLS`].
     pub fn spell(&self, form: &str, to: &mut Vec<u32>) {
         let symbol = |c| self.symbols.get(&c).copied().unwrap_or(UNKNOWN);
         to.push(BEGIN);
-        to.extend(form.chars().take(MOST_SYMBOLS - 2).map(symbol));
+        to.extend(form.chars().take(MAX_SYMBOLS - 2).map(symbol));
         to.push(END);
     }
 }
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_by_frequency() {
+    fn ids_by_frequency() {
         let tokens =
             [("the", "DET"), ("Ant", "NOUN"), ("the", "DET"), ("ant", "X"), ("ant", "NOUN")];
         let limits = Limits { alphabet: 7, ..Limits::default() };
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(symbols, [BEGIN, 4, UNKNOWN, 6, 4, END]);
         symbols.clear();
         found.spell(&"t".repeat(500), &mut symbols);
-        assert_eq!((symbols.len(), symbols[MOST_SYMBOLS - 1]), (MOST_SYMBOLS, END));
+        assert_eq!((symbols.len(), symbols[MAX_SYMBOLS - 1]), (MAX_SYMBOLS, END));
         let text = serde_json::to_string(&found).unwrap();
         assert_eq!(serde_json::from_str::<Vocabulary>(&text).unwrap(), found);
         assert!(serde_json::from_str::<Vocabulary>(&text.replace("NOUN", "DET")).is_err());

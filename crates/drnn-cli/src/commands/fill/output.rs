@@ -1,7 +1,7 @@
 //! Output of `drnn fill`: the completed text, or a line for each mask.
 
 use crate::text::masks::Mark;
-use drnn_tasks::live::{Alternative, Value};
+use drnn_tasks::live::{Alternative, Predicted};
 use serde_json::json;
 use std::collections::VecDeque;
 use std::io::{self, BufWriter, Write};
@@ -43,12 +43,12 @@ impl<W: Write> Output<W> {
     }
 
     /// The answer to the first mark that has none.
-    pub fn answer(&mut self, answer: &Value) -> io::Result<()> {
+    pub fn answer(&mut self, answer: &Predicted) -> io::Result<()> {
         match self.open.pop_front() {
             None => return Ok(()),
             Some(Mark::Known(_)) => self.written -= 1,
             Some(Mark::Masked) => {
-                if let Value::Character { character, alternatives, .. } = answer {
+                if let Predicted::Character { character, alternatives, .. } = answer {
                     self.fill(*character, alternatives)?;
                 }
             }
@@ -115,7 +115,7 @@ mod tests {
         let alternatives = [('b', 0.5), ('a', 0.25)]
             .map(|(character, probability)| Alternative { character, probability });
         let alternatives = alternatives[..count].to_vec();
-        let answer = Value::Character { character: 'b', masked: true, alternatives };
+        let answer = Predicted::Character { character: 'b', masked: true, alternatives };
         let mut after = Vec::new();
         for i in 0..marks.len() + 2 {
             marks.get(i).map_or(Ok(()), |mark| output.read(*mark)).unwrap();

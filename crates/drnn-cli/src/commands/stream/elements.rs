@@ -3,7 +3,7 @@
 use crate::Failure;
 use crate::text::masks::{Mark, Masks};
 use clap::ValueEnum;
-use drnn_tasks::live::{Element, LiveModel, Reads};
+use drnn_tasks::live::{Element, ElementKind, LiveModel};
 use drnn_train::read::{ElementRow, ElementRows, LONGEST_LINE};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -51,23 +51,23 @@ impl<'m> Elements<'m> {
         from: Option<From>,
         blank_ends: bool,
     ) -> Result<Elements<'m>, Failure> {
-        let suggested = match (model.reads(), model.task()) {
-            (Reads::Characters, _) => From::Chars,
+        let suggested = match (model.element_kind(), model.task()) {
+            (ElementKind::Characters, _) => From::Chars,
             (_, "series") => From::Csv,
             _ => From::Lines,
         };
         let from = from.unwrap_or(suggested);
-        let others = match (from, model.reads()) {
+        let others = match (from, model.element_kind()) {
             (From::Lines | From::Json, _)
-            | (From::Chars, Reads::Characters)
-            | (From::Csv, Reads::Numbers(_))
-            | (From::Tokens, Reads::Tokens(_) | Reads::Words) => None,
-            (_, Reads::Characters) => Some("chars"),
-            (_, Reads::Numbers(_)) => Some("csv"),
-            (_, Reads::Tokens(_) | Reads::Words) => Some("tokens"),
+            | (From::Chars, ElementKind::Characters)
+            | (From::Csv, ElementKind::Numbers(_))
+            | (From::Tokens, ElementKind::Tokens(_) | ElementKind::Words) => None,
+            (_, ElementKind::Characters) => Some("chars"),
+            (_, ElementKind::Numbers(_)) => Some("csv"),
+            (_, ElementKind::Tokens(_) | ElementKind::Words) => Some("tokens"),
         };
         if let Some(other) = others {
-            let (name, reads) = (from.to_possible_value(), model.reads());
+            let (name, reads) = (from.to_possible_value(), model.element_kind());
             let name = name.as_ref().map_or("", |name| name.get_name());
             let why = format!("--from {name}: the model reads {reads}; say lines, json or {other}");
             return Err(Failure::Input(why));
@@ -177,8 +177,8 @@ impl<'m> Elements<'m> {
     ) -> Result<(), Failure> {
         let line = self.open.trim_end_matches('\r');
         // A space may be a character.
-        let is_blank = match (self.from, self.model.reads()) {
-            (From::Lines, Reads::Characters) => line.is_empty(),
+        let is_blank = match (self.from, self.model.element_kind()) {
+            (From::Lines, ElementKind::Characters) => line.is_empty(),
             _ => line.trim().is_empty(),
         };
         let items = match (self.from, is_blank) {

@@ -24,7 +24,7 @@ use crate::text::decode::Decoder;
 use crate::training::stop::Stop;
 use arrival::{Arrival, Arrived};
 use clap::{Args, ValueEnum};
-use drnn_tasks::live::{LiveStream, Reads};
+use drnn_tasks::live::{ElementKind, LiveStream};
 use elements::{Elements, From, Item};
 use output::{Output, To};
 use std::path::PathBuf;
@@ -84,7 +84,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         d => format!("{d} elements late"),
     };
     progress!("{}; answers come {late}", model.description());
-    let keeps_lines = model.reads() == Reads::Characters;
+    let keeps_lines = model.element_kind() == ElementKind::Characters;
     let output = Output::new(std::io::stdout().lock(), *to, keeps_lines);
     let mut live = Live { stream, output, flush: *flush };
     let outcome = live.all(elements, Arrival::of_stdin(Stop::on_ctrl_c()?));

@@ -1,7 +1,7 @@
 //! Answers as text for people, or as JSON for machines: a line each, but for characters.
 
 use clap::ValueEnum;
-use drnn_tasks::live::{Answer, Value};
+use drnn_tasks::live::{Predicted, Prediction};
 use std::io::{BufWriter, Result, Write};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -26,24 +26,24 @@ impl<W: Write> Output<W> {
         Output { to: BufWriter::new(to), form, keeps_lines, answered: false }
     }
 
-    pub fn answer(&mut self, answer: &Answer) -> Result<()> {
+    pub fn answer(&mut self, answer: &Prediction) -> Result<()> {
         self.answered = true;
         let to = &mut self.to;
         match (self.form, &answer.value) {
-            (To::Json, Value::Character { masked: false, .. }) => Ok(()),
+            (To::Json, Predicted::Character { masked: false, .. }) => Ok(()),
             (To::Json, _) => {
                 serde_json::to_writer(&mut *to, answer)?;
                 to.write_all(b"\n")
             }
-            (To::Text, Value::Character { character, .. }) => {
+            (To::Text, Predicted::Character { character, .. }) => {
                 to.write_all(character.encode_utf8(&mut [0; 4]).as_bytes())
             }
-            (To::Text, Value::Numbers { values }) => columns(to, values.iter()),
-            (To::Text, Value::Named { values }) => columns(to, values.iter().map(|(_, x)| x)),
-            (To::Text, Value::Class { class, probability, .. }) => {
+            (To::Text, Predicted::Numbers { values }) => columns(to, values.iter()),
+            (To::Text, Predicted::Named { values }) => columns(to, values.iter().map(|(_, x)| x)),
+            (To::Text, Predicted::Class { class, probability, .. }) => {
                 writeln!(to, "{class}\t{probability:.4}")
             }
-            (To::Text, Value::Tag { word, tag, .. }) => writeln!(to, "{word}\t{tag}"),
+            (To::Text, Predicted::Tag { word, tag, .. }) => writeln!(to, "{word}\t{tag}"),
             (To::Text, other) => writeln!(to, "{other:?}"),
         }
     }

@@ -3,7 +3,7 @@
 use super::input::Whole;
 use crate::Failure;
 use clap::ValueEnum;
-use drnn_tasks::live::{Answer, Value};
+use drnn_tasks::live::{Predicted, Prediction};
 use std::io::{BufWriter, Write};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -28,7 +28,7 @@ impl<W: Write> Output<W> {
     }
 
     /// The answer to a word of a sentence that is arriving.
-    pub fn word(&mut self, answer: &Answer) -> std::io::Result<()> {
+    pub fn word(&mut self, answer: &Prediction) -> std::io::Result<()> {
         self.row(answer.position + 1, &answer.value)
     }
 
@@ -38,13 +38,13 @@ impl<W: Write> Output<W> {
     }
 
     /// A complete sentence with the answers to all of its words.
-    pub fn sentence(&mut self, whole: &Whole, answers: &[Value]) -> Result<(), Failure> {
+    pub fn sentence(&mut self, whole: &Whole, answers: &[Predicted]) -> Result<(), Failure> {
         let words = answers.iter().enumerate().filter(|(i, _)| whole.is_word(*i));
         let words = words.map(|(_, value)| value);
         match (&whole.lines, self.form) {
             (Some(lines), To::Conllu) => {
                 let tag = |value| match value {
-                    &Value::Tag { tag, .. } => Some(tag),
+                    &Predicted::Tag { tag, .. } => Some(tag),
                     _ => None,
                 };
                 let tags: Vec<&str> = words.filter_map(tag).collect();
@@ -65,8 +65,8 @@ impl<W: Write> Output<W> {
     }
 
     /// A word and its tag; `number` counts the words of the sentence from 1.
-    fn row(&mut self, number: u64, value: &Value) -> std::io::Result<()> {
-        let Value::Tag { word, tag, probability } = value else { return Ok(()) };
+    fn row(&mut self, number: u64, value: &Predicted) -> std::io::Result<()> {
+        let Predicted::Tag { word, tag, probability } = value else { return Ok(()) };
         match self.form {
             To::Conllu => writeln!(self.to, "{number}\t{word}\t_\t{tag}\t_\t_\t_\t_\t_\t_"),
             To::Tsv if self.probabilities => writeln!(self.to, "{word}\t{tag}\t{probability:.4}"),

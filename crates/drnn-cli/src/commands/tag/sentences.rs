@@ -4,7 +4,7 @@
 use super::input::Whole;
 use super::output::Output;
 use crate::Failure;
-use drnn_tasks::live::{Element, LiveModel, LiveRun, LiveStream, Value};
+use drnn_tasks::live::{Element, LiveModel, LiveRun, LiveStream, Predicted};
 use std::io::Write;
 
 /// A sentence that has not ended, tagged word by word.
@@ -77,7 +77,7 @@ impl<'m> Complete<'m> {
         self.run.prepare(self.waiting.iter().flat_map(|whole| &whole.words))?;
         let read = |whole: &Whole| self.run.read(&whole.words);
         let mut sequences = self.waiting.iter().map(read).collect::<Result<Vec<_>, _>>()?;
-        let mut answers: Vec<Vec<Value>> = self.waiting.iter().map(|_| Vec::new()).collect();
+        let mut answers: Vec<Vec<Predicted>> = self.waiting.iter().map(|_| Vec::new()).collect();
         self.run.run(&mut sequences, |i, answer| answers[i].push(answer.value))?;
         for (whole, answers) in self.waiting.drain(..).zip(&answers) {
             output.sentence(&whole, answers)?;

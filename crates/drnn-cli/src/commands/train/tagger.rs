@@ -102,7 +102,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let place = training.running.place.only_cpu("taggers")?;
     let limits = Limits {
         alphabet: arguments.alphabet.into(),
-        least_count: arguments.least_count.into(),
+        min_count: arguments.least_count.into(),
         words: arguments.most_words as usize,
         tags: arguments.max_tags as usize,
     };

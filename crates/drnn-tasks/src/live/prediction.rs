@@ -1,74 +1,74 @@
-//! What comes out, and how it looks as JSON.
+//! Predictions, and their JSON.
 //!
 //! ```json
 //! {"position": 4, "values": [0.1, -2.5]}                                       plain
-//! {"position": 4, "values": {"temperature": 21.5}}                             series, in the target's own units
+//! {"position": 4, "values": {"temperature": 21.5}}                             series, in the target's units
 //! {"position": 4, "class": "walk", "probability": 0.9, "probabilities": {"walk": 0.9, "rest": 0.1}}
 //! {"position": 4, "word": "ants", "tag": "NOUN", "probability": 0.98}
 //! {"position": 4, "character": "t", "masked": true, "alternatives": [{"character": "t", "probability": 0.7}]}
 //! ```
 //!
-//! Positions are those of the elements in their sequence, counted from 0.
+//! A position is the index of the element in its sequence.
 
 use serde::ser::{SerializeMap, Serializer};
 
-/// The answer to one element.
+/// The prediction for one element.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
-pub struct Answer<'m> {
-    /// Which element, counted from 0.
+pub struct Prediction<'m> {
+    /// Index of the element in its sequence.
     pub position: u64,
-    /// What it is.
+    /// What is predicted.
     #[serde(flatten)]
-    pub value: Value<'m>,
+    pub value: Predicted<'m>,
 }
 
-/// What an answer says. Names are the model's.
+/// What is predicted. Names are borrowed from the model.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
-pub enum Value<'m> {
-    /// The network's numbers as they are.
+pub enum Predicted<'m> {
+    /// The network's outputs, of a model without a task.
     Numbers {
-        /// m of them.
+        /// m outputs.
         values: Vec<f32>,
     },
-    /// Targets of a series, in their own units.
+    /// Targets of a series.
     Named {
-        /// By name, in the model's order.
+        /// Name and value in the target's units, in the model's order.
         #[serde(serialize_with = "in_order")]
         values: Vec<(&'m str, f64)>,
     },
     /// A class of a series.
     Class {
-        /// The likeliest.
+        /// The most probable class.
         class: &'m str,
         /// Its probability.
         probability: f64,
-        /// All of them, the likeliest first.
+        /// All classes, the most probable first.
         #[serde(serialize_with = "in_order")]
         probabilities: Vec<(&'m str, f64)>,
     },
     /// A word's tag.
     Tag {
-        /// The word as it came.
+        /// The word as it was sent.
         word: String,
-        /// The likeliest.
+        /// The most probable tag.
         tag: &'m str,
         /// Its probability.
         probability: f64,
     },
-    /// A character: one that was given, or the likeliest for one that was masked.
+    /// A character: the given one, or the most probable one for a mask.
     Character {
         /// The character.
         character: char,
-        /// Whether it was to be filled in.
+        /// Whether it was masked.
         masked: bool,
-        /// Of a masked one: the likeliest, best first.
+        /// For a masked one: the most probable characters, best first.
         alternatives: Vec<Alternative>,
     },
 }
 
-/// What a masked character may have been.
+/// A candidate for a masked character.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Alternative {
     /// The character.
@@ -85,15 +85,15 @@ fn in_order<S: Serializer>(pairs: &[(&str, f64)], to: S) -> Result<S::Ok, S::Err
     map.end()
 }
 
-impl Answer<'_> {
-    /// As a line of JSON, without its end.
+impl Prediction<'_> {
+    /// As JSON, on one line.
     pub fn json(&self) -> String {
-        // Strings and numbers can always be written.
+        // Strings and numbers can always be serialised.
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
-/// Classes with their probabilities, `exp(y_i) / sum exp(y)`, the likeliest first.
+/// Classes with their softmax probabilities, the most probable first; `y` are the logits.
 pub fn ranked(y: &[f32]) -> Vec<(usize, f64)> {
     let largest = y.iter().fold(f32::NEG_INFINITY, |a, b| a.max(*b));
     let powers = || y.iter().map(|y| f64::from(y - largest).exp());

@@ -1,0 +1,105 @@
+//! The description of a model for programs: its inputs, outputs and delay.
+//!
+//! ```json
+//! {"name": "sensor", "task": "series", "reads": {"kind": "numbers", "count": 2, "names": ["a", "b"]},
+//!  "answers": {"kind": "classes", "names": ["rest", "walk"]}, "description": "..", "network": "dgru(32 units, ..",
+//!  "delay": 3, "parameters": 3553, "streams": true}
+//! ```
+
+use super::model::{ElementKind, LiveModel, LiveTask};
+use serde::Serialize;
+
+/// The description of a model.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ModelInfo<'m> {
+    /// The model's name.
+    pub name: &'m str,
+    /// `chars`, `series`, `tagger` or `plain`.
+    pub task: &'static str,
+    /// Its elements.
+    pub reads: InputInfo<'m>,
+    /// Its predictions; `answers` in the JSON.
+    #[serde(rename = "answers")]
+    pub outputs: OutputInfo<'m>,
+    /// One line for people.
+    pub description: String,
+    /// The network's spec as text.
+    pub network: String,
+    /// The delay d, in elements.
+    pub delay: usize,
+    /// The number of parameters.
+    pub parameters: usize,
+    /// Whether it can run on live sequences.
+    pub streams: bool,
+}
+
+/// The elements of a model.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct InputInfo<'m> {
+    /// `numbers`, `tokens`, `characters` or `words`.
+    pub kind: &'static str,
+    /// For numbers, how many an element has; for tokens, the number of symbols.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<usize>,
+    /// For numbers, the names of the columns, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub names: Option<&'m [String]>,
+}
+
+/// The predictions of a model.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct OutputInfo<'m> {
+    /// `numbers`, `values`, `classes`, `tags` or `characters`.
+    pub kind: &'static str,
+    /// For numbers, how many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<usize>,
+    /// For values, the targets; for classes and tags, all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub names: Option<&'m [String]>,
+    /// For characters, the alphabet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alphabet: Option<String>,
+}
+
+impl LiveModel {
+    /// Its description for programs.
+    pub fn info(&self) -> ModelInfo<'_> {
+        let (kind, count) = match self.element_kind() {
+            ElementKind::Numbers(q) => ("numbers", Some(q)),
+            ElementKind::Tokens(symbols) => ("tokens", Some(symbols)),
+            ElementKind::Characters => ("characters", None),
+            ElementKind::Words => ("words", None),
+        };
+        let names = match &self.task {
+            LiveTask::Series(_, task) => Some(task.inputs.as_slice()),
+            _ => None,
+        };
+        let out = |kind, names| OutputInfo { kind, count: None, names, alphabet: None };
+        let outputs = match &self.task {
+            LiveTask::Plain(model) => {
+                OutputInfo { count: Some(model.spec().output_width()), ..out("numbers", None) }
+            }
+            LiveTask::Chars(_, task) => {
+                let alphabet = Some(task.alphabet().symbols().iter().collect());
+                OutputInfo { alphabet, ..out("characters", None) }
+            }
+            LiveTask::Series(_, task) => match &task.classes {
+                Some(classes) => out("classes", Some(classes)),
+                None => out("values", Some(&task.targets)),
+            },
+            LiveTask::Tagger(tagger) => out("tags", Some(tagger.vocabulary().tags())),
+        };
+        ModelInfo {
+            name: self.name(),
+            task: self.task(),
+            reads: InputInfo { kind, count, names },
+            outputs,
+            description: self.description(),
+            network: self.network().spec().to_string(),
+            delay: self.latency(),
+            parameters: self.parameters(),
+            streams: self.streams(),
+        }
+    }
+}
