@@ -138,7 +138,7 @@ fn columns_that_never_change() {
     let Found::Errors(targets) = score.found else { panic!() };
     assert_eq!((targets[0].r2, targets[0].count), (None, 3));
     let nothing = Scaling::learn(&[f32::NAN], &["x".into()]).unwrap_err().to_string();
-    assert_eq!(nothing, "column `x` holds no number to learn from");
+    assert_eq!(nothing, "column `x` holds no number to train on");
 }
 
 /// The formula of the windows.
