@@ -169,10 +169,7 @@ fn what_is_refused() {
     assert!(said.contains("stdin: byte 5 (counted from 0) is not UTF-8"), "{said}");
     done(folder, "init --net lstm --units 3 -o plain.safetensors");
     let said = refused(folder, "fill plain.safetensors");
-    assert!(
-        said.contains("plain.safetensors: the model has no task"),
-        "{said}"
-    );
+    assert!(said.contains("plain.safetensors: the model has no task"), "{said}");
     std::fs::write(folder.join("text"), "no model but a text").unwrap();
     assert!(refused(folder, "fill text").contains("drnn fill < text"));
     assert!(refused(folder, "fill late nowhere").contains("nowhere: cannot be read"));

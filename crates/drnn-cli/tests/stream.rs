@@ -373,7 +373,11 @@ fn what_cannot_be_meant_is_refused_with_its_place() {
         ("dense.safetensors", b"1 2\n1 nan\n", "element 1: number 2 of 2 is NaN"),
         ("dense.safetensors --from json", b"[1, 2]\n[1,\n", "standard input:2: `[1,` is not JSON"),
         ("dense.safetensors", b"1 2\n\xff 2\n", "standard input:2: byte 4 (counted from 0)"),
-        ("tokens.safetensors --from tokens", b"1 2\n3 -1 2", "standard input:2: `-1` is not a token"),
+        (
+            "tokens.safetensors --from tokens",
+            b"1 2\n3 -1 2",
+            "standard input:2: `-1` is not a token",
+        ),
         (
             "dense.safetensors --from chars",
             b"",
