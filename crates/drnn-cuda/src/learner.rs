@@ -81,7 +81,7 @@ struct PendingBatches {
 }
 
 impl CudaLearner {
-    /// A network with the parameters of [`Model::init`] and a fresh Adam. Fails with
+    /// A network with the parameters of [`drnn::Model::init`] and a fresh Adam. Fails with
     /// [`CudaError::Unsupported`] for networks with recurrent blocks, which run on the CPU only.
     pub fn new(
         device: &Device,

@@ -12,9 +12,12 @@ use drnn_train::{
     Result, State, Steps,
 };
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 /// Batches per call of [`Engine::train`]: usually an epoch, and less than a second of work.
 const BATCHES_PER_CALL: usize = 128;
+/// How long jobs of a group wait for lanes that have not submitted one.
+const MAX_WAIT: Duration = Duration::from_millis(100);
 /// Data sets that a lane caches on the GPU: training, validation and test.
 const MAX_DATA_SETS: usize = 3;
 
@@ -80,12 +83,12 @@ impl CudaGroup {
             adam,
             data_kernels: DataKernels::new(device)?,
             executor: Mutex::new(executor),
-            rendezvous: Rendezvous::new(),
+            rendezvous: Rendezvous::new(MAX_WAIT),
             free: Mutex::new(vec![true; lanes]),
         })))
     }
 
-    /// Takes a free lane and initialises its parameters as [`Model::init`] does. Fails if all lanes are
+    /// Takes a free lane and initialises its parameters as [`drnn::Model::init`] does. Fails if all lanes are
     /// taken; dropping a [`CudaLane`] frees it.
     pub fn lane(&self, seed: u64) -> Result<CudaLane> {
         let taken = {

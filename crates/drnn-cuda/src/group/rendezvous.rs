@@ -1,21 +1,19 @@
 //! Collects the jobs of lanes on many threads, so that they run together.
 //!
 //! A lane that submits a job waits until every lane has submitted one; then one of the threads runs
-//! all of them as a batch. No lane waits for others longer than [`MAX_WAIT`]; a job that arrives later
-//! is part of the next batch. A job's result does not depend on the other jobs of its batch.
+//! all of them as a batch. No lane waits for others longer than a limit; a job that arrives later is
+//! part of the next batch. A job's result does not depend on the other jobs of its batch.
 
 use drnn_train::{Error, Result};
 use std::collections::HashMap;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// How long a batch waits for lanes that have not submitted a job.
-const MAX_WAIT: Duration = Duration::from_millis(100);
-
 /// Jobs of type `J` with results of type `R`.
 pub(crate) struct Rendezvous<J, R> {
     state: Mutex<RendezvousState<J, R>>,
     changed: Condvar,
+    max_wait: Duration,
 }
 
 struct RendezvousState<J, R> {
@@ -32,7 +30,9 @@ struct RendezvousState<J, R> {
 }
 
 impl<J, R> Rendezvous<J, R> {
-    pub fn new() -> Rendezvous<J, R> {
+    /// Without lanes. A batch waits at most `max_wait` for lanes that have not submitted a job, counted
+    /// from the latest submission or the end of the latest batch.
+    pub fn new(max_wait: Duration) -> Rendezvous<J, R> {
         let state = RendezvousState {
             lanes: 0,
             pending: Vec::new(),
@@ -40,7 +40,7 @@ impl<J, R> Rendezvous<J, R> {
             running: false,
             latest: Instant::now(),
         };
-        Rendezvous { state: Mutex::new(state), changed: Condvar::new() }
+        Rendezvous { state: Mutex::new(state), changed: Condvar::new(), max_wait }
     }
 
     fn state(&self) -> MutexGuard<'_, RendezvousState<J, R>> {
@@ -80,10 +80,10 @@ impl<J, R> Rendezvous<J, R> {
                 continue;
             }
             let waited = state.latest.elapsed();
-            if state.pending.len() >= state.lanes || waited >= MAX_WAIT {
+            if state.pending.len() >= state.lanes || waited >= self.max_wait {
                 break;
             }
-            let waiting = self.changed.wait_timeout(state, MAX_WAIT - waited);
+            let waiting = self.changed.wait_timeout(state, self.max_wait - waited);
             state = waiting.unwrap_or_else(|p| p.into_inner()).0;
         }
         state.running = true;
@@ -127,10 +127,14 @@ impl<J, R> Drop for BatchEnd<'_, J, R> {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+
+    /// Longer than any thread is delayed.
+    const LONG: Duration = Duration::from_secs(600);
 
     #[test]
     fn jobs_of_all_lanes_run_as_one_batch() {
-        let (rendezvous, batches) = (Rendezvous::<usize, usize>::new(), AtomicUsize::new(0));
+        let (rendezvous, batches) = (Rendezvous::<usize, usize>::new(LONG), AtomicUsize::new(0));
         (0..8).for_each(|_| rendezvous.join());
         std::thread::scope(|scope| {
             for lane in 0..8 {
@@ -148,45 +152,51 @@ mod tests {
                 });
             }
         });
-        // A thread that is not scheduled for a tenth of a second causes one more.
-        assert!((27..60).contains(&batches.into_inner()));
+        assert_eq!(batches.into_inner(), 27);
     }
 
-    /// The next batch waits for lanes whose batch was not complete.
+    /// A lane that has waited for the end of a batch then waits for the lanes of that batch, however
+    /// long the batch took.
     #[test]
     fn late_lanes_are_in_the_next_batch() {
-        let rendezvous = Rendezvous::<usize, usize>::new();
-        (0..6).for_each(|_| rendezvous.join());
-        let full = std::thread::scope(|scope| {
-            let lane = |lane: usize| {
-                let rendezvous = &rendezvous;
-                move || {
-                    if lane < 3 {
-                        std::thread::sleep(2 * MAX_WAIT); // too late for the first batch
+        let max_wait = Duration::from_secs(3);
+        let rendezvous = Rendezvous::<(), usize>::new(max_wait);
+        rendezvous.join();
+        let (started, late) = mpsc::channel();
+        let sizes = std::thread::scope(|scope| {
+            let rendezvous = &rendezvous;
+            let first = scope.spawn(move || {
+                let size = rendezvous.submit(0, (), |jobs| {
+                    rendezvous.join();
+                    started.send(()).unwrap();
+                    while rendezvous.state().pending.is_empty() {
+                        std::thread::yield_now();
                     }
-                    let batch = |i| {
-                        rendezvous.submit(lane, i, |jobs| {
-                            std::thread::sleep(2 * MAX_WAIT);
-                            jobs.iter().map(|_| Ok(jobs.len())).collect()
-                        })
-                    };
-                    let full = (0..5).filter(|i| batch(*i) == Ok(6)).count();
-                    rendezvous.leave();
-                    full
-                }
-            };
-            let threads: Vec<_> = (0..6).map(|i| scope.spawn(lane(i))).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap()).min()
+                    // Longer than the late lane may wait for others.
+                    std::thread::sleep(max_wait + max_wait / 10);
+                    vec![Ok(jobs.len())]
+                });
+                std::thread::sleep(max_wait / 10); // back late, but within the limit
+                [size, rendezvous.submit(0, (), |jobs| vec![Ok(jobs.len()); jobs.len()])]
+            });
+            late.recv().unwrap();
+            let size = rendezvous.submit(1, (), |jobs| vec![Ok(jobs.len()); jobs.len()]);
+            (first.join().unwrap(), size)
         });
-        assert!(full >= Some(4), "{full:?} of 5 batches");
+        assert_eq!(sizes, ([Ok(1), Ok(2)], Ok(2)));
     }
 
     #[test]
-    fn no_lane_waits_for_ever() {
-        let rendezvous = Rendezvous::<(), usize>::new();
+    fn a_lane_does_not_wait_for_ever() {
+        let rendezvous = Rendezvous::<(), usize>::new(Duration::from_millis(100));
         (0..2).for_each(|_| rendezvous.join());
         assert_eq!(rendezvous.submit(0, (), |jobs| vec![Ok(jobs.len())]), Ok(1));
-        // Nor for a batch that panics.
+    }
+
+    #[test]
+    fn a_batch_that_panics_is_an_error_for_its_other_lanes() {
+        let rendezvous = Rendezvous::<(), usize>::new(LONG);
+        (0..2).for_each(|_| rendezvous.join());
         std::thread::scope(|scope| {
             let both = [0, 1].map(|lane| {
                 let rendezvous = &rendezvous;
@@ -196,6 +206,7 @@ mod tests {
             assert!(ends.iter().any(|end| end.is_err()));
             assert!(ends.iter().any(|end| matches!(end, Ok(Err(_)))));
         });
+        rendezvous.leave();
         assert_eq!(rendezvous.submit(0, (), |jobs| vec![Ok(jobs.len())]), Ok(1));
     }
 }
