@@ -201,7 +201,7 @@ fn what_is_wrong_with_data_is_told_with_its_place() {
         ("".into(), "", "a.csv: is empty"),
         ("x,y\n,\n".into(), "--missing drop", "a.csv: holds no rows without missing numbers"),
         ("x;y\n1;2\n".into(), "", "a.csv:1: has no column `y`"),
-        ("y\n1\n2\n".into(), "", "a.csv: has no column beside the target"),
+        ("y\n1\n2\n".into(), "", "a.csv: has no column other than the target"),
         (good.clone(), "--inputs x,z", "a.csv:1: has no column `z`; there are `x`, `y`"),
         (good.clone(), "--inputs x,y", "column `y` is named twice"),
         (good.clone(), "--sequence y", "column `y` is named twice"),

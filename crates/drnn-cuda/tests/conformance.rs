@@ -301,7 +301,7 @@ fn curves(specs: Vec<NetSpec>, make: &dyn Fn(&NetSpec, u64) -> Plain, tolerance:
             let found = ours.train(&data, &batches).expect("steps");
             let expected = theirs.train(&data, &batches).expect("steps");
             assert_eq!(found.loss.count, expected.loss.count, "{spec}");
-            assert_eq!(found.loss.right.is_some(), expected.loss.right.is_some());
+            assert_eq!(found.loss.correct.is_some(), expected.loss.correct.is_some());
             let far = (found.loss.mean() - expected.loss.mean()).abs();
             let far = far.max((found.norms - expected.norms).abs() / expected.norms.max(1.0));
             assert!(far <= tolerance, "{spec}, step {step}: {found:?}, CPU {expected:?}");

@@ -1,28 +1,56 @@
-//! Training of delayed recurrent networks.
+//! Training of delayed recurrent networks, and readers of the data they are trained on.
 //!
 //! ```text
-//! loss -> gradient -> clipped at the global norm -> Adam        batch after batch, epoch after epoch
+//! data -> batches -> forward -> loss -> backward -> clip -> Adam        epoch after epoch
 //! ```
 //!
-//! | what you want | where | |
-//! |---|---|---|
-//! | your data | [`read`] | tagged sentences, word vectors, text, tables; plain or packed, errors with file and line |
-//! | sequences to learn from | [`Source`], [`Examples`] | batches in a seeded order; sequences in memory |
-//! | some that a few numbers say how to make | [`Recipe`], [`Generated`] | when they are asked for; on a device, by itself |
-//! | what answers are worth | [`loss`], [`Confusion`] | cross-entropy, squared error; positions that do not count; what is taken for what |
-//! | steps | [`Engine`], [`Learner`] | forward, loss, backward, clip, [`Adam`]; on the CPU |
-//! | what a network is worth | [`Metric`], [`recommended_delay`] | and which delay is enough |
-//! | a whole training | [`Trainer`] | batch by batch; stops, evaluates; checkpoints that go on to the bit |
-//! | that a training goes on after a fault | [`checkpoint`] | a good one on disk at any moment |
-//! | several at once | [`lanes`] | side by side on threads; each ends when it ends |
-//! | very many, one after another | [`campaign`], [`results`] | cells of a grid; killed, resumed, split over machines |
-//! | text with holes | [`chars`] | masked characters |
-//! | series of numbers | [`series`] | tables as sequences: parts, scaling, windows, scores |
-//! | predictions while input arrives | [`drnn_tasks::live`] | any model that streams, alone or many together |
-//! | what memory a training takes | [`Estimate`] | before anything is allocated |
-//! | the paper's tasks | [`reversal`], [`sine`] | data, bounds, accuracy |
+//! A network with a delay of d outputs its answer to step t after it has read step t + d, so it can use
+//! what follows t. This trains one on a task that cannot be solved without looking ahead:
 //!
-//! A training is a function of its options and data: not of threads, not of where it was interrupted.
+//! ```
+//! use drnn::{Cell, Cpu, NetSpec, Padding};
+//! use drnn_train::reversal::Reversal;
+//! use drnn_train::{Advance, Engine, Options, Trainer};
+//!
+//! // Sequences of 4 symbols out of 2, to be output backwards: 200 to train on, 50 to validate.
+//! let task = Reversal { steps: 4, symbols: 2 };
+//! let (train, valid) = (task.examples(200, 1)?, task.examples(50, 2)?);
+//!
+//! // A delay of 3 has read the whole sequence before the first output.
+//! let spec = NetSpec::builder(Cell::Gru).dense(2).units([16]).outputs(2);
+//! let spec = spec.delay(3, Padding::Null).build()?;
+//! let options = Options { epochs: 20, batch: 20, rate: 0.02, ..Options::default() };
+//! let mut trainer = Trainer::new(&Cpu::from_env()?, &spec, options, "example", &train, &valid)?;
+//! while !matches!(trainer.advance()?, Advance::Ended(_)) {}
+//!
+//! let loss = trainer.engine().loss(&valid, 0, 50)?;
+//! assert!(loss.accuracy() > Some(0.9)); // without delay 0.75 is the best possible
+//! let model = trainer.engine().model()?; // a drnn::Model, to be run or saved
+//! assert_eq!(model.spec().delay(), 3);
+//! # Ok::<(), drnn_train::Error>(())
+//! ```
+//!
+//! The example program `train_series` trains on a CSV file, saves the model and runs it on a stream.
+//!
+//! | you want | here | |
+//! |---|---|---|
+//! | to read your data | [`read`] | tagged sentences, word vectors, text, tables; plain or compressed; errors name file and line |
+//! | a data set | [`Examples`], [`Dataset`] | sequences in memory, or any source of batches |
+//! | series of numbers | [`series`] | tables as sequences: split, scaling, windows, scores |
+//! | masked characters | [`chars`] | windows of a text |
+//! | part-of-speech taggers | [`tagger`] | sentences, the char net and the word net |
+//! | to train | [`Trainer`], [`Options`] | batch by batch; evaluates, stops early, writes and resumes [checkpoints](checkpoint) |
+//! | to train several networks | [`lanes`] | on the threads of a machine |
+//! | losses and metrics | [`loss()`], [`Metric`], [`Confusion`] | cross-entropy, squared error; accuracy, recall, precision |
+//! | the smallest delay that is good enough | [`recommended_delay`] | from the quality of several |
+//! | to estimate memory | [`Estimate`] | before anything is allocated |
+//! | another device | [`Engine`], [`conformance`] | what trains a model; the CPU's is [`Learner`] |
+//! | the paper's synthetic tasks | [`reversal`], [`sine`] | data, bounds; a campaign of thousands of trainings |
+//!
+//! A trained model is a `drnn::Model`; the crate `drnn-tasks` runs it on live data.
+//!
+//! Results depend on options and data alone: not on the number of threads, nor on where a training was
+//! interrupted and resumed. Every random number follows from [`Options::seed`] (see [`seed`]).
 
 #![deny(missing_docs)]
 
@@ -41,9 +69,9 @@ pub mod tagger;
 mod training;
 
 pub use data::{Dataset, Examples, Gathered, Generated, Inputs, Recipe, TargetData, order};
-pub use error::{Error, Result};
+pub use error::{Error, IoCause, Result};
 pub use loss::{
-    Confusion, IGNORE, LossSum, Metric, Square, Targets, loss, recommended_delay,
+    Confusion, ConfusionMatrix, IGNORE, LossSum, Metric, Targets, argmax, loss, recommended_delay,
     weighted_cross_entropy,
 };
 pub use machine::{cpu_name, machine};

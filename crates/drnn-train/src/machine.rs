@@ -1,4 +1,4 @@
-//! The machine that a result comes from, in words.
+//! The name of the machine, for results.
 
 use drnn::Cpu;
 
@@ -10,7 +10,7 @@ pub fn machine(cpu: &Cpu) -> String {
     }
 }
 
-/// The processor's name, where the system tells.
+/// The processor's name, where the system has it in `/proc/cpuinfo`.
 pub fn cpu_name() -> Option<String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("model name"))?;

@@ -7,10 +7,10 @@
 //! ```
 //!
 //! Results name the seed they come from and must be reproducible, so none of these formulas may ever
-//! change. [`derive`] mixes: seeds of different numbers, or of the same numbers in another order, have
+//! change. [`derive`](derive()) mixes: seeds of different numbers, or of the same numbers in another order, have
 //! nothing in common. The two sums are those of the first experiments: they keep apart the
 //! repetitions (below 1,000) and the parts (below 4) of one seed, and seeds that are small. New code
-//! takes [`derive`].
+//! takes [`derive`](derive()).
 
 use drnn::random::Rng;
 

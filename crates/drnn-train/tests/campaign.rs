@@ -86,7 +86,7 @@ fn shards_merged_and_interrupted_runs_resumed_are_the_straight_run() {
     }
 }
 
-/// Interrupted again and again within its cells, and once killed: what was not asked to stop has left a checkpoint.
+/// Interrupted again and again within its cells, and once killed: every cell in progress has left a checkpoint.
 #[test]
 fn cells_in_flight_go_on_from_their_checkpoints() {
     let folder = tempfile::tempdir().unwrap();
@@ -139,7 +139,7 @@ fn cells_in_flight_go_on_from_their_checkpoints() {
 }
 
 #[test]
-fn a_damaged_checkpoint_of_a_cell_is_told_and_the_one_before_used() {
+fn a_damaged_checkpoint_of_a_cell_is_reported_and_the_previous_one_used() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     let mut longer = protocol();

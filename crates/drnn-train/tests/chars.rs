@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 const MASK: u32 = 4;
 
-/// Letters that can be told from those around them: a b c d a b c d ..
+/// Letters that follow from those around them: a b c d a b c d ..
 fn text(window: usize) -> [Masked; 2] {
     let alphabet = Alphabet::new("abcd".chars().collect()).unwrap();
     let bytes = "abcd".repeat(1000).into_bytes();
@@ -101,7 +101,7 @@ fn what_follows_helps() {
         while !matches!(trainer.advance().unwrap(), Advance::Ended(_)) {}
         trainer.progress().history.last().unwrap().valid_loss
     };
-    // Where a window begins with a mask, only what follows tells which letter it is.
+    // Where a window begins with a mask, only what follows determines which letter it is.
     let (at_once, late) = (after(0), after(2));
     assert!(late < 0.5 * at_once, "{late} {at_once}");
 }

@@ -12,7 +12,7 @@ use drnn_train::{
 
 const SIZES: Sizes = Sizes { symbol: 5, chars: 6, both_chars: 4, word: 3, words: 7, both_words: 5 };
 
-/// Sentences in which a word's tag depends on its ending, and of one word on the word behind it.
+/// Sentences in which a word's tag depends on its ending, and of one word on the word after it.
 fn sentences() -> Vec<Vec<(&'static str, &'static str)>> {
     vec![
         vec![("the", "DET"), ("saw", "NOUN"), ("cuts", "VERB")],
@@ -123,12 +123,12 @@ fn it_learns_and_resumes_to_the_bit_and_its_file_says_the_same() {
         let net = trainer.engine().net().clone();
         let tagger = Tagger::new(vocabulary.clone(), Counting::Words, net, &b.params).unwrap();
         let scores = Scores::of(&tagger, &data).unwrap();
-        assert_eq!((scores.words.value(), scores.words.of), (Some(1.0), 14));
-        assert_eq!(scores.known.of + scores.unknown.of, 14);
+        assert_eq!((scores.words.value(), scores.words.total), (Some(1.0), 14));
+        assert_eq!(scores.known.total + scores.unknown.total, 14);
         let answers = |tagger: &Tagger| {
             let mut found = Vec::new();
             let look = |s: usize, w: usize, y: &[f32]| found.push((s, w, y.to_vec()));
-            outputs(&tagger, &data, &[2, 0], &mut TagWorkspace::default(), look).unwrap();
+            outputs(tagger, &data, &[2, 0], &mut TagWorkspace::default(), look).unwrap();
             found
         };
         let before = answers(&tagger);

@@ -109,7 +109,7 @@ fn a_small_network_learns_to_reverse() {
 }
 
 #[test]
-fn a_loss_that_is_no_number_ends_the_training_and_keeps_the_parameters() {
+fn a_loss_that_is_not_finite_ends_the_training_and_leaves_the_parameters() {
     let (spec, train, valid) = data();
     let options = Options { rate: f32::MAX, clip: None, epochs: 50, ..options() };
     let mut trainer = Trainer::new(&Cpu::new(1), &spec, options, "test", &train, &valid).unwrap();

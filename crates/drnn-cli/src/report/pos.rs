@@ -6,7 +6,7 @@ use super::training::{deviations_part, provenance_parts, title, training_facts};
 use super::{Provenance, check_runs, html, markdown};
 use crate::plot::{Line, Picture, Plot, Scale, Style};
 use drnn::text::grouped;
-use drnn_train::tagger::{Scores, Share};
+use drnn_train::tagger::{Ratio, Scores};
 use drnn_train::{Options, PaperNet, Reason};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
@@ -60,7 +60,7 @@ pub struct Accuracies {
 
 impl From<Scores> for Accuracies {
     fn from(scores: Scores) -> Accuracies {
-        let value = |share: Share| share.value().unwrap_or(0.0);
+        let value = |share: Ratio| share.value().unwrap_or(0.0);
         Accuracies {
             words: value(scores.words),
             known: value(scores.known),

@@ -6,7 +6,7 @@ use super::training::{provenance_parts, training_facts};
 use super::{Provenance, html, markdown};
 use crate::plot::{Confusion, Line, Picture, Plot, Scale, Style};
 use drnn::text::grouped;
-use drnn_train::{Epoch, Metric, Options, Reason, Square};
+use drnn_train::{ConfusionMatrix, Epoch, Metric, Options, Reason};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
@@ -91,7 +91,7 @@ const MAX_CLASS_ROWS: usize = 500;
 impl Judged {
     /// What is taken for what. Of many classes the most frequent, and the others together.
     pub fn confusion(names: &[String], confusion: &drnn_train::Confusion) -> Judged {
-        let Square { classes, others, counts } = confusion.square(MAX_SHOWN_CLASSES);
+        let ConfusionMatrix { classes, others, counts } = confusion.matrix(MAX_SHOWN_CLASSES);
         let mut classes: Vec<String> = classes.into_iter().map(|i| names[i].clone()).collect();
         if others > 0 {
             classes.push(format!("{others} others"));

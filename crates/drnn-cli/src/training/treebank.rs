@@ -9,7 +9,7 @@ use drnn::{BundleTable, Cpu};
 use drnn_tasks::tagger::{Counting, Limits, TaggerNet, Vocabulary};
 use drnn_train::read;
 use drnn_train::tagger::{
-    self, Scores, Sentence, Sentences, Share, Sizes, TaggerLearner, read_sentences, with_special,
+    self, Ratio, Scores, Sentence, Sentences, Sizes, TaggerLearner, read_sentences, with_special,
 };
 use drnn_train::{Estimate, Options, PaperNet};
 use std::path::Path;
@@ -187,14 +187,14 @@ fn read_vectors(
     Ok((words, with_special(vectors.width(), values)))
 }
 
-fn percent(share: Share) -> String {
+fn percent(share: Ratio) -> String {
     share.value().map_or("none".into(), |value| format!("{:.2}", 100.0 * value))
 }
 
 /// Accuracies on one part.
 pub fn table(part: &str, scores: &Scores, counting: Counting) -> Judged {
     let row =
-        |name: &str, share: Share| vec![name.into(), percent(share), grouped(share.of as usize)];
+        |name: &str, share: Ratio| vec![name.into(), percent(share), grouped(share.total as usize)];
     let mut rows = vec![
         row("words", scores.words),
         row("known words", scores.known),
@@ -212,20 +212,20 @@ pub fn table(part: &str, scores: &Scores, counting: Counting) -> Judged {
     }
 }
 
-/// How often each tag was found, and how often an answer was right.
+/// Recall and precision of each tag.
 pub fn by_tag(vocabulary: &Vocabulary, scores: &Scores, part: &str) -> Judged {
     let share = |value: Option<f64>| value.map_or("none".into(), |x| format!("{:.2}", 100.0 * x));
     let (shown, which) = most_frequent(&scores.confusion);
     let rows = shown.into_iter().map(|i| {
-        let (all, found, right) = scores.of_tag(i);
-        vec![vocabulary.tags()[i].clone(), grouped(all as usize), share(found), share(right)]
+        let (confusion, name) = (&scores.confusion, vocabulary.tags()[i].clone());
+        let [recall, precision] = [confusion.recall(i), confusion.precision(i)].map(share);
+        vec![name, grouped(confusion.support(i) as usize), recall, precision]
     });
     Judged::Table {
         caption: format!(
-            "By tag, {part} part{which}: how many there are, the share of them that was found, and the share of the answers that \
-             were right, in percent."
+            "By tag, {part} part{which}: number of words, recall and precision in percent."
         ),
-        head: ["tag", "count", "found", "right"].map(String::from).into(),
+        head: ["tag", "count", "recall", "precision"].map(String::from).into(),
         rows: rows.filter(|row| row[1] != "0" || row[3] != "none").collect(),
     }
 }

@@ -159,7 +159,7 @@ impl Executor {
                 unreachable!("PROGRESS values per lane")
             };
             let right = (job.goal == TargetType::Classes).then_some(right as usize);
-            let loss = LossSum { sum: loss, count: count as usize, right };
+            let loss = LossSum { sum: loss, count: count as usize, correct: right };
             JobResult { steps: Steps { loss, norms }, outputs }
         });
         Ok(results.collect())

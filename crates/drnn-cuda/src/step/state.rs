@@ -57,7 +57,7 @@ impl DeviceState {
     pub fn steps(&self, values: bool) -> Result<Steps> {
         let totals = self.totals.get(0, TOTALS)?;
         let right = (!values).then_some(totals[3] as usize);
-        let loss = LossSum { sum: totals[0], count: totals[2] as usize, right };
+        let loss = LossSum { sum: totals[0], count: totals[2] as usize, correct: right };
         Ok(Steps { loss, norms: totals[1] })
     }
 
@@ -111,7 +111,7 @@ impl DeviceState {
     pub fn losses(&self, count: usize, values: bool) -> Result<LossSum> {
         let partial = self.losses.get(0, 2 * LOSSES)?;
         let sum = |from: usize| partial.iter().skip(from).step_by(2).sum::<f64>();
-        Ok(LossSum { sum: sum(0), count, right: (!values).then_some(sum(1) as usize) })
+        Ok(LossSum { sum: sum(0), count, correct: (!values).then_some(sum(1) as usize) })
     }
 
     /// Adam's constants.

@@ -1,4 +1,4 @@
-//! Masked characters: some characters of a text are hidden, and the network says which they were.
+//! Masked characters: some characters of a text are hidden, and the network predicts them.
 //!
 //! ```text
 //! x_t = mask with probability 0.2, else c_t          t = 1 .. T + d, drawn anew on every visit
@@ -6,13 +6,13 @@
 //! ```
 //!
 //! A delayed network looks ahead at the d characters that really follow its window. Symbols are the alphabet's
-//! characters, then the mask: what the alphabet does not have is read as the mask, and never asked for.
+//! characters, then the mask: what the alphabet does not have is read as the mask, and never predicted.
 //!
 //! What a model's file says of its characters is [`drnn_tasks::chars::CharTask`].
 //!
 //! | file | what |
 //! |---|---|
-//! | `masked` | windows of a text as a [`Source`](crate::Source) |
+//! | `masked` | windows of a text as a [`Dataset`](crate::Dataset) |
 //! | `split` | which part of a text is for what |
 //! | `paper` | the networks of the paper's table |
 
@@ -31,7 +31,7 @@ pub const SHARE: f64 = 0.2;
 pub const EMBEDDING: usize = 10;
 
 /// Bits per masked target, as the paper's authors print them: divided by the masks among all T + d characters that
-/// are read, though only those among T are answered.
+/// are read, though only those among T are predicted.
 ///
 /// ```text
 /// paper_bpc = BPC T / (T + d)

@@ -188,7 +188,7 @@ fn a_damaged_checkpoint_never_takes_the_place_of_a_good_one() {
 }
 
 #[test]
-fn where_none_is_good_it_says_so_and_touches_nothing() {
+fn without_a_good_checkpoint_nothing_is_touched() {
     let training = Training::new();
     let damaged = Some(vec![1; 100]);
     for (newest, older) in [(&damaged, &damaged), (&None, &damaged), (&damaged, &None)] {

@@ -25,7 +25,7 @@ struct Header {
     progress: Progress,
 }
 
-/// A training at some moment: all that going on exactly as before takes.
+/// A training between two batches: everything needed to continue it bit for bit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Checkpoint {
     /// What is trained, on what, how: a checkpoint of anything else is refused.
@@ -100,7 +100,7 @@ impl Checkpoint {
         let state = State { params: floats(0), adam };
         let checkpoint = Checkpoint { training, state, progress };
         if !checkpoint.is_finite() {
-            return Err(refuse("is damaged: some of its values are no numbers"));
+            return Err(refuse("is damaged: some of its values are not finite"));
         }
         Ok(checkpoint)
     }
@@ -175,7 +175,7 @@ mod tests {
         }
         refused(&file(len, HEADER, &[0.5; 4]), "");
         for values in [[f32::NAN, 0.0, 0.0], [f32::INFINITY, 0.0, 0.0], [0.0, 0.0, f32::NAN]] {
-            refused(&file(len, HEADER, &values), "no numbers");
+            refused(&file(len, HEADER, &values), "not finite");
         }
         refused(&with_header(&HEADER.replace("0.999", "1e300")), "header");
         refused(&with_header(&HEADER.replace(r#""batches":1"#, r#""batches":-1"#)), "header");

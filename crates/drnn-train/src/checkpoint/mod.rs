@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 
 /// The newest good checkpoint of a training.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Found {
+pub struct LoadedCheckpoint {
     /// What it holds.
     pub checkpoint: Checkpoint,
     /// Where it is the previous one: what is wrong with the newest, and what is used instead.
@@ -80,7 +80,7 @@ pub(crate) fn write(disk: &impl Disk, path: &Path, checkpoint: &Checkpoint) -> R
             }
             _ => e.to_string(),
         };
-        Error::checkpoint(path, format!("cannot be written: {reason}"))
+        Error::checkpoint(path, format!("cannot be written: {reason}")).caused_by(e)
     })
 }
 
@@ -108,11 +108,15 @@ pub fn remove_unfinished(folder: &Path) {
 
 /// The newest good checkpoint; None where there is none at all. Refused where there are only
 /// damaged ones, or where it is of another training.
-pub(crate) fn read(disk: &impl Disk, path: &Path, training: &str) -> Result<Option<Found>> {
+pub(crate) fn read(
+    disk: &impl Disk,
+    path: &Path,
+    training: &str,
+) -> Result<Option<LoadedCheckpoint>> {
     let newest = match read_one(disk, path) {
         Ok(Some(checkpoint)) => {
             check_training(path, &checkpoint, training)?;
-            return Ok(Some(Found { checkpoint, note: None }));
+            return Ok(Some(LoadedCheckpoint { checkpoint, note: None }));
         }
         other => other.map(drop),
     };
@@ -128,7 +132,7 @@ pub(crate) fn read(disk: &impl Disk, path: &Path, training: &str) -> Result<Opti
             let note = format!(
                 "{wrong}; {older} is used instead, written after {epochs} epochs and {batches} batches"
             );
-            Ok(Some(Found { checkpoint, note: Some(note) }))
+            Ok(Some(LoadedCheckpoint { checkpoint, note: Some(note) }))
         }
         (newest, found) => Err(Error::NoGoodCheckpoint {
             newest: newest.err().unwrap_or_else(|| is_missing(path)).to_string(),
@@ -142,7 +146,7 @@ fn read_one(disk: &impl Disk, path: &Path) -> Result<Option<Checkpoint>> {
     match disk.read(path) {
         Ok(bytes) => Checkpoint::from_bytes(path, &bytes).map(Some),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(Error::checkpoint(path, format!("cannot be read: {e}"))),
+        Err(e) => Err(Error::checkpoint(path, format!("cannot be read: {e}")).caused_by(e)),
     }
 }
 

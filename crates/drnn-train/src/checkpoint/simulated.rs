@@ -112,7 +112,7 @@ impl SimulatedDisk {
         self.0.borrow().lost
     }
 
-    /// Changes a file behind everyone's back, and for good; None removes it.
+    /// Changes a file durably, without a call of the program; None removes it.
     pub fn set(&self, path: &Path, contents: Option<Vec<u8>>) {
         let mut state = self.0.borrow_mut();
         state.names.remove(path);

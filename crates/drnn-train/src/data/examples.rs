@@ -15,7 +15,7 @@ pub enum Inputs {
     Tokens(Vec<u32>),
 }
 
-/// What should be answered.
+/// Targets of sequences.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TargetData {
     /// A class each, or [`IGNORE`].
@@ -37,7 +37,7 @@ impl Default for TargetData {
 }
 
 impl Inputs {
-    /// Room for vectors, empty.
+    /// An empty buffer for vectors.
     pub fn dense(&mut self) -> &mut Vec<f32> {
         if !matches!(self, Inputs::Dense(_)) {
             *self = Inputs::Dense(Vec::new());
@@ -47,7 +47,7 @@ impl Inputs {
         x
     }
 
-    /// Room for tokens, empty.
+    /// An empty buffer for tokens.
     pub fn tokens(&mut self) -> &mut Vec<u32> {
         if !matches!(self, Inputs::Tokens(_)) {
             *self = Inputs::Tokens(Vec::new());
@@ -59,7 +59,7 @@ impl Inputs {
 }
 
 impl TargetData {
-    /// Room for classes, empty.
+    /// An empty buffer for classes.
     pub fn classes(&mut self) -> &mut Vec<u32> {
         if !matches!(self, TargetData::Classes(_)) {
             *self = TargetData::Classes(Vec::new());
@@ -69,7 +69,7 @@ impl TargetData {
         classes
     }
 
-    /// Room for values, empty.
+    /// An empty buffer for values.
     pub fn values(&mut self) -> &mut Vec<f32> {
         if !matches!(self, TargetData::Values(_)) {
             *self = TargetData::Values(Vec::new());
@@ -80,7 +80,7 @@ impl TargetData {
     }
 }
 
-/// Sequences of any lengths, one after another, with what should be answered to each element.
+/// Sequences of any lengths in memory, with a target for each element.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Examples {
     inputs: Inputs,
@@ -92,8 +92,8 @@ pub struct Examples {
     key: Key,
 }
 
-/// One of its own for everything that is made, and its copies: what cannot change can be told by it. Says nothing about
-/// equality.
+/// Identifies examples and their copies, which cannot change, among all that exist in the program.
+/// Ignored by `==`.
 #[derive(Debug, Clone, Copy)]
 struct Key(u64);
 
@@ -163,7 +163,7 @@ impl Examples {
         self.starts[i + 1] - self.starts[i]
     }
 
-    /// Tells these from all others that are not copies of them, for as long as the program runs.
+    /// A number that only copies of these examples share, within this run of the program.
     pub fn key(&self) -> u64 {
         self.key.0
     }
@@ -173,7 +173,7 @@ impl Examples {
         &self.inputs
     }
 
-    /// What should be answered to them.
+    /// Their targets.
     pub fn targets(&self) -> &TargetData {
         &self.targets
     }
@@ -188,7 +188,7 @@ impl Examples {
         (0..self.len()).map(|i| self.length(i)).max().unwrap_or(0)
     }
 
-    /// (N, length, width), some of N, to (T, B, width); `none` behind a sequence's end.
+    /// (N, length, width), some of N, to (T, B, width); `none` after a sequence's end.
     fn turn<T: Copy>(&self, from: &[T], width: usize, none: T, to: (&[u32], usize, &mut Vec<T>)) {
         let (chosen, steps, to) = to;
         for step in 0..steps {
@@ -205,7 +205,7 @@ impl Examples {
     }
 }
 
-/// [`check_widths`] for sequences that are all there is: nothing lies behind their ends.
+/// [`check_widths`] for sequences without elements after their ends to look ahead to.
 pub(crate) fn check_alone(spec: &NetSpec, q: Option<usize>, m: Option<usize>) -> Result<()> {
     if spec.look_ahead() > 0 {
         return Err(Error::Data("these sequences have nothing to look ahead to".into()));
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn shorter_sequences_end_sooner_and_what_is_behind_them_does_not_count() {
+    fn positions_after_the_end_of_a_shorter_sequence_do_not_count() {
         let (inputs, targets) =
             (Inputs::Tokens(vec![1, 2, 3, 4]), TargetData::Classes(vec![5, 6, 7, 8]));
         let examples = Examples::of_lengths(inputs, targets, &[1, 3], [1, 9]).unwrap();

@@ -1,11 +1,11 @@
-//! Sequences that a few numbers say how to make.
+//! Synthetic sequences that a few numbers define.
 //!
 //! ```text
-//! recipe -> sequences        the same whenever and wherever they are made
+//! recipe -> sequences        the same whenever and wherever they are generated
 //! ```
 //!
-//! Whoever learns on a device can make them there ([`Dataset::recipe`]); on this machine they are made when
-//! somebody first asks for them, and not at all where nobody does.
+//! A device can generate them itself ([`Dataset::recipe`]). On the CPU they are generated when they are
+//! first used.
 
 use crate::data::{Dataset, Examples, Gathered, check_alone};
 use crate::error::Result;
@@ -14,7 +14,7 @@ use crate::paper::sine::{Sine, SinePart};
 use drnn::NetSpec;
 use std::sync::OnceLock;
 
-/// From what sequences are made.
+/// How to generate sequences.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Recipe {
     /// As [`Sine::examples`].
@@ -72,7 +72,7 @@ impl Recipe {
     }
 }
 
-/// The sequences of a recipe, made on this machine when they are first asked for.
+/// The sequences of a recipe, generated when they are first used.
 #[derive(Debug, Clone)]
 pub struct Generated {
     recipe: Recipe,
@@ -80,7 +80,7 @@ pub struct Generated {
 }
 
 impl Generated {
-    /// Refused where there are no such sequences.
+    /// Refused where the recipe makes no sense.
     pub fn new(recipe: Recipe) -> Result<Generated> {
         recipe.check()?;
         Ok(Generated { recipe, examples: OnceLock::new() })
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_is_what_the_task_makes_and_not_before_it_is_asked_for() {
+    fn generated_sequences_are_those_of_the_task_and_made_when_first_used() {
         let (sine, reversal) = (Sine::new(0.7, 5), Reversal { steps: 6, symbols: 3 });
         for (made, expected) in [
             (sine.generated(9, 4, SinePart::Valid), sine.examples(9, 4, SinePart::Valid)),

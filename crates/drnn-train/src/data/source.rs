@@ -8,71 +8,71 @@ use drnn::memory::BatchSize;
 use drnn::random::Rng;
 use drnn::{Batch, InputSpec, NetSpec, Rows, Steps};
 
-/// Sequences to learn from, each with what should be answered.
+/// Sequences to train on, each with its targets.
 pub trait Dataset: Sync {
-    /// How many.
+    /// Number of sequences.
     fn len(&self) -> usize;
 
-    /// Whether there is none.
+    /// Whether there are no sequences.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether a network of this kind can learn from them: the error says what does not fit.
+    /// Whether inputs and targets fit the network; the error says what does not.
     fn fits(&self, spec: &NetSpec) -> Result<()>;
 
-    /// Most sequences that should be run at once where nothing is learned from them: fewer where they are long.
+    /// Maximum number of sequences to evaluate as one batch: fewer where they are long.
     fn max_eval_rows(&self) -> usize {
         usize::MAX
     }
 
-    /// All of them, where they lie in memory and are the same on every epoch: a device may keep a copy.
+    /// All sequences, where they are in memory and the same in every epoch: a device may hold a copy.
     fn whole(&self) -> Option<&Examples> {
         None
     }
 
-    /// From what they are made, where a few numbers say it and they are the same on every epoch: a device may make
-    /// its own.
+    /// How to generate the sequences, where a few numbers define them and they are the same in every
+    /// epoch: a device may generate its own.
     fn recipe(&self) -> Option<&Recipe> {
         None
     }
 
-    /// The largest batch of `rows` sequences that there is, without what is looked ahead to: for
-    /// estimates of memory. Nothing, where that is not known.
+    /// The largest batch of `rows` sequences, without look-ahead steps: for estimates of memory. Zero
+    /// steps where they are not known.
     fn batch_size(&self, rows: usize) -> BatchSize {
         let steps = self.recipe().map(Recipe::steps);
         let steps = steps.or_else(|| Some(self.whole()?.steps()));
         BatchSize::new(steps.unwrap_or(0), rows.min(self.len()))
     }
 
-    /// Puts the sequences `chosen` side by side, step after step. What is drawn anew each time depends on
-    /// `epoch`, the epoch counted from 0, and on nothing else that changes: so a training can go on from any
-    /// place.
+    /// Copies the sequences `chosen` into a batch, time-major. What is drawn at random depends on
+    /// `epoch`, counted from 0, and on nothing else that changes, so a training can be resumed
+    /// anywhere.
     fn gather(&self, epoch: usize, chosen: &[u32], to: &mut Gathered);
 }
 
-/// A batch's memory, reused.
+/// A batch in memory that is reused.
 #[derive(Debug, Clone, Default)]
 pub struct Gathered {
     /// Elements of the longest sequence, T.
     pub steps: usize,
     /// Sequences, B.
     pub rows: usize,
-    /// (T, B, q), or (T, B).
+    /// (T, B, q), or (T, B) for tokens.
     pub inputs: Inputs,
     /// Elements of each sequence; empty where all have T.
     pub lengths: Vec<usize>,
-    /// (T, B), or (T, B, m); where only some are asked for (slots), or (slots, m).
+    /// (T, B) classes or (T, B, m) values; (positions) or (positions, m) where only some are selected.
     pub targets: TargetData,
-    /// The slots, t * B + b, whose answers are asked for, in increasing order; None for all.
+    /// Positions t * B + b whose outputs are computed, in increasing order; None for all.
     pub selected: Option<Vec<u32>>,
-    /// Elements behind the T that are answered, for a network that looks ahead: said by whoever trains, before
-    /// anything is gathered. There are T + ahead steps then.
+    /// Look-ahead steps after T; set by the trainer before anything is gathered. There are
+    /// T + look_ahead steps then.
     pub look_ahead: usize,
 }
 
 impl Gathered {
-    /// The elements.
+    /// The elements, lengths and selected positions.
     pub fn batch(&self) -> Batch<'_> {
         let batch = match &self.inputs {
             Inputs::Dense(x) => Batch::dense(x, Steps(self.steps), Rows(self.rows)),
@@ -82,7 +82,7 @@ impl Gathered {
         self.selected.as_deref().map_or(batch, |slots| batch.select_outputs(slots))
     }
 
-    /// What should be answered.
+    /// The targets of the outputs.
     pub fn targets(&self) -> Targets<'_> {
         match &self.targets {
             TargetData::Classes(classes) => Targets::Classes(classes),
@@ -91,8 +91,8 @@ impl Gathered {
     }
 }
 
-/// The order in which epoch `epoch` of seed `seed` reads `count` sequences: it depends on nothing else, so
-/// a training can go on from any place.
+/// The order in which epoch `epoch` visits `count` sequences. It depends on nothing but its arguments,
+/// so a training can be resumed anywhere.
 pub fn order(seed: u64, epoch: usize, count: usize) -> Vec<u32> {
     let mut rng = Rng::new(seed::of_epoch(seed, epoch));
     let mut order: Vec<u32> = (0..count as u32).collect();
@@ -102,8 +102,8 @@ pub fn order(seed: u64, epoch: usize, count: usize) -> Vec<u32> {
     order
 }
 
-/// Whether vectors of `q` values (None: tokens) are what `spec` reads, and answers of `m` values (None: classes)
-/// what it gives.
+/// Whether `spec` reads vectors of `q` values (None: tokens) and has `m` outputs (None: any number, for
+/// classes).
 pub(crate) fn check_widths(spec: &NetSpec, q: Option<usize>, m: Option<usize>) -> Result<()> {
     let fits = match spec.input() {
         InputSpec::Dense(width) => q == Some(width),

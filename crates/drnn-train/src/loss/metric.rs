@@ -1,4 +1,4 @@
-//! What a trained network is judged by, and which delay is enough.
+//! Measures of quality, and the smallest delay that is good enough.
 
 use crate::loss::LossSum;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Metric {
-    /// Share of positions whose class was the likeliest: the higher the better.
+    /// Share of positions whose class had the largest output: the higher the better.
     Accuracy,
     /// Mean squared error: the lower the better.
     SquaredError,
@@ -17,7 +17,7 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// Of what an evaluation found.
+    /// The metric of an evaluation.
     pub fn of(self, found: &LossSum) -> f64 {
         match self {
             Metric::Accuracy => found.accuracy().unwrap_or(0.0),
@@ -31,7 +31,7 @@ impl Metric {
         self == Metric::Accuracy
     }
 
-    /// How far from the best is still good enough, where nobody says: 0.01 of accuracy, a twentieth of an error.
+    /// Default tolerance from the best value: 0.01 of accuracy, a twentieth of an error.
     pub fn tolerance(self) -> f64 {
         if self.higher_is_better() { 0.01 } else { 0.05 }
     }
@@ -55,8 +55,8 @@ impl fmt::Display for Metric {
     }
 }
 
-/// Of delays and what networks with them are worth, the smallest delay whose quality is within `tolerance` of the
-/// best one's. Those that are no numbers do not count.
+/// The smallest delay whose quality is within `tolerance` of the best, given pairs of delay and quality.
+/// Qualities that are not finite do not count.
 pub fn recommended_delay(metric: Metric, tolerance: f64, found: &[(usize, f64)]) -> Option<usize> {
     let finite = || found.iter().filter(|(_, value)| value.is_finite());
     let better = |a: f64, b: f64| if metric.higher_is_better() { a.max(b) } else { a.min(b) };
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn metrics_of_a_sum() {
-        let sum = LossSum { sum: 2.0 * std::f64::consts::LN_2, count: 4, right: Some(3) };
+        let sum = LossSum { sum: 2.0 * std::f64::consts::LN_2, count: 4, correct: Some(3) };
         assert_eq!((Metric::Accuracy.of(&sum), Metric::Bits.of(&sum)), (0.75, 0.5));
     }
 }

@@ -1,4 +1,4 @@
-//! What a network's answers are worth, and the gradient of that.
+//! Losses of a network's outputs, and their gradients.
 //!
 //! ```text
 //! cross-entropy   -log softmax(y)[class]        d y = softmax(y) - onehot(class)
@@ -10,13 +10,13 @@
 mod confusion;
 mod metric;
 
-pub use confusion::{Confusion, Square};
+pub use confusion::{Confusion, ConfusionMatrix};
 pub use metric::{Metric, recommended_delay};
 
-/// A class that is none: the position does not count.
+/// In place of a class: the position does not count.
 pub const IGNORE: u32 = u32::MAX;
 
-/// What the answers (steps, B, m) should be.
+/// Targets of the outputs (steps, B, m).
 #[derive(Debug, Clone, Copy)]
 pub enum Targets<'a> {
     /// A class below m for each position, (steps, B), or [`IGNORE`].
@@ -26,7 +26,7 @@ pub enum Targets<'a> {
 }
 
 impl<'a> Targets<'a> {
-    /// Those of one position, of m values; None where there are no more.
+    /// The targets of one position, of m values; None after the last.
     pub(crate) fn position(self, position: usize, m: usize) -> Option<Targets<'a>> {
         match self {
             Targets::Classes(classes) => classes.get(position..position + 1).map(Targets::Classes),
@@ -37,15 +37,15 @@ impl<'a> Targets<'a> {
     }
 }
 
-/// A sum over positions, to be put together with others.
+/// A sum of losses over positions.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct LossSum {
     /// Sum of losses.
     pub sum: f64,
     /// Positions, or values, that counted.
     pub count: usize,
-    /// Positions whose class was the likeliest; None for values.
-    pub right: Option<usize>,
+    /// Positions whose class had the largest output; None for values.
+    pub correct: Option<usize>,
 }
 
 impl LossSum {
@@ -54,63 +54,64 @@ impl LossSum {
         if self.count == 0 { 0.0 } else { self.sum / self.count as f64 }
     }
 
-    /// Share of positions whose class was the likeliest.
+    /// Share of positions whose class had the largest output; None for values.
     pub fn accuracy(&self) -> Option<f64> {
-        self.right.map(|right| right as f64 / self.count.max(1) as f64)
+        self.correct.map(|correct| correct as f64 / self.count.max(1) as f64)
     }
 
-    /// Both together.
+    /// Adds the sums of another batch.
     pub fn add(&mut self, other: LossSum) {
         self.sum += other.sum;
         self.count += other.count;
-        self.right = other.right.map_or(self.right, |right| Some(self.right.unwrap_or(0) + right));
+        let sum = |correct| Some(self.correct.unwrap_or(0) + correct);
+        self.correct = other.correct.map_or(self.correct, sum);
     }
 }
 
-/// The loss of some answers, `m` values each, and into `gradient` that of the mean.
+/// The loss of some outputs, `m` values each, and into `gradient` that of the mean.
 ///
 /// # Panics
 /// If the lengths do not fit, or a class is not below m.
-pub fn loss(answers: &[f32], m: usize, targets: Targets, gradient: &mut [f32]) -> LossSum {
-    assert_eq!(answers.len(), gradient.len(), "one gradient per answer");
+pub fn loss(outputs: &[f32], m: usize, targets: Targets, gradient: &mut [f32]) -> LossSum {
+    assert_eq!(outputs.len(), gradient.len(), "one gradient per output");
     match targets {
-        Targets::Classes(classes) => cross_entropy(answers, m, classes, gradient),
-        Targets::Values(values) => squared_error(answers, values, gradient),
+        Targets::Classes(classes) => cross_entropy(outputs, m, classes, gradient),
+        Targets::Values(values) => squared_error(outputs, values, gradient),
     }
 }
 
-fn cross_entropy(answers: &[f32], m: usize, classes: &[u32], gradient: &mut [f32]) -> LossSum {
+fn cross_entropy(outputs: &[f32], m: usize, classes: &[u32], gradient: &mut [f32]) -> LossSum {
     let count = classes.iter().filter(|&&class| class != IGNORE).count();
     let weight = 1.0 / count.max(1) as f32;
-    each_cross_entropy(answers, m, classes, |_| weight, gradient)
+    each_cross_entropy(outputs, m, classes, |_| weight, gradient)
 }
 
-/// Cross-entropy whose gradient is that of the sum of positions, each times its weight. What comes back is without
-/// weights.
+/// Cross-entropy; `gradient` becomes the gradient of the weighted sum over positions. The returned sum
+/// is not weighted.
 ///
 /// # Panics
 /// If the lengths do not fit, or a class is not below m.
 pub fn weighted_cross_entropy(
-    answers: &[f32],
+    outputs: &[f32],
     m: usize,
     classes: &[u32],
     weights: &[f32],
     gradient: &mut [f32],
 ) -> LossSum {
-    assert!(classes.len() == weights.len() && answers.len() == gradient.len());
-    each_cross_entropy(answers, m, classes, |i| weights[i], gradient)
+    assert!(classes.len() == weights.len() && outputs.len() == gradient.len());
+    each_cross_entropy(outputs, m, classes, |i| weights[i], gradient)
 }
 
 fn each_cross_entropy(
-    answers: &[f32],
+    outputs: &[f32],
     m: usize,
     classes: &[u32],
     weight: impl Fn(usize) -> f32,
     gradient: &mut [f32],
 ) -> LossSum {
-    assert_eq!(answers.len(), classes.len() * m, "one class per answer");
-    let (mut sum, mut right, mut count) = (0.0, 0, 0);
-    let rows = answers.chunks_exact(m).zip(gradient.chunks_exact_mut(m));
+    assert_eq!(outputs.len(), classes.len() * m, "one class per position");
+    let (mut sum, mut correct, mut count) = (0.0, 0, 0);
+    let rows = outputs.chunks_exact(m).zip(gradient.chunks_exact_mut(m));
     for (i, ((y, d), &class)) in rows.zip(classes).enumerate() {
         if class == IGNORE {
             d.fill(0.0);
@@ -124,42 +125,48 @@ fn each_cross_entropy(
             total += *d;
         }
         let class = class as usize;
-        right += usize::from(y[class] == largest);
+        correct += usize::from(y[class] == largest);
         sum += f64::from(total.ln() - (y[class] - largest));
         let scale = weight(i);
         let inverse = scale / total;
         d.iter_mut().for_each(|d| *d *= inverse);
         d[class] -= scale;
     }
-    LossSum { sum, count, right: Some(right) }
+    LossSum { sum, count, correct: Some(correct) }
 }
 
-fn squared_error(answers: &[f32], values: &[f32], gradient: &mut [f32]) -> LossSum {
-    assert_eq!(answers.len(), values.len(), "one value per answer");
+fn squared_error(outputs: &[f32], values: &[f32], gradient: &mut [f32]) -> LossSum {
+    assert_eq!(outputs.len(), values.len(), "one target per output");
     let count = values.iter().filter(|value| !value.is_nan()).count();
     let scale = 2.0 / count.max(1) as f32;
     let mut sum = 0.0;
-    for ((y, target), d) in answers.iter().zip(values).zip(gradient) {
+    for ((y, target), d) in outputs.iter().zip(values).zip(gradient) {
         let error = if target.is_nan() { 0.0 } else { y - target };
         sum += f64::from(error * error);
         *d = scale * error;
     }
-    LossSum { sum, count, right: None }
+    LossSum { sum, count, correct: None }
+}
+
+/// The index of the largest output, the first of equal ones; 0 for none.
+pub fn argmax(outputs: &[f32]) -> usize {
+    let better = |best: usize, i: usize| if outputs[i] > outputs[best] { i } else { best };
+    (0..outputs.len()).reduce(better).unwrap_or(0)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Differences of the mean along every answer.
-    fn check(answers: &[f32], m: usize, targets: Targets) {
-        let mut gradient = vec![f32::NAN; answers.len()];
-        loss(answers, m, targets, &mut gradient);
-        for i in 0..answers.len() {
+    /// Finite differences of the mean along every output.
+    fn check(outputs: &[f32], m: usize, targets: Targets) {
+        let mut gradient = vec![f32::NAN; outputs.len()];
+        loss(outputs, m, targets, &mut gradient);
+        for i in 0..outputs.len() {
             let at = |delta: f32| {
-                let mut moved = answers.to_vec();
+                let mut moved = outputs.to_vec();
                 moved[i] += delta;
-                loss(&moved, m, targets, &mut vec![0.0; answers.len()]).mean()
+                loss(&moved, m, targets, &mut vec![0.0; outputs.len()]).mean()
             };
             let numeric = (at(1e-2) - at(-1e-2)) / 2e-2;
             assert!(

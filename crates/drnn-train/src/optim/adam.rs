@@ -17,18 +17,18 @@ pub struct AdamOptions {
     pub beta1: f32,
     /// Decay of the mean of their squares.
     pub beta2: f32,
-    /// Keeps the divisor from zero.
+    /// Added to the divisor, so that it is never zero.
     pub eps: f32,
 }
 
 impl Default for AdamOptions {
-    /// The paper's, and everyone's: 0.9, 0.999, 1e-8.
+    /// The usual values, also the paper's: 0.9, 0.999, 1e-8.
     fn default() -> AdamOptions {
         AdamOptions { beta1: 0.9, beta2: 0.999, eps: 1e-8 }
     }
 }
 
-/// Adam's memory for one model.
+/// Adam's state for one model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Adam {
     options: AdamOptions,
@@ -41,12 +41,12 @@ pub struct Adam {
 }
 
 impl Adam {
-    /// No step taken yet.
+    /// Zero moments, before the first step.
     pub fn new(options: AdamOptions, parameters: usize) -> Adam {
         Adam { options, steps: 0, mean: vec![0.0; parameters], square: vec![0.0; parameters] }
     }
 
-    /// Its constants.
+    /// The constants it was made with.
     pub fn options(&self) -> AdamOptions {
         self.options
     }
@@ -74,7 +74,7 @@ impl Adam {
     }
 }
 
-/// The norm of a gradient.
+/// The Euclidean norm of a gradient, summed in double precision.
 pub fn norm(gradient: &[f32]) -> f64 {
     // Several sums at once, in a fixed order.
     let mut sums = [0.0f64; 8];
@@ -89,9 +89,9 @@ pub fn norm(gradient: &[f32]) -> f64 {
     (sums.iter().sum::<f64>() + rest).sqrt()
 }
 
-/// What a gradient of this norm is multiplied with so that it has at most norm `most`.
-pub fn clip_scale(norm: f64, most: f64) -> f32 {
-    (most / (norm + 1e-6)).min(1.0) as f32 // PyTorch's 1e-6
+/// The factor that scales a gradient of norm `norm` to at most `max_norm`.
+pub fn clip_scale(norm: f64, max_norm: f64) -> f32 {
+    (max_norm / (norm + 1e-6)).min(1.0) as f32 // PyTorch's 1e-6
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How the learning rate goes on.
+/// How the learning rate changes from epoch to epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Schedule {

@@ -1,16 +1,15 @@
-//! When to stop: after all epochs, when the validation loss has become no better for a while, or when it
-//! is good enough.
+//! Early stopping: when the validation loss has not improved for some epochs, or is good enough.
 
 use serde::{Deserialize, Serialize};
 
 /// What ends a training before its last epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Stopping {
-    /// Stop when the validation loss was not better for so many epochs.
+    /// Stop when the validation loss has not improved for so many epochs.
     pub patience: Option<usize>,
-    /// Better means: lower than the best by more than this.
+    /// Minimum decrease below the best loss that counts as an improvement.
     pub min_delta: f64,
-    /// Stop when it is below this.
+    /// Stop when the validation loss is below this.
     pub at_value: Option<f64>,
 }
 
@@ -20,16 +19,16 @@ pub struct Stopping {
 pub enum Reason {
     /// All epochs are done.
     Epochs,
-    /// No better for `patience` epochs.
+    /// No improvement for [`Stopping::patience`] epochs.
     Patience,
-    /// Good enough.
+    /// The validation loss is below [`Stopping::at_value`].
     Value,
-    /// The loss is no number any more.
+    /// The loss, or the gradient, is no longer finite.
     NotFinite,
 }
 
 impl Stopping {
-    /// Whether to stop after these validation losses, one per epoch.
+    /// Whether, and why, to stop after these validation losses, one per epoch.
     pub fn reason(&self, history: &[f64], epochs: usize) -> Option<Reason> {
         let last = *history.last()?;
         if !last.is_finite() {

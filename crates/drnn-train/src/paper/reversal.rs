@@ -1,11 +1,11 @@
-//! The paper's first task: answer a sequence backwards while reading it, `y_t = x_{T+1-t}`.
+//! The paper's first task: output a sequence backwards while reading it, `y_t = x_{T+1-t}`.
 //!
 //! ```text
 //! bound(d) = 1/2 (1 + 1/V) + floor((d + 1) / 2) (1 - 1/V) / T
 //! ```
 //!
-//! is the accuracy of whoever has seen d elements beyond the one to be answered and guesses what has not
-//! come yet: V symbols, T elements. Without delay the second half can be known; with d = T - 1 all of it.
+//! is the best accuracy of a network with delay d that guesses what it has not read yet: V symbols, T
+//! elements. Without delay the second half can be known; with d = T - 1 all of it.
 
 use crate::data::{Examples, Generated, Inputs, Recipe, TargetData};
 use crate::error::{Error, Result};
@@ -47,12 +47,12 @@ impl Reversal {
         Examples::new(inputs, answers, [count, steps], [symbols, symbols])
     }
 
-    /// The same, made when they are first asked for.
+    /// The same, generated when they are first used.
     pub fn generated(&self, count: usize, seed: u64) -> Result<Generated> {
         Generated::new(Recipe::Reversal { task: *self, count, seed })
     }
 
-    /// Whether there are `count` such sequences.
+    /// Refuses sizes of 0.
     pub(crate) fn check(&self, count: usize) -> Result<()> {
         let Reversal { steps, symbols } = *self;
         if steps == 0 || symbols == 0 || count == 0 {
@@ -63,7 +63,7 @@ impl Reversal {
         Ok(())
     }
 
-    /// The expected accuracy of the best network that sees `ahead` elements beyond the one it answers.
+    /// The expected accuracy of the best network that reads `ahead` elements beyond the present one.
     pub fn bound(&self, ahead: usize) -> f64 {
         let (t, v) = (self.steps as f64, self.symbols as f64);
         let more = ahead.min(self.steps - 1).div_ceil(2) as f64;
@@ -71,8 +71,8 @@ impl Reversal {
     }
 }
 
-/// Right answers: of the likeliest symbol, and of one drawn by the probabilities that the network gives, as
-/// the paper's authors do.
+/// Accuracy of the likeliest symbol, and of one sampled from the network's probabilities, as the paper's
+/// authors do.
 #[derive(Debug, Clone)]
 pub struct Accuracy {
     rng: Rng,
@@ -82,15 +82,15 @@ pub struct Accuracy {
 }
 
 impl Accuracy {
-    /// Nothing seen yet; `seed` is for the draws.
+    /// Zero counts; `seed` is for the samples.
     pub fn new(seed: u64) -> Accuracy {
         Accuracy { rng: Rng::new(seed), likeliest: 0, drawn: 0, count: 0 }
     }
 
-    /// Adds a batch's answers, m values each.
-    pub fn add(&mut self, answers: &[f32], m: usize, targets: Targets) {
+    /// Adds a batch's logits, m values each.
+    pub fn add(&mut self, logits: &[f32], m: usize, targets: Targets) {
         let Targets::Classes(classes) = targets else { return };
-        for (y, &class) in answers.chunks_exact(m).zip(classes) {
+        for (y, &class) in logits.chunks_exact(m).zip(classes) {
             if class == IGNORE {
                 continue;
             }
@@ -107,12 +107,12 @@ impl Accuracy {
         }
     }
 
-    /// Share of right answers by the likeliest symbol.
+    /// Accuracy of the likeliest symbol.
     pub fn likeliest(&self) -> f64 {
         self.likeliest as f64 / self.count.max(1) as f64
     }
 
-    /// Share of right answers by drawing.
+    /// Accuracy of sampled symbols.
     pub fn drawn(&self) -> f64 {
         self.drawn as f64 / self.count.max(1) as f64
     }

@@ -55,8 +55,8 @@ impl Counts {
 mod tests {
     use super::*;
 
-    fn find(text: &str, most: usize) -> Result<Alphabet> {
-        alphabet(Source::from_bytes("a", text.into()).unwrap(), most)
+    fn find(text: &str, max: usize) -> Result<Alphabet> {
+        alphabet(Source::from_bytes("a", text.into()).unwrap(), max)
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A table in the making: rows come one by one, missing numbers as NaN.
+//! Builds a table row by row; missing numbers are NaN.
 
 use super::Missing;
 use super::limits::check_name;
@@ -6,7 +6,7 @@ use super::quote;
 use super::table::{Choice, Names, Table};
 use std::collections::HashMap;
 
-/// A table that rows are put to.
+/// A table under construction.
 pub(super) struct Building {
     table: Table,
     missing: Missing,
@@ -106,7 +106,7 @@ impl Building {
                 let (count, sum) =
                     column.fold((0u64, 0.0), |(n, sum), x| (n + 1, sum + f64::from(*x)));
                 if count == 0 {
-                    return Err(format!("column {} holds no number at all", quote(name)));
+                    return Err(format!("column {} holds no numbers", quote(name)));
                 }
                 let mean = (sum / count as f64) as f32;
                 let holes = table.values.iter_mut().skip(at).step_by(width).filter(|x| x.is_nan());

@@ -7,7 +7,7 @@
 //!
 //! Blank lines are skipped. Fields are taken without the spaces around them.
 
-use super::limits::LONGEST_LINE;
+use super::limits::MAX_LINE_BYTES;
 use super::lines::Lines;
 use super::refuse;
 use crate::error::{Error, Result};
@@ -40,9 +40,9 @@ impl Fields {
     /// Splits a row, which ends with the end of its line.
     pub(crate) fn split(&mut self, record: &str) -> std::result::Result<(), &'static str> {
         let input = record.as_bytes();
-        let most = input.iter().filter(|b| **b == self.delimiter).count() + 2;
+        let max_fields = input.iter().filter(|b| **b == self.delimiter).count() + 2;
         self.unquoted.resize(input.len().max(self.unquoted.len()), 0);
-        self.ends.resize(most.max(self.ends.len()), 0);
+        self.ends.resize(max_fields.max(self.ends.len()), 0);
         self.parser.reset();
         let (result, read, _, count) =
             self.parser.read_record(input, &mut self.unquoted, &mut self.ends);
@@ -84,7 +84,7 @@ impl Rows {
         let mut open = quotes(&self.record);
         while open % 2 == 1 {
             let more = self.lines.next()?;
-            let Some(line) = more.filter(|line| self.record.len() + line.len() < LONGEST_LINE)
+            let Some(line) = more.filter(|line| self.record.len() + line.len() < MAX_LINE_BYTES)
             else {
                 return Err(self.refuse(QUOTES));
             };
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn quotes_that_do_not_pair() {
-        let long = format!("a\n\"{}", "x\n".repeat(LONGEST_LINE));
+        let long = format!("a\n\"{}", "x\n".repeat(MAX_LINE_BYTES));
         for text in ["a\n\"b\nc\n", "a\nb\"c,\"d\n", "a\n5\",1\n", &long] {
             let message = rows(text).unwrap_err().to_string();
             assert!(message.starts_with("a:2: a quote is left open"), "{message}");

@@ -1,7 +1,7 @@
 //! Elements from CSV, a line at a time.
 //!
-//! The first line of a model of series names its columns: they are found by name, in any order, beside others. Other
-//! models have no names: all columns count, in their order, and no line names them.
+//! The first line of a model of series names its columns: they are found by name, in any order, among
+//! others. Other models have no names: all columns count, in their order, and no line names them.
 
 use super::csv::Fields;
 use super::quote;

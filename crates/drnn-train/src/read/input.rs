@@ -27,7 +27,7 @@ impl Input {
                 }
                 _ => "",
             };
-            refuse(&display(path), None, format!("cannot be read: {e}{hint}"))
+            refuse(&display(path), None, format!("cannot be read: {e}{hint}")).caused_by(e)
         };
         let is_file = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
         let held = match is_file {

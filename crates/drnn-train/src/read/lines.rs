@@ -1,6 +1,6 @@
 //! Lines of UTF-8, without their ends: LF, CRLF, or what becomes of that when it is converted twice (CR CR LF).
 
-use super::limits::LONGEST_LINE;
+use super::limits::MAX_LINE_BYTES;
 use super::open::{Source, broken};
 use super::refuse;
 use crate::error::{Error, Result};
@@ -29,7 +29,7 @@ impl Lines {
             self.source.check_text()?;
         }
         self.line.clear();
-        let limit = LONGEST_LINE as u64 + 2; // with its end
+        let limit = MAX_LINE_BYTES as u64 + 2; // with its end
         let mut source = self.source.by_ref().take(limit);
         let count = source.read_until(b'\n', &mut self.line);
         if count.map_err(|e| broken(self.source.name(), e))? == 0 {
@@ -41,9 +41,9 @@ impl Lines {
         while let Some(rest) = line.strip_suffix(b"\r") {
             line = rest;
         }
-        if line.len() > LONGEST_LINE || is_cut {
+        if line.len() > MAX_LINE_BYTES || is_cut {
             let what = format!(
-                "the line is longer than {LONGEST_LINE} bytes; is this a text file with line ends?"
+                "the line is longer than {MAX_LINE_BYTES} bytes; is this a text file with line ends?"
             );
             return Err(self.refuse(what));
         }
@@ -99,9 +99,9 @@ mod tests {
         let message = lines(b"a\nb\xff\n").unwrap_err().to_string();
         assert_eq!(message, "a.txt:2: byte 2 of the line is not UTF-8; save the file as UTF-8");
         let mut long = b"a\n".to_vec();
-        long.extend(vec![b'x'; LONGEST_LINE]);
+        long.extend(vec![b'x'; MAX_LINE_BYTES]);
         long.extend(b"\r\n");
-        assert_eq!(lines(&long).unwrap()[1].len(), LONGEST_LINE);
+        assert_eq!(lines(&long).unwrap()[1].len(), MAX_LINE_BYTES);
         long.insert(2, b'x');
         let message = lines(&long).unwrap_err().to_string();
         assert!(message.starts_with("a.txt:2: the line is longer than 1048576 bytes"), "{message}");

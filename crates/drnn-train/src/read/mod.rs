@@ -1,4 +1,4 @@
-//! Readers of the users' data.
+//! Readers of users' data.
 //!
 //! ```text
 //! path -> Source -> Lines or pieces of text -> sentences, vectors, symbols, rows
@@ -6,18 +6,19 @@
 //!
 //! | what is in the file | reader | |
 //! |---|---|---|
-//! | anything | [`open`](open()), [`Input`] | plain, gzip, zstd or zip, told by its first bytes; once or several times |
+//! | anything | [`open`](open()), [`Input`] | plain, gzip, zstd or zip, recognised by its first bytes; once or several times |
 //! | sentences with tags | [`sentences`] | CoNLL-U, or word TAB tag; one sentence after the other |
 //! | word vectors | [`vectors`](vectors()) | GloVe and word2vec as text; only the words you want |
 //! | a text | [`alphabet`](alphabet()), [`Symbols`] | characters as numbers, one byte each where that is enough |
 //! | series, features | [`table`](table()) | CSV with a header, or a NumPy array |
 //! | elements of a live model, as CSV | [`ElementRows`] | a line at a time |
-//! | an array | [`array`] | NumPy's `.npy` |
+//! | an array | [`array`](array()) | NumPy's `.npy` |
 //!
-//! How much they read has [limits](ReadLimits), all of them in `limits`.
+//! How much they read is [limited](ReadLimits); all limits are in `limits`.
 //!
-//! All of them read from the front to the end once and keep what they give back, not the file. Errors name the file
-//! and the line, `train.conllu:17: ..`; what they quote from a file has its control characters escaped.
+//! All of them read a file once, from the beginning to the end, and hold the result, not the file.
+//! Errors name the file and the line, `train.conllu:17: ..`; text quoted from a file has its control
+//! characters escaped.
 
 mod alphabet;
 mod building;
@@ -41,7 +42,7 @@ pub use alphabet::alphabet;
 pub use elements::{ElementRow, ElementRows};
 pub use input::Input;
 pub use limits::{
-    LONGEST_LINE, LONGEST_SENTENCE, MAX_COLUMNS, MAX_EXPANSION, MAX_INPUT, MAX_NAME,
+    MAX_COLUMNS, MAX_EXPANSION, MAX_INPUT, MAX_LINE_BYTES, MAX_NAME, MAX_SENTENCE_LINES,
     MAX_VECTOR_WIDTH, MIN_EXPANDED, ReadLimits,
 };
 pub use lines::Lines;
@@ -60,5 +61,6 @@ pub(crate) use drnn_tasks::text::{listed, quote};
 
 /// Says what is wrong with a file.
 pub(crate) fn refuse(file: &str, line: impl Into<Option<u64>>, reason: impl ToString) -> Error {
-    Error::File { file: file.to_string(), line: line.into(), reason: reason.to_string() }
+    let (file, reason) = (file.to_string(), reason.to_string());
+    Error::File { file, line: line.into(), reason, source: None }
 }

@@ -96,7 +96,7 @@ fn encode<T: Copy + PartialEq + Into<u32>>(
     Ok((store(pages), unknowns))
 }
 
-/// Numbers in pages, which are never moved: a growing vector would for a moment take three times the memory.
+/// Numbers in pages, which are never moved: a growing vector would, while it is copied, take three times the memory.
 #[derive(Debug, Clone, PartialEq)]
 struct Pages<T>(Vec<Vec<T>>);
 
@@ -142,8 +142,8 @@ mod tests {
     }
 
     /// Against the plain way.
-    fn check(text: &str, most: usize) -> Symbols {
-        let alphabet = crate::read::alphabet(source(text), most).unwrap();
+    fn check(text: &str, max: usize) -> Symbols {
+        let alphabet = crate::read::alphabet(source(text), max).unwrap();
         let symbols = Symbols::read(source(text), &alphabet).unwrap();
         let plain: Vec<u32> = text.chars().map(|symbol| alphabet.id(symbol)).collect();
         let unknown = plain.iter().filter(|id| **id == alphabet.unknown()).count();

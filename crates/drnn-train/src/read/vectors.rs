@@ -112,14 +112,14 @@ impl Vectors {
                     let (why, word) = (not_finite(number), quote(word));
                     return Err(format!("{} of {word} {why}", quote(number)));
                 }
-                Err(_) => return Err(no_number(number, word)),
+                Err(_) => return Err(not_a_number(number, word)),
             }
         }
         entry.insert(self.values.len() / self.width - 1);
         Ok(())
     }
 
-    /// The word, and `width` things behind it that could be numbers.
+    /// The word, and the `width` fields after it that may be numbers.
     fn split<'a>(&self, line: &'a str) -> std::result::Result<(&'a str, &'a str), String> {
         let width = self.width;
         let start = match width {
@@ -138,9 +138,9 @@ impl Vectors {
             |b: u8| matches!(b, b'0'..=b'9' | b'.' | b'-' | b'+' | b'e' | b'E' | b' ' | b'\t');
         if !numbers.bytes().all(could_be) {
             let odd = numbers.split(SPACES).find(|n| !n.bytes().all(could_be));
-            return Err(no_number(odd.unwrap_or_default(), word));
+            return Err(not_a_number(odd.unwrap_or_default(), word));
         }
-        // A word may end with a number, but hardly behind a space: then this vector is wider than the others.
+        // A word may end with a number, but hardly after a space: then this vector is wider than the others.
         if let Some((_, end)) = word.rsplit_once(SPACES)
             && end.parse::<f64>().is_ok_and(f64::is_finite)
         {
@@ -162,8 +162,8 @@ fn check_width(width: usize) -> std::result::Result<(), String> {
 
 const SPACES: [char; 2] = [' ', '\t'];
 
-fn no_number(number: &str, word: &str) -> String {
-    format!("{} of {} is no number", quote(number), quote(word))
+fn not_a_number(number: &str, word: &str) -> String {
+    format!("{} of {} is not a number", quote(number), quote(word))
 }
 
 /// How many words and how wide: two whole numbers and nothing else.
@@ -230,13 +230,13 @@ mod tests {
             ("a 1 2\nb 1 2 3\n", "a:2: `b 1 2 3` has more than 2 numbers"),
             ("1 2\na 1 2 3\n", "a:2: `a 1 2 3` has more than 2 numbers"),
             ("a 1 2\n 1 2\n", "a:2: ` 1 2` has 2 numbers, expected 2"),
-            ("a 1 2\nb 1 x\x1b\n", "a:2: `x\\u{1b}` of `b` is no number"),
-            ("a 1 2\nno 1 x\n", "a:2: `x` of `no` is no number"),
-            ("a 1 2\nb  2\n", "a:2: `` of `b` is no number"),
-            ("a 1 2\nb 1 -\n", "a:2: `-` of `b` is no number"),
+            ("a 1 2\nb 1 x\x1b\n", "a:2: `x\\u{1b}` of `b` is not a number"),
+            ("a 1 2\nno 1 x\n", "a:2: `x` of `no` is not a number"),
+            ("a 1 2\nb  2\n", "a:2: `` of `b` is not a number"),
+            ("a 1 2\nb 1 -\n", "a:2: `-` of `b` is not a number"),
             ("a 1 2\nb 1  2\n", "a:2: `b 1  2` has more than 2 numbers; one space"),
-            ("a 1 2\nb nan 2\n", "a:2: `nan` of `b` is no number"),
-            ("a 1 2\nb 1 inf\n", "a:2: `inf` of `b` is no number"),
+            ("a 1 2\nb nan 2\n", "a:2: `nan` of `b` is not a number"),
+            ("a 1 2\nb 1 inf\n", "a:2: `inf` of `b` is not a number"),
             ("a 1 2\nb 1 1e99\n", "a:2: `1e99` of `b` is too large"),
         ] {
             let found = read(text).unwrap_err().to_string();

@@ -9,13 +9,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// The unpacked data, whose length and checksum are checked at their end. `packed_bytes` counts
+/// The decompressed data, whose length and checksum are checked at their end. `compressed_bytes` counts
 /// what was read of the archive for them.
 pub(super) fn unzip<R: ReaderAt + Send + Sync + 'static>(
     archive: R,
     len: u64,
     stem: &str,
-    packed_bytes: &Arc<AtomicU64>,
+    compressed_bytes: &Arc<AtomicU64>,
 ) -> Result<Stream, String> {
     let broken =
         |e: rawzip::Error| format!("is a damaged zip archive ({e}); make or fetch it again");
@@ -48,25 +48,25 @@ pub(super) fn unzip<R: ReaderAt + Send + Sync + 'static>(
         return Err(match files.len() {
             0 => "is a zip archive without a file".into(),
             n => format!(
-                "holds {n} files ({names}); expected one, or one named like the archive. Unpack it and name one"
+                "holds {n} files ({names}); expected one, or one named like the archive. Extract it and name one"
             ),
         });
     };
     if flags.is_encrypted() {
-        return Err("is an encrypted zip archive; unpack it first".into());
+        return Err("is an encrypted zip archive; extract it first".into());
     }
     let entry = archive.get_entry(*way).map_err(broken)?;
     let (start, end) = entry.compressed_data_range();
-    let packed = BufReader::with_capacity(BUFFER, RangeReader::new(data.clone(), start..end));
-    let packed = Counted::new(packed, packed_bytes);
+    let compressed = BufReader::with_capacity(BUFFER, RangeReader::new(data.clone(), start..end));
+    let compressed = Counted::new(compressed, compressed_bytes);
     match *method {
-        CompressionMethod::STORE => Ok(buffered(entry.verifying_reader(packed))),
+        CompressionMethod::STORE => Ok(buffered(entry.verifying_reader(compressed))),
         CompressionMethod::DEFLATE => {
-            let unpacked = flate2::bufread::DeflateDecoder::new(packed);
-            Ok(buffered(entry.verifying_reader(unpacked)))
+            let decompressed = flate2::bufread::DeflateDecoder::new(compressed);
+            Ok(buffered(entry.verifying_reader(decompressed)))
         }
         other => Err(format!(
-            "is a zip archive packed by {}, expected deflate; pack it by gzip or zstd",
+            "is a zip archive compressed with {}, expected deflate; use gzip or zstd",
             other.name().unwrap_or("an unknown method")
         )),
     }

@@ -1,37 +1,38 @@
-//! zstd: frames one behind the other, some of which are to be skipped.
+//! zstd: a sequence of frames, of which skippable ones are skipped.
 
 use super::limits::MAX_ZSTD_WINDOW;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::io::{self, BufRead, Read};
 
-/// Unpacks all frames of a stream.
+/// Decompresses all frames of a stream.
 pub(super) struct Frames<R> {
-    packed: R,
+    compressed: R,
     decoder: FrameDecoder,
     in_frame: bool,
 }
 
 impl<R: BufRead> Frames<R> {
-    pub(super) fn new(packed: R) -> Frames<R> {
+    pub(super) fn new(compressed: R) -> Frames<R> {
         let mut decoder = FrameDecoder::new();
         decoder.set_max_window_size(MAX_ZSTD_WINDOW);
-        Frames { packed, decoder, in_frame: false }
+        Frames { compressed, decoder, in_frame: false }
     }
 
     /// Goes to the beginning of the next frame; whether there is one.
     fn begin(&mut self) -> io::Result<bool> {
-        if self.packed.fill_buf()?.is_empty() {
+        if self.compressed.fill_buf()?.is_empty() {
             return Ok(false);
         }
-        match self.decoder.init(&mut self.packed) {
+        match self.decoder.init(&mut self.compressed) {
             Ok(()) => self.in_frame = true,
             Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
                 length,
                 ..
             })) => {
                 let length = u64::from(length);
-                let skipped = io::copy(&mut self.packed.by_ref().take(length), &mut io::sink())?;
+                let skipped =
+                    io::copy(&mut self.compressed.by_ref().take(length), &mut io::sink())?;
                 if skipped < length {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
@@ -69,7 +70,7 @@ impl<R: BufRead> Read for Frames<R> {
             }
             while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
                 let one = BlockDecodingStrategy::UptoBlocks(1);
-                self.decoder.decode_blocks(&mut self.packed, one).map_err(invalid)?;
+                self.decoder.decode_blocks(&mut self.compressed, one).map_err(invalid)?;
             }
             match self.decoder.read(to)? {
                 0 => self.end()?,

@@ -1,4 +1,4 @@
-//! Series: sequences of numbers, with something to be answered at every step.
+//! Series: sequences of numbers with a target at every step.
 //!
 //! ```text
 //! table, arrays -> Sequences -> Parts -> Windows, scaled -> a training
@@ -7,12 +7,12 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `sequences` | inputs and targets as they are, sequence after sequence; missing numbers |
+//! | `sequences` | inputs and targets in their own units; missing numbers |
 //! | `reading` | from a table, or from two arrays |
-//! | `split` | a part to learn from, one to judge by, one to test with |
-//! | `windows` | long sequences in pieces, scaled, as batches |
+//! | `split` | training, validation and test part |
+//! | `windows` | windows of long sequences, scaled, as batches |
 //! | `task` | columns, classes and scaling of the training part, as a [`drnn_tasks::series::SeriesTask`] |
-//! | `score` | what answers are worth: errors per target, or classes and what they are taken for |
+//! | `score` | errors per target, or accuracy and confusion of classes |
 
 mod reading;
 mod score;
@@ -22,7 +22,7 @@ mod task;
 mod windows;
 
 pub use reading::{Columns, from_arrays, from_table};
-pub use score::{Found, Score, TargetScore, score};
+pub use score::{Measures, Score, TargetScore, score};
 pub use sequences::Sequences;
 pub use split::{Parts, Shares};
 pub use task::learn_task;

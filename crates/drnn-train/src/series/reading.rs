@@ -99,7 +99,7 @@ fn from_rows(name: &str, table: &Table, columns: &Columns) -> Result<Sequences> 
     let is_target = |column: &String| columns.targets.contains(column);
     let inputs: Vec<String> = table.columns.iter().filter(|c| !is_target(c)).cloned().collect();
     if inputs.is_empty() {
-        return Err(refuse(name, None, "has no column beside the target: nothing to answer from"));
+        return Err(refuse(name, None, "has no column other than the target: there is no input"));
     }
     let labels = table.label.as_ref().map(|label| label.names.clone());
     let places: HashMap<&String, usize> =

@@ -1,4 +1,4 @@
-//! What answers are worth, in the targets' own units.
+//! Errors and accuracy of a model on whole series, in the targets' own units.
 //!
 //! ```text
 //! MSE = mean of (y - target)^2        R^2 = 1 - MSE / variance of the target
@@ -8,7 +8,7 @@ use super::sequences::Sequences;
 use super::windows::Windows;
 use crate::data::{Dataset, Gathered};
 use crate::error::{Error, Result};
-use crate::loss::{Confusion, IGNORE, LossSum, Targets, loss};
+use crate::loss::{Confusion, IGNORE, LossSum, Targets, argmax, loss};
 use drnn::{Direction, Model, Stream};
 use drnn_tasks::series::SeriesTask;
 
@@ -19,22 +19,23 @@ pub struct Score {
     pub sequences: usize,
     /// Steps.
     pub steps: usize,
-    /// Steps of classes that the model does not know: they are wrong, and in no row of the confusion.
+    /// Steps of classes that the model does not know: they count as wrong and are not in the confusion
+    /// counts.
     pub unknown: usize,
-    /// What was found.
-    pub found: Found,
+    /// Errors or accuracy.
+    pub measures: Measures,
 }
 
-/// What was found.
+/// Errors of values, or the accuracy of classes.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Found {
+pub enum Measures {
     /// Of targets that are values.
-    Errors(Vec<TargetScore>),
+    Values(Vec<TargetScore>),
     /// Of classes.
     Classes {
-        /// Cross-entropy of classes that it knows, and how many were right.
+        /// Cross-entropy over classes that the model knows, and how many were predicted correctly.
         loss: LossSum,
-        /// How often a class (row) was taken for another (column).
+        /// Counts by true and predicted class.
         confusion: Confusion,
     },
 }
@@ -53,12 +54,12 @@ pub struct TargetScore {
 impl Score {
     /// Mean squared error over all targets, or accuracy; None where nothing counted.
     pub fn quality(&self) -> Option<f64> {
-        match &self.found {
-            Found::Classes { loss, .. } => {
+        match &self.measures {
+            Measures::Classes { loss, .. } => {
                 let count = self.counted();
-                (count > 0).then(|| loss.right.unwrap_or(0) as f64 / count as f64)
+                (count > 0).then(|| loss.correct.unwrap_or(0) as f64 / count as f64)
             }
-            Found::Errors(targets) => {
+            Measures::Values(targets) => {
                 let count: usize = targets.iter().map(|target| target.count).sum();
                 let sum: f64 = targets.iter().map(|t| t.mse * t.count as f64).sum();
                 (count > 0).then(|| sum / count as f64)
@@ -68,25 +69,25 @@ impl Score {
 
     /// Targets, or steps, that counted.
     pub fn counted(&self) -> usize {
-        match &self.found {
-            Found::Classes { loss, .. } => loss.count + self.unknown,
-            Found::Errors(targets) => targets.iter().map(|target| target.count).sum(),
+        match &self.measures {
+            Measures::Classes { loss, .. } => loss.count + self.unknown,
+            Measures::Values(targets) => targets.iter().map(|target| target.count).sum(),
         }
     }
 }
 
-/// Elements of a batch, about: more would only take memory.
+/// Approximate elements of a batch: more would only take memory.
 const ELEMENTS: usize = 1 << 16;
-/// Values of all answers that are made at once, where they can be made one by one: 256 MB.
+/// Maximum values of all outputs of a batch, 256 MB; beyond it sequences are streamed where possible.
 const MAX_VALUES: usize = 1 << 26;
 
-/// Runs whole sequences through a model, and compares.
+/// Runs whole sequences through a model and scores its outputs.
 pub fn score(model: &Model, task: &SeriesTask, data: &Sequences) -> Result<Score> {
     let windows = Windows::whole(data, task)?;
     windows.fits(model.spec())?;
     let all: Vec<u32> = (0..windows.len() as u32).collect();
     let longest = windows.longest().max(1);
-    // Of many classes, and long sequences, all answers at once would not fit into memory.
+    // All outputs of long sequences with many classes would not fit into memory.
     let values = longest.saturating_mul(task.output_width());
     let rows = (ELEMENTS / longest).clamp(1, 64).min((MAX_VALUES / values).max(1));
     let streams = values > MAX_VALUES && model.spec().direction() == Direction::Forward;
@@ -98,11 +99,11 @@ pub fn score(model: &Model, task: &SeriesTask, data: &Sequences) -> Result<Score
             continue;
         }
         windows.gather(0, chosen, &mut gathered);
-        let answers = model.run(&gathered.batch(), None)?;
-        sums.add(&answers.values, gathered.targets());
+        let outputs = model.run(&gathered.batch(), None)?;
+        sums.add(&outputs.values, gathered.targets());
     }
     let (sequences, steps, unknown) = (data.len(), data.steps(), windows.unknown());
-    let score = Score { sequences, steps, unknown, found: sums.found(task) };
+    let score = Score { sequences, steps, unknown, measures: sums.finish(task) };
     if score.counted() == 0 {
         return Err(Error::Data(format!("nothing to score: none of {steps} steps has a target")));
     }
@@ -112,23 +113,23 @@ pub fn score(model: &Model, task: &SeriesTask, data: &Sequences) -> Result<Score
 /// Sums over batches, scaled.
 pub(super) enum Sums {
     /// Per target: count, squared errors, targets, their squares.
-    Errors(Vec<[f64; 4]>),
+    Values(Vec<[f64; 4]>),
     Classes(LossSum, Confusion),
 }
 
 impl Sums {
     pub(super) fn new(task: &SeriesTask) -> Sums {
         match &task.classes {
-            None => Sums::Errors(vec![[0.0; 4]; task.targets.len()]),
+            None => Sums::Values(vec![[0.0; 4]; task.targets.len()]),
             Some(classes) => Sums::Classes(LossSum::default(), Confusion::new(classes.len())),
         }
     }
 
-    fn add(&mut self, answers: &[f32], targets: Targets) {
+    fn add(&mut self, outputs: &[f32], targets: Targets) {
         match (self, targets) {
-            (Sums::Errors(sums), Targets::Values(values)) => {
+            (Sums::Values(sums), Targets::Values(values)) => {
                 let width = sums.len();
-                for (i, (y, target)) in answers.iter().zip(values).enumerate() {
+                for (i, (y, target)) in outputs.iter().zip(values).enumerate() {
                     if target.is_nan() {
                         continue;
                     }
@@ -141,13 +142,11 @@ impl Sums {
             (Sums::Classes(sum, confusion), Targets::Classes(classes)) => {
                 let m = confusion.classes();
                 let (mut batch, mut gradient) = (LossSum::default(), vec![0.0; m]);
-                for (y, class) in answers.chunks_exact(m).zip(classes.chunks(1)) {
+                for (y, class) in outputs.chunks_exact(m).zip(classes.chunks(1)) {
                     batch.add(loss(y, m, Targets::Classes(class), &mut gradient));
                     let class = class[0];
                     if class != IGNORE {
-                        let likeliest =
-                            (1..m).fold(0, |best, i| if y[i] > y[best] { i } else { best });
-                        confusion.add(class as usize, likeliest, 1);
+                        confusion.add(class as usize, argmax(y), 1);
                     }
                 }
                 sum.add(batch);
@@ -156,7 +155,7 @@ impl Sums {
         }
     }
 
-    /// The same of one whole sequence, answer by answer.
+    /// Adds one whole sequence, output by output.
     pub(super) fn add_streamed(
         &mut self,
         model: &Model,
@@ -180,10 +179,10 @@ impl Sums {
         Ok(())
     }
 
-    pub(super) fn found(self, task: &SeriesTask) -> Found {
+    pub(super) fn finish(self, task: &SeriesTask) -> Measures {
         let sums = match self {
-            Sums::Classes(loss, confusion) => return Found::Classes { loss, confusion },
-            Sums::Errors(sums) => sums,
+            Sums::Classes(loss, confusion) => return Measures::Classes { loss, confusion },
+            Sums::Values(sums) => sums,
         };
         let sd = |i: usize| task.scaling.targets.as_ref().map_or(1.0, |scaling| scaling.sd[i]);
         let target = |(i, [count, errors, sum, square]): (usize, [f64; 4])| {
@@ -197,6 +196,6 @@ impl Sums {
                 r2: (variance > 1e-12 * (1.0 + mean * mean)).then(|| 1.0 - mse / variance),
             }
         };
-        Found::Errors(sums.into_iter().enumerate().map(target).collect())
+        Measures::Values(sums.into_iter().enumerate().map(target).collect())
     }
 }

@@ -1,4 +1,4 @@
-//! Inputs and targets as they are, sequence after sequence.
+//! Inputs and targets in their own units, sequence after sequence.
 
 use crate::data::TargetData;
 use crate::error::{Error, Result};
@@ -30,7 +30,7 @@ pub struct Sequences {
     pub(super) starts: Vec<usize>,
 }
 
-/// What a step should be answered with.
+/// The target of a step.
 pub(super) enum Truth<'a> {
     Values(&'a [f32]),
     /// A label, None where it is missing.
@@ -38,7 +38,7 @@ pub(super) enum Truth<'a> {
 }
 
 impl Sequences {
-    /// None yet.
+    /// No sequences.
     pub(super) fn new(
         inputs: Vec<String>,
         targets: Vec<String>,
@@ -74,12 +74,12 @@ impl Sequences {
         (0..self.len()).map(|i| self.range(i).len()).max().unwrap_or(0)
     }
 
-    /// Whether a step is answered by a class.
+    /// Whether the target is a class.
     pub fn is_classes(&self) -> bool {
         matches!(self.y, TargetData::Classes(_))
     }
 
-    /// Whether there is something to be answered.
+    /// Whether any target is known.
     pub fn has_targets(&self) -> bool {
         match &self.y {
             TargetData::Values(y) => y.iter().any(|y| !y.is_nan()),
@@ -113,7 +113,7 @@ impl Sequences {
         }
     }
 
-    /// Puts a step, whose missing numbers are NaN.
+    /// Adds a step, whose missing numbers are NaN.
     pub(super) fn push(
         &mut self,
         x: &[f32],
@@ -162,7 +162,7 @@ impl Sequences {
         Ok(())
     }
 
-    /// No more steps.
+    /// Ends the last sequence. Refused where there are no steps.
     pub(super) fn finish(mut self) -> std::result::Result<Sequences, String> {
         if self.x.is_empty() {
             return Err(match self.dropped {
@@ -174,7 +174,7 @@ impl Sequences {
         Ok(self)
     }
 
-    /// Some steps as sequences of their own. What was filled in stays with the whole.
+    /// Ranges of steps as sequences of their own. Counts of filled numbers stay with the whole.
     pub(super) fn select(&self, ranges: &[Range<usize>]) -> Sequences {
         let labels = self.is_classes().then(|| self.labels.clone());
         let mut some = Sequences::new(self.inputs.clone(), self.targets.clone(), labels);
@@ -196,7 +196,7 @@ impl Sequences {
         some
     }
 
-    /// Puts the sequences of another file behind these.
+    /// Appends the sequences of another file.
     pub fn append(&mut self, other: Sequences) -> Result<()> {
         if self.inputs != other.inputs
             || self.targets != other.targets

@@ -55,12 +55,12 @@ pub(super) fn check_columns(task: &SeriesTask, data: &Sequences) -> Result<()> {
         return Ok(());
     }
     let kind = |classes: bool| if classes { "classes" } else { "values" };
-    let told = |inputs: &[String], targets: &[String], classes| {
+    let described = |inputs: &[String], targets: &[String], classes| {
         format!("{} -> {} ({})", inputs.join(", "), targets.join(", "), kind(classes))
     };
     Err(Error::Data(format!(
         "the data has columns {}, the model is for {}",
-        told(&data.inputs, &data.targets, data.is_classes()),
-        told(&task.inputs, &task.targets, task.classes.is_some())
+        described(&data.inputs, &data.targets, data.is_classes()),
+        described(&task.inputs, &task.targets, task.classes.is_some())
     )))
 }

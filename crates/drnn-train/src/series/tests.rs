@@ -53,12 +53,12 @@ fn columns_that_cannot_be_meant() {
     assert!(refused("x,y\n1,2\n", &columns(&[])).contains("no target"));
     let message = refused("x,y\n1,2\n", &columns(&["z"]));
     assert!(message.contains("a.csv:1: has no column `z`; there are `x`, `y`"), "{message}");
-    assert!(refused("y\n1\n", &columns(&["y"])).contains("nothing to answer from"));
+    assert!(refused("y\n1\n", &columns(&["y"])).contains("there is no input"));
     assert!(refused("x,y,z\n1,a,2\n", &columns(&["y", "z"])).contains("classes are of one column"));
 }
 
 #[test]
-fn classes_are_told_by_their_first_field() {
+fn classes_are_recognised_by_their_first_field() {
     let text = "x,y\n1,walk\n2,run\n3,walk\n";
     let found = read(text, &columns(&["y"])).unwrap();
     assert_eq!((found.is_classes(), found.labels.join(" ")), (true, "walk run".into()));
@@ -135,7 +135,7 @@ fn columns_that_never_change() {
     assert_eq!((task.scaling.inputs.sd[0], task.scaling.inputs.apply(0, 0.1)), (1.0, 0.0));
     let spec = NetSpec::builder(Cell::Gru).dense(2).units([3]).outputs(1).build().unwrap();
     let score = score(&Model::init(&spec, 1).unwrap(), &task, &found).unwrap();
-    let Found::Errors(targets) = score.found else { panic!() };
+    let Measures::Values(targets) = score.measures else { panic!() };
     assert_eq!((targets[0].r2, targets[0].count), (None, 3));
     let nothing = Scaling::learn(&[f32::NAN], &["x".into()]).unwrap_err().to_string();
     assert_eq!(nothing, "column `x` holds no number to train on");
@@ -206,8 +206,8 @@ fn classes_that_were_not_learned_are_wrong() {
     let model = Model::init(&spec, 1).unwrap();
     let found = score(&model, &task, &later).unwrap();
     assert_eq!((found.unknown, found.counted(), found.steps), (2, 3, 3));
-    let Found::Classes { loss, .. } = &found.found else { panic!() };
-    assert_eq!(found.quality(), Some(loss.right.unwrap() as f64 / 3.0));
+    let Measures::Classes { loss, .. } = &found.measures else { panic!() };
+    assert_eq!(found.quality(), Some(loss.correct.unwrap() as f64 / 3.0));
     let all_new = read("x,y\n1,c\n", &columns(&["y"])).unwrap();
     assert_eq!(score(&model, &task, &all_new).unwrap().quality(), Some(0.0));
     let mut joined = train;
@@ -228,7 +228,7 @@ fn scores() {
     let spec = NetSpec::builder(Cell::Lstm).dense(1).units([2]).outputs(2).build().unwrap();
     let model = Model::from_params(&spec, vec![0.0; spec.parameters()]).unwrap();
     let found = score(&model, &task, &data).unwrap();
-    let Found::Errors(targets) = &found.found else { panic!() };
+    let Measures::Values(targets) = &found.measures else { panic!() };
     assert!((targets[0].mse - 200.0 / 3.0).abs() < 1e-3 && targets[0].r2.unwrap().abs() < 1e-6);
     assert_eq!((targets[1].mse, targets[1].r2, targets[1].count), (0.0, None, 2));
     assert!((found.quality().unwrap() - 200.0 / 5.0).abs() < 1e-3);
@@ -315,12 +315,12 @@ fn scores_of_streams_are_scores_of_runs() {
     let whole = score(&model, &task, &data).unwrap();
     let mut sums = super::score::Sums::new(&task);
     sums.add_streamed(&model, &Windows::whole(&data, &task).unwrap(), 0).unwrap();
-    let (Found::Classes { loss: a, confusion: b }, Found::Classes { loss: c, confusion: d }) =
-        (whole.found, sums.found(&task))
+    let (Measures::Classes { loss: a, confusion: b }, Measures::Classes { loss: c, confusion: d }) =
+        (whole.measures, sums.finish(&task))
     else {
-        panic!("classes were asked for")
+        panic!("expected classes")
     };
-    assert_eq!((a.count, a.right, b), (c.count, c.right, d));
+    assert_eq!((a.count, a.correct, b), (c.count, c.correct, d));
     assert!((a.sum - c.sum).abs() < 1e-9 * a.sum);
 }
 

@@ -1,14 +1,14 @@
-//! Long sequences in pieces, scaled, as batches.
+//! Windows of long sequences, scaled, as batches.
 //!
 //! ```text
 //! sequence of L steps, windows of at most W, d steps ahead:
 //!   window i reads    x[iW .. min((i+1)W + d, L)]
-//!            answers    iW .. min((i+1)W, L)
+//!            predicts   iW .. min((i+1)W, L)
 //! ```
 //!
-//! So every answer of a delayed network is learned from the d elements that really follow it; padding is read only
-//! where the sequence ends, as it will be when the model is used. Windows of a sequence are as long as each other, to
-//! within one step per window. A window begins with no memory of what is before it.
+//! So every output of a delayed network is trained with the d elements that really follow its target;
+//! padding is read only where the sequence ends, as in inference. Windows of a sequence have equal
+//! lengths, to within one step per window. A window starts from zero states.
 
 use super::sequences::Sequences;
 use super::task::check_columns;
@@ -26,7 +26,7 @@ pub struct Windows {
     x: Vec<f32>,
     y: TargetData,
     windows: Vec<Window>,
-    /// Elements that windows read behind what they answer; None where sequences are whole.
+    /// Look-ahead steps of each window; None where sequences are whole.
     ahead: Option<usize>,
     widths: [usize; 2],
     unknown: usize,
@@ -134,7 +134,7 @@ impl Windows {
         (self.x[start * q..][..read * q].chunks_exact(q), targets)
     }
 
-    /// Chosen windows to (T, B, width); `none` behind `steps` of a window.
+    /// Chosen windows to (T, B, width); `none` after `steps` of a window.
     fn turn<T: Copy>(
         &self,
         from: &[T],

@@ -1,7 +1,7 @@
-//! Some sentences side by side, as the two networks read them.
+//! Batches of sentences, as the two networks read them.
 //!
 //! ```text
-//! BEGIN w_1 .. w_n END PAD ..        as many PAD as the word net is late; w_1 .. w_n are answered
+//! BEGIN w_1 .. w_n END PAD ..        one PAD per step of the word net's delay; w_1 .. w_n are tagged
 //! ```
 //!
 //! A spelling that occurs several times is read once: its encoding is the same, and its gradient the sum.
@@ -13,7 +13,7 @@ use drnn_tasks::tagger::{BEGIN, END, EncodingLayout, PAD, TaggerNet};
 /// No row yet.
 const NONE: u32 = u32::MAX;
 
-/// What the char net reads: spellings. Memory is reused.
+/// A batch of spellings for the char net, in memory that is reused.
 #[derive(Debug, Default)]
 pub(super) struct CharRows {
     /// By spelling: its row among those of this batch.
@@ -26,18 +26,19 @@ pub(super) struct CharRows {
     steps: usize,
 }
 
-/// What the word net reads: an encoding and a vector for each word. Memory is reused.
+/// A batch of sentences for the word net, an encoding and a vector per word, in memory that is
+/// reused.
 #[derive(Debug, Default)]
 pub(super) struct WordRows {
-    /// (T, B): number of the word, and row of its spelling; what is behind a sentence's end is not read.
+    /// (T, B): number of the word, and row of its spelling; positions after a sentence's end are not read.
     elements: Vec<(u32, u32)>,
     lengths: Vec<usize>,
     steps: usize,
     /// (T, B, q)
     x: Vec<f32>,
-    /// Slots of words, in their order.
-    asked: Vec<u32>,
-    /// What each should be tagged as.
+    /// Positions of words, whose outputs are computed.
+    selected: Vec<u32>,
+    /// The true tag of each.
     pub tags: Vec<u32>,
     /// One over the words of its sentence.
     pub weights: Vec<f32>,
@@ -45,7 +46,7 @@ pub(super) struct WordRows {
     pub places: Vec<(u32, u32)>,
 }
 
-/// Puts the sentences `chosen` side by side.
+/// Gathers the sentences `chosen` into one batch for each network.
 pub(super) fn gather(
     net: &TaggerNet,
     data: &Sentences,
@@ -53,10 +54,10 @@ pub(super) fn gather(
     chars: &mut CharRows,
     words: &mut WordRows,
 ) {
-    let (late, rows) = (net.words.delay(), chosen.len());
-    chars.forget(data.spellings().len());
+    let (delay, rows) = (net.words.delay(), chosen.len());
+    chars.reset(data.spellings().len());
     words.lengths.clear();
-    words.lengths.extend(chosen.iter().map(|&i| data.get(i as usize).len() + 2 + late));
+    words.lengths.extend(chosen.iter().map(|&i| data.get(i as usize).len() + 2 + delay));
     words.steps = words.lengths.iter().copied().max().unwrap_or(0);
     words.elements.clear();
     words.elements.resize(words.steps * rows, (PAD, 0));
@@ -65,17 +66,17 @@ pub(super) fn gather(
         // Spellings 0, 1, 2 are those of BEGIN, END and PAD.
         let begin = std::iter::once((BEGIN, 0));
         let each = sentence.iter().map(|&Word { word, spelling, .. }| (word, spelling));
-        let end = std::iter::once((END, 1)).chain(std::iter::repeat_n((PAD, 2), late));
+        let end = std::iter::once((END, 1)).chain(std::iter::repeat_n((PAD, 2), delay));
         for (step, (word, spelling)) in begin.chain(each).chain(end).enumerate() {
             words.elements[step * rows + row] = (word, chars.row(spelling));
         }
     }
-    words.ask(data, chosen);
+    words.select(data, chosen);
     chars.spell(data);
 }
 
 impl CharRows {
-    fn forget(&mut self, spellings: usize) {
+    fn reset(&mut self, spellings: usize) {
         for spelling in self.spellings.drain(..) {
             self.row_of[spelling as usize] = NONE;
         }
@@ -106,7 +107,7 @@ impl CharRows {
         }
     }
 
-    /// Only its last states are wanted.
+    /// The batch, without outputs: only the last states are used.
     pub fn batch(&self) -> Batch<'_> {
         let batch = Batch::tokens(&self.symbols, Steps(self.steps), Rows(self.spellings.len()));
         batch.lengths(&self.lengths).select_outputs(&[])
@@ -119,17 +120,17 @@ impl CharRows {
 }
 
 impl WordRows {
-    fn ask(&mut self, data: &Sentences, chosen: &[u32]) {
-        self.asked.clear();
+    fn select(&mut self, data: &Sentences, chosen: &[u32]) {
+        self.selected.clear();
         self.tags.clear();
         self.weights.clear();
         self.places.clear();
-        let most = chosen.iter().map(|&i| data.get(i as usize).len()).max().unwrap_or(0);
-        for i in 0..most {
+        let longest = chosen.iter().map(|&i| data.get(i as usize).len()).max().unwrap_or(0);
+        for i in 0..longest {
             for (row, &sentence) in chosen.iter().enumerate() {
                 let words = data.get(sentence as usize);
                 if let Some(word) = words.get(i) {
-                    self.asked.push(((i + 1) * chosen.len() + row) as u32);
+                    self.selected.push(((i + 1) * chosen.len() + row) as u32);
                     self.tags.push(word.tag);
                     self.weights.push(1.0 / words.len() as f32);
                     self.places.push((row as u32, i as u32));
@@ -138,7 +139,7 @@ impl WordRows {
         }
     }
 
-    /// Puts encodings, the last states of `spellings` rows, and vectors of words together.
+    /// Concatenates encodings, the last states of `spellings` rows, with the vectors of words.
     pub fn join(&mut self, net: &TaggerNet, spellings: usize, encodings: &States, vectors: &[f32]) {
         let (encoding, width) = (net.encoding(), net.vector());
         let q = encoding + width;
@@ -155,15 +156,16 @@ impl WordRows {
     /// After [`WordRows::join`].
     pub fn batch(&self) -> Batch<'_> {
         let batch = Batch::dense(&self.x, Steps(self.steps), Rows(self.lengths.len()));
-        batch.lengths(&self.lengths).select_outputs(&self.asked)
+        batch.lengths(&self.lengths).select_outputs(&self.selected)
     }
 
-    /// Values of what was joined.
+    /// Number of values of the joined input.
     pub fn x_len(&self) -> usize {
         self.x.len()
     }
 
-    /// The gradient of what was joined, parted again and added up; `vectors` is None where they are frozen.
+    /// Adds the gradient of the joined input to those of encodings and vectors; `vectors` is None where
+    /// they are frozen.
     pub fn part(
         &self,
         net: &TaggerNet,

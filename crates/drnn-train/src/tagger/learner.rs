@@ -71,7 +71,8 @@ impl TaggerLearner {
         &self.net
     }
 
-    /// Runs what was gathered, shows the answers, and where it is asked for leaves the gradient.
+    /// Runs the gathered batch and passes its outputs to `inspect`; with `backward` also computes the
+    /// gradient.
     fn pass(&mut self, backward: bool, inspect: &mut Inspect) -> drnn::Result<LossSum> {
         let TaggerLearner { net, chars, words, encodings, gradient, d_outputs, d_x, .. } = self;
         let ([char_range, word_range, vector_range], params) = (net.ranges(), &self.state.params);
@@ -155,7 +156,7 @@ impl Engine for TaggerLearner {
             if !norm.is_finite() {
                 break;
             }
-            let scale = clip.map_or(1.0, |most| clip_scale(norm, most));
+            let scale = clip.map_or(1.0, |max| clip_scale(norm, max));
             let State { params, adam } = &mut self.state;
             adam.step(params, &self.gradient, scale, rate);
         }

@@ -32,6 +32,6 @@ mod sizes;
 pub use corpus::{Sentence, encode, read_sentences, tokens};
 pub use learner::TaggerLearner;
 pub use outputs::{TagWorkspace, outputs};
-pub use scores::{Scores, Share, likeliest};
+pub use scores::{Ratio, Scores};
 pub use sentences::{Sentences, Word};
 pub use sizes::{Sizes, initial_params, with_special};

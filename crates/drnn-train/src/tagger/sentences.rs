@@ -10,11 +10,11 @@ pub struct Word {
     pub word: u32,
     /// The number of its spelling here.
     pub spelling: u32,
-    /// What it should be tagged as; [`IGNORE`] where nobody knows.
+    /// Its true tag; [`IGNORE`] where it is not known.
     pub tag: u32,
 }
 
-/// Sentences of words, each word with its tag. A spelling is kept once.
+/// Sentences of words with their tags. Equal spellings are stored once.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Sentences {
     words: Vec<Word>,
@@ -24,7 +24,7 @@ pub struct Sentences {
 }
 
 impl Sentences {
-    /// None yet.
+    /// No sentences.
     pub fn new() -> Sentences {
         Sentences { starts: vec![0], ..Sentences::default() }
     }
@@ -45,7 +45,7 @@ impl Sentences {
         self.starts.push(self.words.len());
     }
 
-    /// Forgets all sentences; spellings stay.
+    /// Removes all sentences; spellings stay.
     pub fn clear(&mut self) {
         self.words.clear();
         self.starts.truncate(1);
@@ -56,7 +56,7 @@ impl Sentences {
         self.starts.len() - 1
     }
 
-    /// Whether there is none.
+    /// Whether there are no sentences.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,12 +1,12 @@
-//! What every [`Engine`] of a plain network must keep, as checks that an engine's tests call.
+//! Conformance tests of an [`Engine`] of a plain network, to be called from an engine's own tests.
 //!
 //! | | |
 //! |---|---|
-//! | [`curve`] | losses, norms and parameters lie on the CPU's, step after step |
-//! | [`state`] | what was handed out and taken back goes on to the bit, also from the CPU |
-//! | [`evaluation`] | answers and losses are the CPU's, and training does not notice |
-//! | [`strides`] | many batches at once are the same steps as one by one |
-//! | [`not_finite`] | a step that is no number changes nothing, and is told |
+//! | [`curve`] | losses, norms and parameters equal the CPU's, step after step |
+//! | [`state`] | a saved state continues bit for bit, also one from the CPU |
+//! | [`evaluation`] | outputs and losses equal the CPU's, and nothing that training depends on changes |
+//! | [`strides`] | many batches per call are the same steps as one by one |
+//! | [`not_finite`] | a step whose loss is not finite changes nothing, and is reported |
 //!
 //! Each panics with what it found.
 
@@ -93,30 +93,30 @@ pub fn curve(make: Make, tolerance: f64) {
     }
 }
 
-/// A state that was handed out goes on where it is given: in the same engine, and in the CPU's.
+/// A saved state continues in another engine of the same type, and in the CPU's.
 pub fn state(make: Make, tolerance: f64) {
     for (spec, data) in cases() {
         let (mut ours, all) = (make(&spec, 5), all(&data));
         let (first, second) = all.split_at(25);
         ours.train(&data, &batches(first, 5)).expect("steps");
-        let kept = ours.state().expect("a state");
+        let saved = ours.state().expect("a state");
         ours.train(&data, &batches(second, 5)).expect("steps");
         let straight = ours.state().expect("a state");
         let mut again = make(&spec, 6);
-        again.set_state(kept.clone()).expect("fits");
+        again.set_state(saved.clone()).expect("fits");
         again.train(&data, &batches(second, 5)).expect("steps");
         assert!(same(&again.state().expect("a state"), &straight), "{spec}: not the same bits");
         let mut theirs = cpu(&spec, 7);
-        theirs.set_state(kept.clone()).expect("fits");
+        theirs.set_state(saved.clone()).expect("fits");
         theirs.train(&data, &batches(second, 5)).expect("steps");
         let far = far(&theirs.state().expect("a state").params, &straight.params);
         assert!(f64::from(far) <= tolerance, "{spec}: on the CPU {far:.1e} apart");
-        let short = State { params: kept.params[1..].to_vec(), ..kept };
+        let short = State { params: saved.params[1..].to_vec(), ..saved };
         assert!(again.set_state(short).is_err(), "{spec}: a parameter too few");
     }
 }
 
-/// Answers and losses are the CPU's; what training depends on stays.
+/// Outputs and losses equal the CPU's; what training depends on stays.
 pub fn evaluation(make: Make, tolerance: f64) {
     for (spec, data) in cases() {
         let (mut ours, mut theirs) = (make(&spec, 8), cpu(&spec, 8));
@@ -147,14 +147,14 @@ pub fn strides(make: Make) {
     }
 }
 
-/// Parameters that have run away are told, and stay as they were at the last good step.
+/// Parameters that have diverged are reported, and stay as they were at the last good step.
 pub fn not_finite(make: Make) {
     let (spec, data) = cases().swap_remove(0);
     let (mut ours, all) = (make(&spec, 1), all(&data));
     let mut away = ours.state().expect("a state");
     away.params.iter_mut().for_each(|p| *p = 3e38);
     ours.set_state(away.clone()).expect("fits");
-    let found = ours.train(&data, &batches(&all, 10)).expect("no error, but no number");
+    let found = ours.train(&data, &batches(&all, 10)).expect("no error, but not finite");
     assert!(!found.norms.is_finite(), "{found:?}");
     assert!(same(&ours.state().expect("a state"), &away));
 }

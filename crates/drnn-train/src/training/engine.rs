@@ -4,8 +4,9 @@
 //! batch -> forward -> loss -> backward -> clip -> Adam        params, m, v stay where they are
 //! ```
 //!
-//! An engine keeps parameters and optimiser where it works, on this machine or on a device, and hands them
-//! out only when asked. [`crate::training::conformance`] is what every engine must keep.
+//! An engine owns parameters and optimiser state where it works, on this machine or on a device, and
+//! copies them only in [`Engine::state`]. [`crate::conformance`] has the tests that every engine must
+//! pass.
 
 use crate::error::Result;
 use crate::loss::{LossSum, Targets};

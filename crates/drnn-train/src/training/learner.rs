@@ -34,23 +34,23 @@ impl Learner {
         }
     }
 
-    /// What kind of network it is.
+    /// The network.
     pub fn spec(&self) -> &NetSpec {
         &self.spec
     }
 
-    /// The model as it is now.
+    /// A copy of the model in its present state.
     pub fn model(&self) -> Result<Model> {
         Ok(Model::from_params(&self.spec, self.state.params.clone())?)
     }
 
-    /// One step on what was gathered: its loss, and the norm of its gradient. Nothing is changed where that is
-    /// no number.
+    /// One step on the gathered batch: its loss, and the norm of its gradient. Changes nothing if the
+    /// norm is not finite.
     fn step(&mut self, rate: f32, clip: Option<f64>) -> Result<(LossSum, f64)> {
         let State { params, adam } = &mut self.state;
         let lanes = [Lane { params, batch: self.gathered.batch(), start: None }];
         let pass = match self.tape.forward(&lanes) {
-            // Data is checked when it is made, so these are parameters that have run away.
+            // Data is checked when it is made, so the parameters have diverged.
             Err(drnn::Error::NotFinite { .. }) => return Ok((LossSum::default(), f64::NAN)),
             other => other?,
         };
@@ -70,7 +70,7 @@ impl Learner {
         }])?;
         let norm = norm(&self.gradient);
         if norm.is_finite() {
-            let scale = clip.map_or(1.0, |most| clip_scale(norm, most));
+            let scale = clip.map_or(1.0, |max| clip_scale(norm, max));
             adam.step(params, &self.gradient, scale, rate);
         }
         Ok((found, norm))

@@ -1,4 +1,4 @@
-//! How much memory a training takes on this machine, told before anything is allocated.
+//! Estimates of the memory that a training takes on this machine, before anything is allocated.
 
 use crate::data::Dataset;
 use crate::tagger::Sentences;
@@ -6,17 +6,17 @@ use drnn::memory::{BatchSize, training};
 use drnn::{InputSpec, NetSpec};
 use drnn_tasks::tagger::TaggerNet;
 
-/// Sequences that [`crate::Trainer`] evaluates at once, at least.
+/// Minimum number of sequences that [`crate::Trainer`] evaluates as one batch.
 pub const MIN_EVAL_ROWS: usize = 500;
 
-/// Bytes that training takes, by what they are for. All of them stop at `usize::MAX`.
+/// Bytes that training takes, by purpose. Sums saturate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Estimate {
     /// Parameters, their gradient, and Adam's two vectors.
     pub weights: usize,
-    /// A batch, its pass forward and backward, and packed weights.
+    /// A batch, its forward and backward pass, and weights in the layout of the kernels.
     pub pass: usize,
-    /// A copy of parameters and optimiser on its way to a file.
+    /// A copy of parameters and optimiser state while it is written to a file.
     pub checkpoint: usize,
 }
 
@@ -78,9 +78,9 @@ fn pass(spec: &NetSpec, size: BatchSize, threads: usize) -> usize {
         InputSpec::Tokens { .. } => (1, spec.output_width()),
     };
     let floats = |n: usize, width: usize| n.saturating_mul(width).saturating_mul(size_of::<f32>());
-    // Elements, targets (values, or a class each), and the gradient of the answers.
-    let answers = floats(size.selected.unwrap_or(slots), m);
-    [memory.kept, memory.extra, memory.fixed, floats(slots, q + 1), answers, answers]
+    // Elements, targets (values, or a class each), outputs and their gradient.
+    let outputs = floats(size.selected.unwrap_or(slots), m);
+    [memory.kept, memory.extra, memory.fixed, floats(slots, q + 1), outputs, outputs]
         .into_iter()
         .fold(0, usize::saturating_add)
 }

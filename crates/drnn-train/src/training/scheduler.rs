@@ -43,7 +43,7 @@ pub(crate) struct Seat {
     pub unfinished: usize,
 }
 
-/// Gives jobs their turns until all are done or one asks to stop.
+/// Gives jobs their turns until all are done or one of them stops all.
 #[derive(Debug, Default)]
 pub(crate) struct Scheduler {
     stop: AtomicBool,
@@ -162,16 +162,16 @@ mod tests {
 
     #[test]
     fn every_job_of_every_queue_gets_its_turns() {
-        let (turns, most) = (AtomicUsize::new(0), Mutex::new([0; 2]));
+        let (turns, peak) = (AtomicUsize::new(0), Mutex::new([0; 2]));
         let running = [AtomicUsize::new(0), AtomicUsize::new(0)];
         let scheduler = Scheduler::default();
         let queues = vec![queue(0..7, 3), queue(7..9, 5)];
         let outcome = scheduler.run(queues, &|| (), &|(), job, seat| {
             assert_eq!(seat.queue, usize::from(job.0 >= 7));
             let now = running[seat.queue].fetch_add(1, Ordering::SeqCst) + 1;
-            let mut most = most.lock().unwrap();
-            most[seat.queue] = most[seat.queue].max(now);
-            drop(most);
+            let mut peak = peak.lock().unwrap();
+            peak[seat.queue] = peak[seat.queue].max(now);
+            drop(peak);
             turns.fetch_add(1, Ordering::SeqCst);
             job.1 += 1;
             running[seat.queue].fetch_sub(1, Ordering::SeqCst);
@@ -180,7 +180,7 @@ mod tests {
         outcome.unwrap();
         assert!(!scheduler.is_stopped());
         assert_eq!(turns.into_inner(), (1..=9).sum::<usize>()); // job i has i + 1 turns
-        let [first, second] = most.into_inner().unwrap();
+        let [first, second] = peak.into_inner().unwrap();
         assert!((1..=3).contains(&first) && (1..=2).contains(&second));
     }
 
@@ -207,7 +207,7 @@ mod tests {
                         (0, "error") => Err(Error::Options("the first".into())),
                         (0, "panic") => panic!("the first"),
                         (0, _) => Ok(Turn::Stop),
-                        // Whoever runs next to the first sees the request.
+                        // The turn that runs at the same time as the first sees the request.
                         _ => {
                             while !scheduler.is_stopped() {
                                 std::thread::yield_now();

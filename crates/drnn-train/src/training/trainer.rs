@@ -1,8 +1,8 @@
-//! A training from its first epoch to its last, batch by batch, to be stopped and continued anywhere.
+//! A training from its first epoch to its last, batch by batch; it can be stopped and resumed anywhere.
 
 use super::lanes::Control;
 use super::{Batches, Engine, Learner, MIN_EVAL_ROWS, Saver};
-use crate::checkpoint::{self, Checkpoint, Disk, Found, RealDisk};
+use crate::checkpoint::{self, Checkpoint, Disk, LoadedCheckpoint, RealDisk};
 use crate::data::{Dataset, order};
 use crate::error::{Error, Result};
 use crate::loss::LossSum;
@@ -15,21 +15,21 @@ use std::time::Instant;
 /// How a model is trained.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Options {
-    /// Most epochs.
+    /// Maximum number of epochs.
     pub epochs: usize,
     /// Sequences per step.
     pub batch: usize,
     /// Learning rate of the first epoch.
     pub rate: f32,
-    /// How it goes on.
+    /// How the learning rate changes.
     pub schedule: Schedule,
-    /// Largest norm of a gradient; None for no clipping.
+    /// Maximum norm of a gradient; None for no clipping.
     pub clip: Option<f64>,
     /// The optimiser.
     pub adam: AdamOptions,
     /// When to stop early.
     pub stopping: Stopping,
-    /// Of the first parameters and of the order of sequences.
+    /// Seed of the initial parameters and of the order of sequences.
     pub seed: u64,
 }
 
@@ -49,16 +49,16 @@ impl Default for Options {
     }
 }
 
-/// One epoch, as it is told.
+/// The losses of one epoch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Epoch {
     /// Counted from 1.
     pub epoch: usize,
-    /// Mean loss over its batches, as they were met.
+    /// Mean loss over its batches, each before its step.
     pub train_loss: f64,
     /// Loss of the validation set at its end.
     pub valid_loss: f64,
-    /// Share of its positions whose class was the likeliest; None for values.
+    /// Validation accuracy; None for values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub valid_accuracy: Option<f64>,
     /// Mean norm of gradients before clipping.
@@ -67,7 +67,7 @@ pub struct Epoch {
     pub rate: f32,
 }
 
-/// How far a training has come: with parameters and optimiser, all that there is to it.
+/// How far a training has come: together with parameters and optimiser state, all of its state.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Progress {
     /// Epochs done.
@@ -80,9 +80,9 @@ pub struct Progress {
     pub count: usize,
     /// Norms.
     pub norms: f64,
-    /// Why it ended, once it has.
+    /// Why it ended; None while it goes on.
     pub ended: Option<Reason>,
-    /// Seconds spent, which nothing depends on.
+    /// Seconds spent; no result depends on them.
     pub seconds: f64,
 }
 
@@ -92,11 +92,11 @@ pub struct Trainer<'a, E: Engine = Learner> {
     options: Options,
     train: &'a E::Data,
     valid: &'a E::Data,
-    /// Sequences to learn from.
+    /// Number of training sequences.
     sequences: usize,
     training: String,
     progress: Progress,
-    /// Of the epoch under way.
+    /// Order of the sequences in the present epoch.
     order: Vec<u32>,
 }
 
@@ -118,7 +118,7 @@ pub(crate) enum Stint {
     Epoch,
     /// The training has ended.
     Ended(Reason),
-    /// It was asked to stop.
+    /// `observe` stopped it.
     Stopped,
 }
 
@@ -126,11 +126,11 @@ pub(crate) enum Stint {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum Resumed {
-    /// No checkpoint: the training is where it was.
+    /// There is no checkpoint: the training is unchanged.
     NoCheckpoint,
-    /// The newest.
+    /// Continues from the newest checkpoint.
     Newest,
-    /// The one before: what is wrong with the newest, and what was used instead.
+    /// Continues from the previous one; says what is wrong with the newest.
     Previous(String),
 }
 
@@ -179,7 +179,7 @@ impl<'a, E: Engine> Trainer<'a, E> {
         Ok(Trainer { engine, options, train, valid, sequences, training, progress, order })
     }
 
-    /// Goes on from the newest good checkpoint of this training.
+    /// Continues from the newest good checkpoint of this training.
     pub fn resume(&mut self, path: &Path) -> Result<Resumed> {
         self.resume_from(&RealDisk, path)
     }
@@ -199,12 +199,12 @@ impl<'a, E: Engine> Trainer<'a, E> {
         Ok(found.note.map_or(Resumed::Newest, Resumed::Previous))
     }
 
-    /// The newest good checkpoint, None where there is none at all; nothing goes on from it.
-    pub fn find(&self, path: &Path) -> Result<Option<Found>> {
+    /// The newest good checkpoint, None where there is no file; the training stays where it is.
+    pub fn find_checkpoint(&self, path: &Path) -> Result<Option<LoadedCheckpoint>> {
         checkpoint::read(&RealDisk, path, &self.training)
     }
 
-    /// Writes a checkpoint. Parameters that have run away are not written: the last good ones stay.
+    /// Writes a checkpoint, unless parameters are not finite: the last good one stays.
     pub fn save(&mut self, path: &Path) -> Result<()> {
         self.save_to(&RealDisk, path)
     }
@@ -218,7 +218,7 @@ impl<'a, E: Engine> Trainer<'a, E> {
         }
     }
 
-    /// Does one batch, or as many as the engine takes at once; after an epoch's last, evaluates.
+    /// Trains one batch, or as many as the engine takes per call; evaluates after the last of an epoch.
     pub fn advance(&mut self) -> Result<Advance> {
         if let Some(reason) = self.progress.ended {
             return Ok(Advance::Ended(reason));
@@ -285,7 +285,7 @@ impl<'a, E: Engine> Trainer<'a, E> {
     fn end_epoch(&mut self, rate: f32) -> Result<Advance> {
         let (epoch, rows) = (self.progress.history.len(), self.options.batch.max(MIN_EVAL_ROWS));
         let valid = match self.engine.loss(self.valid, epoch, rows) {
-            // The last step has let the parameters run away.
+            // The parameters diverged in the last step.
             Err(Error::Drnn(drnn::Error::NotFinite { .. })) => {
                 return Ok(self.end(Reason::NotFinite));
             }
@@ -293,7 +293,7 @@ impl<'a, E: Engine> Trainer<'a, E> {
             other => other?,
         };
         let p = &mut self.progress;
-        let train = LossSum { sum: p.loss, count: p.count, right: None };
+        let train = LossSum { sum: p.loss, count: p.count, correct: None };
         p.history.push(Epoch {
             epoch: p.history.len() + 1,
             train_loss: train.mean(),
@@ -314,7 +314,7 @@ impl<'a, E: Engine> Trainer<'a, E> {
         &self.progress
     }
 
-    /// What trains the model.
+    /// The engine that holds the model.
     pub fn engine(&mut self) -> &mut E {
         &mut self.engine
     }
@@ -334,7 +334,7 @@ impl<'a, E: Engine> Trainer<'a, E> {
         self.engine.memory()
     }
 
-    /// How it is trained.
+    /// The options it was made with.
     pub fn options(&self) -> &Options {
         &self.options
     }

@@ -9,7 +9,7 @@ use crate::report::training_run::{Judged, most_frequent};
 use drnn::text::grouped;
 use drnn_tasks::series::SeriesTask;
 use drnn_train::Confusion;
-use drnn_train::series::{Columns, Found, Score, TargetScore, score};
+use drnn_train::series::{Columns, Measures, Score, TargetScore, score};
 
 /// Scores whole sequences.
 pub fn evaluate(asked: Asked) -> Result<Evaluation, Failure> {
@@ -56,11 +56,11 @@ fn columns(task: &SeriesTask) -> Columns {
 
 fn metrics(score: &Score, task: &SeriesTask) -> Vec<(String, f64)> {
     let quality = score.quality().unwrap_or(0.0);
-    match &score.found {
-        Found::Classes { loss, .. } => {
+    match &score.measures {
+        Measures::Classes { loss, .. } => {
             vec![("accuracy".into(), quality), ("cross-entropy".into(), loss.mean())]
         }
-        Found::Errors(targets) => {
+        Measures::Values(targets) => {
             let mut all = vec![("mean squared error".into(), quality)];
             let explained = task.targets.iter().zip(targets);
             let explained =
@@ -71,22 +71,22 @@ fn metrics(score: &Score, task: &SeriesTask) -> Vec<(String, f64)> {
     }
 }
 
-/// A table of targets or classes, and what is taken for what.
+/// A table of targets, or one of classes with their confusion matrix.
 pub fn judged(score: &Score, task: &SeriesTask, set: &str) -> Vec<Judged> {
     let head = |names: [&str; 5]| names.map(String::from).to_vec();
-    match (&score.found, &task.classes) {
-        (Found::Classes { confusion, .. }, Some(classes)) => {
+    match (&score.measures, &task.classes) {
+        (Measures::Classes { confusion, .. }, Some(classes)) => {
             let (shown, which) = most_frequent(confusion);
             let rows = shown.into_iter().map(|i| class_row(&classes[i], confusion, i)).collect();
             let caption = format!("Classes of the {set} data{which}.");
             let head = head(["class", "steps", "precision", "recall", "F1"]);
             vec![Judged::Table { caption, head, rows }, Judged::confusion(classes, confusion)]
         }
-        (Found::Errors(targets), _) => {
+        (Measures::Values(targets), _) => {
             let rows =
                 task.targets.iter().zip(targets).map(|(name, t)| target_row(name, t)).collect();
             let caption = format!("Errors on the {set} data, in the targets' own units.");
-            let head = head(["target", "steps", "mean squared error", "root of it", "R^2"]);
+            let head = head(["target", "steps", "mean squared error", "RMSE", "R^2"]);
             vec![Judged::Table { caption, head, rows }]
         }
         _ => Vec::new(),
@@ -99,11 +99,11 @@ fn target_row(name: &str, target: &TargetScore) -> Vec<String> {
     vec![name.into(), grouped(*count), number(*mse), number(mse.sqrt()), r2]
 }
 
-/// Precision: of what was taken for it. Recall: of what is it.
+/// Precision, recall and F1 of a class.
 fn class_row(name: &str, confusion: &Confusion, class: usize) -> Vec<String> {
-    let right = confusion.right(class) as f64;
-    let (truth, taken) = (confusion.of_truth(class), confusion.of_answer(class));
-    let share = |of: f64| if of > 0.0 { format!("{:.4}", right / of) } else { "none".into() };
+    let correct = confusion.correct(class) as f64;
+    let (truth, taken) = (confusion.support(class), confusion.predicted(class));
+    let share = |of: f64| if of > 0.0 { format!("{:.4}", correct / of) } else { "none".into() };
     vec![
         name.into(),
         grouped(truth as usize),

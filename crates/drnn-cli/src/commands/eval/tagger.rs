@@ -6,7 +6,7 @@ use crate::files::model_file::ModelFile;
 use crate::training::treebank::{by_tag, confusion, table};
 use drnn::text::grouped;
 use drnn_tasks::tagger::{Counting, Tagger};
-use drnn_train::tagger::{Scores, Sentences, Share, read_sentences};
+use drnn_train::tagger::{Ratio, Scores, Sentences, read_sentences};
 
 /// Scores all files together.
 pub fn evaluate(asked: Asked) -> Result<Evaluation, Failure> {
@@ -28,7 +28,7 @@ pub fn evaluate(asked: Asked) -> Result<Evaluation, Failure> {
     }
     let scores = Scores::of(&tagger, &data)?;
     let mut metrics: Vec<(String, f64)> = Vec::new();
-    let mut metric = |name: &str, share: Share| {
+    let mut metric = |name: &str, share: Ratio| {
         metrics.extend(share.value().map(|value| (name.to_string(), value)));
     };
     metric("accuracy", scores.words);
@@ -48,8 +48,8 @@ pub fn evaluate(asked: Asked) -> Result<Evaluation, Failure> {
         metrics,
         counts: vec![
             ("sentences", data.len()),
-            ("words", scores.words.of as usize),
-            ("unknown words", scores.unknown.of as usize),
+            ("words", scores.words.total as usize),
+            ("unknown words", scores.unknown.total as usize),
         ],
         judged: vec![
             table("given", &scores, counting),

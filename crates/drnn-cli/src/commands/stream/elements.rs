@@ -4,7 +4,7 @@ use crate::Failure;
 use crate::text::masks::{Mark, Masks};
 use clap::ValueEnum;
 use drnn_tasks::live::{Element, ElementKind, LiveModel};
-use drnn_train::read::{ElementRow, ElementRows, LONGEST_LINE};
+use drnn_train::read::{ElementRow, ElementRows, MAX_LINE_BYTES};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum From {
@@ -163,8 +163,8 @@ impl<'m> Elements<'m> {
     }
 
     fn add(&mut self, text: &str) -> Result<(), Failure> {
-        if self.open.len() + text.len() > LONGEST_LINE {
-            let why = format!("longer than {LONGEST_LINE} bytes; is this text with line ends?");
+        if self.open.len() + text.len() > MAX_LINE_BYTES {
+            let why = format!("longer than {MAX_LINE_BYTES} bytes; is this text with line ends?");
             return Err(self.refuse(why));
         }
         self.open += text;

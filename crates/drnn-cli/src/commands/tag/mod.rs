@@ -17,7 +17,7 @@ use crate::console::progress;
 use crate::files::builtin;
 use clap::Args;
 use drnn_tasks::live::LiveModel;
-use drnn_train::read::{LONGEST_LINE, Source};
+use drnn_train::read::{MAX_LINE_BYTES, Source};
 use input::{From, Piece};
 use output::{Output, To};
 use sentences::{Arriving, Complete};
@@ -66,7 +66,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     progress!("{} tags; answers come {late}", tagger.vocabulary().tags().len());
     let pieces = input::pieces(source, arguments.from, tagger.counting());
     // A word is part of a line, which has a limit of its own.
-    let model = LiveModel::from_tagger("tag", tagger).with_max_word(LONGEST_LINE);
+    let model = LiveModel::from_tagger("tag", tagger).with_max_word(MAX_LINE_BYTES);
     let output = Output::new(std::io::stdout().lock(), to, arguments.probabilities);
     tag_all(&pieces, Arriving::new(&model)?, Complete::new(&model), output)
 }

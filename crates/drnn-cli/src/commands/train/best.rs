@@ -46,10 +46,10 @@ impl Best {
             let kept = Mutex::new(f64::NEG_INFINITY);
             return Ok(Best { path, metric, kept, lost: None });
         }
-        let (epoch, note) = match trainer.find(&path) {
+        let (epoch, note) = match trainer.find_checkpoint(&path) {
             Ok(Some(found)) => (found.checkpoint.progress.history.len(), found.note),
             Ok(None) => (0, Some(format!("{}: is missing", path.display()))),
-            Err(Error::NoGoodCheckpoint { newest, previous }) => {
+            Err(Error::NoGoodCheckpoint { newest, previous, .. }) => {
                 (0, Some(format!("{newest}; {previous}")))
             }
             Err(error) => return Err(error.into()),
@@ -100,7 +100,7 @@ impl Best {
                 let path = self.path.display();
                 return Err(Failure::Input(format!("{path}: is missing; {instead}")));
             }
-            Err(Error::NoGoodCheckpoint { newest, previous }) => {
+            Err(Error::NoGoodCheckpoint { newest, previous, .. }) => {
                 return Err(Failure::Input(format!("{newest}; {previous}; {instead}")));
             }
             Err(error) => return Err(error.into()),

@@ -18,13 +18,13 @@ pub struct Masking {
     pub window: usize,
     /// Share of characters that are masked.
     pub share: f64,
-    /// The mask's number, one above the alphabet's last: that of characters which it does not have, too.
+    /// The mask's number, one above the alphabet's last; also read for characters not in the alphabet.
     pub mask: u32,
     /// What is masked follows from it, from the epoch and from the window.
     pub seed: u64,
 }
 
-/// A part of a text, in windows that do not overlap. What remains at its end is not asked for.
+/// A part of a text, in windows that do not overlap. What remains at its end is left out.
 #[derive(Debug, Clone)]
 pub struct Masked {
     text: Arc<Symbols>,
@@ -97,11 +97,11 @@ impl Dataset for Masked {
         let (steps, rows) = (self.masking.window, rows.min(self.len()));
         let slots = steps.saturating_mul(rows);
         // What is masked is drawn: a little more than the share, to be sure.
-        let asked = (slots as f64 * self.masking.share * 1.05) as usize + 64;
-        BatchSize { steps, rows, selected: Some(asked.min(slots)) }
+        let selected = (slots as f64 * self.masking.share * 1.05) as usize + 64;
+        BatchSize { steps, rows, selected: Some(selected.min(slots)) }
     }
 
-    /// Behind the end of the part everything is masked.
+    /// After the end of the part everything is masked.
     fn gather(&self, epoch: usize, chosen: &[u32], to: &mut Gathered) {
         let Masking { window, share, mask, seed } = self.masking;
         let (rows, steps) = (chosen.len(), window + to.look_ahead);
@@ -115,8 +115,8 @@ impl Dataset for Masked {
             let first = self.range.start + number as usize * window;
             let end = self.range.end.min(first + steps);
             self.text.get(first..end, &mut characters).expect("windows lie in the text");
-            // The first T draws are the same whatever is looked at behind them: networks of all delays are asked
-            // the same.
+            // The first T draws do not depend on the look-ahead: networks of all delays are trained on
+            // the same masks.
             let mut rng = Rng::new(seed::derive(seed, &[epoch as u64, number.into()]));
             for (step, &character) in characters.iter().enumerate() {
                 let hidden = f64::from(rng.uniform()) < share;
@@ -127,11 +127,11 @@ impl Dataset for Masked {
                 }
             }
         }
-        let asked = to.selected.get_or_insert_default();
-        asked.clear();
+        let selected = to.selected.get_or_insert_default();
+        selected.clear();
         let mut slots = 0..;
         truth.retain(|&character| {
-            asked.extend(slots.next().filter(|_| character != IGNORE));
+            selected.extend(slots.next().filter(|_| character != IGNORE));
             character != IGNORE
         });
     }

@@ -34,21 +34,21 @@ fn letter(i: usize) -> u32 {
 }
 
 #[test]
-fn a_fifth_is_masked_and_only_that_is_asked_for() {
+fn a_fifth_is_masked_and_only_that_is_predicted() {
     let text = text(100_000, None);
     let masked = masked(&text, 0..100_000, 180, 0.2);
     assert_eq!(masked.len(), 555);
     let chosen: Vec<u32> = (0..555).collect();
-    let [tokens, asked, classes] = gathered(&masked, 3, 8, &chosen);
-    assert_eq!((tokens.len(), asked.len()), (188 * 555, classes.len()));
+    let [tokens, selected, classes] = gathered(&masked, 3, 8, &chosen);
+    assert_eq!((tokens.len(), selected.len()), (188 * 555, classes.len()));
     let share = |of: &[u32]| of.iter().filter(|t| **t == MASK).count() as f64 / of.len() as f64;
     let (inside, ahead) = tokens.split_at(180 * 555);
     assert!((share(inside) - 0.2).abs() < 0.01, "{}", share(inside));
     assert!((share(ahead) - 0.2).abs() < 0.02, "{}", share(ahead));
-    assert!(asked.windows(2).all(|two| two[0] < two[1]));
+    assert!(selected.windows(2).all(|two| two[0] < two[1]));
     let masks = (0..180 * 555).filter(|&slot| tokens[slot as usize] == MASK);
-    assert!(masks.eq(asked.iter().copied()));
-    for (slot, class) in asked.iter().zip(&classes) {
+    assert!(masks.eq(selected.iter().copied()));
+    for (slot, class) in selected.iter().zip(&classes) {
         let (step, row) = (*slot as usize / 555, *slot as usize % 555);
         assert_eq!(*class, letter(row * 180 + step));
     }
@@ -64,7 +64,7 @@ fn masks_follow_from_visit_and_window_alone() {
     assert!(!both.iter().skip(1).step_by(2).eq(&alone));
     assert_ne!(gathered(&masked, 2, 0, &[7])[0], alone);
     assert_eq!(gathered(&masked, 1, 0, &[7])[0], alone);
-    // Whatever is looked at behind it.
+    // With any look-ahead.
     assert_eq!(gathered(&masked, 1, 30, &[7])[0][..100], alone);
     assert_eq!(gathered(&masked, 1, 30, &[7])[1..], gathered(&masked, 1, 0, &[7])[1..]);
 }
@@ -73,18 +73,18 @@ fn masks_follow_from_visit_and_window_alone() {
 fn what_is_looked_ahead_at_is_the_text_that_follows() {
     let text = text(1000, None);
     let masked = masked(&text, 100..650, 100, 1e-9); // as good as never
-    let [tokens, asked, classes] = gathered(&masked, 0, 20, &[0, 4]);
-    assert!(asked.is_empty() && classes.is_empty());
+    let [tokens, selected, classes] = gathered(&masked, 0, 20, &[0, 4]);
+    assert!(selected.is_empty() && classes.is_empty());
     for step in 0..120 {
         assert_eq!(tokens[2 * step..][..2], [letter(100 + step), letter(500 + step)]);
     }
-    // Behind the end of its part a window sees nothing.
+    // After the end of its part a window sees nothing.
     let [tokens, ..] = gathered(&masked, 0, 60, &[4]);
     assert_eq!((tokens[149], &tokens[150..]), (letter(649), &[MASK; 10][..]));
 }
 
 #[test]
-fn characters_that_the_alphabet_lacks_are_read_as_masks_and_not_asked_for() {
+fn characters_that_the_alphabet_lacks_are_read_as_masks_and_not_predicted() {
     let text = text(300, Some(5));
     let all = gathered(&masked(&text, 0..300, 100, 1.0), 0, 0, &[0]);
     assert_eq!(all[1].len(), 99);

@@ -5,10 +5,10 @@
 //! ```
 //!
 //! The filter w has c causal taps, then a acausal ones, oldest first; x is zero outside the sequence. A
-//! network that answers d steps late can know y_t where a <= d. The larger gamma, the less linear.
+//! network with delay d can know y_t where a <= d. The larger gamma, the less linear.
 //!
-//! x and w are multiples of 2^-24, so in double precision the sum is exact, in any order: what else makes
-//! these numbers, a GPU say, gets the same but for its sine.
+//! x and w are multiples of 2^-24, so in double precision the sum is exact in any order: a GPU that
+//! generates these numbers gets the same values but for its sine.
 
 pub mod campaign;
 mod pool;
@@ -37,23 +37,23 @@ pub struct Sine {
     pub taps: usize,
 }
 
-/// What is drawn for one data set, each from a seed of its own.
+/// The random numbers of one data set, each part from a seed of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SinePart {
     /// w, the same for all sequences of a data set.
     Filter = 0,
-    /// Sequences to learn from.
+    /// Training sequences.
     Train = 1,
-    /// Sequences that decide when to stop.
+    /// Validation sequences, which decide when to stop.
     Valid = 2,
-    /// Sequences that nothing depends on.
+    /// Test sequences.
     Test = 3,
-    /// The network's first parameters, and the order of sequences.
+    /// The network's initial parameters, and the order of sequences.
     Training = 4,
 }
 
 impl SinePart {
-    /// What it is drawn from, of the data set `set_seed`.
+    /// The seed of this part, in the data set of seed `set_seed`.
     pub fn seed(self, set_seed: u64) -> u64 {
         seed::derive(set_seed, &[self as u64])
     }
@@ -83,12 +83,12 @@ impl Sine {
         Examples::new(inputs, answers, [count, steps], [1, 1])
     }
 
-    /// The same, made when they are first asked for.
+    /// The same, generated when they are first used.
     pub fn generated(&self, count: usize, set_seed: u64, part: SinePart) -> Result<Generated> {
         Generated::new(Recipe::Sine { task: *self, count, set_seed, part })
     }
 
-    /// Whether there are `count` such sequences.
+    /// Refuses sizes of 0 and parameters out of range.
     pub(crate) fn check(&self, count: usize) -> Result<()> {
         let Sine { gamma, ahead, steps, taps } = *self;
         if ahead > taps || !gamma.is_finite() || steps == 0 || count == 0 {

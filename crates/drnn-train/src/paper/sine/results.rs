@@ -1,13 +1,13 @@
-//! Results of a campaign as a file: a line when it begins, then a line per cell.
+//! The results file of a campaign: a header line, then a line per cell.
 //!
 //! ```text
 //! {"campaign":"drnn sine","format":1,"protocol":{..}}
 //! {"set":0,"gamma":0.5,"ahead":5,"net":"dlstm-5","test_mse":..,..,"seconds":..}
 //! ```
 //!
-//! Lines are only ever added, each by one write that is synced: whoever kills the program can tear no line
-//! but the last. That one has no end of line, and is dropped when the file is read. Results of another
-//! protocol are refused.
+//! Lines are only appended, each by one synced write, so a program that is killed can tear only the last
+//! line. A torn line has no line end and is dropped when the file is read. Results of another protocol
+//! are refused.
 //!
 //! Two results of one cell must agree in all but `seconds` and `machine`; then the quicker one is kept. So
 //! [`merge`] does not depend on the order of its files.
@@ -96,14 +96,23 @@ pub fn is_campaign(bytes: &[u8]) -> bool {
 }
 
 fn refuse(path: &Path, reason: impl ToString) -> Error {
-    Error::Results { file: path.display().to_string(), reason: reason.to_string() }
+    let (file, reason) = (path.display().to_string(), reason.to_string());
+    Error::Results { file, reason, source: None }
+}
+
+fn unreadable(path: &Path, e: std::io::Error) -> Error {
+    refuse(path, format!("cannot be read: {e}")).caused_by(e)
+}
+
+fn unwritable(path: &Path, e: std::io::Error) -> Error {
+    refuse(path, format!("cannot be written: {e}")).caused_by(e)
 }
 
 fn line(value: &impl Serialize) -> std::io::Result<String> {
     Ok(serde_json::to_string(value)? + "\n")
 }
 
-/// Puts a record to the others. Refused where it contradicts one.
+/// Adds a record. Refused where it contradicts another one of its cell.
 fn put(records: &mut Records, record: Record, path: &Path) -> Result<()> {
     match records.entry(record.cell) {
         Entry::Vacant(entry) => {
@@ -175,8 +184,7 @@ pub const MAX_RESULTS: u64 = 1 << 28;
 
 /// Reads a file of results.
 pub fn read(path: &Path) -> Result<(Protocol, Records)> {
-    let bytes = drnn::io::read_file(path, MAX_RESULTS)
-        .map_err(|e| refuse(path, format!("cannot be read: {e}")))?;
+    let bytes = drnn::io::read_file(path, MAX_RESULTS).map_err(|e| unreadable(path, e))?;
     from_bytes(path, &bytes)
 }
 
@@ -222,7 +230,7 @@ pub fn write(path: &Path, protocol: &Protocol, records: &Records) -> Result<()> 
     };
     text()
         .and_then(|text| drnn::io::write_atomically(path, |file| file.write_all(text.as_bytes())))
-        .map_err(|e| refuse(path, format!("cannot be written: {e}")))
+        .map_err(|e| unwritable(path, e))
 }
 
 /// A file of results that is being added to.
@@ -239,7 +247,7 @@ impl Results {
     /// Opens the results of a campaign, or begins them where there are none. The file is locked: two
     /// programs that add to one would train the same cells.
     pub fn open(path: &Path, protocol: &Protocol) -> Result<Results> {
-        let fail = |e: std::io::Error| refuse(path, format!("cannot be written: {e}"));
+        let fail = |e: std::io::Error| unwritable(path, e);
         let mut options = File::options();
         let options = options.read(true).write(true).create(true).truncate(false);
         let mut file = options.open(path).map_err(fail)?;
@@ -252,7 +260,7 @@ impl Results {
         }
         // Through this very handle: on some systems the lock keeps all others out.
         let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(|e| refuse(path, format!("cannot be read: {e}")))?;
+        file.read_to_end(&mut bytes).map_err(|e| unreadable(path, e))?;
         let Contents { protocol: found, records, whole } = parse(path, &bytes)?;
         let header = line(&Header::new(protocol)).map_err(fail)?;
         match found {
@@ -283,7 +291,7 @@ impl Results {
 
     /// One line, whole or not at all.
     fn add(&mut self, line: &str) -> Result<()> {
-        let fail = |e: std::io::Error| refuse(&self.path, format!("cannot be written: {e}"));
+        let fail = |e: std::io::Error| unwritable(&self.path, e);
         let end = self.file.seek(SeekFrom::End(0)).map_err(fail)?;
         let written = self.file.write_all(line.as_bytes()).and_then(|()| self.file.sync_data());
         if written.is_err() {

@@ -1,16 +1,16 @@
-//! Files, packed or not.
+//! Files, compressed or plain.
 //!
 //! | first bytes | taken for |
 //! |---|---|
-//! | `1f 8b` | gzip, also several one behind the other |
+//! | `1f 8b` | gzip, also several members in sequence |
 //! | `28 b5 2f fd`, `5? 2a 4d 18` | zstd, likewise |
 //! | `PK 03 04`, `PK 05 06` | zip: the one file in it, or the one named like the archive |
 //! | anything else | plain |
 //!
-//! Names do not matter. A byte order mark is skipped. Packed data that end too early, or whose checksum is wrong, are an error.
-//! So is whatever is longer than it may be (`limits`): packed data are measured while they are
-//! unpacked, against the packed bytes they came from, so that an archive made to fill the memory is
-//! stopped after some megabytes.
+//! File names do not matter. A byte order mark is skipped. Compressed data that end too early or have a
+//! wrong checksum are an error, and so are files beyond the limits (`limits`). The size is checked
+//! during decompression, relative to the compressed bytes read so far, so an archive made to fill the
+//! memory is stopped after some megabytes.
 
 use super::limits::{MAX_EXPANSION, MAX_INPUT, MIN_EXPANDED, ReadLimits};
 use super::{refuse, zip, zstd};
@@ -30,16 +30,16 @@ pub(super) type Stream = Box<dyn BufRead + Send>;
 /// An open file with its name for error messages.
 pub struct Source {
     name: String,
-    packing: &'static str,
+    compression: &'static str,
     head: Vec<u8>,
     stream: Stream,
-    /// Bytes read so far, and the most there may be.
+    /// Bytes read so far, and their maximum.
     read: u64,
     max: u64,
-    /// Whether `max` is what somebody chose, and packed bytes do not count.
+    /// Whether the user chose `max`; then the expansion is not limited.
     chosen: bool,
-    packed: Arc<AtomicU64>,
-    /// Bytes of a plain file that says how long it is.
+    compressed: Arc<AtomicU64>,
+    /// Bytes of a plain file of known length.
     plain_len: Option<u64>,
     max_characters: u64,
 }
@@ -49,20 +49,20 @@ pub fn open(path: &Path) -> Result<Source> {
     open_with(path, ReadLimits::default())
 }
 
-/// Opens a file of which so much may be read.
+/// Opens a file within `limits`.
 pub fn open_with(path: &Path, limits: ReadLimits) -> Result<Source> {
     let name = display(path);
-    let fail = |e: io::Error| refuse(&name, None, format!("cannot be read: {e}"));
+    let fail = |e: io::Error| broken(&name, e);
     let (file, len) = drnn::io::open_file(path).map_err(fail)?;
     let again = file.try_clone().map_err(fail)?;
-    // What a file is added while we read is not waited for: it may never end.
+    // Bytes appended while we read are ignored: the file might never end.
     let plain = BufReader::with_capacity(BUFFER, file.take(len.unwrap_or(u64::MAX)));
     let from = Origin { len, max: limits.max(len.is_none()), chosen: limits.max_input.is_some() };
     match len {
-        Some(len) => Source::unpack(&name, plain, from, |packed| {
-            zip::unzip(FileReader::from(again), len, &stem(path), packed)
+        Some(len) => Source::decompress(&name, plain, from, |compressed| {
+            zip::unzip(FileReader::from(again), len, &stem(path), compressed)
         }),
-        None => Source::unpack(&name, plain, from, no_zip),
+        None => Source::decompress(&name, plain, from, no_zip),
     }
 }
 
@@ -76,7 +76,7 @@ fn stem(path: &Path) -> String {
 }
 
 fn no_zip(_: &Arc<AtomicU64>) -> std::result::Result<Stream, String> {
-    Err("is a zip archive, which cannot be read from a stream; unpack it first".into())
+    Err("is a zip archive, which cannot be read from a stream; extract it first".into())
 }
 
 impl ReadLimits {
@@ -93,13 +93,13 @@ struct Origin {
 }
 
 impl Source {
-    /// Reads from a stream, packed or not, however long it goes on. A zip archive has its directory
+    /// Reads from a stream, compressed or not, however long it goes on. A zip archive has its directory
     /// at the end and is refused here.
     pub fn new(name: &str, stream: impl BufRead + Send + 'static) -> Result<Source> {
-        Source::unpack(name, stream, Origin { len: None, max: u64::MAX, chosen: false }, no_zip)
+        Source::decompress(name, stream, Origin { len: None, max: u64::MAX, chosen: false }, no_zip)
     }
 
-    /// Reads from memory, packed or not.
+    /// Reads from memory, compressed or not.
     pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<Source> {
         Source::held(name, bytes.into(), ReadLimits::default())
     }
@@ -108,62 +108,62 @@ impl Source {
         let len = bytes.len() as u64;
         let from =
             Origin { len: Some(len), max: limits.max(false), chosen: limits.max_input.is_some() };
-        Source::unpack(name, Cursor::new(bytes.clone()), from, |packed| {
-            zip::unzip(Cursor::new(bytes), len, &stem(Path::new(name)), packed)
+        Source::decompress(name, Cursor::new(bytes.clone()), from, |compressed| {
+            zip::unzip(Cursor::new(bytes), len, &stem(Path::new(name)), compressed)
         })
     }
 
-    fn unpack<R: BufRead + Send + 'static>(
+    fn decompress<R: BufRead + Send + 'static>(
         name: &str,
         stream: R,
         from: Origin,
         unzip: impl FnOnce(&Arc<AtomicU64>) -> std::result::Result<Stream, String>,
     ) -> Result<Source> {
-        let fail = |packing: &str, e: io::Error| broken(name, explained(packing, e));
+        let fail = |compression: &str, e: io::Error| broken(name, explained(compression, e));
         let (head, stream) = look(stream).map_err(|e| fail("", e))?;
-        let packed = Arc::new(AtomicU64::new(0));
-        let (packing, mut stream): (&str, Stream) = match head[..] {
+        let compressed = Arc::new(AtomicU64::new(0));
+        let (compression, mut stream): (&str, Stream) = match head[..] {
             [0x1f, 0x8b, ..] => {
-                let stream = Counted::new(stream, &packed);
+                let stream = Counted::new(stream, &compressed);
                 ("gzip", buffered(flate2::bufread::MultiGzDecoder::new(stream)))
             }
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => {
-                ("zstd", buffered(zstd::Frames::new(Counted::new(stream, &packed))))
+                ("zstd", buffered(zstd::Frames::new(Counted::new(stream, &compressed))))
             }
             [b'P', b'K', 3, 4, ..] | [b'P', b'K', 5, 6, ..] => {
-                ("zip", unzip(&packed).map_err(|reason| refuse(name, None, reason))?)
+                ("zip", unzip(&compressed).map_err(|reason| refuse(name, None, reason))?)
             }
             [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41] | [0xfd, b'7', b'z', b'X', b'Z', 0] => {
-                let reason = "is packed by bzip2 or xz, which are not read here; unpack it, or pack it by gzip or zstd";
+                let reason = "is compressed with bzip2 or xz, which are not read here; decompress it, or use gzip or zstd";
                 return Err(refuse(name, None, reason));
             }
             _ => ("", stream),
         };
-        let head = if packing.is_empty() {
+        let head = if compression.is_empty() {
             head
         } else {
-            let (head, unpacked) = look(stream).map_err(|e| fail(packing, e))?;
-            stream = unpacked;
+            let (head, decompressed) = look(stream).map_err(|e| fail(compression, e))?;
+            stream = decompressed;
             head
         };
         let head = match head.strip_prefix(b"\xef\xbb\xbf") {
             None => head,
             Some(rest) => {
-                stream.read_exact(&mut [0; 3]).map_err(|e| fail(packing, e))?;
+                stream.read_exact(&mut [0; 3]).map_err(|e| fail(compression, e))?;
                 rest.to_vec()
             }
         };
         let Origin { len, max, chosen } = from;
-        let plain_len = len.filter(|_| packing.is_empty());
+        let plain_len = len.filter(|_| compression.is_empty());
         Ok(Source {
             name: name.to_string(),
-            packing,
+            compression,
             head,
             stream,
             read: 0,
             max,
             chosen,
-            packed,
+            compressed,
             plain_len,
             max_characters: u64::MAX,
         })
@@ -195,21 +195,21 @@ impl Source {
         Err(refuse(&self.name, None, what))
     }
 
-    /// That no more has come than may.
+    /// Checks the limits of size and expansion.
     fn check_size(&self) -> io::Result<()> {
-        let packed = self.packed.load(Ordering::Relaxed);
-        let expanded = packed.saturating_mul(MAX_EXPANSION).saturating_add(MIN_EXPANDED);
-        let dense = !self.packing.is_empty() && !self.chosen && self.read > expanded;
+        let compressed = self.compressed.load(Ordering::Relaxed);
+        let expanded = compressed.saturating_mul(MAX_EXPANSION).saturating_add(MIN_EXPANDED);
+        let dense = !self.compression.is_empty() && !self.chosen && self.read > expanded;
         if self.read <= self.max && !dense {
             return Ok(());
         }
         let (read, hint) = (self.read, "--max-input SIZE, such as 20G, allows more");
         let what = match dense {
             true => format!(
-                "its first {packed} bytes of {} data expand to more than {read}; {hint}, if that is meant",
-                self.packing
+                "its first {compressed} bytes of {} data expand to more than {read}; {hint}, if that is meant",
+                self.compression
             ),
-            false => format!("it has more than {} bytes, the most that are read; {hint}", self.max),
+            false => format!("it has more than {} bytes, the maximum; {hint}", self.max),
         };
         Err(io::Error::new(io::ErrorKind::FileTooLarge, what))
     }
@@ -227,16 +227,17 @@ impl Source {
 
 /// A failure to go on reading.
 pub(super) fn broken(name: &str, e: io::Error) -> Error {
-    refuse(name, None, format!("cannot be read: {e}"))
+    refuse(name, None, format!("cannot be read: {e}")).caused_by(e)
 }
 
-/// What fails inside packed data is the data.
-fn explained(packing: &str, e: io::Error) -> io::Error {
-    if packing.is_empty() || e.kind() == io::ErrorKind::Interrupted {
+/// What fails inside compressed data is the data.
+fn explained(compression: &str, e: io::Error) -> io::Error {
+    if compression.is_empty() || e.kind() == io::ErrorKind::Interrupted {
         return e;
     }
-    let what =
-        format!("its {packing} data are damaged or cut off ({e}); make or fetch the file again");
+    let what = format!(
+        "its {compression} data are damaged or cut off ({e}); make or fetch the file again"
+    );
     io::Error::new(e.kind(), what)
 }
 
@@ -285,7 +286,7 @@ impl<R: BufRead> BufRead for Counted<R> {
 impl Read for Source {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         self.check_size()?;
-        let count = self.stream.read(to).map_err(|e| explained(self.packing, e))?;
+        let count = self.stream.read(to).map_err(|e| explained(self.compression, e))?;
         self.read += count as u64;
         Ok(count)
     }
@@ -294,7 +295,7 @@ impl Read for Source {
 impl BufRead for Source {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         self.check_size()?;
-        self.stream.fill_buf().map_err(|e| explained(self.packing, e))
+        self.stream.fill_buf().map_err(|e| explained(self.compression, e))
     }
 
     fn consume(&mut self, count: usize) {
@@ -305,7 +306,10 @@ impl BufRead for Source {
 
 impl std::fmt::Debug for Source {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Source").field("name", &self.name).field("packing", &self.packing).finish()
+        f.debug_struct("Source")
+            .field("name", &self.name)
+            .field("compression", &self.compression)
+            .finish()
     }
 }
 

@@ -58,7 +58,7 @@ fn all_packings_give_the_same() {
     skipped.extend(zstd(&text));
     let (head, tail) = text.split_at(70_000);
     let with_mark = [b"\xef\xbb\xbf", &text[..]].concat();
-    for packed in [
+    for compressed in [
         text.clone(),
         with_mark.clone(),
         gzip(&text),
@@ -72,7 +72,7 @@ fn all_packings_give_the_same() {
         zip(&[("b.txt", b"no"), ("folder/a.txt", &text)], DEFLATE),
         zip(&[("b.txt", b"no"), ("a", &text)], DEFLATE),
     ] {
-        assert!(all("a.zip", &packed).unwrap() == text);
+        assert!(all("a.zip", &compressed).unwrap() == text);
     }
     for empty in [vec![], gzip(b""), zstd(b""), zip(&[("a", b"")], STORE)] {
         assert_eq!(all("a", &empty).unwrap(), b"");
@@ -82,19 +82,21 @@ fn all_packings_give_the_same() {
 #[test]
 fn what_is_cut_off_or_damaged_is_refused() {
     let text = text();
-    for (kind, packed) in [
+    for (kind, compressed) in [
         ("gzip", gzip(&text)),
         ("zstd", zstd(&text)),
         ("zip", zip(&[("a", &text)], DEFLATE)),
         ("zip", zip(&[("a", &text)], STORE)),
     ] {
-        assert!(all("a", &packed).is_ok());
-        for cut in (4..packed.len()).rev().step_by(997).chain(packed.len() - 20..packed.len()) {
-            let message = all("a", &packed[..cut]).unwrap_err().to_string();
+        assert!(all("a", &compressed).is_ok());
+        for cut in
+            (4..compressed.len()).rev().step_by(997).chain(compressed.len() - 20..compressed.len())
+        {
+            let message = all("a", &compressed[..cut]).unwrap_err().to_string();
             assert!(message.contains(kind) && message.contains("again"), "{kind} {cut} {message}");
         }
-        for at in (60..packed.len() - 300).step_by(1009) {
-            let mut damaged = packed.clone();
+        for at in (60..compressed.len() - 300).step_by(1009) {
+            let mut damaged = compressed.clone();
             damaged[at] ^= 0x10;
             assert!(all("a", &damaged).is_err(), "{kind} {at}");
         }
@@ -105,11 +107,11 @@ fn what_is_cut_off_or_damaged_is_refused() {
 
 #[test]
 fn archives_that_leave_a_question() {
-    let message = |packed: Vec<u8>| all("a.zip", &packed).unwrap_err().to_string();
+    let message = |compressed: Vec<u8>| all("a.zip", &compressed).unwrap_err().to_string();
     let two = message(zip(&[("b", b"1"), ("c\x1b", b"2")], STORE));
     assert_eq!(
         two,
-        "a.zip: holds 2 files (`b`, `c\\u{1b}`); expected one, or one named like the archive. Unpack it and name one"
+        "a.zip: holds 2 files (`b`, `c\\u{1b}`); expected one, or one named like the archive. Extract it and name one"
     );
     assert!(message(zip(&[("a.txt", b"1"), ("a.csv", b"2")], STORE)).contains("holds 2 files"));
     assert!(message(zip(&[("b/", b"")], STORE)).contains("without a file"));
@@ -135,7 +137,7 @@ fn files_by_path() {
     assert!(open(folder.path()).is_err());
 }
 
-/// Packed data that expand to `megabytes` of spaces.
+/// Compressed data that expand to `megabytes` of spaces.
 fn bombs(megabytes: usize) -> Vec<(&'static str, Vec<u8>)> {
     let spaces = vec![b' '; megabytes << 20];
     let zip = zip(&[("a", &spaces)], DEFLATE);
@@ -149,21 +151,21 @@ fn length(source: Result<Source>) -> Result<u64> {
 }
 
 #[test]
-fn packed_data_that_expand_too_much_are_stopped() {
-    for (packing, bytes) in bombs(40) {
+fn compressed_data_that_expand_too_much_are_stopped() {
+    for (compression, bytes) in bombs(40) {
         let message = length(Source::from_bytes("a", bytes.clone())).unwrap_err().to_string();
-        assert!(message.contains(&format!("bytes of {packing} data expand")), "{message}");
+        assert!(message.contains(&format!("bytes of {compression} data expand")), "{message}");
         assert!(message.contains("--max-input SIZE"), "{message}");
         // Who says how much may do so.
         let limits = |max_input| ReadLimits { max_input: Some(max_input) };
         let open = |max_input| Source::held("a", bytes.clone().into(), limits(max_input));
-        assert_eq!(length(open(40 << 20)).unwrap(), 40 << 20, "{packing}");
+        assert_eq!(length(open(40 << 20)).unwrap(), 40 << 20, "{compression}");
         let message = length(open((40 << 20) - 1)).unwrap_err().to_string();
         assert!(message.contains("it has more than 41943039 bytes"), "{message}");
     }
     // Small ones may be as dense as they like, and large ones as dense as tables are.
-    for (packing, bytes) in bombs(7) {
-        assert_eq!(length(Source::from_bytes("a", bytes)).unwrap(), 7 << 20, "{packing}");
+    for (compression, bytes) in bombs(7) {
+        assert_eq!(length(Source::from_bytes("a", bytes)).unwrap(), 7 << 20, "{compression}");
     }
     let rows: String = (0..2_000_000).map(|i| format!("{},{}\n", i % 97, i % 89)).collect();
     assert_eq!(length(Source::from_bytes("a", gzip(rows.as_bytes()))).unwrap(), rows.len() as u64);

@@ -1,7 +1,7 @@
 //! Rows of numbers: CSV with a header, or a NumPy array.
 //!
 //! ```text
-//! time,x,y,class          columns are chosen by name; all but the texts where none is named
+//! time,x,y,class          columns are chosen by name; by default all that hold numbers
 //! 0.0,1.5,NA,walk         empty, NA and NaN are missing numbers
 //!
 //! (T,), (T, q), (N, T, q) arrays: columns are called 0, 1, .., so are the N sequences
@@ -66,9 +66,9 @@ pub struct Table {
     pub values: Vec<f32>,
     /// Line of each row, from 1; none of an array.
     pub lines: Vec<u64>,
-    /// What each row is, if asked for.
+    /// The label of each row, where [`Choice::label`] names a column.
     pub label: Option<Names>,
-    /// Which sequence each row belongs to, if asked for; always with arrays (N, T, q).
+    /// The sequence of each row, where [`Choice::sequence`] names a column; always with arrays (N, T, q).
     pub sequence: Option<Names>,
     /// Missing numbers that were filled in.
     pub filled: usize,
@@ -133,7 +133,7 @@ pub fn table(source: Source, choice: &Choice) -> Result<Table> {
 
 const EMPTY: &str = "is empty; expected a line with the columns' names";
 
-/// Whether a column of CSV holds text: its first field that is not missing is no number. Arrays hold none.
+/// Whether a column of CSV holds text: its first field that is not missing is not a number. Arrays hold none.
 pub fn is_text(source: Source, column: &str, delimiter: u8) -> Result<bool> {
     if source.is_array() {
         return Ok(false);

@@ -66,7 +66,7 @@ fn bad_tables() {
         ("", &all, "a.csv: is empty; expected a line with the columns' names"),
         ("a,b\n", &all, "a.csv: holds no rows"),
         ("a,b\n1,\n", &drop, "a.csv: holds no rows without missing numbers; all 1 were left out"),
-        ("a,b\n1,\n", &mean, "a.csv: column `b` holds no number at all"),
+        ("a,b\n1,\n", &mean, "a.csv: column `b` holds no numbers"),
         ("a,b\n1,2\n3\n", &all, "a.csv:3: the row has 1 columns, the header has 2"),
         ("a,b\n1,2,3\n", &all, "a.csv:2: the row has 3 columns, the header has 2"),
         ("a,b\n\n1,x\x1b\n", &all, "a.csv:3: column `b`: `x\\u{1b}` is no number; leave"),

@@ -1,4 +1,4 @@
-//! Sentences with tags, a blank line behind each.
+//! Sentences with tags, a blank line after each.
 //!
 //! ```text
 //! # text = Gehn wir zum Markt         CoNLL-U: ten columns and TABs between them, ID FORM LEMMA UPOS ..
@@ -14,10 +14,10 @@
 //! wir    PRON
 //! ```
 //!
-//! Columns tell which it is. A comment begins with `#`; among two columns it has no TAB. Comments without a sentence are
+//! The number of columns decides which it is. A comment begins with `#`; among two columns it has no TAB. Comments without a sentence are
 //! dropped, a missing blank line at the end is not missed.
 
-use super::limits::{LONGEST_SENTENCE, MAX_SENTENCE_BYTES, check_name};
+use super::limits::{MAX_SENTENCE_BYTES, MAX_SENTENCE_LINES, check_name};
 use super::lines::Lines;
 use super::open::Source;
 use super::sentence::{Sentence, Token, TokenKind, is_comment};
@@ -44,7 +44,7 @@ pub struct Sentences {
     ended: bool,
 }
 
-/// Reads sentences, in the format asked for or in the one that the first of them has.
+/// Reads sentences in `format`, or in the one of the first sentence.
 pub fn sentences(source: Source, format: Option<TaggedFormat>) -> Sentences {
     let (lines, block) = (source.lines(), String::new());
     Sentences { lines, format, keep_lines: false, block, found: false, ended: false }
@@ -56,7 +56,7 @@ impl Sentences {
         Sentences { keep_lines: true, ..self }
     }
 
-    /// The format; None as long as no sentence was read and none was asked for.
+    /// The format; None until the first sentence was read, unless it was given.
     pub fn format(&self) -> Option<TaggedFormat> {
         self.format
     }
@@ -75,9 +75,9 @@ impl Sentences {
             self.block.push('\n');
             count += 1;
             let first = *first.get_or_insert(self.lines.number());
-            if count > LONGEST_SENTENCE || self.block.len() > MAX_SENTENCE_BYTES {
+            if count > MAX_SENTENCE_LINES || self.block.len() > MAX_SENTENCE_BYTES {
                 let what = format!(
-                    "the sentence that begins here has more than {LONGEST_SENTENCE} lines or {MAX_SENTENCE_BYTES} bytes; \
+                    "the sentence that begins here has more than {MAX_SENTENCE_LINES} lines or {MAX_SENTENCE_BYTES} bytes; \
                      sentences end with a blank line"
                 );
                 return Err(refuse(self.lines.name(), first, what));
@@ -102,7 +102,7 @@ impl Sentences {
             }
             self.format = format;
             self.found = true;
-            // Of short sentences more than half would be room for more.
+            // For short sentences more than half of the capacity would be unused.
             tokens.shrink_to_fit();
             let lines = self.keep_lines.then(|| self.block.clone());
             let tag_column = if format == Some(TaggedFormat::ConllU) { 3 } else { 1 };
@@ -205,12 +205,12 @@ fn token(form: &str, tag: &str, kind: TokenKind) -> std::result::Result<Token, S
 #[derive(Default)]
 struct Ids {
     words: u32,
-    empty: u32,   // behind the last word
+    empty: u32,   // after the last word
     covered: u32, // the last word of the last multiword token
 }
 
 impl Ids {
-    /// Words count 1, 2, ..; empty nodes 8.1, 8.2, .. behind word 8; 3-4 stands before word 3.
+    /// Words count 1, 2, ..; empty nodes 8.1, 8.2, .. after word 8; 3-4 stands before word 3.
     fn next(&mut self, id: &str) -> std::result::Result<TokenKind, String> {
         let number = |text: &str| match text.bytes().all(|b| b.is_ascii_digit()) {
             true => text.parse::<u32>().ok(),

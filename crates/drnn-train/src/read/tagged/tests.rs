@@ -105,13 +105,13 @@ fn bad_sentences() {
 }
 
 #[test]
-fn what_ends_it_and_what_is_asked_for() {
+fn ends_of_sentences_and_a_given_format() {
     let mut bad = sentences(Source::from_bytes("a", "a\tX\n\nb\n\na\tX\n".into()).unwrap(), None);
     assert!(bad.next().unwrap().is_ok() && bad.next().unwrap().is_err() && bad.next().is_none());
     let source = Source::from_bytes("a", "a\tX\n".into()).unwrap();
-    let asked = sentences(source, Some(TaggedFormat::ConllU)).next().unwrap();
-    assert!(asked.unwrap_err().to_string().contains("expected 10 of CoNLL-U"));
-    let long = "a\tX\n".repeat(LONGEST_SENTENCE + 1);
+    let conllu = sentences(source, Some(TaggedFormat::ConllU)).next().unwrap();
+    assert!(conllu.unwrap_err().to_string().contains("expected 10 of CoNLL-U"));
+    let long = "a\tX\n".repeat(MAX_SENTENCE_LINES + 1);
     refused(
         &format!("b\tX\n\n{long}"),
         "a:3: the sentence that begins here has more than 100000 lines",
