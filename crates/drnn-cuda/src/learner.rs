@@ -258,8 +258,12 @@ impl CudaLearner {
 impl Engine for CudaLearner {
     type Data = dyn Dataset;
 
-    fn describe(&self) -> String {
-        self.plan.spec.to_string()
+    fn identity(&self) -> String {
+        self.plan.spec.canonical()
+    }
+
+    fn identity_of_0_1(&self) -> String {
+        self.plan.spec.display_of_0_1()
     }
 
     fn sequences(&self, data: &dyn Dataset) -> usize {

@@ -79,13 +79,16 @@
 
 mod backward;
 mod cpu;
+#[cfg(feature = "flatten")]
 pub mod depth;
 mod error;
 mod exec;
+#[cfg(feature = "flatten")]
 pub mod flatten;
 pub mod io;
 mod kernel;
 mod model;
+#[cfg(feature = "onnx")]
 pub mod onnx;
 pub mod random;
 #[doc(hidden)]
@@ -101,8 +104,11 @@ pub use cpu::{Cpu, InstructionSet};
 pub use error::{Error, FileError, Result, Shape, text};
 pub use exec::pass::Lane;
 pub use exec::wavefront::Plan;
+#[cfg(feature = "flatten")]
 pub use flatten::block_map::BlockMap;
+#[cfg(feature = "flatten")]
 pub use flatten::solve::{self, solve_start};
+#[cfg(feature = "flatten")]
 pub use flatten::trace::{Difference, Trace, compare};
 pub use io::{Bundle, BundleTable, Import, Precision};
 pub use model::batch::{Batch, BatchFirst, Elements, Rows, States, Steps};

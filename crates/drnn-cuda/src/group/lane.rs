@@ -185,8 +185,12 @@ impl CudaLane {
 impl Engine for CudaLane {
     type Data = dyn Dataset;
 
-    fn describe(&self) -> String {
-        self.shared.spec.to_string()
+    fn identity(&self) -> String {
+        self.shared.spec.canonical()
+    }
+
+    fn identity_of_0_1(&self) -> String {
+        self.shared.spec.display_of_0_1()
     }
 
     fn sequences(&self, data: &dyn Dataset) -> usize {

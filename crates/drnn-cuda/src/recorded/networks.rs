@@ -159,7 +159,7 @@ fn other_networks() {
 /// Steps of a lane, and a look.
 fn train_lane(device: &Device, lane: &mut CudaLane, data: &(dyn Dataset + 'static), batch: usize) {
     let all: Vec<u32> = (0..data.len() as u32).collect();
-    let what = format!("{}, batches of {batch}", lane.describe());
+    let what = format!("{}, batches of {batch}", lane.identity());
     let trained = lane.train(data, &batches(&all, batch));
     trained.unwrap_or_else(|error| panic!("{what}: {error}"));
     let looked = lane.evaluate(data, 0, batch, &mut |_, _| ());

@@ -108,10 +108,11 @@ pub fn remove_unfinished(folder: &Path) {
 
 /// The newest good checkpoint; None where there is none at all. Refused where there are only
 /// damaged ones, or where it is of another training.
+/// `training` is what it must be of, as this version writes it and as version 0.1.0 did.
 pub(crate) fn read(
     disk: &impl Disk,
     path: &Path,
-    training: &str,
+    training: &[String; 2],
 ) -> Result<Option<LoadedCheckpoint>> {
     let newest = match read_one(disk, path) {
         Ok(Some(checkpoint)) => {
@@ -150,12 +151,12 @@ fn read_one(disk: &impl Disk, path: &Path) -> Result<Option<Checkpoint>> {
     }
 }
 
-fn check_training(path: &Path, checkpoint: &Checkpoint, training: &str) -> Result<()> {
-    if checkpoint.training == training {
+fn check_training(path: &Path, checkpoint: &Checkpoint, training: &[String; 2]) -> Result<()> {
+    if training.contains(&checkpoint.training) {
         return Ok(());
     }
     // From a file: what would move a terminal's cursor is not printed.
     let there = checkpoint.training.replace(char::is_control, "\u{FFFD}");
-    let reason = format!("is of another training:\n  there  {there}\n  here   {training}");
+    let reason = format!("is of another training:\n  there  {there}\n  here   {}", training[0]);
     Err(Error::checkpoint(path, reason))
 }

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::loss::{LossSum, Targets, weighted_cross_entropy};
 use crate::optim::{Adam, AdamOptions, clip_scale, norm};
 use crate::training::{Batches, Engine, Inspect, State, Steps};
-use drnn::{BundleTable, Cpu, Gradient, Lane, States, Tape};
+use drnn::{BundleTable, Cpu, Gradient, Lane, NetSpec, States, Tape};
 use drnn_tasks::tagger::{SPECIAL, TaggerNet};
 
 /// Parameters, optimiser, and memory for a step.
@@ -117,14 +117,24 @@ impl TaggerLearner {
         }])?;
         Ok(loss)
     }
+
+    /// Both networks in the words of `describe`, and whether words' vectors are trained.
+    fn described(&self, describe: impl Fn(&NetSpec) -> String) -> String {
+        let vectors = if self.net.frozen.is_some() { "frozen" } else { "learned" };
+        let [chars, words] = [&self.net.chars, &self.net.words].map(describe);
+        format!("{chars} | {words} | {vectors} vectors")
+    }
 }
 
 impl Engine for TaggerLearner {
     type Data = Sentences;
 
-    fn describe(&self) -> String {
-        let vectors = if self.net.frozen.is_some() { "frozen" } else { "learned" };
-        format!("{} | {} | {vectors} vectors", self.net.chars, self.net.words)
+    fn identity(&self) -> String {
+        self.described(NetSpec::canonical)
+    }
+
+    fn identity_of_0_1(&self) -> String {
+        self.described(NetSpec::display_of_0_1)
     }
 
     fn sequences(&self, data: &Sentences) -> usize {

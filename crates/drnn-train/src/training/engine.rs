@@ -52,8 +52,12 @@ pub trait Engine: Send {
     /// What it trains on.
     type Data: ?Sized + Sync;
 
-    /// The network in words: a checkpoint of another one is refused.
-    fn describe(&self) -> String;
+    /// What is trained, as text that no version of drnn changes ([`drnn::NetSpec::canonical`]): a
+    /// checkpoint with another text is refused.
+    fn identity(&self) -> String;
+
+    /// The same as version 0.1.0 wrote it, so that its checkpoints are still recognised.
+    fn identity_of_0_1(&self) -> String;
 
     /// Number of sequences in `data`.
     fn sequences(&self, data: &Self::Data) -> usize;
@@ -127,8 +131,12 @@ pub type Inspect<'a> = dyn FnMut(&[f32], Targets) + 'a;
 impl<T: DerefMut<Target: Engine> + Send> Engine for T {
     type Data = <T::Target as Engine>::Data;
 
-    fn describe(&self) -> String {
-        (**self).describe()
+    fn identity(&self) -> String {
+        (**self).identity()
+    }
+
+    fn identity_of_0_1(&self) -> String {
+        (**self).identity_of_0_1()
     }
 
     fn sequences(&self, data: &Self::Data) -> usize {

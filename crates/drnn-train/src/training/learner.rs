@@ -80,8 +80,12 @@ impl Learner {
 impl Engine for Learner {
     type Data = dyn Dataset;
 
-    fn describe(&self) -> String {
-        self.spec.to_string()
+    fn identity(&self) -> String {
+        self.spec.canonical()
+    }
+
+    fn identity_of_0_1(&self) -> String {
+        self.spec.display_of_0_1()
     }
 
     fn sequences(&self, data: &dyn Dataset) -> usize {

@@ -94,7 +94,8 @@ pub struct Trainer<'a, E: Engine = Learner> {
     valid: &'a E::Data,
     /// Number of training sequences.
     sequences: usize,
-    training: String,
+    /// What checkpoints must be of: as this version writes it, and as version 0.1.0 did.
+    training: [String; 2],
     progress: Progress,
     /// Order of the sequences in the present epoch.
     order: Vec<u32>,
@@ -170,11 +171,10 @@ impl<'a, E: Engine> Trainer<'a, E> {
         if options.epochs == 0 {
             return Err(Error::Options("no epochs".into()));
         }
-        let training = format!(
-            "{name}; {}; {sequences} + {valid_sequences} sequences; {}",
-            engine.describe(),
-            serde_json::to_string(&options).map_err(|e| Error::Options(e.to_string()))?
-        );
+        let json = serde_json::to_string(&options).map_err(|e| Error::Options(e.to_string()))?;
+        let training = [engine.identity(), engine.identity_of_0_1()].map(|network| {
+            format!("{name}; {network}; {sequences} + {valid_sequences} sequences; {json}")
+        });
         let (progress, order) = (Progress::default(), Vec::new());
         Ok(Trainer { engine, options, train, valid, sequences, training, progress, order })
     }
@@ -210,7 +210,7 @@ impl<'a, E: Engine> Trainer<'a, E> {
     }
 
     pub(crate) fn save_to(&mut self, disk: &impl Disk, path: &Path) -> Result<()> {
-        let (training, progress) = (self.training.clone(), self.progress.clone());
+        let (training, progress) = (self.training[0].clone(), self.progress.clone());
         let checkpoint = Checkpoint { training, state: self.engine.state()?, progress };
         match checkpoint.is_finite() {
             true => checkpoint::write(disk, path, &checkpoint),

@@ -131,6 +131,7 @@ impl Model {
     }
 }
 
+#[cfg(feature = "onnx")]
 impl Model {
     /// An equal network without blocks: the stack of a flattened one, one plain layer where all blocks run
     /// at once. None where there are no blocks.

@@ -8,14 +8,19 @@ pub(crate) const MAX_TENSORS: usize = 10_000;
 /// Bytes of a tensor's name.
 pub(crate) const MAX_TENSOR_NAME: usize = 1_000;
 /// Entries of a `.pt` archive: one for each tensor's memory, and some more.
+#[cfg(feature = "torch-files")]
 pub(crate) const MAX_ARCHIVE_ENTRIES: u64 = 2 * MAX_TENSORS as u64;
 /// Bytes of a pickle; a tensor takes about a hundred of them.
+#[cfg(feature = "torch-files")]
 pub(crate) const MAX_PICKLE: usize = 1 << 26;
 /// Values of a pickle: a loss history of millions of numbers may lie beside the tensors.
+#[cfg(feature = "torch-files")]
 pub(crate) const MAX_PICKLE_VALUES: usize = 1 << 22;
 /// Dictionaries within dictionaries.
+#[cfg(feature = "torch-files")]
 pub(crate) const MAX_PICKLE_DEPTH: usize = 32;
 /// Dimensions of a tensor: a shape is written once and may be used again and again.
+#[cfg(feature = "torch-files")]
 pub(crate) const MAX_DIMENSIONS: usize = 16;
 /// Bytes that are read from what is no regular file, and so does not say how long it is: a pipe.
 pub const MAX_STREAM: u64 = 1 << 28;

@@ -170,6 +170,7 @@ pub(crate) struct TensorView<'a> {
 
 impl<'a> TensorView<'a> {
     /// A view of a storage from element `offset` on; None if some of it would lie outside.
+    #[cfg(feature = "torch-files")]
     pub fn strided(
         dtype: Dtype,
         shape: Vec<usize>,

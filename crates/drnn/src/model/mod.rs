@@ -25,6 +25,7 @@ use crate::error::Result;
 use crate::exec::net::Net;
 use crate::exec::pass::{Lane, LaneWork, check_params, forward};
 use crate::exec::weights::{Way, Weights};
+#[cfg(feature = "flatten")]
 use crate::flatten::solve::{Solver, solve_rows};
 use crate::io::checksum::rotated_17;
 use crate::model::batch::{Batch, States};
@@ -47,6 +48,7 @@ pub struct Model {
     work: Mutex<Vec<LaneWork>>,
     fingerprint: OnceLock<u64>,
     /// What a solved start is computed from, once it was.
+    #[cfg(feature = "flatten")]
     pub(crate) solver: OnceLock<Solver>,
 }
 
@@ -116,7 +118,9 @@ impl Model {
         check_params(&self.spec, &self.layout, params)?;
         self.params.copy_from_slice(params);
         self.weights.set(Way::Forward, true, &self.spec, &self.layout, &self.params);
-        (self.fingerprint, self.solver) = Default::default();
+        self.fingerprint = OnceLock::new();
+        #[cfg(feature = "flatten")]
+        (self.solver = OnceLock::new());
         Ok(())
     }
 
@@ -128,6 +132,7 @@ impl Model {
     }
 
     /// Another network on the same threads, for the same use.
+    #[cfg(feature = "flatten")]
     pub(crate) fn like(&self, spec: &NetSpec, params: Vec<f32>) -> Result<Model> {
         let model = Model::from_params_on(&self.cpu, spec, params)?;
         Ok(self.task.clone().into_iter().fold(model, Model::with_task))
@@ -136,8 +141,20 @@ impl Model {
     fn assemble(cpu: Cpu, spec: &NetSpec, layout: Layout, params: Vec<f32>) -> Model {
         let weights = Weights::new(cpu.kernels.width);
         let spec = spec.clone();
-        let (work, fingerprint, solver) = Default::default();
-        Model { cpu, spec, layout, params, task: None, weights, work, fingerprint, solver }.packed()
+        let (work, fingerprint) = Default::default();
+        let model = Model {
+            cpu,
+            spec,
+            layout,
+            params,
+            task: None,
+            weights,
+            work,
+            fingerprint,
+            #[cfg(feature = "flatten")]
+            solver: OnceLock::new(),
+        };
+        model.packed()
     }
 
     fn packed(mut self) -> Model {
@@ -192,13 +209,21 @@ impl Model {
         Net::new(&self.cpu, &self.spec, &self.layout)
     }
 
-    /// A number that another network, or other weights, would not have.
+    /// A hash of spec and parameters, by which snapshots recognise their network: of the bytes of
+    /// [`NetSpec::canonical`] and the bits of all parameters, by
+    /// [`rotated_17`](crate::io::checksum::rotated_17).
     pub fn fingerprint(&self) -> u64 {
-        *self.fingerprint.get_or_init(|| {
-            let spec = format!("{:?}", self.spec);
-            let params = self.params.iter().map(|x| x.to_bits());
-            rotated_17(spec.bytes().map(u32::from).chain(params))
-        })
+        *self.fingerprint.get_or_init(|| self.hash_with(&self.spec.canonical()))
+    }
+
+    /// The same as snapshots of version 0.1.0 have it.
+    pub(crate) fn fingerprint_of_0_1(&self) -> u64 {
+        self.hash_with(&self.spec.debug_of_0_1())
+    }
+
+    fn hash_with(&self, spec: &str) -> u64 {
+        let params = self.params.iter().map(|x| x.to_bits());
+        rotated_17(spec.bytes().map(u32::from).chain(params))
     }
 
     /// Runs a batch of whole sequences, from `start` or from zero states.
@@ -245,8 +270,17 @@ impl Model {
     ) -> Result<Option<States>> {
         match self.spec.blocks() {
             Some(blocks) if blocks.start_state() == StartState::Solved => {
-                let zeros = States::zeros(&self.spec, if start.is_some() { 0 } else { rows });
-                solve_rows(self, start.unwrap_or(&zeros), rows, runs).map(Some)
+                #[cfg(feature = "flatten")]
+                {
+                    let zeros = States::zeros(&self.spec, if start.is_some() { 0 } else { rows });
+                    solve_rows(self, start.unwrap_or(&zeros), rows, runs).map(Some)
+                }
+                #[cfg(not(feature = "flatten"))]
+                {
+                    let _ = (start, rows, runs);
+                    let why = "a solved start needs drnn's feature `flatten`; a held one does not";
+                    Err(crate::Error::Spec(why.into()))
+                }
             }
             _ => Ok(None),
         }

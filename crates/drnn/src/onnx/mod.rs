@@ -106,11 +106,29 @@ const IR_VERSION: i64 = 8;
 /// What a protobuf message may have, and ONNX files are one.
 const MOST_BYTES: usize = i32::MAX as usize;
 
+/// An equal network without blocks; None where there are no blocks.
+#[cfg(feature = "flatten")]
+fn without_blocks(model: &Model) -> Result<Option<Model>> {
+    model.without_blocks()
+}
+
+/// Blocks are refused: without flattening there is no way to undo it.
+#[cfg(not(feature = "flatten"))]
+fn without_blocks(model: &Model) -> Result<Option<Model>> {
+    match model.spec().blocks() {
+        None => Ok(None),
+        Some(_) => {
+            let why = "a network in blocks is exported only if drnn is built with its feature";
+            Err(crate::Error::Flatten(format!("{why} `flatten`")))
+        }
+    }
+}
+
 impl Model {
     /// The model as an ONNX graph. A flattened stack is exported as the stack that it is, with the same
     /// answers and states; blocks that begin one after another and are no stack have no standard operator.
     pub fn to_onnx(&self, kind: Kind) -> Result<Onnx> {
-        let plain = self.without_blocks()?;
+        let plain = without_blocks(self)?;
         let model = plain.as_ref().unwrap_or(self);
         let spec = model.spec();
         if kind == Kind::Step {

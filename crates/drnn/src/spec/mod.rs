@@ -20,6 +20,7 @@
 
 pub(crate) mod blocks;
 mod builder;
+mod canonical;
 pub(crate) mod mask;
 pub mod params;
 pub(crate) mod wiring;

@@ -1,11 +1,13 @@
 //! The state of a stream as bytes.
 //!
 //! ```text
-//! "DRNNSNP1"   network's fingerprint u64   elements seen u64   states f32 ..   checksum u64
+//! "DRNNSNP2"   network's fingerprint u64   elements seen u64   states f32 ..   checksum u64
 //! ```
 //!
-//! All little-endian. The fingerprint covers spec and parameters, so bytes of another network, or of
-//! the same network trained further, are refused; so are bytes that are damaged or cut short.
+//! All little-endian. The fingerprint ([`Model::fingerprint`]) covers spec and parameters, so bytes
+//! of another network, or of the same network trained further, are refused; so are bytes that are
+//! damaged or cut short. `DRNNSNP1` differs in the fingerprint alone, which hashes the `Debug` text of
+//! the spec as version 0.1.0 had it; it is read and no longer written.
 
 use crate::error::{Error, Result};
 use crate::exec::net::Net;
@@ -13,7 +15,8 @@ use crate::io::checksum::rotated_17;
 use crate::model::Model;
 use crate::stream::step::Steps;
 
-const MAGIC: &[u8; 8] = b"DRNNSNP1";
+const MAGIC: &[u8; 8] = b"DRNNSNP2";
+const MAGIC_OF_0_1: &[u8; 8] = b"DRNNSNP1";
 const HEAD: usize = 24;
 
 fn checksum(bytes: &[u8]) -> u64 {
@@ -44,15 +47,17 @@ pub(crate) fn load(
     bytes: &[u8],
 ) -> Result<()> {
     let refuse = |why: String| Err(Error::Snapshot(why));
-    if bytes.len() < HEAD + 8 || &bytes[..8] != MAGIC {
-        return refuse("not a snapshot of a stream".into());
-    }
+    let fingerprint = match bytes.first_chunk() {
+        Some(MAGIC) if bytes.len() >= HEAD + 8 => model.fingerprint(),
+        Some(MAGIC_OF_0_1) if bytes.len() >= HEAD + 8 => model.fingerprint_of_0_1(),
+        _ => return refuse("not a snapshot of a stream".into()),
+    };
     let word = |at: usize| {
         let mut word = [0; 8];
         word.copy_from_slice(&bytes[at..at + 8]);
         u64::from_le_bytes(word)
     };
-    if word(8) != model.fingerprint() {
+    if word(8) != fingerprint {
         return refuse(format!("of another network than {}, or of other weights", net.spec));
     }
     let expected = HEAD + 4 * Steps::state_len(net.spec) + 8;

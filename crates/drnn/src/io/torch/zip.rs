@@ -16,11 +16,9 @@ use crate::error::Result;
 use crate::error::text::short;
 use crate::io::file::refuse;
 use crate::io::limits::MAX_ARCHIVE_ENTRIES;
+use crate::io::torch::ZIP;
 use std::collections::BTreeMap;
 use std::ops::Range;
-
-/// How a zip file begins.
-pub(crate) const MAGIC: &[u8] = b"PK\x03\x04";
 
 /// The entries of an archive by name.
 pub(crate) struct Archive<'a>(BTreeMap<&'a str, Entry<'a>>);
@@ -160,7 +158,7 @@ impl Line {
     /// The entry's place, header included, and its bytes.
     fn data<'a>(&self, name: &str, bytes: &'a [u8]) -> Option<(Range<usize>, &'a [u8])> {
         let start = usize::try_from(self.start).ok()?;
-        let mut rest = signed(bytes.get(start..)?, MAGIC)?.get(22..)?;
+        let mut rest = signed(bytes.get(start..)?, ZIP)?.get(22..)?;
         let (name_len, extra) = (u16(&mut rest)?, u16(&mut rest)?);
         if take(&mut rest, name_len.into())? != name.as_bytes() {
             return None;
