@@ -13,7 +13,7 @@
 //! let d_outputs: Vec<f32> = pass.outputs(0).iter().map(|y| 2.0 * y).collect(); // of sum y^2
 //! let mut gradient = vec![0.0; spec.parameters()];
 //! pass.backward(&mut [Gradient {
-//!     answers: &d_outputs,
+//!     outputs: &d_outputs,
 //!     last: None,
 //!     params: &mut gradient,
 //!     input: None,

@@ -57,23 +57,20 @@ mod tests {
         assert_eq!(of_words(b"foobar".iter().map(|&b| b.into())), fnv1a(b"foobar"));
     }
 
+    /// Two damaged files may have the same checksum, but none has that of the undamaged one.
     #[test]
     fn every_bit_counts() {
         let bytes: Vec<u8> = (0..21).collect();
         let hashes: [fn(&[u8]) -> u64; 3] =
             [fnv1a, |bytes| rotated_17(bytes.iter().map(|&b| b.into())), rotated_23];
         for hash in hashes {
-            let mut found = vec![hash(&bytes)];
+            let whole = hash(&bytes);
             for bit in 0..8 * bytes.len() {
                 let mut changed = bytes.clone();
                 changed[bit / 8] ^= 1 << (bit % 8);
-                found.push(hash(&changed));
+                assert_ne!(hash(&changed), whole, "bit {bit}");
             }
-            found.push(hash(&bytes[..20]));
-            let count = found.len();
-            found.sort_unstable();
-            found.dedup();
-            assert_eq!(found.len(), count);
+            assert!((0..bytes.len()).all(|len| hash(&bytes[..len]) != whole));
         }
     }
 }
