@@ -185,8 +185,8 @@ fn what_is_wrong_with_data_is_told_with_its_place() {
     let good = format!("x,y\n{long}");
     let bad = |row: &str| format!("x,y\n{long}{row}\n{long}");
     for (data, more, why) in [
-        (bad("a,1"), "", "a.csv:42: column `x`: `a` is no number"),
-        (bad("1,a"), "", "a.csv:42: column `y`: `a` is no number"),
+        (bad("a,1"), "", "a.csv:42: column `x`: `a` is not a number"),
+        (bad("1,a"), "", "a.csv:42: column `y`: `a` is not a number"),
         (bad("1"), "", "a.csv:42: the row has 1 columns, the header has 2"),
         (bad("1,"), "", "a.csv:42: column `y` is missing; say what is to become"),
         (bad("NaN,1"), "", "a.csv:42: column `x` is missing"),

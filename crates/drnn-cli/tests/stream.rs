@@ -229,7 +229,7 @@ fn a_series_by_the_names_of_its_columns() {
     for (input, why) in [
         ("x,y\n", "standard input:1: has no column `z`"),
         ("x,z\n1,2\n\n1\n", "standard input:4: the row has 1 columns"),
-        ("x,z\n1,2\n1,?\n", "standard input:3: column `z`: `?` is no number"),
+        ("x,z\n1,2\n1,?\n", "standard input:3: column `z`: `?` is not a number"),
         ("x,z\n1,2\n1,\n", "standard input:3: element 1: column `z` is missing"),
     ] {
         let said = refused(folder, stream, input.as_bytes()).1;
@@ -368,7 +368,7 @@ fn what_cannot_be_meant_is_refused_with_its_place() {
     assert_eq!(out.lines().count(), 1, "what was known before");
     assert!(said.contains("standard input:3: element 2: token 7 is not below 5"), "{said}");
     for (arguments, input, why) in [
-        ("dense.safetensors", &b"1 2\n1 x\n"[..], "standard input:2: `x` is no number"),
+        ("dense.safetensors", &b"1 2\n1 x\n"[..], "standard input:2: `x` is not a number"),
         ("dense.safetensors", b"1 2\n1\n", "standard input:2: element 1: 1 numbers, expected 2"),
         ("dense.safetensors", b"1 2\n1 nan\n", "element 1: number 2 of 2 is NaN"),
         ("dense.safetensors --from json", b"[1, 2]\n[1,\n", "standard input:2: `[1,` is not JSON"),

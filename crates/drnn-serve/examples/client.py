@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""A client of `drnn serve`, to use or to begin with. Needs Python 3.9; `stream` needs the package websockets too.
+"""A client of `drnn serve`, to use or to start from. Needs Python 3.9; `stream` also needs the package websockets.
 
-    client.py models                                            what is served
-    client.py run chars-en "Th_ old man" "liv_s in Paris"       whole texts, an answer per line
-    client.py stream tagger-en < words.txt                      standard input as it comes, answers as they are known
+    client.py models                                            the models that are served
+    client.py run chars-en "Th_ old man" "liv_s in Paris"       whole texts, a prediction per line
+    client.py stream tagger-en < words.txt                      standard input, predictions as soon as they are due
 
-Of models that read text, lines are text. Of others a line is an element, as JSON or as numbers parted by spaces or
-commas. A blank line ends a sequence, and so does the end.
+For models that read text, lines are text. For others a line is an element, as JSON or as numbers separated by spaces
+or commas. A blank line ends a sequence, and so does the end of the input.
 """
 
 import argparse
@@ -18,15 +18,15 @@ import urllib.error
 import urllib.request
 
 
-def ask(options, path, body=None):
-    """The JSON at a path; an error of the server ends the program with its message."""
-    request = urllib.request.Request(options.url + path, data=body and json.dumps(body).encode())
+def request(options, path, body=None):
+    """The JSON at a path; an error of the server exits with its message."""
+    call = urllib.request.Request(options.url + path, data=body and json.dumps(body).encode())
     if body:
-        request.add_header("Content-Type", "application/json")
+        call.add_header("Content-Type", "application/json")
     if options.token:
-        request.add_header("Authorization", "Bearer " + options.token)
+        call.add_header("Authorization", "Bearer " + options.token)
     try:
-        with urllib.request.urlopen(request) as reply:
+        with urllib.request.urlopen(call) as reply:
             return json.load(reply)
     except urllib.error.HTTPError as error:
         sys.exit(f"{error.code}: {json.load(error)['error']['message']}")
@@ -35,13 +35,13 @@ def ask(options, path, body=None):
 
 
 def models(options):
-    for model in ask(options, "/v1/models")["models"]:
-        how = f"{model['delay']} late" if model["streams"] else "whole sequences only"
+    for model in request(options, "/v1/models")["models"]:
+        how = f"delay {model['delay']}" if model["streams"] else "whole sequences only"
         print(f"{model['name']}\t{how}\t{model['description']}")
 
 
 def run(options):
-    answers = ask(options, "/v1/run", {"model": options.model, "texts": options.texts})["answers"]
+    answers = request(options, "/v1/run", {"model": options.model, "texts": options.texts})["answers"]
     for number, sequence in enumerate(answers):
         for answer in sequence:
             print(json.dumps({"sequence": number, **answer}, ensure_ascii=False))
@@ -64,9 +64,9 @@ async def send(socket, model, state):
     """Standard input to the server; the last sequence ends with it."""
     loop = asyncio.get_running_loop()
     while line := await loop.run_in_executor(None, sys.stdin.readline):
-        said = message(model, line)
-        state["sequences"] += "flush" in said
-        await socket.send(json.dumps(said))
+        frame = message(model, line)
+        state["sequences"] += "flush" in frame
+        await socket.send(json.dumps(frame))
     state["ended"] = True
     await socket.send(json.dumps({"flush": True}))
 

@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// From the network itself.
+    /// From the library: a network, its file, or a stream.
     #[error(transparent)]
     Drnn(#[from] drnn::Error),
 
@@ -19,6 +19,8 @@ pub enum Error {
         file: String,
         /// What is wrong, and what to do.
         reason: String,
+        /// The error that the reason comes from.
+        source: Box<Error>,
     },
 }
 

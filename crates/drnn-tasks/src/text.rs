@@ -49,7 +49,7 @@ pub fn number(field: &str) -> Result<f32, String> {
         }
         Ok(number) => Ok(number),
         Err(_) => Err(format!(
-            "{} is no number; leave the column out, or write NA where a number is missing",
+            "{} is not a number; leave the column out, or write NA for a missing number",
             quote(field)
         )),
     }

@@ -378,7 +378,7 @@ fn elements_as_text() {
         (chars.line("ab"), "`ab` is not one character"),
         (chars.line(""), "is not one character"),
         (chars.json("7"), "a string of one character, or null"),
-        (dense.line("1 x"), "`x` is no number"),
+        (dense.line("1 x"), "`x` is not a number"),
         (dense.line("1 inf"), "`inf` is not finite"),
         (dense.json("[1, 1e999]"), "not JSON"),
         (dense.json("[1, 1e40]"), "is too large"),
@@ -406,7 +406,9 @@ fn rows_by_the_names_of_their_columns() {
     assert_eq!(rows.read("2,p,1,text").unwrap(), element(1.0, 2.0, false));
     assert_eq!(rows.read("2,q,-1,").unwrap(), element(-1.0, 2.0, true));
     assert!(rows.read("2,r,-1").unwrap_err().to_string().contains("3 columns, the header has 4"));
-    assert!(rows.read("2,r,z,").unwrap_err().to_string().contains("column `a`: `z` is no number"));
+    assert!(
+        rows.read("2,r,z,").unwrap_err().to_string().contains("column `a`: `z` is not a number")
+    );
     assert!(rows.read("2,\"r,z,").unwrap_err().to_string().contains("a quote is left open"));
     assert_eq!(rows.read("2,q,-1,").unwrap(), element(-1.0, 2.0, false));
     let plain = LiveModel::new("plain", plain(true)).unwrap();

@@ -1,5 +1,5 @@
-//! Clients that mean harm, beside some that do not: is everybody good still served, how much memory does it cost, and how
-//! soon are the others closed?
+//! Attackers together with good clients: are the good ones still served, how much memory does it cost,
+//! and how soon are the attackers disconnected?
 
 use crate::client::{open, say};
 use crate::http::post;
@@ -18,7 +18,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{sleep, sleep_until, timeout};
 use tokio_tungstenite::tungstenite::Message;
 
-/// What an attack is, and what it is told by.
+/// Options of an attack.
 #[derive(Debug, Clone, Args)]
 pub struct Attack {
     /// What attackers do
@@ -27,19 +27,19 @@ pub struct Attack {
     /// How many of them
     #[arg(long, default_value_t = 200)]
     attackers: usize,
-    /// Good clients beside them: every other one a stream, and the rest requests on a connection each
+    /// Good clients: half of them streams, the others requests on a connection each
     #[arg(long, default_value_t = 20)]
     good: usize,
-    /// The server's
+    /// The server's address
     #[arg(long, default_value = "127.0.0.1:8080")]
     address: SocketAddr,
-    /// The address that attackers come from; by default that of the good ones
+    /// The attackers' address; by default that of the good clients
     #[arg(long, default_value = "127.0.0.1")]
     from: std::net::IpAddr,
-    /// The model that attackers ask, of characters
+    /// The character model that attackers use
     #[arg(long, default_value = "chars-en")]
     model: String,
-    /// The model that good clients ask, likewise; by default the same
+    /// The character model that good clients use; by default the same
     #[arg(long)]
     good_model: Option<String>,
     /// The server's process, to watch its memory
@@ -51,21 +51,21 @@ pub struct Attack {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
-    /// None: what good clients see by themselves
+    /// None: good clients only
     Nothing,
     /// Streams that ping and do not read
     Pings,
     /// Streams that send elements and do not read
     Frames,
-    /// Streams that send elements as fast as they are answered
+    /// Streams that send elements as fast as predictions arrive
     Chatter,
     /// Streams that send elements of 40 kB, which are refused
     Refused,
-    /// Requests whose answers are not read
+    /// Requests whose responses are not read
     Answers,
-    /// Pipelined requests for /openapi.json whose answers are not read
+    /// Pipelined requests for /openapi.json whose responses are not read
     Pipeline,
-    /// Connections that say nothing
+    /// Connections that send nothing
     Silent,
     /// Requests whose head never ends
     Heads,
@@ -73,12 +73,12 @@ pub enum Kind {
     Bodies,
 }
 
-/// How attackers fared.
+/// What happened to the attackers.
 #[derive(Default)]
 struct Fared {
     connected: AtomicUsize,
     closed: AtomicUsize,
-    /// The longest from when one could last send something until it was closed, in milliseconds.
+    /// Maximum time from an attacker's last successful write until it was disconnected, in milliseconds.
     longest: AtomicUsize,
 }
 
@@ -133,7 +133,7 @@ pub async fn run(attack: Attack) -> bool {
     failed == 0
 }
 
-/// A few characters now and then, and the time until all of them are answered.
+/// Sends a few characters now and then, and measures the time until all predictions have arrived.
 async fn good(attack: &Attack, number: usize, until: Instant) -> io::Result<Vec<f64>> {
     let (address, pause) = (attack.address.to_string(), Duration::from_millis(100));
     let model = attack.good_model.as_ref().unwrap_or(&attack.model);
@@ -193,7 +193,7 @@ async fn attacker(attack: &Attack, fared: &Fared, until: Instant) -> io::Result<
             return tokio::select! { ended = read => ended, ended = write => ended };
         }
         while !again.is_empty() {
-            // As much as the server takes: until it blocks, and until it is closed.
+            // Sends until the server blocks, and until it closes the connection.
             let taken = stream.write(&again).await?;
             if taken < again.len() {
                 stream.write_all(&again[taken..]).await?;
@@ -213,8 +213,8 @@ async fn attacker(attack: &Attack, fared: &Fared, until: Instant) -> io::Result<
     Ok(())
 }
 
-/// Waits until the server has closed the connection. What was received is not read; where there is some, that no more can
-/// be sent tells.
+/// Waits until the server has closed the connection, without reading: if data has been received, a
+/// failing write shows it.
 async fn closed(stream: &mut TcpStream) -> io::Result<()> {
     loop {
         sleep(Duration::from_millis(100)).await;
@@ -233,7 +233,7 @@ async fn closed(stream: &mut TcpStream) -> io::Result<()> {
 async fn connect(attack: &Attack) -> io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.bind((attack.from, 0).into())?;
-    // As little as possible is taken.
+    // The smallest receive buffer.
     socket.set_recv_buffer_size(4096)?;
     let mut stream = socket.connect(attack.address).await?;
     let streams = [Kind::Pings, Kind::Frames, Kind::Chatter, Kind::Refused];
@@ -249,7 +249,7 @@ async fn connect(attack: &Attack) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// What an attacker says first, and then again and again.
+/// What an attacker sends first, and then repeatedly.
 fn said(attack: &Attack) -> (Vec<u8>, Vec<u8>) {
     let Attack { kind, model, address, .. } = attack;
     let head = |length: usize| {

@@ -1,4 +1,4 @@
-//! A client of a stream, and elements for whatever its model reads.
+//! A client of a stream, and elements for its model.
 
 use drnn::random::Rng;
 use futures_util::{SinkExt, StreamExt};
@@ -9,7 +9,7 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
 pub type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
-/// A stream that is ready, and what its model is.
+/// Opens a stream; returns it with the description of its model.
 pub async fn open(address: &str, query: &str) -> Result<(Socket, Value), Error> {
     let (mut socket, _) = connect_async(format!("ws://{address}/v1/stream{query}")).await?;
     match socket.next().await {
@@ -22,7 +22,7 @@ pub async fn open(address: &str, query: &str) -> Result<(Socket, Value), Error> 
     }
 }
 
-/// Some element that the model reads.
+/// An element for the model.
 pub fn element(model: &Value, rng: &mut Rng) -> Value {
     const WORDS: [&str; 8] = ["the", "ants", "run", "to", "Paris", "quickly", ",", "unheard-of"];
     let count = model["reads"]["count"].as_u64().unwrap_or(1) as usize;

@@ -1,4 +1,4 @@
-//! Requests as fast as they are answered, over connections that stay.
+//! Requests as fast as responses arrive, over persistent connections.
 
 use crate::quantile;
 use std::io::{Error, ErrorKind};
@@ -54,7 +54,7 @@ async fn again_and_again(
     let (mut times, mut failed) = (Vec::new(), 0);
     while Instant::now() < until {
         let begun = Instant::now();
-        let (status, _) = ask(&mut stream, request).await?;
+        let (status, _) = exchange(&mut stream, request).await?;
         times.push(begun.elapsed().as_secs_f64());
         failed += usize::from(status != 200);
     }
@@ -63,13 +63,13 @@ async fn again_and_again(
 
 /// One request: status and body.
 pub async fn post(address: &str, path: &str, body: &[u8]) -> std::io::Result<(u16, Vec<u8>)> {
-    ask(&mut connect(address).await?, &request(address, path, body)).await
+    exchange(&mut connect(address).await?, &request(address, path, body)).await
 }
 
-/// What is at a path.
+/// A GET request.
 pub async fn get(address: &str, path: &str) -> std::io::Result<(u16, Vec<u8>)> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n");
-    ask(&mut connect(address).await?, request.as_bytes()).await
+    exchange(&mut connect(address).await?, request.as_bytes()).await
 }
 
 async fn connect(address: &str) -> std::io::Result<BufReader<TcpStream>> {
@@ -86,7 +86,10 @@ fn request(address: &str, path: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-async fn ask(stream: &mut BufReader<TcpStream>, request: &[u8]) -> std::io::Result<(u16, Vec<u8>)> {
+async fn exchange(
+    stream: &mut BufReader<TcpStream>,
+    request: &[u8],
+) -> std::io::Result<(u16, Vec<u8>)> {
     stream.write_all(request).await?;
     let (mut line, mut status, mut length) = (String::new(), 0, 0);
     loop {

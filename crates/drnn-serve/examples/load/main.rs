@@ -1,4 +1,4 @@
-//! Puts load on a server, and checks what it says.
+//! Load tests of a server, which check its responses.
 //!
 //! ```text
 //! cargo run --release -p drnn-serve --example load -- streams --streams 200 --rate 50 --seconds 60
@@ -7,7 +7,7 @@
 //! cargo run --release -p drnn-serve --example load -- http --connections 32 --seconds 10 --body request.json
 //! ```
 //!
-//! Exit code 1 where anything was lost, out of order or unexplained.
+//! Exit code 1 if anything was lost, out of order or unexplained.
 
 mod attack;
 mod client;
@@ -21,40 +21,40 @@ use clap::{Args, Parser};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Puts load on a server, and checks what it says
+/// Load tests of a server, which check its responses
 #[derive(Debug, Parser)]
 enum Load {
-    /// Live streams, steadily: is everything answered, in order and in time?
+    /// Live streams at a steady rate: do all predictions arrive, in order and in time?
     Streams {
         #[command(flatten)]
         to: Streams,
-        /// Elements a second of each
+        /// Elements per second of each stream
         #[arg(long, default_value_t = 50.0)]
         rate: f64,
     },
-    /// Clients of every kind, good and bad: is everything answered, or closed with a reason?
+    /// Good and bad clients of every kind: do all predictions arrive, or are streams closed with a reason?
     Soak {
         #[command(flatten)]
         to: Streams,
-        /// Starts the server itself, and again and again: the program, and behind it what it is told, at --address
+        /// Starts the server itself, repeatedly: the program and its arguments, at --address
         #[arg(long, value_name = "PROGRAM")]
         server: Option<String>,
-        /// Seconds after which that server gets a SIGTERM
+        /// Seconds until that server gets a SIGTERM
         #[arg(long, default_value_t = 60.0, requires = "server")]
         stop_every: f64,
     },
-    /// Clients that mean harm beside good ones: are those still served, and the others closed?
+    /// Attackers together with good clients: are the good ones still served?
     Attack(attack::Attack),
-    /// Whole sequences: how many requests a second?
+    /// Whole sequences: how many requests per second?
     Http {
-        /// The server's
+        /// The server's address
         #[arg(long, default_value = "127.0.0.1:8080")]
         address: String,
         #[arg(long, default_value_t = 32)]
         connections: usize,
         #[arg(long, default_value_t = 10.0)]
         seconds: f64,
-        /// The file that each sends again and again
+        /// The file with the body of every request
         #[arg(long)]
         body: PathBuf,
         #[arg(long, default_value = "/v1/run")]
@@ -62,13 +62,13 @@ enum Load {
     },
 }
 
-/// Which streams.
+/// Options of the streams.
 #[derive(Debug, Clone, Args)]
 pub struct Streams {
-    /// The server's
+    /// The server's address
     #[arg(long, default_value = "127.0.0.1:8080")]
     address: String,
-    /// Its model, where it has several
+    /// The model, if there are several
     #[arg(long)]
     model: Option<String>,
     /// The server's process, to watch its memory
@@ -81,7 +81,7 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// Behind the path of a stream.
+    /// The query of a stream's URL.
     fn query(&self) -> String {
         self.model.as_ref().map_or(String::new(), |name| format!("?model={name}"))
     }
@@ -104,7 +104,7 @@ async fn main() -> ExitCode {
     ExitCode::from(u8::from(!good))
 }
 
-/// A share of sorted times, in milliseconds.
+/// A quantile of sorted times, in milliseconds.
 pub fn quantile(sorted: &[f64], share: f64) -> f64 {
     let at = (sorted.len() as f64 * share) as usize;
     sorted.get(at.min(sorted.len().saturating_sub(1))).copied().unwrap_or(f64::NAN) * 1e3

@@ -1,4 +1,4 @@
-//! What a process holds in memory, second by second.
+//! The resident memory of a process, sampled every second.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct Memory(Arc<Mutex<Vec<f64>>>);
 
 impl Memory {
-    /// Of the process with this number; of none without.
+    /// Watches the process with this id, if one is given.
     pub fn watch(pid: Option<u32>) -> Memory {
         let memory = Memory::default();
         let Some(pid) = pid else { return memory };
@@ -25,14 +25,14 @@ impl Memory {
         memory
     }
 
-    /// For people: at a tenth of the time, at the end, and the most.
+    /// Memory after a tenth of the time, at the end, and the maximum.
     pub fn report(&self) -> String {
         let seen = self.0.lock().map(|seen| seen.clone()).unwrap_or_default();
         let (Some(early), Some(last)) = (seen.get(seen.len().div_ceil(10)), seen.last()) else {
             return "not watched (--pid)".into();
         };
-        let most = seen.iter().copied().fold(0.0, f64::max);
-        format!("{early:.1} MiB early, {last:.1} MiB at the end, {most:.1} MiB at most")
+        let max = seen.iter().copied().fold(0.0, f64::max);
+        format!("{early:.1} MiB early, {last:.1} MiB at the end, {max:.1} MiB at most")
     }
 }
 

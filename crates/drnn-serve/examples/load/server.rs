@@ -1,4 +1,4 @@
-//! A server that is ended again and again, and comes back.
+//! A server that is stopped and started repeatedly.
 
 use crate::memory::Memory;
 use std::process::{Child, Command, Stdio};
@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-/// Longer than an orderly end should take.
+/// A hang guard.
 const LONG: Duration = Duration::from_secs(30);
 
-/// Starts it, ends it by SIGTERM after `every`, and so on until then: how each one ended, which is to be with exit
-/// code 0.
-pub async fn come_and_go(
+/// Starts the server and stops it by SIGTERM after `every`, repeatedly until `until`. Returns how each
+/// one exited; all must exit with code 0.
+pub async fn restart_repeatedly(
     program: &str,
     address: &str,
     every: Duration,
@@ -22,7 +22,7 @@ pub async fn come_and_go(
         let mut server = start(program, address).await?;
         let memory = Memory::watch(Some(server.id()));
         let life = until.saturating_duration_since(Instant::now());
-        // The last one outlives its clients.
+        // The last one runs longer than its clients.
         if life > every {
             sleep(every).await;
         } else {
@@ -50,7 +50,7 @@ async fn start(program: &str, address: &str) -> Result<Child, String> {
         }
         sleep(Duration::from_millis(20)).await;
     }
-    Err(format!("{program} does not answer at {address}"))
+    Err(format!("{program} does not respond at {address}"))
 }
 
 /// Its exit code.

@@ -1,11 +1,11 @@
-//! Clients of every kind, good and bad, at random: is every element that was accepted answered, or its stream closed
-//! with a reason? And does the server stay?
+//! Random good and bad clients: does every accepted element get its prediction, or is its stream closed
+//! with a reason? Does the server survive?
 
 use crate::Streams;
 use crate::client::{Socket, element, open, say};
 use crate::http::get;
 use crate::memory::Memory;
-use crate::server::come_and_go;
+use crate::server::restart_repeatedly;
 use drnn::random::Rng;
 use futures_util::{SinkExt, StreamExt};
 use serde_json::{Value, json};
@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-/// A stream was closed because its server ends.
-const STOPPED: &str = "told that the server ends";
+/// A stream was closed because its server stops.
+const STOPPED: &str = "closed because the server stops";
 
 fn is_stop(frame: &Option<Result<Message, Error>>) -> bool {
     matches!(frame, Some(Ok(Message::Close(Some(close)))) if u16::from(close.code) == 1012)
 }
 
-/// Longer than anything should take.
+/// A hang guard.
 const LONG: Duration = Duration::from_secs(30);
 
 pub async fn run(to: Streams, server: Option<&str>, stop_every: f64) -> bool {
@@ -50,7 +50,7 @@ pub async fn run(to: Streams, server: Option<&str>, stop_every: f64) -> bool {
         match server {
             Some(program) => {
                 let every = Duration::from_secs_f64(stop_every);
-                come_and_go(program, &address, every, until).await
+                restart_repeatedly(program, &address, every, until).await
             }
             None => Ok(Vec::new()),
         }
@@ -78,7 +78,7 @@ pub async fn run(to: Streams, server: Option<&str>, stop_every: f64) -> bool {
     gone && ends.is_ok() && !found.keys().any(|outcome| outcome.contains("FAILED"))
 }
 
-/// Whether the server is well, and counts no stream.
+/// Whether the server is healthy and counts no stream.
 async fn all_gone(address: &str) -> bool {
     let begun = Instant::now();
     while begun.elapsed() < LONG {
@@ -158,7 +158,7 @@ async fn good(socket: &mut Socket, model: &Value, rng: &mut Rng) -> Result<Strin
                 elements.push(json!({"no": "such"}));
                 refused += 1;
             }
-            // Should it end meanwhile, what comes says so.
+            // If it stops meanwhile, the next frames show it.
             let _ = say(socket, &json!({"elements": elements})).await;
         }
         let _ = say(socket, &json!({"flush": true})).await;
@@ -169,7 +169,7 @@ async fn good(socket: &mut Socket, model: &Value, rng: &mut Rng) -> Result<Strin
                 return Err(STOPPED.into());
             }
             let Some(Ok(Message::Text(text))) = frame else {
-                return Err("closed without need".into());
+                return Err("closed without a reason".into());
             };
             let frame: Value = serde_json::from_str(&text).map_err(|e| e.to_string())?;
             if frame["error"]["code"] == json!("stopping") {
@@ -182,19 +182,19 @@ async fn good(socket: &mut Socket, model: &Value, rng: &mut Rng) -> Result<Strin
             } else if frame["position"] == json!(answers) && frame["sequence"] == json!(sequence) {
                 answers += 1;
             } else {
-                return Err("an answer out of order".into());
+                return Err("a prediction out of order".into());
             }
         }
         if (answers, errors) != (said, refused) {
-            return Err("lost or made up answers".into());
+            return Err("lost or invented predictions".into());
         }
     }
     Ok("all answered".into())
 }
 
-/// That the stream is closed with this code.
+/// Expects that the stream is closed with this code.
 async fn closed(socket: &mut Socket, message: Message, code: u16) -> Result<String, String> {
-    // The server may end it before all was sent.
+    // The server may close it before all was sent.
     let _ = socket.send(message).await;
     loop {
         match socket.next().await {
@@ -204,14 +204,14 @@ async fn closed(socket: &mut Socket, message: Message, code: u16) -> Result<Stri
             }
             Some(Ok(Message::Close(close))) => return Err(format!("closed with {close:?}")),
             Some(Ok(_)) => {}
-            // What was being sent can cross the farewell on its way.
+            // What was being sent can cross the close frame.
             Some(Err(_)) if code == 1009 => return Ok("reset while sending".into()),
             other => return Err(format!("{other:?}")),
         }
     }
 }
 
-/// Says much, and reads nothing for a while. Then all is there, or the stream was closed for it.
+/// Sends much and reads nothing for a while. Then all predictions are there, or the stream was closed.
 async fn late(socket: Socket, model: &Value, rng: &mut Rng) -> Result<String, String> {
     let elements: Vec<Value> = (0..500).map(|_| element(model, rng)).collect();
     let message = Message::text(json!({"elements": elements, "flush": true}).to_string());

@@ -1,6 +1,6 @@
-//! Many streams at a steady rate: is everything answered, in order, and how long after it was due?
+//! Many streams at a steady rate: do all predictions arrive in order, and how long after they were due?
 //!
-//! The answer to element t is due when element t + d was sent: the time is counted from there.
+//! The prediction for element t is due when element t + d has been sent: latency is measured from there.
 
 use crate::client::{element, open};
 use crate::http::post;
@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
 use tokio_tungstenite::tungstenite::Message;
 
-/// Streams whose answers are compared with those of `POST /v1/run`.
+/// Streams whose predictions are compared with those of `POST /v1/run`.
 const COMPARED: usize = 8;
 /// Elements of each that are: a request may not have more.
-const MOST_COMPARED: usize = 10_000;
+const MAX_COMPARED: usize = 10_000;
 
 struct Found {
     seconds: Vec<f64>,
@@ -49,7 +49,7 @@ pub async fn run(to: Streams, rate: f64) -> bool {
     }
     let held = memory.report();
     let mut compared = 0;
-    for found in all.iter().take(COMPARED).filter(|_| count <= MOST_COMPARED) {
+    for found in all.iter().take(COMPARED).filter(|_| count <= MAX_COMPARED) {
         match equal(&address, found).await {
             true => compared += 1,
             false => failed += 1,
@@ -115,7 +115,10 @@ async fn one(
         if frame["flushed"].is_object() {
             let said = frame["flushed"]["answers"].as_u64().unwrap_or(0) as usize;
             if (said, answers.len()) != (count, count) {
-                return Err(format!("{} answers, {said} told of, {count} elements", answers.len()));
+                return Err(format!(
+                    "{} answers, {said} reported, {count} elements",
+                    answers.len()
+                ));
             }
             break;
         }
@@ -133,7 +136,7 @@ async fn one(
     Ok(Found { seconds, elements, answers, model })
 }
 
-/// Whether whole sequences are answered alike.
+/// Whether `POST /v1/run` gives the same predictions.
 async fn equal(address: &str, found: &Found) -> bool {
     let body = json!({"model": found.model, "sequences": [found.elements]}).to_string();
     let Ok((200, body)) = post(address, "/v1/run", body.as_bytes()).await else { return false };

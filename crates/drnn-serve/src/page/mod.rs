@@ -61,7 +61,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'; trusted-types 'none'";
 
-/// Tells the page whether there is a sweep to request: a browser would log a 404 as an error.
+/// Whether there is a sweep for the page to request: a browser would log a 404 as an error.
 const NO_SWEEP: &str = "data-sweep=\"no\"";
 const SWEEP: &str = "data-sweep=\"yes\"";
 

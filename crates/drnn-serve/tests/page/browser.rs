@@ -19,7 +19,7 @@ pub struct Browser {
     socket: WebSocket<TcpStream>,
     session: String,
     commands: u64,
-    /// What went wrong in the page, and what it asked for.
+    /// Errors of the page, and the URLs that it requested.
     pub errors: Vec<String>,
     pub requests: Vec<String>,
     _profile: TempDir,

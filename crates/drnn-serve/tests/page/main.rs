@@ -186,9 +186,9 @@ fn words_are_those_of_the_program_and_get_their_tags() {
         ["We've met Dr. Who... cannot", "U.S. and/or http://a.b/c, 'em -5 's ...n't"]
             .map(String::from),
     );
-    let ask =
+    let script =
         format!("import('/page/words.js').then(words => {}.map(words.tokenize))", json!(lines));
-    let found = browser.eval(&ask);
+    let found = browser.eval(&script);
     for (line, found) in lines.iter().zip(found.as_array().unwrap()) {
         assert_eq!(*found, json!(tokenize(line)), "{line:?}");
     }
@@ -241,14 +241,14 @@ const FAULTS: &str = r#"(() => {
   const parts = (colour) => colour.match(/[\d.]+/g).map(Number);
   const light = ([r, g, b]) => [r, g, b].map((c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
     .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
-  const behind = (node) => { for (; node; node = node.parentElement) {
+  const background = (node) => { for (; node; node = node.parentElement) {
     const c = parts(getComputedStyle(node).backgroundColor); if (c.length === 3 || c[3] > 0) return c; } return [255, 255, 255]; };
   const faults = [];
   for (const node of document.querySelectorAll('main *')) {
     const box = node.getBoundingClientRect();
     const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim());
     if (!own || !box.width || node.closest('.unseen, .skip, :disabled, svg')) continue;
-    const [a, b] = [light(parts(getComputedStyle(node).color)), light(behind(node.matches('.letter .late') ? node.closest('.letter').parentElement : node))].sort((a, b) => b - a);
+    const [a, b] = [light(parts(getComputedStyle(node).color)), light(background(node.matches('.letter .late') ? node.closest('.letter').parentElement : node))].sort((a, b) => b - a);
     if ((a + 0.05) / (b + 0.05) < 4.5) faults.push(`${node.outerHTML}: contrast ${((a + 0.05) / (b + 0.05)).toFixed(2)}`);
     if (box.right > innerWidth + 1) faults.push(`${node.outerHTML}: ends at ${box.right}`);
   }
@@ -376,7 +376,7 @@ fn a_lost_connection_is_shown_and_nothing_is_lost_with_it() {
     browser.until(&format!("{}.dataset.state === 'lost'", lane("letters-3")));
     let state =
         text(&browser.eval(&format!("{}.querySelector('.state').textContent", lane("letters-3"))));
-    assert!(state.contains("next try") && state.contains("Your text is kept"), "{state}");
+    assert!(state.contains("next attempt") && state.contains("Your text is kept"), "{state}");
     browser.write(" and_more");
     browser.press("Enter");
     browser.until(&format!("{}.dataset.state === 'lost'", lane("letters-both")));

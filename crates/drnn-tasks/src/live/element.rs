@@ -15,6 +15,7 @@ use serde_json::Value;
 
 /// One element of a live sequence.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum Element {
     /// q numbers in their own units, in the model's order; NaN if missing.
     Numbers(Vec<f32>),

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 /// The description of a model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct ModelInfo<'m> {
     /// The model's name.
     pub name: &'m str,
@@ -35,6 +36,7 @@ pub struct ModelInfo<'m> {
 
 /// The elements of a model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct InputInfo<'m> {
     /// `numbers`, `tokens`, `characters` or `words`.
     pub kind: &'static str,
@@ -48,6 +50,7 @@ pub struct InputInfo<'m> {
 
 /// The predictions of a model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct OutputInfo<'m> {
     /// `numbers`, `values`, `classes`, `tags` or `characters`.
     pub kind: &'static str,

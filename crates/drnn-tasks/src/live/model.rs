@@ -73,16 +73,15 @@ impl LiveModel {
     /// Loads a model file with `options` for PyTorch files, which do not say everything about a
     /// network; drnn's own files do.
     pub fn import(path: &Path, options: &Import) -> Result<LiveModel> {
-        let in_file = |e: &dyn ToString| Error::File {
-            file: path.display().to_string(),
-            reason: e.to_string(),
-        };
         let bytes = drnn::io::read_model_file(path)?;
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
-        LiveModel::import_bytes(&name, &bytes, options).map_err(|e| match e {
-            // Without the library's own placeholder for the file's name.
-            Error::Drnn(drnn::Error::File(error)) => in_file(&error.reason()),
-            other => in_file(&other),
+        LiveModel::import_bytes(&name, &bytes, options).map_err(|source| {
+            let reason = match &source {
+                // Without the library's own placeholder for the file's name.
+                Error::Drnn(drnn::Error::File(error)) => error.reason().to_string(),
+                other => other.to_string(),
+            };
+            Error::File { file: path.display().to_string(), reason, source: Box::new(source) }
         })
     }
 

@@ -33,7 +33,7 @@ impl Scaling {
             };
             let count = column().count() as f64;
             if count == 0.0 {
-                let what = format!("column {} holds no number to train on", quote(name));
+                let what = format!("column {} has only missing numbers", quote(name));
                 return Err(Error::Data(what));
             }
             let mean = column().sum::<f64>() / count;

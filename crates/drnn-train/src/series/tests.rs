@@ -64,7 +64,9 @@ fn classes_are_recognised_by_their_first_field() {
     assert_eq!((found.is_classes(), found.labels.join(" ")), (true, "walk run".into()));
     assert_eq!(learn(&found).classes.unwrap(), ["run", "walk"]);
     let numbers = "x,y\n1,10\n2,9\n3,b\n";
-    assert!(refused(numbers, &columns(&["y"])).contains("a.csv:4: column `y`: `b` is no number"));
+    assert!(
+        refused(numbers, &columns(&["y"])).contains("a.csv:4: column `y`: `b` is not a number")
+    );
     let said = Columns { classes: Some(true), ..columns(&["y"]) };
     assert_eq!(learn(&read(numbers, &said).unwrap()).classes.unwrap(), ["9", "10", "b"]);
     let one = read("x,y\n1,a\n2,a\n", &columns(&["y"])).unwrap();
@@ -138,7 +140,7 @@ fn columns_that_never_change() {
     let Measures::Values(targets) = score.measures else { panic!() };
     assert_eq!((targets[0].r2, targets[0].count), (None, 3));
     let nothing = Scaling::learn(&[f32::NAN], &["x".into()]).unwrap_err().to_string();
-    assert_eq!(nothing, "column `x` holds no number to train on");
+    assert_eq!(nothing, "column `x` has only missing numbers");
 }
 
 /// The formula of the windows.

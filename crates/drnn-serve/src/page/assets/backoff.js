@@ -1,21 +1,21 @@
-// Trying again, less and less often.
+// Retries with exponential backoff.
 
-const FIRST = 500, LONGEST = 15_000;
+const FIRST = 500, MAX = 15_000; // milliseconds
 
 export class Backoff {
   #failures = 0;
   #timer;
 
-  /** Calls `again` after a while: how many milliseconds. */
-  wait(again) {
+  /** Calls `retry` after a delay, and returns the delay in milliseconds. */
+  wait(retry) {
     this.stop();
-    const longest = Math.min(LONGEST, FIRST * 2 ** this.#failures++);
-    const wait = longest * (0.75 + Math.random() / 4); // not all pages at once
-    this.#timer = setTimeout(again, wait);
+    const max = Math.min(MAX, FIRST * 2 ** this.#failures++);
+    const wait = max * (0.75 + Math.random() / 4); // jitter, so that pages do not retry together
+    this.#timer = setTimeout(retry, wait);
     return wait;
   }
 
-  /** It went well. */
+  /** After a success: starts over. */
   reset() {
     this.stop();
     this.#failures = 0;

@@ -1,8 +1,8 @@
-// One element as it is shown: what went in, whether it waits, and what was answered.
+// One element on the page: its input, whether it waits, and its prediction.
 
 import { make } from "./dom.js";
 
-/** A cell that waits. */
+/** A cell that waits for its prediction. */
 export function cell(kind, raw) {
   if (kind !== "characters") {
     const tag = make("span", { class: "tag" }, "\u00a0");
@@ -12,7 +12,7 @@ export function cell(kind, raw) {
   return make("span", { class: `cell letter waiting${masked}` }, make("span", { class: "sign" }, shown(raw)));
 }
 
-/** The answer goes into its cell. */
+/** Writes a prediction into its cell. */
 export function answerCell(node, { answer, late, truth }) {
   node.classList.remove("waiting");
   const said = saidOf(answer);
@@ -29,7 +29,7 @@ export function answerCell(node, { answer, late, truth }) {
   if (said.probability !== undefined) node.style.setProperty("--sure", said.probability.toFixed(3));
 }
 
-/** What an answer says: in short, how sure, and what else it may be. */
+/** The text of a prediction, its probability, and the alternatives. */
 export function saidOf(answer) {
   const { probability } = answer;
   if (answer.tag !== undefined) return { text: answer.tag, probability, others: [] };
@@ -46,7 +46,7 @@ export function saidOf(answer) {
 
 const number = (value) => String(Number(value.toPrecision(4)));
 
-/** Spaces and line ends take their place too. */
+/** Spaces and line ends are visible too. */
 function shown(raw) {
   if (raw === "_") return "";
   return raw === "\n" ? "\u21b5" : /^\s$/u.test(raw) ? "\u00a0" : raw;

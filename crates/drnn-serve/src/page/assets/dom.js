@@ -1,11 +1,11 @@
-// Elements of the page. Whatever is said by people or models goes in as text, never as markup.
+// Makes DOM nodes. Text of users and models is inserted as text, never as markup.
 
 /** `make("p", {class: "hint"}, "text", child, ..)` */
 export function make(name, attributes = {}, ...children) {
   return fill(document.createElement(name), attributes, children);
 }
 
-/** The same for pictures. */
+/** The same for SVG. */
 export function draw(name, attributes = {}, ...children) {
   return fill(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
 }

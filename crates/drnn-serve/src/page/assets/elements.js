@@ -1,14 +1,14 @@
-// A text as the elements of a sequence: what is sent, one by one.
+// Splits a text into the elements of a sequence.
 //
-// | reads | an element | is whole when |
+// | reads | an element | is complete when |
 // |---|---|---|
 // | characters | a character, `_` masked | it is there |
-// | words | a word or sign | a space follows, or the text ends |
+// | words | a word or punctuation mark | a space follows, or the text ends |
 // | numbers, tokens | a row | the line ends, or the text does |
 
 import { tokenize } from "./words.js";
 
-/** What a kind of element is called, one and many, and how it is found in a text. */
+/** For each kind of element: its name, singular and plural, and how to split and convert a text. */
 export const KINDS = {
   characters: { one: "letter", many: "letters", split: characters, value: (raw) => (raw === "_" ? null : raw) },
   words: { one: "word", many: "words", split: words, value: (raw) => raw },
@@ -22,7 +22,7 @@ export function counted(count, kind) {
 }
 
 function characters(text) {
-  // Half a surrogate pair is no text.
+  // A lone surrogate is not valid text.
   return { whole: [...text.replace(/[\ud800-\udfff]/gu, "\ufffd")], rest: "" };
 }
 
@@ -37,7 +37,7 @@ function rows(text, ended) {
   return { whole: lines.map((line) => line.trim()).filter(Boolean), rest: rest.trim() };
 }
 
-/** A row's numbers; one that is missing is null, one that is none is left for the server to refuse. */
+/** A row's numbers; a missing one is null. Fields that are not numbers stay text, which the server refuses. */
 function numbers(row) {
   const fields = row.split(row.includes(",") ? "," : /\s+/);
   return fields.map((field) => {

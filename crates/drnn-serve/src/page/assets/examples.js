@@ -1,5 +1,5 @@
-// What the page types by itself. Of letters the masked ones are known, so that it can count who is right; and they are
-// such that the built-in models are right about as often as in their tests (47, 70 and 68 %): none is flattered.
+// Texts that the page plays. The masked letters are known, so that it can count correct predictions; they are chosen
+// such that the built-in models are right about as often as in their tests (47, 70 and 68 %).
 
 const LETTERS = [
   [
@@ -21,7 +21,7 @@ const WORDS = [
   "Time flies like an arrow; fruit flies like a banana.",
 ];
 
-/** The example of this number for a group of models: the text, and with masks the letters behind them. */
+/** Example `number` for a group of models: the text and, if it has masks, the original. */
 export function example(group, number) {
   if (group.kind === "characters") {
     const [text, original] = LETTERS[number % LETTERS.length];
@@ -31,7 +31,7 @@ export function example(group, number) {
   return { text: waves(group.reads, number) };
 }
 
-/** Rows for whoever has none at hand. */
+/** Example rows of numbers or tokens. */
 function waves({ kind, count }, number) {
   const row = (t) =>
     kind === "tokens"

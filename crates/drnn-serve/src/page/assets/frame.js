@@ -1,8 +1,8 @@
-// What changes is drawn once per frame, however fast answers come: first everything is written, then measured.
+// Redraws at most once per frame, however fast predictions arrive: first all writes, then all measurements.
 
 const waiting = new Set();
 
-/** `drawn.draw()` with the next frame, and `drawn.settle()` when all others are drawn too. */
+/** Calls `drawn.draw()` in the next frame, and `drawn.settle()` after all others are drawn. */
 export function soon(drawn) {
   if (!waiting.size) requestAnimationFrame(all);
   waiting.add(drawn);

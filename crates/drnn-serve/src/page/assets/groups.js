@@ -1,9 +1,9 @@
-// Models that can be shown beside each other: those that read the same.
+// Groups models that read the same elements, so that they can be compared.
 
 const TASKS = ["chars", "tagger", "series", "plain"];
 const TITLES = { chars: "Masked letters", tagger: "Parts of speech", series: "Series", plain: "Numbers" };
 
-/** Groups of models, the one that shows most first. */
+/** Groups of models, in the order of TASKS. */
 export function groups(models) {
   const found = new Map();
   for (const model of models) {
@@ -18,7 +18,7 @@ export function groups(models) {
   return all;
 }
 
-/** Those that wait least first; at the end those that wait for the end. */
+/** By delay; bidirectional models, which wait for the end, come last. */
 function byWait(a, b) {
   return b.streams - a.streams || a.delay - b.delay || a.name.localeCompare(b.name);
 }

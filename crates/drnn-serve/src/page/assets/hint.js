@@ -1,12 +1,12 @@
-// A small note at an answer: alternatives, how sure, how late. With the mouse or a finger, and with arrow keys.
+// A tooltip at a prediction: alternatives, probability, delay. Works with mouse, touch and arrow keys.
 
 import { byId, make } from "./dom.js";
 
-const MOST = 5; // alternatives
+const MAX_ALTERNATIVES = 5;
 const box = make("div", { id: "hint", "aria-hidden": "true", hidden: "" });
 document.body.append(box);
 
-let at = null; // the cell that it is at
+let at = null; // the cell that it explains
 
 /** Explains the cells of a tape. */
 export function attach(tape, explain) {
@@ -15,7 +15,7 @@ export function attach(tape, explain) {
     if (node) show(node, explain);
     else if (event.pointerType === "touch") hide();
   });
-  // A finger that is lifted leaves too, but then one wants to read.
+  // Lifting a finger is a pointerleave too, but then the user wants to read.
   tape.addEventListener("pointerleave", (event) => event.pointerType !== "touch" && hide());
   tape.addEventListener("blur", hide);
   tape.addEventListener("keydown", (event) => {
@@ -29,11 +29,11 @@ export function attach(tape, explain) {
     const node = all[Math.min(all.length - 1, Math.max(0, to))];
     node.scrollIntoView({ block: "nearest" });
     show(node, explain);
-    byId("said").textContent = box.innerText.replace(/\s+/g, " "); // for whoever does not see it
+    byId("said").textContent = box.innerText.replace(/\s+/g, " "); // for screen readers
   });
 }
 
-/** Where it is at a cell of this tape, it goes. */
+/** Hides the tooltip if it is at a cell of this tape. */
 export function leave(tape) {
   if (tape.contains(at)) hide();
 }
@@ -56,7 +56,7 @@ function hide() {
 }
 
 function fill({ title, lines, note }) {
-  const bars = lines.slice(0, MOST).map(([name, p]) => {
+  const bars = lines.slice(0, MAX_ALTERNATIVES).map(([name, p]) => {
     const bar = make("i");
     bar.style.setProperty("--sure", p.toFixed(3));
     const percent = `${(100 * p).toFixed(p < 0.1 ? 1 : 0)} %`;
@@ -65,7 +65,7 @@ function fill({ title, lines, note }) {
   box.replaceChildren(...(bars.length ? bars : [make("b", {}, title)]), make("p", {}, note));
 }
 
-/** Above the cell, or below where there is no room; never beyond the page's edges. */
+/** Above the cell, or below if there is no space; never beyond the page's edges. */
 function place(node) {
   const cell = node.getBoundingClientRect();
   const { width, height } = box.getBoundingClientRect();

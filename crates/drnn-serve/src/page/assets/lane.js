@@ -1,4 +1,4 @@
-// One model's lane: what it is, its numbers, and its tape.
+// One model's lane: its name, its statistics, and its tape.
 
 import { saidOf } from "./cells.js";
 import { make } from "./dom.js";
@@ -9,23 +9,23 @@ import { Live } from "./live.js";
 import { Tape } from "./tape.js";
 import { Whole } from "./whole.js";
 
-const REMEMBERED = 200; // answers whose latency counts for the median
-const SPOKEN = 60; // answers that are read aloud
+const REMEMBERED = 200; // predictions in the median latency
+const SPOKEN = 60; // predictions that are read aloud
 const NONE = "\u2013";
 
 export class Lane {
   #kind; #truth; #on; #source; #tape;
   #elements = []; #rest = ""; #ended = false; // the text
-  #sent = 0; #answers = []; #right = 0; #known = 0; #told = false; // this sequence
+  #sent = 0; #answers = []; #right = 0; #known = 0; #reported = false; // this sequence
   #latencies = [];
 
-  /** `truth(position)`: the letter that was masked there, where that is known. `on`: `unauthorized()`, `done(lane)`. */
+  /** `truth(position)`: the masked letter there, if known. `on`: `unauthorized()`, `done(lane)`. */
   constructor(model, truth, on) {
     this.model = model;
     this.#kind = KINDS[model.reads.kind];
     this.#truth = truth;
     this.#on = on;
-    const label = `What ${model.name} answers; arrow keys move between answers`;
+    const label = `Predictions of ${model.name}; arrow keys move between them`;
     this.#tape = new Tape(model.reads.kind, label, (position) => this.#explain(position));
     this.node = this.#build();
     this.#source = new (model.streams ? Live : Whole)(model, this.#kind.value, {
@@ -37,7 +37,7 @@ export class Lane {
     });
   }
 
-  /** The text as its elements, with what is not yet one. */
+  /** Sets the text: its elements, and the rest that is not yet an element. */
   set(elements, rest, ended) {
     this.#elements = elements;
     this.#rest = rest;
@@ -53,7 +53,7 @@ export class Lane {
     this.node.remove();
   }
 
-  /** What was answered, as text, for those who listen. */
+  /** The last predictions as text, for screen readers. */
   get spoken() {
     const between = this.model.reads.kind === "characters" ? "" : " ";
     return this.#answers.slice(-SPOKEN).map(({ answer }) => saidOf(answer).text).join(between);
@@ -61,13 +61,13 @@ export class Lane {
 
   #build() {
     const { name, network, streams, delay, reads } = this.model;
-    const late = delay === 0 ? "answers at once" : `answers ${counted(delay, this.#kind)} late`;
-    const last = streams ? "the last element that an answer waits for" : "the end of the text";
+    const late = delay === 0 ? "predicts at once" : `predicts ${counted(delay, this.#kind)} late`;
+    const last = streams ? "the last element that a prediction waits for" : "the end of the text";
     const [waiting, latency, right] = ["0", NONE, NONE].map((text) => make("dd", {}, text));
     this.shown = { waiting, latency, right, state: make("p", { class: "state", role: "status" }) };
     const facts = [
       make("div", {}, make("dt", {}, "waiting"), waiting),
-      make("div", { title: `median time from ${last} to the answer` }, make("dt", {}, "latency"), latency),
+      make("div", { title: `median time from ${last} to the prediction` }, make("dt", {}, "latency"), latency),
       make("div", { hidden: reads.kind === "characters" ? null : "" }, make("dt", {}, "right"), right),
     ];
     const id = `lane-${name}`;
@@ -89,7 +89,7 @@ export class Lane {
   #begin() {
     this.#answers = [];
     this.#sent = this.#right = this.#known = 0;
-    this.#told = false;
+    this.#reported = false;
     this.#tape.clear();
     frame.soon(this);
   }
@@ -100,8 +100,8 @@ export class Lane {
   }
 
   #answer(position, answer, ms) {
-    const behind = this.#sent - 1 - position; // less than the delay where the text has ended
-    const late = this.model.streams ? Math.min(this.model.delay, behind) : behind;
+    const after = this.#sent - 1 - position; // less than the delay if the text has ended
+    const late = this.model.streams ? Math.min(this.model.delay, after) : after;
     const truth = answer.masked ? this.#truth(position) : undefined;
     this.#known += truth === undefined ? 0 : 1;
     this.#right += truth !== undefined && truth === answer.character ? 1 : 0;
@@ -124,8 +124,8 @@ export class Lane {
     this.shown.waiting.textContent = waiting.toLocaleString("en");
     this.shown.latency.textContent = sorted.length ? milliseconds(sorted[sorted.length >> 1]) : NONE;
     this.shown.right.textContent = this.#known ? `${this.#right} of ${this.#known}` : NONE;
-    if (this.#ended && waiting === 0 && answered > 0 && !this.#told) {
-      this.#told = true;
+    if (this.#ended && waiting === 0 && answered > 0 && !this.#reported) {
+      this.#reported = true;
       this.#on.done(this);
     }
   }
@@ -134,7 +134,7 @@ export class Lane {
     this.#tape.settle();
   }
 
-  /** What the hint at an element says. */
+  /** The content of the tooltip at an element. */
   #explain(position) {
     const found = this.#answers[position];
     if (!found) {

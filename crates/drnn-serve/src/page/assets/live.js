@@ -1,21 +1,21 @@
-// A model that streams: elements go out as they come, answers come back d later.
+// A model that streams: elements are sent as they are typed, predictions arrive d elements later.
 //
-// The text is the truth. What was sent is a beginning of it; where that is no longer so, because the text was edited,
-// the sequence is ended and the text sent anew. So it is after a lost connection, and nothing is lost with it.
+// The text is the source of truth. What was sent is a prefix of it; if an edit changes that prefix, the sequence is
+// flushed and the text is sent again from the start. The same happens after a lost connection.
 
 import { Backoff } from "./backoff.js";
 import { open, models } from "./server.js";
 
-const AT_ONCE = 256; // elements of a message
-const UNANSWERED = 2048; // elements on the way: whoever pastes a book does not fill the server's memory
-const BYTES = 30_000; // of a message
+const MAX_ELEMENTS = 256; // of a message
+const MAX_IN_FLIGHT = 2048; // elements without predictions, so that a pasted book does not fill the server's memory
+const MAX_BYTES = 30_000; // of a message
 
 export class Live {
   #model; #value; #on; #socket; #backoff = new Backoff();
-  #text = []; #ended = false; // what is to be said
-  #sent = []; #flushed = false; #sequence = 0; // what was
+  #text = []; #ended = false; // the text to send
+  #sent = []; #flushed = false; #sequence = 0; // what was sent
   #times = []; #flushTime = 0; #answered = 0;
-  #blocked = null; // an element that was refused: nothing is sent from there on until it is another
+  #blocked = null; // a refused element: nothing is sent from there on until it is edited
   #trouble = "";
 
   /** `on`: `begin()`, `sent(count)`, `answer(position, answer, late)`, `state(name, message)`, `unauthorized()`. */
@@ -26,7 +26,7 @@ export class Live {
     this.#connect();
   }
 
-  /** The text is now this, and has ended or not. */
+  /** Sets the text, and whether it has ended. */
   set(elements, ended) {
     this.#text = elements;
     this.#ended = ended;
@@ -50,7 +50,7 @@ export class Live {
     this.#asleep = false;
     this.#on.state("connecting", "");
     const socket = (this.#socket = open(this.#model.name));
-    socket.onmessage = (event) => this.#hear(JSON.parse(event.data));
+    socket.onmessage = (event) => this.#receive(JSON.parse(event.data));
     socket.onclose = (event) => this.#lost(event);
   }
 
@@ -69,33 +69,33 @@ export class Live {
     this.#drop();
     if (["idle", "too_long"].includes(event.reason)) {
       this.#asleep = true;
-      this.#on.state("asleep", "asleep; it wakes when you type");
+      this.#on.state("asleep", "idle; typing reconnects");
       return;
     }
     const wait = this.#backoff.wait(() => this.#connect());
     const why = this.#trouble || (opened ? "connection lost" : "no connection");
     this.#trouble = "";
-    this.#on.state("lost", `${why}; next try in ${Math.max(1, Math.round(wait / 1000))} s. Your text is kept.`);
-    // A browser does not say why a connection could not be had.
+    this.#on.state("lost", `${why}; next attempt in ${Math.max(1, Math.round(wait / 1000))} s. Your text is kept.`);
+    // Browsers do not reveal why a WebSocket failed.
     if (!opened) models().catch((e) => e.status === 401 && this.#on.unauthorized());
   }
 
-  #hear(said) {
-    if (said.ready) {
+  #receive(frame) {
+    if (frame.ready) {
       this.#ready = true;
       this.#backoff.reset();
       this.#sequence = 0;
       this.#on.state("live", "");
       this.#fresh();
-      this.#say();
-    } else if (said.error) {
-      this.#refused(said.error);
-    } else if (said.position !== undefined && said.sequence === this.#current) {
-      const known = said.position + this.#model.delay;
-      const asked = known < this.#sent.length ? this.#times[known] : this.#flushTime;
-      this.#answered = said.position + 1;
-      this.#on.answer(said.position, said, performance.now() - asked);
-      this.#say();
+      this.#send();
+    } else if (frame.error) {
+      this.#refused(frame.error);
+    } else if (frame.position !== undefined && frame.sequence === this.#current) {
+      const due = frame.position + this.#model.delay;
+      const since = due < this.#sent.length ? this.#times[due] : this.#flushTime;
+      this.#answered = frame.position + 1;
+      this.#on.answer(frame.position, frame, performance.now() - since);
+      this.#send();
     }
   }
 
@@ -109,7 +109,7 @@ export class Live {
     this.#on.sent(position);
   }
 
-  /** A sequence begins. */
+  /** Starts a sequence. */
   #fresh() {
     this.#sent = [];
     this.#times = [];
@@ -118,12 +118,12 @@ export class Live {
     this.#on.begin();
   }
 
-  /** Of the text that is shown: the number of sequences that were ended before. */
+  /** The server's index of the sequence that is shown. */
   get #current() {
     return this.#sequence - (this.#flushed ? 1 : 0);
   }
 
-  /** The text may be another. */
+  /** Sends the changes of the text. */
   #follow() {
     const begun = this.#sent.every((element, at) => element === this.#text[at]);
     const over = this.#flushed && (!this.#ended || this.#text.length !== this.#sent.length);
@@ -131,13 +131,13 @@ export class Live {
       if (!this.#flushed) this.#flush();
       this.#fresh();
     }
-    this.#say();
+    this.#send();
   }
 
-  /** Says what is not said yet. */
-  #say() {
+  /** Sends what was not sent yet. */
+  #send() {
     const end = this.#blocked ? this.#blocked.at : this.#text.length;
-    while (this.#sent.length < end && this.#sent.length - this.#answered < UNANSWERED) this.#sendSome(end);
+    while (this.#sent.length < end && this.#sent.length - this.#answered < MAX_IN_FLIGHT) this.#sendSome(end);
     if (this.#ended && !this.#flushed && !this.#blocked && this.#sent.length === this.#text.length) {
       this.#flush();
       this.#flushed = true;
@@ -147,7 +147,7 @@ export class Live {
   #sendSome(end) {
     const position = this.#sent.length;
     const elements = [];
-    for (let at = position, bytes = 0; at < end && elements.length < AT_ONCE && bytes < BYTES; at++) {
+    for (let at = position, bytes = 0; at < end && elements.length < MAX_ELEMENTS && bytes < MAX_BYTES; at++) {
       elements.push(this.#value(this.#text[at]));
       bytes += 4 * this.#text[at].length;
     }

@@ -1,16 +1,16 @@
-// The page: a text, and what models make of it while it is being typed.
+// The page: a text, and the predictions of models while it is typed.
 //
-// | file | what |
+// | file | contents |
 // |---|---|
-// | server, backoff | what is asked of the server; again, where it does not answer |
-// | groups | models that can be shown beside each other |
+// | server, backoff | requests to the server; retries |
+// | groups | models that can be compared |
 // | elements, words | a text as elements |
 // | live, whole | models that stream; models that wait for the end |
-// | lane, tape, cells, hint | what is seen of one: its numbers, its elements, each of them, a note at it |
-// | frame | drawn once per frame |
-// | player, examples, masks | texts that type themselves, and letters that are hidden |
-// | legend | what the marks mean |
-// | plot, sweep | which delay is enough: the picture, and what it shows |
+// | lane, tape, cells, hint | one model: its statistics, its elements, one element, its tooltip |
+// | frame | redraws once per frame |
+// | player, examples, masks | texts that are played, and masked letters |
+// | legend | the legend |
+// | plot, sweep | which delay is enough: the plot and its data |
 
 import { byId, make } from "./dom.js";
 import { KINDS, counted } from "./elements.js";
@@ -30,7 +30,7 @@ const HINTS = {
   numbers: "A row per line; it counts when the line ends. Ctrl + Enter ends the text.",
   tokens: "A number per line; it counts when the line ends. Ctrl + Enter ends the text.",
 };
-const MOST_LANES = 4; // that are shown unasked
+const DEFAULT_LANES = 4; // shown before the user selects some
 const RETRY = 3000; // milliseconds
 
 const text = byId("text");
@@ -52,7 +52,7 @@ const player = new Player(
   () => Number(byId("speed").value),
 );
 
-/** The text is another: every lane is told. */
+/** Passes a changed text to every lane. */
 function changed(isEnd = false) {
   ended = isEnd;
   if (!ended) said.clear();
@@ -67,7 +67,7 @@ function end() {
   if (text.value) changed(true);
 }
 
-/** What is to be played: what is in the box, or an example where there is nothing new in it. */
+/** Loads the player: with the text in the box, or with an example if that was played already. */
 function script() {
   if (player.follows(text.value)) return;
   let typed = text.value;
@@ -99,7 +99,7 @@ function choose(next) {
   byId("legend").replaceChildren(...legend(group));
   byId("legend-words").textContent = legendWords(group);
   byId("models").replaceChildren(...(group.models.length > 1 ? group.models.map(chip) : []));
-  unasked(group.models).forEach(show);
+  defaults(group.models).forEach(show);
   changed();
 }
 
@@ -110,26 +110,26 @@ function columns() {
   return kind === "tokens" ? `: a number below ${count}` : ` of ${count} number${count === 1 ? "" : "s"}`;
 }
 
-/** Those that are shown at first: of each sort one, then others. */
-function unasked(models) {
-  if (models.length <= MOST_LANES) return models;
+/** The models shown at first: one of each sort, then others. */
+function defaults(models) {
+  if (models.length <= DEFAULT_LANES) return models;
   const sorts = [(m) => m.streams && m.delay === 0, (m) => m.streams && m.delay > 0, (m) => !m.streams];
   const firsts = sorts.map((sort) => models.find(sort)).filter(Boolean);
   const others = models.filter((model) => !firsts.includes(model));
-  return models.filter((m) => firsts.includes(m) || others.slice(0, MOST_LANES - firsts.length).includes(m));
+  return models.filter((m) => firsts.includes(m) || others.slice(0, DEFAULT_LANES - firsts.length).includes(m));
 }
 
 function chip(model) {
   const box = make("input", { type: "checkbox", value: model.name });
-  box.checked = unasked(group.models).includes(model);
+  box.checked = defaults(group.models).includes(model);
   box.addEventListener("change", () => (box.checked ? show(model) : hide(model)));
   return make("label", {}, box, make("span", {}, model.name));
 }
 
 function show(model) {
-  const lane = new Lane(model, (at) => masks.truth(elements, at), { unauthorized: askToken, done });
+  const lane = new Lane(model, (at) => masks.truth(elements, at), { unauthorized: requestToken, done });
   lanes.set(model.name, lane);
-  // In the order of the group.
+  // In the group's order.
   const after = group.models.slice(group.models.indexOf(model) + 1).find((other) => lanes.has(other.name));
   byId("lanes").insertBefore(lane.node, after ? lanes.get(after.name).node : null);
   if (text.value) lane.set(...Object.values(KINDS[group.kind].split(text.value, ended)), ended);
@@ -140,7 +140,7 @@ function hide(model) {
   lanes.delete(model.name);
 }
 
-/** Those who listen hear of it when a model has answered all, not at every answer. */
+/** Screen readers are notified when a model has predicted everything, not at every prediction. */
 function done(lane) {
   said.set(lane.model.name, `${lane.model.name}: ${lane.spoken}`);
   byId("said").textContent = [...said.values()].join(". ");
@@ -198,7 +198,7 @@ function tabs(all) {
   byId("tasks").hidden = all.length < 2;
 }
 
-function askToken() {
+function requestToken() {
   byId("token").hidden = false;
   byId("token-text").focus();
 }
@@ -206,8 +206,8 @@ function askToken() {
 byId("token").addEventListener("submit", (event) => {
   event.preventDefault();
   const given = byId("token-text").value.trim();
-  // What cannot stand in a header is no token.
-  if (!/^[\x21-\x7e]+$/.test(given)) return void (byId("token-wrong").textContent = "That is no token.");
+  // A token must be valid in a header.
+  if (!/^[\x21-\x7e]+$/.test(given)) return void (byId("token-wrong").textContent = "That is not a valid token.");
   server.useToken(given);
   byId("token-text").value = "";
   begin();
@@ -219,17 +219,17 @@ async function begin() {
   try {
     models = await server.models();
   } catch (e) {
-    if (!(e instanceof server.Refused)) throw e;
+    if (!(e instanceof server.ApiError)) throw e;
     if (e.status === 401) {
-      byId("token-wrong").textContent = byId("token").hidden ? "" : "The server does not know that token.";
-      return askToken();
+      byId("token-wrong").textContent = byId("token").hidden ? "" : "The server does not accept that token.";
+      return requestToken();
     }
     trouble.hidden = false;
-    trouble.textContent = `No models: ${e.message}. Trying again.`;
+    trouble.textContent = `No models: ${e.message}. Retrying.`;
     return void setTimeout(begin, RETRY);
   }
   byId("token").hidden = trouble.hidden = true;
-  if (!byId("desk").hidden) return changed(ended); // another token for the same page: what is typed stays
+  if (!byId("desk").hidden) return changed(ended); // a new token for the same page: the text stays
   if (models.length) {
     byId("desk").hidden = false;
     const all = groups(models);

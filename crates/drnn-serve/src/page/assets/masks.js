@@ -1,4 +1,4 @@
-// Letters that the page has masked itself: it knows what they were.
+// Letters that the page itself has masked, so that it knows them.
 
 const SHARE = 0.2;
 
@@ -6,13 +6,13 @@ export class Masks {
   #masked = [];
   #original = [];
 
-  /** From now on these belong together. */
+  /** Records a masked text and its original. */
   remember(masked, original) {
     this.#masked = [...masked];
     this.#original = [...original];
   }
 
-  /** A fifth of the letters of a text, masked. Those that were masked before stay what they are. */
+  /** Masks a fifth of the letters of a text. Known letters of earlier masks stay known. */
   mask(text) {
     const before = [...text];
     const original = before.map((c, at) => (c === "_" ? (this.#known(before, at) ?? c) : c));
@@ -21,7 +21,7 @@ export class Masks {
     return masked.join("");
   }
 
-  /** The letter behind a mask of this text, as far as the text is still what was masked. */
+  /** The original letter of a mask, if the text before it was not edited. */
   truth(elements, at) {
     const truth = this.#known(elements, at);
     return truth === "_" ? undefined : truth;

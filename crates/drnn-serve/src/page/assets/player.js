@@ -1,4 +1,4 @@
-// Types a text by itself, an element at a time.
+// Plays a text, an element at a time.
 
 export class Player {
   #script = []; #at = 0; #timer;
@@ -10,13 +10,13 @@ export class Player {
     this.speed = speed;
   }
 
-  /** What is typed from now on, in pieces. */
+  /** Loads a text in pieces. */
   load(pieces) {
     this.#script = pieces;
     this.#at = 0;
   }
 
-  /** Whether `text` is what it has typed so far, with more to come. */
+  /** Whether `text` is what it has typed so far, and more follows. */
   follows(text) {
     return this.#at < this.#script.length && text === this.#typed;
   }
@@ -38,7 +38,7 @@ export class Player {
     this.on.change();
   }
 
-  /** One element; at the end, the end. */
+  /** Types one element; after the last, ends the text. */
   step() {
     this.#at += 1;
     this.on.type(this.#typed);
@@ -54,7 +54,7 @@ export class Player {
   }
 }
 
-/** A text in pieces, an element in each. */
+/** Splits a text into pieces of one element. */
 export function pieces(text, kind) {
   if (kind === "characters") return [...text];
   if (kind === "words") return text.match(/\S+\s*/gu) ?? [];

@@ -1,4 +1,4 @@
-// Delay against quality, as a picture and as a table.
+// Quality by delay, as a plot and as a table.
 
 import { draw, make } from "./dom.js";
 import { candidates, measure, networks, recommended, rises, summary } from "./sweep.js";
@@ -19,11 +19,11 @@ export function plot(place, sweep) {
     frame,
     make("details", {}, make("summary", {}, "The numbers"), numbers),
   );
-  // Drawn as wide as there is room, so that its letters keep their size on a phone.
+  // Drawn at the available width, so that its letters keep their size on a phone.
   let width = 0;
   new ResizeObserver(() => {
-    const room = Math.min(WIDEST, Math.floor(frame.clientWidth));
-    if (room > 0 && room !== width) frame.replaceChildren(picture(sweep, nets, chosen, (width = room)));
+    const available = Math.min(WIDEST, Math.floor(frame.clientWidth));
+    if (available > 0 && available !== width) frame.replaceChildren(picture(sweep, nets, chosen, (width = available)));
   }).observe(frame);
 }
 
@@ -77,10 +77,10 @@ function picture(sweep, nets, chosen, width) {
     }
     names.push({ text: family, at: y(curve.at(-1).mean), strong: true });
   }
-  // Beside their lines, and apart from each other.
+  // Next to their lines, without overlap.
   names.sort((a, b) => a.at - b.at);
-  names.reduce((before, { text, at, strong }) => {
-    const place = Math.max(at + 4, before + LINE);
+  names.reduce((previous, { text, at, strong }) => {
+    const place = Math.max(at + 4, previous + LINE);
     svg.append(words(strong ? "name" : "", [right + 12, place], text));
     return place;
   }, -Infinity);
@@ -92,12 +92,12 @@ function whisker(x, low, high) {
   return draw("path", { class: "spread", d: `M${x} ${low}V${high}M${x - 4} ${low}h8M${x - 4} ${high}h8` });
 }
 
-/** Round marks around all values, and how values lie among them: errors that differ tenfold by their logarithm. */
+/** Round tick marks, and a scale: logarithmic for errors that span a factor of ten or more. */
 function axis(metric, nets) {
   const means = nets.map((net) => net.mean);
-  const least = Math.min(...means), most = Math.max(...means);
-  if (!rises(metric) && least > 0 && most >= 10 * least) {
-    const from = Math.floor(Math.log10(least)), to = Math.ceil(Math.log10(most));
+  const min = Math.min(...means), max = Math.max(...means);
+  if (!rises(metric) && min > 0 && max >= 10 * min) {
+    const from = Math.floor(Math.log10(min)), to = Math.ceil(Math.log10(max));
     const within = (value) => Math.min(10 ** to, Math.max(10 ** from, value));
     return { marks: steps(from, to, (power) => 10 ** power), scale: (value) => Math.log10(within(value)) };
   }
@@ -111,7 +111,7 @@ function axis(metric, nets) {
 
 const steps = (from, to, value) => Array.from({ length: to - from + 1 }, (_, i) => value(from + i));
 
-/** As many as have room. */
+/** The delays whose labels do not overlap. */
 function sparse(delays, x) {
   let last = -Infinity;
   return delays.filter((delay) => x(delay) - last > APART && ((last = x(delay)), true));

@@ -1,10 +1,10 @@
-// What the page asks of its server, with the token where one is wanted.
+// Requests to the server, with the token if one is set.
 
-const KEPT = "drnn.token"; // for this tab only
-let token = sessionStorage.getItem(KEPT) ?? "";
+const STORAGE_KEY = "drnn.token"; // for this tab only
+let token = sessionStorage.getItem(STORAGE_KEY) ?? "";
 
-/** An answer that is none: `status` 0 where nobody answered. */
-export class Refused extends Error {
+/** An error response; `status` is 0 if the server could not be reached. */
+export class ApiError extends Error {
   constructor(status, code, message) {
     super(message);
     Object.assign(this, { status, code });
@@ -13,11 +13,11 @@ export class Refused extends Error {
 
 export function useToken(text) {
   token = text;
-  if (text) sessionStorage.setItem(KEPT, text);
-  else sessionStorage.removeItem(KEPT);
+  if (text) sessionStorage.setItem(STORAGE_KEY, text);
+  else sessionStorage.removeItem(STORAGE_KEY);
 }
 
-async function ask(path, options = {}) {
+async function request(path, options = {}) {
   const headers = { ...options.headers, ...(token && { Authorization: `Bearer ${token}` }) };
   let response, body;
   try {
@@ -25,26 +25,26 @@ async function ask(path, options = {}) {
     body = await response.json();
   } catch (e) {
     if (e.name === "AbortError") throw e;
-    throw new Refused(0, "unreachable", "the server does not answer");
+    throw new ApiError(0, "unreachable", "the server does not respond");
   }
   if (response.ok) return body;
   const { code = "error", message = response.statusText } = body?.error ?? {};
-  throw new Refused(response.status, code, message);
+  throw new ApiError(response.status, code, message);
 }
 
-export const models = async () => (await ask("/v1/models")).models;
+export const models = async () => (await request("/v1/models")).models;
 
-/** Results of a sweep, or null where the server has none, as it has written into the page. */
-export const sweep = async () => (document.body.dataset.sweep === "yes" ? ask("/v1/sweep") : null);
+/** Results of a sweep, or null if the server has none, as the page's data-sweep says. */
+export const sweep = async () => (document.body.dataset.sweep === "yes" ? request("/v1/sweep") : null);
 
-/** Answers to a whole sequence. */
+/** Predictions for a whole sequence. */
 export async function run(model, sequence, signal) {
   const body = JSON.stringify({ model, sequences: [sequence] });
   const headers = { "Content-Type": "application/json" };
-  return (await ask("/v1/run", { method: "POST", body, headers, signal })).answers[0];
+  return (await request("/v1/run", { method: "POST", body, headers, signal })).answers[0];
 }
 
-/** A live sequence's connection. A browser sends no headers with it, so the token goes as a protocol. */
+/** Opens a stream. Browsers cannot set headers of a WebSocket, so the token is a subprotocol. */
 export function open(model) {
   const scheme = location.protocol === "https:" ? "wss:" : "ws:";
   const protocols = token ? ["drnn.v1", `drnn.bearer.${token}`] : ["drnn.v1"];

@@ -1,6 +1,6 @@
-// What `drnn sweep` has found: each network's mean over its repetitions, their spread, and which delay is enough.
+// Results of `drnn sweep`: each network's mean and standard deviation over its repetitions, and which delay is enough.
 
-/** Networks, those that wait least first. */
+/** Networks, by delay. */
 export function networks({ runs }) {
   const found = new Map();
   for (const { net, delay, compared, valid } of runs) {

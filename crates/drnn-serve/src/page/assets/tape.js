@@ -1,13 +1,13 @@
-// What a model was sent and has answered, one cell per element, with the band of what waits between the two.
+// The elements sent to a model, one cell each. The cells between the last prediction and the cursor wait: the band.
 //
-//   t h e   o l d   m|a n   l|      | answer front, d behind the cursor
+//   t h e   o l d   m|a n   l|      predictions are d elements late
 
 import { answerCell, cell } from "./cells.js";
 import { make } from "./dom.js";
 import * as hint from "./hint.js";
 
-const SHOWN = 600; // cells; what is before them is counted, not shown
-const LONGEST_RUN = 24; // cells that are kept on one line
+const SHOWN = 600; // cells; earlier ones are counted, not shown
+const MAX_RUN = 24; // cells without a line break
 
 export class Tape {
   #kind; #cells; #first; #answered; #run;
@@ -15,7 +15,7 @@ export class Tape {
   #rest = make("span", { class: "rest" });
   #cursor = make("span", { class: "cursor", "aria-hidden": "true" });
 
-  /** `explain(position)`: what the hint at an element says. */
+  /** `explain(position)`: the content of the tooltip at an element. */
   constructor(kind, label, explain) {
     this.#kind = kind;
     this.node = make("div", { class: `tape ${kind}`, role: "group", "aria-label": label, tabindex: "0" });
@@ -31,10 +31,10 @@ export class Tape {
     this.node.replaceChildren(this.#before, this.#rest, this.#cursor);
   }
 
-  /** So many elements are sent, these are answered, and `rest` is not yet an element. */
+  /** Draws `sent` elements with their predictions; `rest` is not yet an element. */
   draw(elements, sent, answers, rest) {
     this.#forget(sent - SHOWN);
-    while (this.#cells.length > Math.max(sent, this.#first)) this.#cells.pop()?.remove(); // it was refused
+    while (this.#cells.length > Math.max(sent, this.#first)) this.#cells.pop()?.remove(); // refused elements
     for (let at = Math.max(this.#first, this.#cells.length); at < sent; at++) this.#add(at, elements[at] ?? "");
     for (let at = Math.max(this.#first, this.#answered); at < answers.length; at++) {
       if (answers[at] && this.#cells[at]) answerCell(this.#cells[at], answers[at]);
@@ -45,7 +45,7 @@ export class Tape {
     this.node.append(this.#rest, this.#cursor);
   }
 
-  /** The cursor stays in sight. */
+  /** Keeps the cursor in view. */
   settle() {
     this.node.scrollTop = this.node.scrollHeight;
   }
@@ -54,8 +54,8 @@ export class Tape {
     const node = cell(this.#kind, raw);
     node.dataset.at = at;
     this.#cells[at] = node;
-    // Letters of a word stay together: by what was typed, not by what is answered, so all lanes break at the same place.
-    if (!this.#run || this.#run.childElementCount >= LONGEST_RUN || this.#kind !== "characters") {
+    // Keeps the letters of a word together, by the typed text, so that all lanes break lines at the same place.
+    if (!this.#run || this.#run.childElementCount >= MAX_RUN || this.#kind !== "characters") {
       this.#run = make("span", { class: "run" });
       this.node.append(this.#run);
     }
@@ -63,7 +63,7 @@ export class Tape {
     if (/^\s$/u.test(raw)) this.#run = null;
   }
 
-  /** Cells before the first that is to be shown: seldom, and many at once. */
+  /** Removes cells before the first that is shown; seldom, and many at a time. */
   #forget(first) {
     if (first < this.#first + SHOWN / 4) return;
     for (let at = this.#first; at < first; at++) {

@@ -1,13 +1,13 @@
-// A model that reads from the end too: it is asked when the text has ended, and not before.
+// A bidirectional model: it runs when the text has ended.
 
 import { Backoff } from "./backoff.js";
 import { run } from "./server.js";
 
 export class Whole {
-  #model; #value; #on; #backoff = new Backoff(); #asked;
-  #shown = []; #key = ""; // the text; the same once it was asked for
+  #model; #value; #on; #backoff = new Backoff(); #request;
+  #shown = []; #key = ""; // the text; its key once it was requested
 
-  /** `on` as of a live one. */
+  /** `on` as in live.js. */
   constructor(model, value, on) {
     this.#model = model;
     this.#value = value;
@@ -24,33 +24,33 @@ export class Whole {
     if (!goesOn) this.#on.begin();
     this.#on.sent(elements.length);
     this.#on.state("live", "");
-    if (ended && elements.length) this.#ask(elements);
+    if (ended && elements.length) this.#run(elements);
   }
 
   close() {
-    this.#asked?.abort();
+    this.#request?.abort();
     this.#backoff.stop();
   }
 
-  async #ask(elements) {
-    const asked = (this.#asked = new AbortController());
+  async #run(elements) {
+    const request = (this.#request = new AbortController());
     const begun = performance.now();
     try {
-      const answers = await run(this.#model.name, elements.map(this.#value), asked.signal);
-      if (asked.signal.aborted) return;
+      const answers = await run(this.#model.name, elements.map(this.#value), request.signal);
+      if (request.signal.aborted) return;
       const late = performance.now() - begun;
       this.#backoff.reset();
       this.#on.state("live", "");
       answers.forEach((answer) => this.#on.answer(answer.position, answer, late));
     } catch (e) {
-      if (asked.signal.aborted) return;
+      if (request.signal.aborted) return;
       if (e.status === 401) {
-        this.#key = ""; // it is asked again with another token
+        this.#key = ""; // it is requested again with another token
         this.#on.unauthorized();
       }
       if (e.status !== 0 && e.status !== 503) return this.#on.state("refused", e.message);
-      const wait = this.#backoff.wait(() => this.#ask(elements));
-      this.#on.state("lost", `${e.message}; next try in ${Math.max(1, Math.round(wait / 1000))} s. Your text is kept.`);
+      const wait = this.#backoff.wait(() => this.#run(elements));
+      this.#on.state("lost", `${e.message}; next attempt in ${Math.max(1, Math.round(wait / 1000))} s. Your text is kept.`);
     }
   }
 }

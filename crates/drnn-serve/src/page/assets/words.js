@@ -1,5 +1,5 @@
-// A line of running text as tokens: the rules of the program's own tokenize.rs, so that page and model agree on
-// what a word is. A test holds the two against each other.
+// Tokenises running text by the rules of tokenize.rs, so that page and model agree on what a word is. A test compares
+// the two.
 
 const OPENING = `([{"'\u201c\u2018\u00ab<$#\u00a3\u20ac\u00bf\u00a1*-\u2013\u2014`;
 const CLOSING = `)]}"'\u201d\u2019\u00bb>.,;:!?%\u2026*-\u2013\u2014`;
@@ -10,14 +10,14 @@ const ABBREVIATIONS = new Set([
 const ENDINGS = ["n't", "'s", "'re", "'ve", "'ll", "'d", "'m"];
 const LETTER = /^\p{Alphabetic}$/u;
 
-/** Its tokens. */
+/** The tokens of a line. */
 export function tokenize(line) {
-  // \p{White_Space} and not \s, which takes the byte order mark for one.
-  return line.split(/\p{White_Space}+/u).filter(Boolean).flatMap(part);
+  // \p{White_Space}, because \s also matches the byte order mark.
+  return line.split(/\p{White_Space}+/u).filter(Boolean).flatMap(split);
 }
 
-function part(chunk) {
-  const tokens = [], behind = [];
+function split(chunk) {
+  const tokens = [], closing = [];
   let rest = [...chunk];
   for (let n; (n = run(rest, OPENING)) && n < rest.length; rest = rest.slice(n)) {
     if (n === 1 && rest[0] === "-" && /[0-9]/.test(rest[1])) break; // -5 is a word
@@ -26,12 +26,12 @@ function part(chunk) {
   for (let n; (n = run([...rest].reverse(), CLOSING)) && n < rest.length; rest = rest.slice(0, -n)) {
     const sign = rest.slice(-n).join("");
     if (sign === "." && keepsStop(rest.slice(0, -n))) break;
-    behind.unshift(sign);
+    closing.unshift(sign);
   }
-  return [...tokens, ...inside(rest), ...behind];
+  return [...tokens, ...inside(rest), ...closing];
 }
 
-/** Length of the run of equal signs that these characters begin with. */
+/** Length of the run of equal signs at the start. */
 function run(chars, signs) {
   if (!chars.length || !signs.includes(chars[0])) return 0;
   const other = chars.findIndex((c) => c !== chars[0]);
@@ -44,7 +44,7 @@ function keepsStop(chars) {
   return single || letters || ABBREVIATIONS.has(chars.join("").toLowerCase());
 }
 
-/** What is left between the signs: contractions, hyphens, slashes. */
+/** Splits a word without punctuation around it: contractions, hyphens, slashes. */
 function inside(chars) {
   const word = chars.join("");
   if (word.includes("://") || word.includes("@") || word.startsWith("www.")) return [word];

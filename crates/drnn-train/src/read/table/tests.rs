@@ -69,7 +69,7 @@ fn bad_tables() {
         ("a,b\n1,\n", &mean, "a.csv: column `b` holds no numbers"),
         ("a,b\n1,2\n3\n", &all, "a.csv:3: the row has 1 columns, the header has 2"),
         ("a,b\n1,2,3\n", &all, "a.csv:2: the row has 3 columns, the header has 2"),
-        ("a,b\n\n1,x\x1b\n", &all, "a.csv:3: column `b`: `x\\u{1b}` is no number; leave"),
+        ("a,b\n\n1,x\x1b\n", &all, "a.csv:3: column `b`: `x\\u{1b}` is not a number; leave"),
         ("a,b\n1,inf\n", &all, "a.csv:2: column `b`: `inf` is not finite"),
         ("a,b\n1,-1e39\n", &all, "a.csv:2: column `b`: `-1e39` is too large"),
         ("a,b, a\n1,2,3\n", &all, "a.csv:1: the header has column `a` twice"),
@@ -187,5 +187,5 @@ fn numbers_that_are_too_large_are_no_words() {
     let message = |number: &str| super::number(number).unwrap_err();
     assert_eq!(message("1e39"), "`1e39` is too large; numbers go up to 3.4e38");
     assert_eq!(message("-inf"), "`-inf` is not finite");
-    assert!(message("x1").contains("is no number"));
+    assert!(message("x1").contains("is not a number"));
 }
