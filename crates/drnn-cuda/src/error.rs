@@ -32,7 +32,8 @@ pub enum Error {
         log: String,
     },
 
-    /// A call of the CUDA driver failed. After errors of a kernel the context cannot be used any more.
+    /// A call of the CUDA driver failed. After errors of a kernel the context cannot be used any
+    /// more.
     #[error("CUDA driver: {message}")]
     #[non_exhaustive]
     Driver {

@@ -1,7 +1,7 @@
 //! Estimates the device memory that training needs, before anything is allocated.
 //!
-//! The sums follow [`crate::step::workspace`] and the recurrences' own workspaces line by line; a test
-//! compares them with what is allocated on a recorder. They are f64, which no size overflows.
+//! The sums follow [`crate::step::workspace`] and the recurrences' own workspaces line by line; a
+//! test compares them with what is allocated on a recorder. They are f64, which no size overflows.
 
 use crate::error::{Error, Result};
 use crate::learner::CudaLearner;
@@ -13,10 +13,10 @@ use crate::step::workspace::{CHUNKS, MAX_BATCHES_PER_GRAPH};
 use drnn::memory::BatchSize;
 use drnn::{Cell, InputSpec, NetSpec};
 
-/// Bytes of device memory that training takes with batches of up to `size`, for the kernels that run
-/// on every GPU ([`Precision::F32`]). Large networks need less with [`Precision::F16`]. Needs no GPU.
-/// Fails with [`Error::Unsupported`] if no kernels exist for the network, or if the batch is too
-/// large for 32-bit indices.
+/// Bytes of device memory that training takes with batches of up to `size`, for the kernels that
+/// run on every GPU ([`Precision::F32`]). Large networks need less with [`Precision::F16`]. Needs
+/// no GPU. Fails with [`Error::Unsupported`] if no kernels exist for the network, or if the batch
+/// is too large for 32-bit indices.
 pub fn estimate(spec: &NetSpec, size: BatchSize) -> Result<usize> {
     let plan = Plan::new(spec).map_err(Error::Unsupported)?;
     of_plan(&plan, size, false)
@@ -51,12 +51,12 @@ fn of_plan(plan: &Plan, size: BatchSize, persistent: bool) -> Result<usize> {
 
 /// Bytes of [`crate::step::workspace::Workspace`] without its recurrences.
 fn shared_part(plan: &Plan, shape: Shape) -> f64 {
-    let [slots, positions] = [shape.step_rows(), shape.positions()].map(|n| n as f64);
+    let [step_rows, positions] = [shape.step_rows(), shape.positions()].map(|n| n as f64);
     let (spec, m) = (&plan.spec, plan.spec.output_width() as f64);
     let (input, embedded, targets) = match spec.input() {
-        InputSpec::Dense(q) => (slots * q as f64, 0.0, positions * m),
+        InputSpec::Dense(q) => (step_rows * q as f64, 0.0, positions * m),
         InputSpec::Tokens { symbols, embedding } => {
-            (2.0 * slots + symbols as f64, slots * embedding as f64, positions)
+            (2.0 * step_rows + symbols as f64, step_rows * embedding as f64, positions)
         }
     };
     let staged = MAX_BATCHES_PER_GRAPH as f64 * (shape.rows as f64 + input + positions + targets);
@@ -68,17 +68,17 @@ fn shared_part(plan: &Plan, shape: Shape) -> f64 {
 
 /// Bytes of [`crate::plain::PlainWorkspace`].
 fn plain(plan: &Plan, shape: Shape) -> f64 {
-    let (slots, rows) = (shape.step_rows() as f64, shape.rows as f64);
+    let (step_rows, rows) = (shape.step_rows() as f64, shape.rows as f64);
     let padded_rows = (shape.steps + 2) as f64 * rows;
     let max_units = plan.spec.units().iter().max().copied().unwrap_or(0) as f64;
-    let mut floats = 2.0 * slots * plan.widest() as f64 + 2.0 * rows * max_units;
+    let mut floats = 2.0 * step_rows * plan.widest() as f64 + 2.0 * rows * max_units;
     for layer in &plan.layers {
         floats += padded_rows * layer[0].width as f64;
         for recurrence in layer {
             let n = recurrence.n as f64;
-            floats += slots * recurrence.gates as f64;
+            floats += step_rows * recurrence.gates as f64;
             floats += match plan.cell {
-                Cell::Gru => slots * n,
+                Cell::Gru => step_rows * n,
                 Cell::Lstm => padded_rows * n,
                 Cell::RnnTanh | Cell::RnnRelu => 0.0,
             };

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The host synchronises once per call of [`Engine::train`], to read the sums. The device itself
-//! decides which steps count: after a step with a non-finite loss or gradient, the remaining steps of
-//! the same call change nothing.
+//! decides which steps count: after a step with a non-finite loss or gradient, the remaining steps
+//! of the same call change nothing.
 
 use crate::error::{Error as CudaError, Result as CudaResult};
 use crate::persistent::{self, PersistentNet, PersistentPass};
@@ -34,7 +34,8 @@ const MAX_GRAPHS: usize = 64;
 const STRIDE: usize = 512;
 
 /// One network in training on a GPU: an [`Engine`] that owns parameters, optimiser state and the
-/// workspace of a step, all in device memory. Graphs and workspace grow with the largest batch so far.
+/// workspace of a step, all in device memory. Graphs and workspace grow with the largest batch so
+/// far.
 #[derive(Debug)]
 pub struct CudaLearner {
     plan: Plan,
@@ -146,8 +147,8 @@ impl CudaLearner {
     }
 
     /// Stages the gathered batch after the pending ones, which are submitted first if they have
-    /// another shape, and at once if the staging buffer is full. Returns the number of positions, or
-    /// values, that count in the loss.
+    /// another shape, and at once if the staging buffer is full. Returns the number of positions,
+    /// or values, that count in the loss.
     fn add(&mut self, until: Until, step: Step) -> Result<usize> {
         let shape = shape(&self.plan, &self.gathered);
         let target_type = target_type(&self.gathered);
@@ -157,15 +158,15 @@ impl CudaLearner {
             self.reserve(shape, target_type)?;
         }
         let work = self.work.as_mut().expect("reserved above");
-        let slots = work.staging.len();
-        let slot = &mut work.staging[self.submitted % slots];
+        let buffers = work.staging.len();
+        let buffer = &mut work.staging[self.submitted % buffers];
         let pending =
             self.pending.get_or_insert(PendingBatches { until, shape, target_type, count: 0 });
         if pending.count == 0 {
-            slot.read.synchronize()?;
+            buffer.read.synchronize()?;
         }
         let words = Staged::new(&self.plan.spec, shape, target_type).words;
-        let to = &mut slot.words.as_mut_slice()[pending.count * words..];
+        let to = &mut buffer.words.as_mut_slice()[pending.count * words..];
         let count = stage(&self.plan, &self.gathered, step, to)?;
         pending.count += 1;
         if pending.count == self.batches_per_graph(shape) {
@@ -191,12 +192,12 @@ impl CudaLearner {
             return Ok(());
         };
         let Some(work) = &self.work else { return Ok(()) };
-        let slot = &work.staging[self.submitted % work.staging.len()];
+        let buffer = &work.staging[self.submitted % work.staging.len()];
         self.submitted += 1;
         let words = Staged::new(&self.plan.spec, shape, target_type).words;
         // SAFETY: the staging buffer is not touched until its event has happened.
-        unsafe { self.stream.copy(&slot.words, count * words, &work.batch)? };
-        slot.read.record(&self.stream)?;
+        unsafe { self.stream.copy(&buffer.words, count * words, &work.batch)? };
+        buffer.read.record(&self.stream)?;
         let changes = until == Until::Step;
         let packed = self.packed.take().is_some_and(|rows| !changes && rows == shape.rows);
         let key = GraphKey { until, shape, count, packed };
@@ -377,8 +378,8 @@ impl CudaLearner {
     /// Outputs of the latest batch: (A, B, m), or the selected ones, (selected, m).
     fn outputs(&self) -> Result<Vec<f32>> {
         let shape = shape(&self.plan, &self.gathered);
-        let slots = self.gathered.selected.as_ref().map_or(shape.positions(), Vec::len);
-        let len = slots * self.plan.spec.output_width();
+        let outputs = self.gathered.selected.as_ref().map_or(shape.positions(), Vec::len);
+        let len = outputs * self.plan.spec.output_width();
         let Some(work) = self.work.as_ref().filter(|_| len > 0) else { return Ok(Vec::new()) };
         Ok(match &work.recurrent {
             // Without an output layer the outputs are hidden states.

@@ -1,8 +1,8 @@
 //! Training of [delayed recurrent networks](drnn) on NVIDIA GPUs.
 //!
-//! [`CudaLearner`] trains one network and is a [`drnn_train::Engine`], so
-//! [`drnn_train::Trainer`] runs it like the CPU engine. [`CudaGroup`] trains many small LSTMs at the
-//! same time, one [`CudaLane`] each.
+//! [`CudaLearner`] trains one network and is a [`drnn_train::Engine`], so [`drnn_train::Trainer`]
+//! runs it like the CPU engine. [`CudaGroup`] trains many small LSTMs at the same time, one
+//! [`CudaLane`] each.
 //!
 //! ```no_run
 //! use drnn::{Cell, NetSpec, Padding};
@@ -22,23 +22,23 @@
 //!
 //! # Requirements
 //!
-//! CUDA is not needed to build this crate. At run time it needs NVIDIA's driver, NVRTC and cuBLAS of
-//! CUDA 12 or 13, and a GPU of compute capability 8.0 (Ampere) or newer. Libraries outside the
-//! loader's path are found in the folder that `DRNN_CUDA_LIB` names. Kernels are compiled for the GPU
-//! on first use and cached in `~/.cache/drnn/cuda`.
+//! CUDA is not needed to build this crate. At run time it needs NVIDIA's driver, NVRTC and cuBLAS
+//! of CUDA 12 or 13, and a GPU of compute capability 8.0 (Ampere) or newer. Libraries outside the
+//! loader's path are found in the folder that `DRNN_CUDA_LIB` names. Kernels are compiled for the
+//! GPU on first use and cached in `~/.cache/drnn/cuda`.
 //!
 //! # Numbers
 //!
-//! The same seed gives the same bits on the same GPU: every sum has a fixed order. Compared with the
-//! CPU, the engine conformance tests hold at 2e-4 with [`Precision::F32`] and at 2e-2 with factors
-//! rounded to TF32 or f16.
+//! The same seed gives the same bits on the same GPU: every sum has a fixed order. Compared with
+//! the CPU, the engine conformance tests hold at 2e-4 with [`Precision::F32`] and at 2e-2 with
+//! factors rounded to TF32 or f16.
 //!
 //! # Source files
 //!
 //! | folder | what |
 //! |---|---|
-//! | `runtime/` | CUDA libraries, device, compilation and its cache, memory, streams and graphs, GEMM |
-//! | `kernels/` | CUDA C++ by family (`elementwise`, `optimiser`, `resident`, `persistent`, `group`) |
+//! | `runtime/` | CUDA libraries, device, compilation, memory, streams and graphs, GEMM |
+//! | `kernels/` | CUDA C++ by family: elementwise, optimiser, resident, persistent, group |
 //! | `step/` | shapes, staged batches, workspace, selected outputs, parameters and optimiser |
 //! | `plain/` | recurrences on every GPU, step by step; small LSTMs in one launch |
 //! | `persistent/` | recurrences on Hopper in one launch on many multiprocessors |

@@ -1,4 +1,5 @@
-//! The engine conformance tests on a GPU: `CudaLearner` compared with the CPU. Skipped without a GPU.
+//! The engine conformance tests on a GPU: `CudaLearner` compared with the CPU. Skipped without a
+//! GPU.
 
 use drnn::random::Rng;
 use drnn::{Cell, Cpu, InputSpec, NetSpec, Padding};
@@ -62,7 +63,8 @@ fn a_step_that_is_not_finite_changes_nothing() {
 }
 
 /// Factors of three digits. Adam divides a gradient by its size, so the rounding error of a small
-/// gradient moves its parameter as much as that of a large one: ten steps of 0.01 could be 0.2 apart.
+/// gradient moves its parameter as much as that of a large one: ten steps of 0.01 could be 0.2
+/// apart.
 #[test]
 fn rounded_factors_stay_close_to_the_cpus_curves() {
     let Some(device) = device() else { return };
@@ -166,8 +168,8 @@ fn tokens_ragged_lengths_and_paddings_equal_the_cpus() {
     more_curves(&make_with(&device, Precision::F16), ROUNDED);
 }
 
-/// Networks for persistent kernels: odd sizes, every cell, bidirectional ones, stacks in one launch and
-/// layer by layer, tables and embeddings, every padding.
+/// Networks for persistent kernels: odd sizes, every cell, bidirectional ones, stacks in one launch
+/// and layer by layer, tables and embeddings, every padding.
 fn large() -> Vec<NetSpec> {
     let lstm = || NetSpec::builder(Cell::Lstm);
     let gru = || NetSpec::builder(Cell::Gru);

@@ -165,8 +165,8 @@ impl Executor {
         Ok(results.collect())
     }
 
-    /// Makes sure that kernels and workspace fit a batch; replaces those that are too small or of another
-    /// shape.
+    /// Makes sure that kernels and workspace fit a batch; replaces those that are too small or of
+    /// another shape.
     fn reserve(&mut self, elements: usize, goal: TargetType, batch: usize) -> Result<()> {
         let fits = |plan: &GroupPlan| {
             plan.elements == elements && plan.goal == goal && plan.batch >= batch

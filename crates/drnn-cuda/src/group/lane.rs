@@ -21,16 +21,16 @@ const MAX_WAIT: Duration = Duration::from_millis(100);
 /// Data sets that a lane caches on the GPU: training, validation and test.
 const MAX_DATA_SETS: usize = 3;
 
-/// Many LSTMs of the same shape that train at the same time on one GPU, independently of each other:
-/// its lanes. Clones share the group.
+/// Many LSTMs of the same shape that train at the same time on one GPU, independently of each
+/// other: its lanes. Clones share the group.
 ///
-/// Each lane is an [`Engine`] with parameters, optimiser and data of its own. Drive every lane from its
-/// own thread: calls that are made at the same time run in the same kernel launches. A lane's results
-/// do not depend on the other lanes, to the bit.
+/// Each lane is an [`Engine`] with parameters, optimiser and data of its own. Drive every lane from
+/// its own thread: calls that are made at the same time run in the same kernel launches. A lane's
+/// results do not depend on the other lanes, to the bit.
 ///
 /// A data set must consist of [`Examples`] of one length, which are copied to the GPU, or have a
-/// [`Recipe`](drnn_train::Recipe), from which the GPU generates it. Networks are LSTMs of one layer with
-/// up to 128 units, 8 dense inputs and 16 outputs; the GPU must be Hopper.
+/// [`Recipe`](drnn_train::Recipe), from which the GPU generates it. Networks are LSTMs of one layer
+/// with up to 128 units, 8 dense inputs and 16 outputs; the GPU must be Hopper.
 #[derive(Debug, Clone)]
 pub struct CudaGroup(Arc<Shared>);
 
@@ -53,8 +53,8 @@ impl std::fmt::Debug for Shared {
 }
 
 impl CudaGroup {
-    /// Why the device cannot run a group of such networks; `None` if it can. Networks that groups do not
-    /// support train one by one, each with a [`crate::CudaLearner`].
+    /// Why the device cannot run a group of such networks; `None` if it can. Networks that groups
+    /// do not support train one by one, each with a [`crate::CudaLearner`].
     pub fn unsupported_reason(device: &Device, spec: &NetSpec) -> Option<String> {
         if device.arch() != "sm_90a" {
             return Some(format!("groups need a Hopper GPU (sm_90a); this is {}", device.arch()));
@@ -62,8 +62,8 @@ impl CudaGroup {
         GroupNet::new(spec).err()
     }
 
-    /// A group with capacity for `lanes` networks, all with the same `spec` and Adam constants. Fails
-    /// with [`CudaError::Unsupported`] if there is an [`CudaGroup::unsupported_reason`].
+    /// A group with capacity for `lanes` networks, all with the same `spec` and Adam constants.
+    /// Fails with [`CudaError::Unsupported`] if there is an [`CudaGroup::unsupported_reason`].
     pub fn new(
         device: &Device,
         spec: &NetSpec,
@@ -88,8 +88,8 @@ impl CudaGroup {
         })))
     }
 
-    /// Takes a free lane and initialises its parameters as [`drnn::Model::init`] does. Fails if all lanes are
-    /// taken; dropping a [`CudaLane`] frees it.
+    /// Takes a free lane and initialises its parameters as [`drnn::Model::init`] does. Fails if all
+    /// lanes are taken; dropping a [`CudaLane`] frees it.
     pub fn lane(&self, seed: u64) -> Result<CudaLane> {
         let taken = {
             let mut free = self.0.free.lock().unwrap_or_else(|p| p.into_inner());
@@ -146,7 +146,8 @@ impl CudaLane {
         Ok(self.data_sets.last().expect("just pushed"))
     }
 
-    /// Copies `data` back from the GPU: what was copied there, or what the GPU generated from its recipe.
+    /// Copies `data` back from the GPU: what was copied there, or what the GPU generated from its
+    /// recipe.
     pub fn device_copy(&mut self, data: &dyn Dataset) -> Result<Examples> {
         let widths = [self.shared.net.q, self.shared.net.outputs];
         self.data_set(data)?.examples(widths)

@@ -1,8 +1,8 @@
 //! Collects the jobs of lanes on many threads, so that they run together.
 //!
 //! A lane that submits a job waits until every lane has submitted one; then one of the threads runs
-//! all of them as a batch. No lane waits for others longer than a limit; a job that arrives later is
-//! part of the next batch. A job's result does not depend on the other jobs of its batch.
+//! all of them as a batch. No lane waits for others longer than a limit; a job that arrives later
+//! is part of the next batch. A job's result does not depend on the other jobs of its batch.
 
 use drnn_train::{Error, Result};
 use std::collections::HashMap;
@@ -30,8 +30,8 @@ struct RendezvousState<J, R> {
 }
 
 impl<J, R> Rendezvous<J, R> {
-    /// Without lanes. A batch waits at most `max_wait` for lanes that have not submitted a job, counted
-    /// from the latest submission or the end of the latest batch.
+    /// Without lanes. A batch waits at most `max_wait` for lanes that have not submitted a job,
+    /// counted from the latest submission or the end of the latest batch.
     pub fn new(max_wait: Duration) -> Rendezvous<J, R> {
         let state = RendezvousState {
             lanes: 0,
@@ -58,8 +58,8 @@ impl<J, R> Rendezvous<J, R> {
         self.changed.notify_all();
     }
 
-    /// Submits a lane's job and waits for its result. `run` is called by one of the waiting threads with
-    /// all pending jobs, and returns a result for each, in their order.
+    /// Submits a lane's job and waits for its result. `run` is called by one of the waiting threads
+    /// with all pending jobs, and returns a result for each, in their order.
     pub fn submit(
         &self,
         lane: usize,
@@ -74,7 +74,8 @@ impl<J, R> Rendezvous<J, R> {
             if let Some(result) = state.results.remove(&lane) {
                 return result;
             }
-            // The batch that runs notifies its lanes when it ends; other lanes wait for the next one.
+            // The batch that runs notifies its lanes when it ends; other lanes wait for the next
+            // one.
             if state.running {
                 state = self.changed.wait(state).unwrap_or_else(|p| p.into_inner());
                 continue;
@@ -155,8 +156,8 @@ mod tests {
         assert_eq!(batches.into_inner(), 27);
     }
 
-    /// A lane that has waited for the end of a batch then waits for the lanes of that batch, however
-    /// long the batch took.
+    /// A lane that has waited for the end of a batch then waits for the lanes of that batch,
+    /// however long the batch took.
     #[test]
     fn late_lanes_are_in_the_next_batch() {
         let max_wait = Duration::from_secs(3);

@@ -1,14 +1,15 @@
 //! Shapes and offsets of everything in a batch; no GPU code.
 //!
 //! ```text
-//! S = A + d steps for A outputs       T elements; A = T (padding after the end) or T - d (look-ahead)
-//! H of a layer       (S + 2, B, directions * n)      a step of zeros before the first and after the last
-//! C of a recurrence  (S + 2, B, n)
+//! T elements of a sequence      A = T outputs (padding after the end), or T - d (look-ahead)
+//! S = A + d time steps
+//! H of a layer       (S + 2, B, directions * n)     a step of zeros at both ends
+//! C of a recurrence  (S + 2, B, n)                  likewise
 //! gates              (S, B, gates * n)
 //! ```
 //!
-//! Step s of the forward direction reads the state of step s - 1, the reverse direction that of step
-//! s + 1; the steps of zeros are the initial states of both.
+//! Step s of the forward direction reads the state of step s - 1, the reverse direction that of
+//! step s + 1; the steps of zeros are the initial states of both.
 
 use crate::error::Error;
 use drnn::params::Layout;
@@ -74,14 +75,16 @@ pub(crate) enum TargetType {
     Values,
 }
 
-/// Offsets of the parts of a staged batch, in 32-bit words. Every part begins at a multiple of four.
+/// Offsets of the parts of a staged batch, in 32-bit words. Every part begins at a multiple of
+/// four.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Staged {
     /// Time steps of each row, (B).
     pub run: usize,
     /// x (S, B, q) f32, or tokens (S, B).
     pub input: usize,
-    /// Tokens only: where each symbol's list begins, (V + 1); the lists of (step, row) pairs, (S B).
+    /// Tokens only: where each symbol's list begins, (V + 1); the lists of (step, row) pairs, (S
+    /// B).
     pub starts: usize,
     pub by_symbol: usize,
     /// With selected outputs: the row of H that each is computed from; see

@@ -1,8 +1,8 @@
 //! Writes a batch in the layout that kernels read: one array of words, one copy.
 //!
 //! Sequences are padded here with what their network reads after the end (zeros or a symbol), so
-//! kernels know nothing about delay and padding. For embeddings, the (step, row) pairs of every symbol
-//! are listed, so that kernels sum their gradient in a fixed order.
+//! kernels know nothing about delay and padding. For embeddings, the (step, row) pairs of every
+//! symbol are listed, so that kernels sum their gradient in a fixed order.
 
 use crate::step::plan::{HEADER, Plan, Shape, Staged, TargetType};
 use drnn::InputSpec;
@@ -29,11 +29,11 @@ pub(crate) fn target_type(gathered: &Gathered) -> TargetType {
 /// The sizes of a gathered batch.
 pub(crate) fn shape(plan: &Plan, gathered: &Gathered) -> Shape {
     let all = Shape::new(&plan.spec, gathered.steps, gathered.rows);
-    gathered.selected.as_ref().map_or(all, |slots| all.with_selected(slots.len()))
+    gathered.selected.as_ref().map_or(all, |selected| all.with_selected(selected.len()))
 }
 
-/// Writes a batch to `to`; returns how many positions, or values, count in the loss. Fails if the data
-/// does not fit the network.
+/// Writes a batch to `to`; returns how many positions, or values, count in the loss. Fails if the
+/// data does not fit the network.
 pub(crate) fn stage(plan: &Plan, from: &Gathered, step: Step, to: &mut [u32]) -> Result<usize> {
     let shape = shape(plan, from);
     let at = Staged::new(&plan.spec, shape, target_type(from));
@@ -49,12 +49,12 @@ pub(crate) fn stage(plan: &Plan, from: &Gathered, step: Step, to: &mut [u32]) ->
                 return Err(misfit(plan));
             };
             let (input, lists) = to.split_at_mut(at.starts);
-            let (starts, slots) = lists.split_at_mut(at.by_symbol - at.starts);
-            by_symbol(&input[at.input..][..shape.step_rows()], symbols, starts, slots);
+            let (starts, pairs) = lists.split_at_mut(at.by_symbol - at.starts);
+            by_symbol(&input[at.input..][..shape.step_rows()], symbols, starts, pairs);
         }
     }
-    if let Some(slots) = &from.selected {
-        selected_rows(plan, shape, &length, slots, &mut to[at.selected_rows..at.targets])?;
+    if let Some(selected) = &from.selected {
+        selected_rows(plan, shape, &length, selected, &mut to[at.selected_rows..at.targets])?;
     }
     let count = targets(plan, shape, from, &mut to[at.targets..])?;
     let weight = match from.targets {
@@ -86,16 +86,16 @@ fn dense(
     if matches!(plan.spec.input(), InputSpec::Tokens { .. }) || x.len() != elements * rows * q {
         return Err(misfit(plan));
     }
-    for slot in 0..shape.step_rows() {
-        let (step, row) = (slot / rows, slot % rows);
-        let to = &mut to[slot * q..][..q];
+    for pair in 0..shape.step_rows() {
+        let (step, row) = (pair / rows, pair % rows);
+        let to = &mut to[pair * q..][..q];
         if step >= length(row) {
             to.fill(0);
             continue;
         }
-        for (i, (to, x)) in to.iter_mut().zip(&x[slot * q..][..q]).enumerate() {
+        for (i, (to, x)) in to.iter_mut().zip(&x[pair * q..][..q]).enumerate() {
             if !x.is_finite() {
-                let position = slot * q + i;
+                let position = pair * q + i;
                 return Err(drnn::Error::NotFinite { name: "x".into(), value: *x, position }.into());
             }
             *to = x.to_bits();
@@ -117,10 +117,10 @@ fn tokens(
     if tokens.len() != elements * rows {
         return Err(misfit(plan));
     }
-    for slot in 0..shape.step_rows() {
-        let (step, row) = (slot / rows, slot % rows);
-        to[slot] = if step < length(row) {
-            let token = tokens[slot];
+    for pair in 0..shape.step_rows() {
+        let (step, row) = (pair / rows, pair % rows);
+        to[pair] = if step < length(row) {
+            let token = tokens[pair];
             if token as usize >= symbols {
                 return Err(drnn::Error::Token { token, step, row, symbols }.into());
             }
@@ -134,8 +134,9 @@ fn tokens(
     Ok(())
 }
 
-/// Counting sort: the (step, row) pairs of symbol v are `slots[starts[v]..starts[v + 1]]`, ascending.
-fn by_symbol(tokens: &[u32], symbols: usize, starts: &mut [u32], slots: &mut [u32]) {
+/// Counting sort: the (step, row) pairs of symbol v are `pairs[starts[v]..starts[v + 1]]`,
+/// ascending.
+fn by_symbol(tokens: &[u32], symbols: usize, starts: &mut [u32], pairs: &mut [u32]) {
     let starts = &mut starts[..symbols + 1];
     starts.fill(0);
     tokens.iter().filter(|t| **t != NONE).for_each(|t| starts[*t as usize + 1] += 1);
@@ -143,36 +144,36 @@ fn by_symbol(tokens: &[u32], symbols: usize, starts: &mut [u32], slots: &mut [u3
         starts[symbol + 1] += starts[symbol];
     }
     let mut next = starts.to_vec();
-    for (slot, token) in tokens.iter().enumerate().filter(|(_, t)| **t != NONE) {
+    for (pair, token) in tokens.iter().enumerate().filter(|(_, t)| **t != NONE) {
         let next = &mut next[*token as usize];
-        slots[*next as usize] = slot as u32;
+        pairs[*next as usize] = pair as u32;
         *next += 1;
     }
 }
 
-/// The rows of H that the selected outputs are computed from; 0 for outputs after a sequence's end and
-/// for those added by rounding up.
+/// The rows of H that the selected outputs are computed from; 0 for outputs after a sequence's end
+/// and for those added by rounding up.
 fn selected_rows(
     plan: &Plan,
     shape: Shape,
     length: &dyn Fn(usize) -> usize,
-    slots: &[u32],
+    selected: &[u32],
     to: &mut [u32],
 ) -> Result<()> {
     let positions = shape.positions();
-    if let Some(slot) = slots.iter().find(|slot| **slot as usize >= positions) {
-        return Err(Error::Data(format!("output {slot} is selected, but there are {positions}")));
+    if let Some(output) = selected.iter().find(|output| **output as usize >= positions) {
+        return Err(Error::Data(format!("output {output} is selected, but there are {positions}")));
     }
     // A state selected twice would get one of two gradients.
-    if let Some(two) = slots.windows(2).find(|two| two[0] >= two[1]) {
+    if let Some(two) = selected.windows(2).find(|two| two[0] >= two[1]) {
         return Err(Error::Data(format!("output {} is selected after {}", two[1], two[0])));
     }
     let first = (1 + plan.spec.delay()) * shape.rows;
     to.fill(0);
-    for (to, slot) in to.iter_mut().zip(slots) {
-        let (step, row) = (*slot as usize / shape.rows, *slot as usize % shape.rows);
+    for (to, output) in to.iter_mut().zip(selected) {
+        let (step, row) = (*output as usize / shape.rows, *output as usize % shape.rows);
         if step < plan.spec.output_steps(length(row)) {
-            *to = first as u32 + slot;
+            *to = first as u32 + output;
         }
     }
     Ok(())
@@ -180,26 +181,26 @@ fn selected_rows(
 
 /// Writes the targets of all computed outputs; those added by rounding up do not count in the loss.
 fn targets(plan: &Plan, shape: Shape, from: &Gathered, to: &mut [u32]) -> Result<usize> {
-    let (m, made) = (plan.spec.output_width(), shape.computed_outputs());
-    let slots = from.selected.as_ref().map_or(made, Vec::len);
+    let (m, computed) = (plan.spec.output_width(), shape.computed_outputs());
+    let count = from.selected.as_ref().map_or(computed, Vec::len);
     match &from.targets {
         TargetData::Classes(classes) => {
-            if classes.len() != slots {
+            if classes.len() != count {
                 return Err(misfit(plan));
             }
             if let Some(class) = classes.iter().find(|c| **c != IGNORE && **c as usize >= m) {
                 return Err(Error::Data(format!("class {class} of {m}")));
             }
-            to[..slots].copy_from_slice(classes);
-            to[slots..made].fill(IGNORE);
+            to[..count].copy_from_slice(classes);
+            to[count..computed].fill(IGNORE);
             Ok(classes.iter().filter(|c| **c != IGNORE).count())
         }
         TargetData::Values(values) => {
-            if values.len() != slots * m {
+            if values.len() != count * m {
                 return Err(misfit(plan));
             }
             to.iter_mut().zip(values).for_each(|(to, value)| *to = value.to_bits());
-            to[slots * m..made * m].fill(f32::NAN.to_bits());
+            to[count * m..computed * m].fill(f32::NAN.to_bits());
             Ok(values.iter().filter(|value| !value.is_nan()).count())
         }
     }
@@ -253,21 +254,21 @@ mod tests {
     }
 
     /// 4 sequences of 9, one of them of 4: 36 positions, so selections are rounded up to threes.
-    fn selecting(slots: &[u32], targets: TargetData) -> (Plan, Gathered) {
+    fn selecting(selected: &[u32], targets: TargetData) -> (Plan, Gathered) {
         let spec = NetSpec::builder(Cell::Lstm).dense(1).units([3]).outputs(2);
         let spec = spec.delay(2, Padding::Null).build().unwrap();
         let lengths = vec![9, 9, 4, 9];
         let mut gathered = Gathered { steps: 9, rows: 4, lengths, targets, ..Gathered::default() };
         gathered.inputs = Inputs::Dense(vec![0.0; 36]);
-        gathered.selected = Some(slots.to_vec());
+        gathered.selected = Some(selected.to_vec());
         (Plan::new(&spec).unwrap(), gathered)
     }
 
     #[test]
     fn selected_outputs_are_contiguous_and_added_ones_do_not_count() {
         // Output 18 is the fifth of the sequence of 4.
-        let slots = [0, 7, 14, 18];
-        let (plan, mut gathered) = selecting(&slots, TargetData::Classes(vec![1, IGNORE, 0, 1]));
+        let selected = [0, 7, 14, 18];
+        let (plan, mut gathered) = selecting(&selected, TargetData::Classes(vec![1, IGNORE, 0, 1]));
         let shape = shape(&plan, &gathered);
         let at = Staged::new(&plan.spec, shape, TargetType::Classes);
         let mut words = vec![9; at.words];
@@ -289,8 +290,9 @@ mod tests {
 
     #[test]
     fn selections_out_of_range_or_order_are_refused() {
-        let refused = |slots: &[u32]| {
-            let (plan, gathered) = selecting(slots, TargetData::Classes(vec![0; slots.len()]));
+        let refused = |selected: &[u32]| {
+            let (plan, gathered) =
+                selecting(selected, TargetData::Classes(vec![0; selected.len()]));
             let at = Staged::new(&plan.spec, shape(&plan, &gathered), TargetType::Classes);
             let staged = stage(&plan, &gathered, STEP, &mut vec![0; at.words]);
             staged.err().map(|error| error.to_string())
