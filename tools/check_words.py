@@ -54,7 +54,7 @@ RULES = [
         r"\bbehind\b",
         "after, later than",
         allowed=[
-            r"behind (an? |the )?(\w+ )?(proxy|proxies|firewall|feature|http|fastapi)",
+            r"behind (an? |the )?(\w+ )?(proxy|proxies|firewall|feature|http|fast ?api)",
             r"lag\w* behind",
         ],
     ),
@@ -65,7 +65,12 @@ RULES = [
     Rule(r"\b(make|makes|made|making) way\b", "is evicted, is closed"),
     Rule(r"\broot of it\b", "RMSE"),
     Rule(r"\bfound / right\b", "recall / precision"),
-    Rule(r"\bno numbers?\b", "NaN, not finite"),
+    # A text that should be a number may be called "no number" in messages.
+    Rule(
+        r"\bno numbers?\b",
+        "NaN, not finite",
+        allowed=[r"\b(holds|has) no numbers?", r"[`\"}] ?is no number"],
+    ),
     Rule(r"\bnone is\b", "say it positively"),
     Rule(r"\ba moment\b", "the time, or leave it out"),
     Rule(r"\b(hold|holds|held|holding) (\w+ ){0,4}against\b", "compare with"),
