@@ -58,7 +58,8 @@ static SERVER: LazyLock<SocketAddr> = LazyLock::new(|| {
     for (number, model) in models::all().into_iter().enumerate() {
         served.add(model.named(&format!("m{number}")).on(&drnn::Cpu::new(1))).unwrap();
     }
-    let mut options = Options { listen: ([127, 0, 0, 1], 0).into(), ..Options::default() };
+    let mut options = Options::default();
+    options.listen = ([127, 0, 0, 1], 0).into();
     (options.limits.message, options.limits.in_flight) = (200, 10);
     options.limits.received = 4096;
     options.wait = Duration::ZERO;

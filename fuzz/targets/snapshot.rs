@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 /// A stack, and the same as one layer whose blocks begin one after another.
 static MODELS: LazyLock<[Model; 2]> = LazyLock::new(|| {
     let spec = NetSpec::builder(Cell::Lstm).dense(1).units([2, 1]).delay(2, Padding::Null);
-    let stack = Model::init(&spec.build().unwrap(), 1);
+    let stack = Model::init(&spec.build().unwrap(), 1).unwrap();
     let flat = stack.flatten(StartState::Held).unwrap();
     [stack, flat]
 });

@@ -16,7 +16,7 @@ pub static MODELS: LazyLock<Vec<LiveModel>> = LazyLock::new(all);
 /// The same anew.
 pub fn all() -> Vec<LiveModel> {
     let net = |padding| NetSpec::builder(Cell::Gru).units([3]).delay(2, padding);
-    let init = |builder: drnn::NetSpecBuilder| Model::init(&builder.build().unwrap(), 1);
+    let init = |builder: drnn::NetSpecBuilder| Model::init(&builder.build().unwrap(), 1).unwrap();
     let chars = CharTask::new(Alphabet::new("ab _".chars().collect()).unwrap(), 9, 0.2);
     let series = |missing| {
         let task = SeriesTask {
