@@ -5,10 +5,12 @@
 //! ```
 
 use crate::error::Result as CudaResult;
-use crate::runtime::compile::Source as KernelFile;
+use crate::kernels::params::{MakeReversal, MakeSine, ptr};
+use crate::kernels::sources;
 use crate::runtime::device::Device;
+use crate::runtime::kernel::{Kernel, Module};
 use crate::runtime::memory::Buffer;
-use crate::runtime::stream::{Arg, Kernel, Module, Stream};
+use crate::runtime::stream::Stream;
 use crate::step::plan::TargetType;
 use drnn::NetSpec;
 use drnn_train::sine::SinePart;
@@ -124,45 +126,44 @@ fn check_classes(classes: usize, m: usize) -> Result<()> {
 /// The kernels that make data sets.
 #[derive(Debug)]
 pub(crate) struct DataKernels {
-    sine: Kernel,
-    reversal: Kernel,
-}
-
-/// Their file.
-pub(crate) fn source() -> KernelFile {
-    let parts = vec![
-        include_str!("../kernels/common/common.cuh"),
-        include_str!("../kernels/group/data.cu"),
-    ];
-    KernelFile { name: "group_data", parts, defines: Vec::new() }
+    sine: Kernel<MakeSine>,
+    reversal: Kernel<MakeReversal>,
 }
 
 impl DataKernels {
     pub fn new(device: &Device) -> CudaResult<DataKernels> {
-        let module = Module::new(device, &source())?;
-        Ok(DataKernels {
-            sine: module.kernel("make_sine")?,
-            reversal: module.kernel("make_reversal")?,
-        })
+        let module = Module::new(device, &sources::group_data())?;
+        Ok(DataKernels { sine: module.kernel()?, reversal: module.kernel()? })
     }
 
     fn make(&self, device: &Device, recipe: &Recipe, m: usize) -> Result<DataSet> {
         let elements = recipe.count() * recipe.steps();
-        let (kernel, goal, q) = match recipe {
-            Recipe::Sine { .. } => (&self.sine, TargetType::Values, 1),
+        let (goal, q) = match recipe {
+            Recipe::Sine { .. } => (TargetType::Values, 1),
             Recipe::Reversal { task, .. } => {
                 check_classes(task.symbols, m)?;
-                (&self.reversal, TargetType::Classes, task.symbols)
+                (TargetType::Classes, task.symbols)
             }
         };
         let (x, y) = (Buffer::zeros(device, elements * q)?, Buffer::zeros(device, elements)?);
-        let words = Buffer::from(device, &words(recipe)?)?;
-        let args = [Arg::At(words.at(0)), Arg::At(x.at(0)), Arg::At(y.at(0))];
-        let blocks = elements.div_ceil(THREADS).min(MAX_BLOCKS);
-        // One of its own: that of the rounds may be at work for others.
+        let staged = Buffer::from(device, &words(recipe)?)?;
+        let (words, to_x, to_y) = (ptr(staged.at(0)), ptr(x.at(0)), y.at(0));
+        let grid = [elements.div_ceil(THREADS).min(MAX_BLOCKS), 1];
+        // A stream of its own: that of the rounds may be busy with other lanes.
         let stream = Stream::new(device)?;
-        // SAFETY: arguments as the source names them; as many elements as the recipe says.
-        unsafe { kernel.launch(&stream, [blocks, 1], THREADS, &args)? };
+        // SAFETY: the buffers have as many elements as the recipe says.
+        unsafe {
+            match recipe {
+                Recipe::Sine { .. } => {
+                    let params = MakeSine { recipe: words, x: to_x, y: ptr(to_y) };
+                    self.sine.launch(&stream, grid, THREADS, &params)?;
+                }
+                Recipe::Reversal { .. } => {
+                    let params = MakeReversal { recipe: words, x: to_x, y: ptr(to_y) };
+                    self.reversal.launch(&stream, grid, THREADS, &params)?;
+                }
+            }
+        }
         stream.synchronize()?;
         let mark = DataKey::Recipe(*recipe);
         Ok(DataSet { mark, x, y, elements: recipe.steps(), goal })

@@ -29,4 +29,4 @@ mod workspace;
 
 pub use lane::{CudaGroup, CudaLane};
 #[cfg(test)]
-pub(crate) use {data::source as data_source, plan::tests::plans, workspace::sources};
+pub(crate) use plan::tests::plans;

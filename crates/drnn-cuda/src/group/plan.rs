@@ -189,8 +189,8 @@ impl GroupPlan {
             ("DIRECTIONS", directions),
             ("CLASSES", classes),
             ("ROWS", self.rows()),
-            ("HALVES", self.halves),
-            ("IN_TURN", self.in_turn),
+            ("ROW_TILES", self.halves),
+            ("STAGES", self.in_turn),
         ];
         named.iter().map(|(name, value)| format!("{name}={value}")).collect()
     }

@@ -2,10 +2,15 @@
 
 use super::plan::{Block, GroupPlan};
 use crate::error::Result;
-use crate::runtime::compile::Source;
+use crate::kernels::params::{
+    GroupAdam, GroupBackward, GroupBegin, GroupFinish, GroupForward, GroupOutputs, GroupSquares,
+    GroupWeights, ptr, size,
+};
+use crate::kernels::sources::GroupSources;
 use crate::runtime::device::Device;
+use crate::runtime::kernel::{Kernel, Module};
 use crate::runtime::memory::Buffer;
-use crate::runtime::stream::{Arg, Graph, Kernel, Module, Stream};
+use crate::runtime::stream::{Graph, Stream};
 use drnn_train::AdamOptions;
 
 /// Blocks of sums, as `kernels/group/step.cu` has them.
@@ -15,62 +20,31 @@ const THREADS: usize = 256;
 pub(crate) const TASK: usize = 12;
 pub(crate) const PROGRESS: usize = 6;
 
-macro_rules! source {
-    ($name:literal, $defines:expr) => {
-        Source {
-            name: concat!("group_", $name),
-            parts: vec![
-                include_str!("../kernels/common/common.cuh"),
-                include_str!("../kernels/group/common.cuh"),
-                include_str!(concat!("../kernels/group/", $name, ".cu")),
-            ],
-            defines: $defines,
-        }
-    };
-}
-
-/// The files of kernels for a plan.
-pub(crate) fn sources(plan: &GroupPlan) -> [Source; 5] {
-    let defines = plan.defines();
-    [
-        source!("forward", defines.clone()),
-        source!("outputs", defines.clone()),
-        source!("backward", defines.clone()),
-        source!("weights", defines.clone()),
-        source!("step", defines),
-    ]
-}
-
 #[derive(Debug)]
 struct Kernels {
-    forward: Kernel,
-    answers: Kernel,
-    backward: Kernel,
-    weights: Kernel,
-    begin: Kernel,
-    squares: Kernel,
-    finish: Kernel,
-    adam: Kernel,
+    forward: Kernel<GroupForward>,
+    outputs: Kernel<GroupOutputs>,
+    backward: Kernel<GroupBackward>,
+    weights: Kernel<GroupWeights>,
+    begin: Kernel<GroupBegin>,
+    squares: Kernel<GroupSquares>,
+    finish: Kernel<GroupFinish>,
+    adam: Kernel<GroupAdam>,
 }
 
 impl Kernels {
     fn new(device: &Device, plan: &GroupPlan) -> Result<Kernels> {
-        let modules = sources(plan)
-            .iter()
-            .map(|source| Module::new(device, source))
-            .collect::<Result<Vec<_>>>()?;
-        let [forward, answers, backward, weights, step] = &modules[..] else {
-            unreachable!("one per source")
-        };
+        let sources = GroupSources::new(&plan.defines());
+        let step = Module::new(device, &sources.step)?;
         let kernels = Kernels {
-            forward: forward.kernel("group_forward")?,
-            answers: answers.kernel("group_answers")?,
-            backward: backward.kernel("group_backward")?,
-            weights: weights.kernel("group_weights")?,
-            begin: step.kernel("group_begin")?,
-            squares: step.kernel("group_squares")?,
-            finish: step.kernel("group_finish")?,
-            adam: step.kernel("group_adam")?,
+            forward: Module::new(device, &sources.forward)?.kernel()?,
+            outputs: Module::new(device, &sources.outputs)?.kernel()?,
+            backward: Module::new(device, &sources.backward)?.kernel()?,
+            weights: Module::new(device, &sources.weights)?.kernel()?,
+            begin: step.kernel()?,
+            squares: step.kernel()?,
+            finish: step.kernel()?,
+            adam: step.kernel()?,
         };
         kernels.forward.allow_shared(plan.forward().shared)?;
         kernels.backward.allow_shared(plan.backward().shared)?;
@@ -173,10 +147,10 @@ impl GroupWorkspace {
 
     /// Forgets what lanes had come to.
     pub fn begin(&self, stream: &Stream, kept: &GroupState) -> Result<()> {
-        let args = [Arg::At(kept.progress.at(0)), kept.lanes.into()];
+        let params = GroupBegin { progress: ptr(kept.progress.at(0)), lanes: size(kept.lanes) };
         let blocks = kept.lanes.div_ceil(THREADS);
-        // SAFETY: arguments as the source names them.
-        unsafe { self.work.kernels.begin.launch(stream, [blocks, 1], THREADS, &args) }
+        // SAFETY: there is progress of every lane.
+        unsafe { self.work.kernels.begin.launch(stream, [blocks, 1], THREADS, &params) }
     }
 
     /// A lane's answers to the batch that was looked at last, (A, rows, m). It must have finished.
@@ -205,82 +179,98 @@ impl Work {
         let Work { kernels, h_images, d_images, gates, cells, d_answers, .. } = self;
         let lanes = kept.lanes;
         let directions = lanes * plan.net.directions;
-        let begin = [Arg::At(kept.tasks.at(0)), Arg::At(kept.progress.at(0))];
-        let learns = Arg::U32(u32::from(learn));
-        let launch = |kernel: &Kernel, grid: [usize; 2], block: Block, args: &[Arg]| {
-            let args: Vec<Arg> = begin.iter().chain(args).copied().collect();
-            // SAFETY: below, arguments as the sources name them; buffers as long as the plan says.
-            unsafe { kernel.launch_with(stream, grid, block.threads, block.shared, &args) }
+        let (tasks, progress) = (ptr(kept.tasks.at(0)), ptr(kept.progress.at(0)));
+        let (params, learns) = (ptr(kept.params.at(0)), u32::from(learn));
+        let (steps, elements, chunks) =
+            (size(plan.steps()), size(plan.elements), size(plan.chunks));
+        let forward = GroupForward {
+            tasks,
+            progress,
+            params,
+            h_images: ptr(h_images.at(0)),
+            gates: ptr(gates.at(0)),
+            cells: ptr(cells.at(0)),
+            steps,
+            elements,
+            save: learns,
         };
-        let plain = |threads| Block { threads, shared: 0 };
-        let shown = if learn { 0 } else { self.answers.at(0) };
-        let args = [
-            Arg::At(kept.params.at(0)),
-            Arg::At(h_images.at(0)),
-            Arg::At(gates.at(0)),
-            Arg::At(cells.at(0)),
-            plan.steps().into(),
-            plan.elements.into(),
-            learns,
-        ];
-        launch(&kernels.forward, [directions, plan.chunks], plan.forward(), &args)?;
-        let args = [
-            Arg::At(kept.params.at(0)),
-            Arg::At(h_images.at(0)),
-            Arg::At(d_answers.at(0)),
-            Arg::At(self.losses.at(0)),
-            Arg::At(shown),
-            plan.steps().into(),
-            plan.elements.into(),
-            plan.chunks.into(),
-        ];
-        launch(&kernels.answers, [BLOCKS, lanes], plain(THREADS), &args)?;
-        if learn {
-            let args = [
-                Arg::At(kept.params.at(0)),
-                Arg::At(d_answers.at(0)),
-                Arg::At(gates.at(0)),
-                Arg::At(cells.at(0)),
-                Arg::At(d_images.at(0)),
-                plan.steps().into(),
-                plan.elements.into(),
-            ];
-            launch(&kernels.backward, [directions, plan.chunks], plan.backward(), &args)?;
-            let args = [
-                Arg::At(h_images.at(0)),
-                Arg::At(d_images.at(0)),
-                Arg::At(self.products.at(0)),
-                (plan.steps() + 1).into(),
-                plan.chunks.into(),
-            ];
-            let grid = [directions * plan.gradient_blocks(), 1];
-            launch(&kernels.weights, grid, plan.gradients(), &args)?;
-            let args = [Arg::At(self.products.at(0)), Arg::At(self.squares.at(0))];
-            launch(&kernels.squares, [BLOCKS, lanes], plain(THREADS), &args)?;
-        }
+        let outputs = GroupOutputs {
+            tasks,
+            progress,
+            params,
+            h_images: ptr(h_images.at(0)),
+            d_outputs: ptr(d_answers.at(0)),
+            losses: ptr(self.losses.at(0)),
+            outputs: ptr(if learn { 0 } else { self.answers.at(0) }),
+            steps,
+            elements,
+            chunks,
+        };
+        let backward = GroupBackward {
+            tasks,
+            progress,
+            params,
+            d_outputs: ptr(d_answers.at(0)),
+            gates: ptr(gates.at(0)),
+            cells: ptr(cells.at(0)),
+            d_images: ptr(d_images.at(0)),
+            steps,
+            elements,
+        };
+        let weights = GroupWeights {
+            tasks,
+            progress,
+            h_images: ptr(h_images.at(0)),
+            d_images: ptr(d_images.at(0)),
+            products: ptr(self.products.at(0)),
+            images: steps + 1,
+            chunks,
+        };
+        let squares = GroupSquares {
+            tasks,
+            progress,
+            products: ptr(self.products.at(0)),
+            partial: ptr(self.squares.at(0)),
+        };
         let AdamOptions { beta1, beta2, eps } = kept.adam;
-        let args = [
-            Arg::At(self.squares.at(0)),
-            Arg::At(self.losses.at(0)),
-            Arg::At(self.coefficients.at(0)),
-            Arg::F32(beta1),
-            Arg::F32(beta2),
-            learns,
-        ];
-        launch(&kernels.finish, [lanes, 1], plain(BLOCKS), &args)?;
-        if learn {
-            let args = [
-                Arg::At(self.coefficients.at(0)),
-                Arg::At(self.products.at(0)),
-                Arg::At(kept.params.at(0)),
-                Arg::At(kept.mean.at(0)),
-                Arg::At(kept.square.at(0)),
-                Arg::F32(beta1),
-                Arg::F32(beta2),
-                Arg::F32(eps),
-            ];
-            // SAFETY: arguments as the source names them.
-            unsafe { kernels.adam.launch(stream, [BLOCKS, lanes], THREADS, &args)? };
+        let finish = GroupFinish {
+            tasks,
+            progress: ptr(kept.progress.at(0)),
+            squares: ptr(self.squares.at(0)),
+            losses: ptr(self.losses.at(0)),
+            coefficients: ptr(self.coefficients.at(0)),
+            beta1,
+            beta2,
+            learn: learns,
+        };
+        let adam = GroupAdam {
+            coefficients: ptr(self.coefficients.at(0)),
+            products: ptr(self.products.at(0)),
+            params: ptr(kept.params.at(0)),
+            mean: ptr(kept.mean.at(0)),
+            square: ptr(kept.square.at(0)),
+            beta1,
+            beta2,
+            eps,
+        };
+        let by_row_chunk = [directions, plan.chunks];
+        let by_share = [directions * plan.gradient_blocks(), 1];
+        let Block { threads, shared } = plan.forward();
+        // SAFETY: the workspace is as large as the plan says.
+        unsafe {
+            kernels.forward.launch_with(stream, by_row_chunk, threads, shared, &forward)?;
+            kernels.outputs.launch(stream, [BLOCKS, lanes], THREADS, &outputs)?;
+            if learn {
+                let Block { threads, shared } = plan.backward();
+                kernels.backward.launch_with(stream, by_row_chunk, threads, shared, &backward)?;
+                let Block { threads, shared } = plan.gradients();
+                kernels.weights.launch_with(stream, by_share, threads, shared, &weights)?;
+                kernels.squares.launch(stream, [BLOCKS, lanes], THREADS, &squares)?;
+            }
+            kernels.finish.launch(stream, [lanes, 1], BLOCKS, &finish)?;
+            if learn {
+                kernels.adam.launch(stream, [BLOCKS, lanes], THREADS, &adam)?;
+            }
         }
         Ok(())
     }

@@ -1,117 +1,113 @@
-//! The kernels that every network uses, compiled and loaded. The `.cu` files of this folder explain
-//! what each computes; those of `persistent/forward.cu`, `persistent/backward.cu`, `resident/` and
-//! `group/` are loaded by the modules that launch them.
+//! The kernels: sources, parameter structs, and what every device loads.
+//!
+//! | folder | kernels |
+//! |---|---|
+//! | `common` | headers: f16, reductions, the LSTM cell, Hopper's instructions |
+//! | `elementwise` | cells step by step, embeddings, losses, selected rows, f16 conversions |
+//! | `optimiser` | reductions, clipping and Adam |
+//! | `resident` | small LSTMs, all steps in one launch, a block per 16 rows |
+//! | `persistent` | large recurrences, all steps in one launch over many multiprocessors |
+//! | `group` | many small LSTMs at once |
+//! | `params` | the parameter struct of every kernel, in Rust and in C |
+//! | `sources` | which files make a translation unit |
+
+pub(crate) mod params;
+pub(crate) mod sources;
 
 use crate::error::Result;
-use crate::runtime::compile::Source;
 use crate::runtime::device::Device;
-use crate::runtime::stream::{Kernel, Module};
+use crate::runtime::kernel::{Kernel, Module};
+use params::*;
+use sources::Sources;
 
-macro_rules! source {
-    ($family:literal, $name:literal) => {
-        Source {
-            name: $name,
-            parts: vec![
-                include_str!("common/common.cuh"),
-                include_str!(concat!($family, "/", $name, ".cu")),
-            ],
-            defines: Vec::new(),
-        }
-    };
-}
-
-/// The sources that compile for every supported GPU.
-pub(crate) fn sources() -> [Source; 9] {
-    [
-        source!("elementwise", "cells"),
-        source!("elementwise", "tokens"),
-        source!("elementwise", "loss"),
-        source!("optimiser", "sums"),
-        source!("optimiser", "adam"),
-        source!("elementwise", "half"),
-        source!("persistent", "pack"),
-        source!("elementwise", "rows"),
-        source!("persistent", "exchange"),
-    ]
-}
-
-/// Gather and scatter of matrix rows.
+/// Gathers and scatters the rows of selected outputs, by the type of H.
 #[derive(Debug)]
-pub(crate) struct RowKernels {
-    pub gather: Kernel,
-    pub scatter: Kernel,
-    /// Values that a thread moves.
-    pub at_once: usize,
+pub(crate) enum RowKernels {
+    F32 {
+        gather: Kernel<Gather>,
+        scatter: Kernel<Scatter>,
+    },
+    /// 8 values per thread.
+    F16 {
+        gather: Kernel<GatherHalf>,
+        scatter: Kernel<ScatterHalf>,
+    },
 }
 
-/// Kernels of the f16 path: conversion, packing, tables, the h exchange.
+impl RowKernels {
+    /// Values per thread.
+    pub fn vector_len(&self) -> usize {
+        match self {
+            RowKernels::F32 { .. } => 1,
+            RowKernels::F16 { .. } => 8,
+        }
+    }
+}
+
+/// Conversions between f32 and f16, and what persistent recurrences need besides.
 #[derive(Debug)]
 pub(crate) struct HalfKernels {
-    pub pack_weights: Kernel,
-    pub unpack_gradient: Kernel,
-    pub unpack_bias: Kernel,
-    pub halve: Kernel,
-    pub scale_back: Kernel,
-    pub symbol_table: Kernel,
-    pub one_hot: Kernel,
-    pub table_to_weights: Kernel,
-    pub table_to_strands: Kernel,
-    pub strands_to_embeddings: Kernel,
-    pub answer_padded: Kernel,
-    pub pack_forward: Kernel,
-    pub pack_backward: Kernel,
+    pub pack_weights: Kernel<PackWeights>,
+    pub unpack_gradient: Kernel<UnpackGradient>,
+    pub unpack_bias: Kernel<UnpackBias>,
+    pub to_half: Kernel<ToHalf>,
+    pub unscale: Kernel<Unscale>,
+    pub symbol_table: Kernel<SymbolTable>,
+    pub one_hot: Kernel<OneHot>,
+    pub table_to_weights: Kernel<TableToWeights>,
+    pub table_to_partials: Kernel<TableToPartials>,
+    pub partials_to_embeddings: Kernel<PartialsToEmbeddings>,
+    pub add_output_bias_padded: Kernel<AddOutputBiasPadded>,
+    pub pack_forward: Kernel<PackForward>,
+    pub pack_backward: Kernel<PackBackward>,
     pub rows: RowKernels,
-    pub reset_exchange: Kernel,
-    pub flip_exchange: Kernel,
+    pub reset_exchange: Kernel<ResetExchange>,
+    pub flip_exchange: Kernel<FlipExchange>,
 }
 
 impl HalfKernels {
-    fn new([module, pack, rows, exchange]: [&Module; 4]) -> Result<HalfKernels> {
+    fn new([half, pack, rows, exchange]: [&Module; 4]) -> Result<HalfKernels> {
         Ok(HalfKernels {
-            pack_weights: module.kernel("pack_weights")?,
-            unpack_gradient: module.kernel("unpack_gradient")?,
-            unpack_bias: module.kernel("unpack_bias")?,
-            halve: module.kernel("halve")?,
-            scale_back: module.kernel("scale_back")?,
-            symbol_table: module.kernel("symbol_table")?,
-            one_hot: module.kernel("one_hot")?,
-            table_to_weights: module.kernel("table_to_weights")?,
-            table_to_strands: module.kernel("table_to_strands")?,
-            strands_to_embeddings: module.kernel("strands_to_embeddings")?,
-            answer_padded: module.kernel("answer_padded")?,
-            pack_forward: pack.kernel("pack_forward")?,
-            pack_backward: pack.kernel("pack_backward")?,
-            rows: RowKernels {
-                gather: rows.kernel("gather_half")?,
-                scatter: rows.kernel("scatter_half")?,
-                at_once: 8,
-            },
-            reset_exchange: exchange.kernel("forget")?,
-            flip_exchange: exchange.kernel("next_turn")?,
+            pack_weights: half.kernel()?,
+            unpack_gradient: half.kernel()?,
+            unpack_bias: half.kernel()?,
+            to_half: half.kernel()?,
+            unscale: half.kernel()?,
+            symbol_table: half.kernel()?,
+            one_hot: half.kernel()?,
+            table_to_weights: half.kernel()?,
+            table_to_partials: half.kernel()?,
+            partials_to_embeddings: half.kernel()?,
+            add_output_bias_padded: half.kernel()?,
+            pack_forward: pack.kernel()?,
+            pack_backward: pack.kernel()?,
+            rows: RowKernels::F16 { gather: rows.kernel()?, scatter: rows.kernel()? },
+            reset_exchange: exchange.kernel()?,
+            flip_exchange: exchange.kernel()?,
         })
     }
 }
 
-/// All kernels, by name.
+/// The kernels that every device loads.
 #[derive(Debug)]
 pub(crate) struct Kernels {
-    pub lstm_forward: Kernel,
-    pub lstm_backward: Kernel,
-    pub gru_forward: Kernel,
-    pub gru_backward: Kernel,
-    pub rnn_forward: Kernel,
-    pub rnn_backward: Kernel,
-    pub embed: Kernel,
-    pub embed_backward: Kernel,
-    pub answer: Kernel,
-    pub cross_entropy: Kernel,
-    pub squared_error: Kernel,
-    pub sum_losses: Kernel,
-    pub sum_squares: Kernel,
-    pub sum_columns: Kernel,
-    pub sum_chunks: Kernel,
-    pub finish: Kernel,
-    pub adam: Kernel,
+    pub lstm_forward: Kernel<LstmForward>,
+    pub lstm_backward: Kernel<LstmBackward>,
+    pub gru_forward: Kernel<GruForward>,
+    pub gru_backward: Kernel<GruBackward>,
+    pub rnn_forward: Kernel<RnnForward>,
+    pub rnn_backward: Kernel<RnnBackward>,
+    pub embed: Kernel<Embed>,
+    pub embed_backward: Kernel<EmbedBackward>,
+    pub add_output_bias: Kernel<AddOutputBias>,
+    pub cross_entropy: Kernel<CrossEntropy>,
+    pub squared_error: Kernel<SquaredError>,
+    pub sum_losses: Kernel<SumLosses>,
+    pub sum_squares: Kernel<SumSquares>,
+    pub sum_columns: Kernel<SumColumns>,
+    pub sum_chunks: Kernel<SumChunks>,
+    pub finish: Kernel<Finish>,
+    pub adam: Kernel<AdamStep>,
     pub rows: RowKernels,
     pub half: HalfKernels,
 }
@@ -119,36 +115,33 @@ pub(crate) struct Kernels {
 impl Kernels {
     /// Compiles, or takes from the cache, and loads all of them.
     pub fn new(device: &Device) -> Result<Kernels> {
-        let modules = sources()
-            .iter()
-            .map(|source| Module::new(device, source))
-            .collect::<Result<Vec<_>>>()?;
-        let modules: [Module; 9] = modules.try_into().expect("one per source");
-        let [cells, tokens, loss, sums, adam, half, pack, rows, exchange] = &modules;
+        let sources = Sources::new();
+        let load = |source| Module::new(device, source);
+        let (cells, tokens, loss) =
+            (load(&sources.cells)?, load(&sources.tokens)?, load(&sources.loss)?);
+        let (sums, adam, half) = (load(&sources.sums)?, load(&sources.adam)?, load(&sources.half)?);
+        let (pack, rows, exchange) =
+            (load(&sources.pack)?, load(&sources.rows)?, load(&sources.exchange)?);
         Ok(Kernels {
-            lstm_forward: cells.kernel("lstm_forward")?,
-            lstm_backward: cells.kernel("lstm_backward")?,
-            gru_forward: cells.kernel("gru_forward")?,
-            gru_backward: cells.kernel("gru_backward")?,
-            rnn_forward: cells.kernel("rnn_forward")?,
-            rnn_backward: cells.kernel("rnn_backward")?,
-            embed: tokens.kernel("embed")?,
-            embed_backward: tokens.kernel("embed_backward")?,
-            answer: loss.kernel("answer")?,
-            cross_entropy: loss.kernel("cross_entropy")?,
-            squared_error: loss.kernel("squared_error")?,
-            sum_losses: sums.kernel("sum_losses")?,
-            sum_squares: sums.kernel("sum_squares")?,
-            sum_columns: sums.kernel("sum_columns")?,
-            sum_chunks: sums.kernel("sum_chunks")?,
-            finish: adam.kernel("finish")?,
-            adam: adam.kernel("adam")?,
-            rows: RowKernels {
-                gather: rows.kernel("gather")?,
-                scatter: rows.kernel("scatter")?,
-                at_once: 1,
-            },
-            half: HalfKernels::new([half, pack, rows, exchange])?,
+            lstm_forward: cells.kernel()?,
+            lstm_backward: cells.kernel()?,
+            gru_forward: cells.kernel()?,
+            gru_backward: cells.kernel()?,
+            rnn_forward: cells.kernel()?,
+            rnn_backward: cells.kernel()?,
+            embed: tokens.kernel()?,
+            embed_backward: tokens.kernel()?,
+            add_output_bias: loss.kernel()?,
+            cross_entropy: loss.kernel()?,
+            squared_error: loss.kernel()?,
+            sum_losses: sums.kernel()?,
+            sum_squares: sums.kernel()?,
+            sum_columns: sums.kernel()?,
+            sum_chunks: sums.kernel()?,
+            finish: adam.kernel()?,
+            adam: adam.kernel()?,
+            rows: RowKernels::F32 { gather: rows.kernel()?, scatter: rows.kernel()? },
+            half: HalfKernels::new([&half, &pack, &rows, &exchange])?,
         })
     }
 }
@@ -157,9 +150,22 @@ impl Kernels {
 mod tests {
     use super::*;
     use crate::persistent::{DeviceLimits, Lanes, Tiling};
+    use crate::runtime::compile::Source;
     use crate::runtime::library;
     use drnn::Cell;
     use drnn_testing::{Need, found};
+
+    /// Compiles a source. If the variable DRNN_CUBINS names a folder, the machine code is left there
+    /// for `tools/compare_sass.py`.
+    fn compiled(source: &Source, arch: &str, what: &str) {
+        let code = source.compile(arch).unwrap_or_else(|e| panic!("{arch} {what}: {e}"));
+        assert!(!code.is_empty());
+        if let Some(folder) = std::env::var_os("DRNN_CUBINS") {
+            let name = format!("{}-{arch}-{what}.cubin", source.name).replace([' ', '\''], "_");
+            let path = std::path::PathBuf::from(folder).join(name);
+            std::fs::write(path, code).expect("a folder");
+        }
+    }
 
     /// Needs NVRTC, no GPU.
     #[test]
@@ -168,16 +174,17 @@ mod tests {
             return;
         }
         for arch in ["sm_80", "sm_89", "sm_90a"] {
-            let resident = [1, 13, 16].map(crate::plain::resident::source);
-            for source in sources().into_iter().chain(resident) {
-                let code = source.compile(arch).unwrap_or_else(|e| panic!("{arch}: {e}"));
-                assert!(!code.is_empty());
+            let s = Sources::new();
+            let all =
+                [s.cells, s.tokens, s.loss, s.sums, s.adam, s.half, s.pack, s.rows, s.exchange];
+            for source in all.into_iter().chain([1, 13, 16].map(sources::resident)) {
+                compiled(&source, arch, &format!("all{}", source.defines.concat()));
             }
         }
     }
 
-    /// The paper's sizes, every number of rows per block, every cell, stacks; training batches, and
-    /// evaluation batches of 500.
+    /// The paper's sizes, every number of rows per block, every cell, stacks; batches of training, and
+    /// those of 500 for evaluation. For Hopper only.
     #[test]
     fn every_persistent_kernel_compiles() {
         if found(Need::Nvrtc, library::nvrtc()).is_none() {
@@ -212,26 +219,26 @@ mod tests {
         for (batch, (cell, units, lanes)) in sizes {
             let tiling = Tiling::of(cell, units, lanes, batch, limits).expect("fits");
             let forward = [true, false].map(|table| tiling.forward(table, limits));
-            for spec in forward.into_iter().flatten().chain([tiling.backward()]) {
-                let why = |e| panic!("{cell:?} {units}: {e}");
-                spec.source.compile("sm_90a").unwrap_or_else(why);
+            let specs = forward.into_iter().flatten().chain([tiling.backward()]);
+            for (at, spec) in specs.enumerate() {
+                let what = format!("{cell:?} {units} {lanes:?} {batch} {at}");
+                compiled(&spec.source, "sm_90a", &what);
             }
         }
     }
 
-    /// Kernels of groups use wgmma, which only Hopper has.
+    /// Groups use wgmma: for Hopper only.
     #[test]
     fn group_kernels_compile_for_hopper() {
         if found(Need::Nvrtc, library::nvrtc()).is_none() {
             return;
         }
         for (plan, why) in crate::group::plans() {
-            for source in crate::group::sources(&plan) {
-                let code = source.compile("sm_90a").unwrap_or_else(|e| panic!("{why}: {e}"));
-                assert!(!code.is_empty());
+            let s = sources::GroupSources::new(&plan.defines());
+            for source in [s.forward, s.outputs, s.backward, s.weights, s.step] {
+                compiled(&source, "sm_90a", why);
             }
         }
-        let code = crate::group::data_source().compile("sm_90a");
-        assert!(!code.unwrap_or_else(|e| panic!("data: {e}")).is_empty());
+        compiled(&sources::group_data(), "sm_90a", "data");
     }
 }

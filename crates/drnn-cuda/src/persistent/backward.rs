@@ -5,9 +5,12 @@ use super::forward::{PersistentPass, matrix};
 use super::slots::Slots;
 use super::workspace::TABLE_PARTIALS;
 use crate::error::Result;
+use crate::kernels::params::{
+    PartialsToEmbeddings, PersistentBackward, TableToPartials, TableToWeights, ToHalf, UnpackBias,
+    UnpackGradient, Unscale, ptr, size,
+};
 use crate::runtime::gemm::{Form, Matrix, OutputType};
 use crate::runtime::memory::Buffer;
-use crate::runtime::stream::Arg;
 use crate::step::pass::Pass;
 use crate::step::plan::Recurrence;
 use drnn::InputSpec;
@@ -35,8 +38,8 @@ impl PersistentPass<'_> {
     }
 
     /// Address of the batch's header, which has the loss scale.
-    fn header(&self) -> Arg {
-        Arg::At(self.pass.part(0))
+    fn header(&self) -> u64 {
+        self.pass.part(0)
     }
 
     fn output_backward(&self) -> Result<()> {
@@ -44,10 +47,15 @@ impl PersistentPass<'_> {
         let [weight, bias] = plan.output.expect("`supports` requires an output layer");
         let (m, positions) = (plan.spec.output_width(), shape.computed_outputs());
         let (padded, w) = (m.next_multiple_of(8), self.w_out());
-        let d_outputs = Arg::At(work.d_outputs.at(0));
-        let to = Arg::At(self.work.d_outputs.at(0));
-        let args = [self.header(), d_outputs, to, positions.into(), m.into(), padded.into()];
-        self.each(&kernels.half.halve, positions * padded, &args)?;
+        let params = ToHalf {
+            header: ptr(self.header()),
+            from: ptr(work.d_outputs.at(0)),
+            to: ptr(self.work.d_outputs.at(0)),
+            rows: size(positions),
+            columns: size(m),
+            stride: size(padded),
+        };
+        self.each(&kernels.half.to_half, positions * padded, &params)?;
         let d = matrix(&self.work.d_outputs, 0, padded);
         let to = self.pass.output_gradient(&self.work.d_above, w.stride)?;
         let sizes = [positions, w.stride, padded];
@@ -69,35 +77,35 @@ impl PersistentPass<'_> {
     fn launch_backward(&self, launch: &Launch, above: &Buffer<u16>) -> Result<()> {
         let Pass { shape, stream, .. } = self.pass;
         let Launch { layers, tiling, backward, .. } = launch;
-        let gates = self.two(launch, |layer, direction| self.gates(layer, direction));
-        let c = self.two(launch, |layer, direction| self.c(layer, direction));
+        let gates = self.lane_arrays(launch, |layer, direction| self.gates(layer, direction));
+        let c = self.lane_arrays(launch, |layer, direction| self.c(layer, direction));
         let (all_groups, mut first_group) = (tiling.all_groups(shape.rows), 0);
         for (first_row, groups) in tiling.waves(shape.rows) {
             stream.clear(&self.work.dh_partials, 0, tiling.partials_len())?;
             stream.clear(&self.work.read_counts, 0, tiling.read_counts_len())?;
-            let args = [
-                Arg::At(self.work.packed[1].at(launch.packed[1])),
-                gates[0],
-                gates[1],
-                c[0],
-                c[1],
-                Arg::At(above.at(0)),
-                self.work.layers[layers.start].padded.width.into(),
-                Arg::At(self.work.dh_partials.at(0)),
-                Arg::At(self.work.read_counts.at(0)),
-                Arg::At(self.work.d_bias.at(0)),
-                self.pass.run(),
-                tiling.lanes.into(),
-                groups.into(),
-                first_row.into(),
-                first_group.into(),
-                all_groups.into(),
-                shape.steps.into(),
-                shape.rows.into(),
-            ];
+            let params = PersistentBackward {
+                packed: ptr(self.work.packed[1].at(launch.packed[1])),
+                gates: ptr(gates.at),
+                c: ptr(c.at),
+                d_above: ptr(above.at(0)),
+                dh_partials: ptr(self.work.dh_partials.at(0)),
+                read_counts: ptr(self.work.read_counts.at(0)),
+                d_bias: ptr(self.work.d_bias.at(0)),
+                run: ptr(self.pass.run()),
+                gates_stride: gates.stride,
+                c_stride: c.stride,
+                width: size(self.work.layers[layers.start].padded.width),
+                lanes: size(tiling.lanes),
+                groups: size(groups),
+                first_row: size(first_row),
+                first_group: size(first_group),
+                all_groups: size(all_groups),
+                steps: size(shape.steps),
+                rows: size(shape.rows),
+            };
             let blocks = tiling.lanes * groups * tiling.blocks();
-            // SAFETY: arguments as the source declares them.
-            unsafe { backward.launch(stream, blocks, &args)? }
+            // SAFETY: the workspace has room for the shape.
+            unsafe { backward.launch(stream, blocks, &params)? }
             first_group += groups;
         }
         self.bias_gradients(launch, all_groups)
@@ -108,19 +116,19 @@ impl PersistentPass<'_> {
         let Pass { plan, kernels, state, .. } = self.pass;
         let (cell, padded) = (plan.cell, launch.tiling.padded);
         for (lane, (_, r)) in self.lanes(launch).into_iter().enumerate() {
-            let args = [
-                self.header(),
-                Arg::At(self.work.d_bias.at(lane * groups * padded * 4)),
-                Arg::At(state.gradient.at(r.b_ih)),
-                Arg::At(state.gradient.at(r.b_hh)),
-                Arg::U32(Slots::of_w_ih(cell).by_gate()),
-                Arg::U32(Slots::of_w_hh(cell).by_gate()),
-                cell.gates().into(),
-                r.n.into(),
-                padded.into(),
-                groups.into(),
-            ];
-            self.each(&kernels.half.unpack_bias, r.gates, &args)?;
+            let params = UnpackBias {
+                header: ptr(self.header()),
+                from: ptr(self.work.d_bias.at(lane * groups * padded * 4)),
+                b_ih: ptr(state.gradient.at(r.b_ih)),
+                b_hh: ptr(state.gradient.at(r.b_hh)),
+                by_gate_ih: Slots::of_w_ih(cell).by_gate(),
+                by_gate_hh: Slots::of_w_hh(cell).by_gate(),
+                gates: size(cell.gates()),
+                n: size(r.n),
+                padded: size(padded),
+                groups: size(groups),
+            };
+            self.each(&kernels.half.unpack_bias, r.gates, &params)?;
         }
         Ok(())
     }
@@ -138,12 +146,21 @@ impl PersistentPass<'_> {
     ) -> Result<()> {
         let padded = Matrix { at: self.work.d_w.at(0), stride: sizes[1] };
         self.product(Form::TransposedTimes, sizes, factors, 0.0, padded, OutputType::F32)?;
-        let ends = [self.header(), Arg::At(padded.at), Arg::At(self.pass.state.gradient.at(to))];
-        let sizes = padding.map(Arg::from).into_iter().chain([padded.stride.into()]);
-        let slots = [Arg::U32(slots.by_gate())];
-        let args: Vec<Arg> = ends.into_iter().chain(slots).chain(sizes).collect();
-        let values = padding[1] * padding[2] * padding[3];
-        self.each(&self.pass.kernels.half.unpack_gradient, values, &args)
+        let [per_unit, gates, n, columns, below, padded_below] = padding;
+        let params = UnpackGradient {
+            header: ptr(self.header()),
+            from: ptr(padded.at),
+            to: ptr(self.pass.state.gradient.at(to)),
+            by_gate: slots.by_gate(),
+            per_unit: size(per_unit),
+            gates: size(gates),
+            n: size(n),
+            columns: size(columns),
+            below: size(below),
+            padded_below: size(padded_below),
+            stride: size(padded.stride),
+        };
+        self.each(&self.pass.kernels.half.unpack_gradient, gates * n * columns, &params)
     }
 
     /// Gradients of W_hh, and of W_ih unless it is part of a table.
@@ -191,37 +208,51 @@ impl PersistentPass<'_> {
             }
             self.pass.embed_backward(&self.work.d_x)?;
             let count = symbols * embedding;
-            let args = [self.header(), Arg::At(state.gradient.at(0)), count.into()];
-            return self.each(&kernels.half.scale_back, count, &args);
+            let (header, values) = (ptr(self.header()), ptr(state.gradient.at(0)));
+            let params = Unscale { header, values, count: size(count) };
+            return self.each(&kernels.half.unscale, count, &params);
         }
         let d_table = Matrix { at: self.work.d_w.at(0), stride: padded.inputs };
         let sizes = [4 * padded.n, padded.inputs, shape.step_rows()];
         let factors = [gates, self.layer_input(0)];
         self.product(Form::TransposedTimes, sizes, factors, 0.0, d_table, OutputType::F32)?;
-        let (embeddings, to) = (Arg::At(state.params.at(0)), Arg::At(state.gradient.at(r.w_ih)));
-        let ends = [self.header(), Arg::At(d_table.at), embeddings, to];
-        let by_gate = [Arg::U32(Slots::of_w_ih(plan.cell).by_gate())];
-        let gates = plan.cell.gates();
-        let sizes = [gates, symbols, embedding, r.n, d_table.stride].map(Arg::from);
-        let args: Vec<Arg> = ends.into_iter().chain(by_gate).chain(sizes).collect();
-        self.each(&kernels.half.table_to_weights, r.gates * embedding, &args)?;
-        let partial = Arg::At(self.work.table_partials.at(0));
-        let (table, w_ih) = (Arg::At(d_table.at), Arg::At(state.params.at(r.w_ih)));
-        let args: Vec<Arg> =
-            [table, w_ih, partial].into_iter().chain(by_gate).chain(sizes).collect();
-        // SAFETY: arguments as the source declares them; a block of 8 warps per partial sum and
-        // dimension.
-        unsafe {
-            kernels.half.table_to_strands.launch(
-                stream,
-                [TABLE_PARTIALS, embedding],
-                256,
-                &args,
-            )?;
-        }
-        let (count, to) = (symbols * embedding, Arg::At(state.gradient.at(0)));
-        let args =
-            [self.header(), partial, to, count.into(), TABLE_PARTIALS.into(), r.direction.into()];
-        self.each(&kernels.half.strands_to_embeddings, count, &args)
+        let params = TableToWeights {
+            header: ptr(self.header()),
+            d_table: ptr(d_table.at),
+            embeddings: ptr(state.params.at(0)),
+            d_w_ih: ptr(state.gradient.at(r.w_ih)),
+            by_gate: Slots::of_w_ih(plan.cell).by_gate(),
+            gates: size(plan.cell.gates()),
+            symbols: size(symbols),
+            e: size(embedding),
+            n: size(r.n),
+            stride: size(d_table.stride),
+        };
+        self.each(&kernels.half.table_to_weights, r.gates * embedding, &params)?;
+        let TableToWeights { d_table, by_gate, gates, symbols, e, n, stride, .. } = params;
+        let partial = self.work.table_partials.at(0);
+        let params = TableToPartials {
+            d_table,
+            w_ih: ptr(state.params.at(r.w_ih)),
+            partial: ptr(partial),
+            by_gate,
+            gates,
+            symbols,
+            e,
+            n,
+            stride,
+        };
+        let grid = [TABLE_PARTIALS, embedding];
+        // SAFETY: the workspace has room for the partial sums; a block of 8 warps per sum and dimension.
+        unsafe { kernels.half.table_to_partials.launch(stream, grid, 256, &params)? };
+        let params = PartialsToEmbeddings {
+            header: ptr(self.header()),
+            partial: ptr(partial),
+            d_embeddings: ptr(state.gradient.at(0)),
+            count: symbols * e,
+            chunks: size(TABLE_PARTIALS),
+            add: size(r.direction),
+        };
+        self.each(&kernels.half.partials_to_embeddings, params.count as usize, &params)
     }
 }

@@ -1,20 +1,24 @@
-//! Both kernels on this machine: `tests/emulated` has C++ in the place of Hopper's instructions, and the equations beside.
-//! Needs a C++ compiler that knows f16; with its address sanitizer, where it has one, accesses outside an array are found too.
+//! Both kernels on the CPU, compared with the equations: `tests/emulated` has C++ for Hopper's
+//! instructions. Needs a C++ compiler with `_Float16`; where its address sanitizer works, accesses outside
+//! of arrays are found too.
 
 use super::tiling::{CONSUMER_THREADS, DeviceLimits, KernelSpec, Tiling, WARP, padded};
+use crate::kernels::params::{
+    PackBackward, PackForward, Params, PersistentBackward, PersistentForward,
+};
 use drnn::Cell;
 use drnn_testing::{Need, skip};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{LazyLock, Mutex};
 
-/// What a program ends with where this machine does not allow as many threads.
-const NOT_HERE: i32 = 77;
+/// Exit status of a program where the machine does not allow enough threads.
+const UNSUPPORTED: i32 = 77;
 
-/// Programs run one after another: each has thousands of threads.
-static ALONE: Mutex<()> = Mutex::new(());
+/// Programs run one at a time: each has thousands of threads.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Looked for once.
+/// Tried once.
 static SANITIZER: LazyLock<Result<bool, String>> = LazyLock::new(sanitizer);
 
 const H200: DeviceLimits = DeviceLimits { multiprocessors: 132, shared: 227 << 10 };
@@ -23,13 +27,21 @@ fn compiler() -> Command {
     Command::new(std::env::var_os("CXX").unwrap_or("c++".into()))
 }
 
-/// A program that runs a kernel. The error is what the compiler says.
+/// A program that runs a kernel. The error is the compiler's output.
 fn compile(folder: &Path, kind: &KernelSpec, sanitizer: bool) -> Result<PathBuf, String> {
     let name = if kind.source.name == "persistent_forward" { "forward" } else { "backward" };
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/emulated/{name}.cpp"));
     let program = folder.join(name);
+    let structs = [
+        PackForward::declaration(),
+        PackBackward::declaration(),
+        PersistentForward::declaration(),
+        PersistentBackward::declaration(),
+    ];
+    std::fs::write(folder.join("params.h"), structs.concat()).map_err(|e| e.to_string())?;
     let mut command = compiler();
-    command.args(["-std=c++20", "-O1", "-g", "-w", "-pthread", "-o"]).arg(&program).arg(source);
+    command.args(["-std=c++20", "-O1", "-g", "-w", "-pthread", "-I"]).arg(folder);
+    command.arg("-o").arg(&program).arg(source);
     command.args(kind.source.defines.iter().map(|define| format!("-D{define}")));
     command.args(sanitizer.then_some("-fsanitize=address"));
     let output = command.output().map_err(|error| error.to_string())?;
@@ -39,7 +51,7 @@ fn compile(folder: &Path, kind: &KernelSpec, sanitizer: bool) -> Result<PathBuf,
     }
 }
 
-/// Whether there is a compiler that will do, and whether with the sanitizer.
+/// Whether the address sanitizer works; the error says that there is no suitable compiler.
 fn sanitizer() -> Result<bool, String> {
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let source = folder.path().join("f16.cpp");
@@ -55,11 +67,11 @@ fn sanitizer() -> Result<bool, String> {
     match (works(&["-fsanitize=address"]), works(&[])) {
         (true, _) => Ok(true),
         (_, true) => Ok(false),
-        _ => Err("no C++ compiler that knows f16".into()),
+        _ => Err("no C++ compiler with _Float16".into()),
     }
 }
 
-/// A kernel as a program, unless this machine has no compiler for it.
+/// A kernel as a program, unless there is no compiler for it.
 fn program(folder: &Path, kind: &KernelSpec, what: &str) -> Option<PathBuf> {
     match &*SANITIZER {
         Ok(sanitizer) => {
@@ -73,8 +85,8 @@ fn program(folder: &Path, kind: &KernelSpec, what: &str) -> Option<PathBuf> {
     }
 }
 
-/// Runs a kernel on a random network of `units` units, with rows of which the last group lacks some. `naps` is the warp that is
-/// slow, if any.
+/// Runs a kernel on a random network of `units` units, with a last group that is not full. `naps` is a
+/// warp that is slowed down.
 fn run(
     program: &Path,
     kind: &KernelSpec,
@@ -88,19 +100,19 @@ fn run(
     let mut command = Command::new(program);
     command.args(arguments.map(|n| n.to_string()));
     command.envs(naps.map(|warp| ("NAPS", warp.to_string())));
-    let alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let guard = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let output = command.output().expect("a program that was just compiled");
-    drop(alone);
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    if output.status.code() == Some(NOT_HERE) {
-        return skip(Need::Threads, said);
+    drop(guard);
+    let printed = [output.stdout, output.stderr].concat();
+    let printed = String::from_utf8_lossy(&printed);
+    if output.status.code() == Some(UNSUPPORTED) {
+        return skip(Need::Threads, printed);
     }
-    assert!(output.status.success(), "{what}: {}\n{said}", output.status);
-    eprintln!("{what}: {said}");
+    assert!(output.status.success(), "{what}: {}\n{printed}", output.status);
+    eprintln!("{what}: {printed}");
 }
 
-/// Both ways of a tiling.
+/// Forward and backward of a tiling.
 fn check(tiling: Tiling, units: usize, steps: usize, table: bool) {
     let folder = tempfile::tempdir().expect("a folder");
     for kind in [tiling.forward(table, H200).expect("fits"), tiling.backward()] {
@@ -109,8 +121,8 @@ fn check(tiling: Tiling, units: usize, steps: usize, table: bool) {
     }
 }
 
-/// The way forward, where one of the warps that bring h is slow: each in turn.
-fn check_slow_loaders(tiling: Tiling, units: usize, steps: usize) {
+/// Forward with one slow producer warp: each in turn.
+fn check_slow_producers(tiling: Tiling, units: usize, steps: usize) {
     let folder = tempfile::tempdir().expect("a folder");
     let kind = tiling.forward(false, H200).expect("fits");
     let Some(program) = program(folder.path(), &kind, kind.source.name) else { return };
@@ -133,7 +145,7 @@ fn above(lower: Tiling) -> Tiling {
 }
 
 #[test]
-fn lstms_whose_blocks_tell_each_other() {
+fn lstms_that_exchange_h() {
     check(layer(Cell::Lstm, 33, 16, 2, 1), 33, 3, false);
     check(layer(Cell::Lstm, 70, 24, 1, 1), 70, 4, true);
 }
@@ -144,31 +156,32 @@ fn both_directions_of_other_cells() {
     check(layer(Cell::RnnTanh, 40, 48, 1, 2), 40, 3, false);
 }
 
-/// More steps than there are turns for what is sent down.
+/// More steps than slots in the ring buffers.
 #[test]
-fn layers_of_a_stack_at_once() {
+fn concurrent_layers_of_a_stack() {
     check(stack(Cell::Lstm, 40, 16, 3), 40, 7, true);
     check(stack(Cell::Gru, 33, 32, 2), 33, 6, false);
 }
 
 #[test]
-fn layers_that_multiply_what_lies_below_along() {
+fn layers_that_multiply_the_input_too() {
     check(above(layer(Cell::Lstm, 70, 16, 2, 1)), 70, 4, false);
     check(above(layer(Cell::Gru, 33, 24, 1, 2)), 33, 5, false);
     check(above(layer(Cell::Lstm, 150, 24, 1, 1)), 150, 3, false);
 }
 
-/// A barrier's turn is known by its parity alone: a thread that nobody waits for could sleep through two, and then wait for ever.
+/// A phase of an mbarrier is known by its parity alone: a thread that nothing waits for could miss two of
+/// them and then wait for ever.
 #[test]
-fn no_loader_can_miss_a_turn() {
-    check_slow_loaders(layer(Cell::RnnTanh, 33, 24, 1, 1), 33, 6);
-    check_slow_loaders(above(layer(Cell::RnnTanh, 33, 24, 1, 1)), 33, 6);
-    check_slow_loaders(stack(Cell::RnnTanh, 33, 24, 2), 33, 6);
+fn no_producer_can_miss_a_phase() {
+    check_slow_producers(layer(Cell::RnnTanh, 33, 24, 1, 1), 33, 6);
+    check_slow_producers(above(layer(Cell::RnnTanh, 33, 24, 1, 1)), 33, 6);
+    check_slow_producers(stack(Cell::RnnTanh, 33, 24, 2), 33, 6);
 }
 
-/// So much of h that it is copied in bulk.
+/// So much of h that it is loaded by bulk copies.
 #[test]
-fn much_at_once() {
+fn bulk_copies() {
     let tiling = stack(Cell::Lstm, 201, 64, 2);
     let forward = tiling.forward(false, H200).expect("fits");
     assert!(forward.source.defines.contains(&"BULK=1".to_string()));

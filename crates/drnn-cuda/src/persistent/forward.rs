@@ -4,9 +4,12 @@ use super::slots::Slots;
 use super::workspace::{LayerWorkspace, PersistentWorkspace, has_table};
 use super::{Launch, PersistentNet};
 use crate::error::Result;
+use crate::kernels::params::{
+    AddOutputBiasPadded, Params, PersistentForward, SymbolTable, ToHalf, ptr, size,
+};
 use crate::runtime::gemm::{Form, Matrix, OutputType};
+use crate::runtime::kernel::Kernel;
 use crate::runtime::memory::Buffer;
-use crate::runtime::stream::{Arg, Kernel};
 use crate::step::pass::{Pass, THREADS, Until};
 use crate::step::plan::Recurrence;
 use drnn::InputSpec;
@@ -22,6 +25,15 @@ pub(crate) struct PersistentPass<'a> {
 /// The row-major matrix that begins at value `at` of a buffer.
 pub(super) fn matrix(of: &Buffer<u16>, at: usize, stride: usize) -> Matrix {
     Matrix { at: of.at(at), stride }
+}
+
+/// Arrays of f16, one for each lane of a launch.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LaneArrays {
+    /// Address of the first lane's.
+    pub at: u64,
+    /// f16 from each lane's to the next one's.
+    pub stride: u64,
 }
 
 impl PersistentPass<'_> {
@@ -68,9 +80,14 @@ impl PersistentPass<'_> {
     }
 
     /// Launches an elementwise kernel with a thread per value.
-    pub(super) fn each(&self, kernel: &Kernel, values: usize, args: &[Arg]) -> Result<()> {
-        // SAFETY: callers' arguments are as the sources declare them.
-        unsafe { kernel.launch(self.pass.stream, [values.div_ceil(THREADS), 1], THREADS, args) }
+    pub(super) fn each<P: Params>(
+        &self,
+        kernel: &Kernel<P>,
+        values: usize,
+        params: &P,
+    ) -> Result<()> {
+        // SAFETY: callers pass addresses of buffers as long as the sizes say.
+        unsafe { kernel.launch(self.pass.stream, [values.div_ceil(THREADS), 1], THREADS, params) }
     }
 
     /// A GEMM with f16 factors.
@@ -90,40 +107,47 @@ impl PersistentPass<'_> {
     fn input(&self, packed: bool) -> Result<()> {
         let Pass { plan, shape, kernels, state, .. } = self.pass;
         let slots = shape.step_rows();
-        let tokens = Arg::At(self.pass.part(self.pass.staged().input));
+        let tokens = self.pass.part(self.pass.staged().input);
         let k = self.work.layers[0].padded.inputs;
         let InputSpec::Tokens { symbols, embedding } = plan.spec.input() else {
-            return self.halve(tokens, slots, plan.layers[0][0].inputs, k);
+            return self.to_half(tokens, slots, plan.layers[0][0].inputs, k);
         };
         if !has_table(plan) {
             self.pass.embed()?;
-            let embedded = Arg::At(self.pass.work.embedded.at(0));
-            return self.halve(embedded, slots, embedding, k);
+            let embedded = self.pass.work.embedded.at(0);
+            return self.to_half(embedded, slots, embedding, k);
         }
         if packed {
             return Ok(());
         }
         for r in &plan.layers[0] {
             let padded = self.work.layers[0].padded.n;
-            let args = [
-                Arg::At(state.params.at(0)), // embeddings are the first parameters
-                Arg::At(state.params.at(r.w_ih)),
-                Arg::At(self.table(r).at),
-                Arg::U32(Slots::of_w_ih(plan.cell).word()),
-                symbols.into(),
-                embedding.into(),
-                r.n.into(),
-                padded.into(),
-            ];
-            self.each(&kernels.half.symbol_table, symbols * padded * 4, &args)?;
+            let params = SymbolTable {
+                embeddings: ptr(state.params.at(0)), // the first of all parameters
+                w_ih: ptr(state.params.at(r.w_ih)),
+                table: ptr(self.table(r).at),
+                slots: Slots::of_w_ih(plan.cell).word(),
+                symbols: size(symbols),
+                e: size(embedding),
+                n: size(r.n),
+                padded: size(padded),
+            };
+            self.each(&kernels.half.symbol_table, symbols * padded * 4, &params)?;
         }
         Ok(())
     }
 
-    fn halve(&self, from: Arg, rows: usize, columns: usize, stride: usize) -> Result<()> {
-        let to = Arg::At(self.work.x.at(0));
-        let args = [Arg::At(0), from, to, rows.into(), columns.into(), stride.into()];
-        self.each(&self.pass.kernels.half.halve, rows * stride, &args)
+    /// x (rows, stride) in f16 from (rows, columns) in f32.
+    fn to_half(&self, from: u64, rows: usize, columns: usize, stride: usize) -> Result<()> {
+        let params = ToHalf {
+            header: ptr(0),
+            from: ptr(from),
+            to: ptr(self.work.x.at(0)),
+            rows: size(rows),
+            columns: size(columns),
+            stride: size(stride),
+        };
+        self.each(&self.pass.kernels.half.to_half, rows * stride, &params)
     }
 
     fn table(&self, r: &Recurrence) -> Matrix {
@@ -170,14 +194,19 @@ impl PersistentPass<'_> {
         launch.layers.clone().flat_map(layer).collect()
     }
 
-    /// Addresses of the first and second lane's matrix; those of further lanes are equally far apart.
-    pub(super) fn two(&self, launch: &Launch, of: impl Fn(usize, usize) -> Matrix) -> [Arg; 2] {
+    /// Address of the first lane's array of f16, and the stride from each lane to the next; 0 for a
+    /// single lane.
+    pub(super) fn lane_arrays(
+        &self,
+        launch: &Launch,
+        of: impl Fn(usize, usize) -> Matrix,
+    ) -> LaneArrays {
         let lanes = self.lanes(launch);
         let at = |lane: usize| {
             let (layer, r) = &lanes[lane.min(lanes.len() - 1)];
-            Arg::At(of(*layer, r.direction).at)
+            of(*layer, r.direction).at
         };
-        [at(0), at(1)]
+        LaneArrays { at: at(0), stride: (at(1) - at(0)) / size_of::<u16>() as u64 }
     }
 
     /// Its W_ih, (4 N, K).
@@ -192,8 +221,8 @@ impl PersistentPass<'_> {
     }
 
     /// Addresses of value `at` in both h exchanges.
-    pub(super) fn h_exchange(&self, at: usize) -> [Arg; 2] {
-        [0, 1].map(|parity| Arg::At(self.work.h_exchange[parity].at(at)))
+    pub(super) fn h_exchange(&self, at: usize) -> [u64; 2] {
+        [0, 1].map(|parity| self.work.h_exchange[parity].at(at))
     }
 
     /// Whether a launch needs x W_ih^T of its first layer from a GEMM: it is neither in a table nor
@@ -215,12 +244,12 @@ impl PersistentPass<'_> {
         Ok(())
     }
 
-    /// `own` and `below` are the offsets in the h exchange of this launch and of the previous one.
+    /// `exchange` and `below` are offsets into the h exchange: this launch's, and the one below's.
     fn launch_forward(
         &self,
         launch: &Launch,
         save: bool,
-        [mut own, mut below]: [usize; 2],
+        [mut exchange, mut below]: [usize; 2],
     ) -> Result<()> {
         let Pass { shape, stream, .. } = self.pass;
         let Launch { layers, tiling, forward, .. } = launch;
@@ -229,41 +258,42 @@ impl PersistentPass<'_> {
         if self.needs_input_product(launch) {
             self.input_product(first)?;
         }
-        let gates = self.two(launch, |layer, direction| self.gates(layer, direction));
-        let c = self.two(launch, |layer, direction| self.c(layer, direction));
-        let h = self.two(launch, |layer, direction| self.h(layer, direction));
+        let gates = self.lane_arrays(launch, |layer, direction| self.gates(layer, direction));
+        let c = self.lane_arrays(launch, |layer, direction| self.c(layer, direction));
+        let h = self.lane_arrays(launch, |layer, direction| self.h(layer, direction));
         for (first_row, groups) in tiling.waves(shape.rows) {
-            let (exchange, lower) = (self.h_exchange(own), self.h_exchange(below));
-            let args = [
-                Arg::At(self.work.packed[0].at(launch.packed[0])),
-                Arg::At(self.work.bias.at(launch.biases)),
-                gates[0],
-                gates[1],
-                Arg::At(self.work.table.at(0)),
-                Arg::At(if tokens { self.pass.part(self.pass.staged().input) } else { 0 }),
-                (if tokens { padded.below } else { 0 }).into(),
-                c[0],
-                c[1],
-                h[0],
-                h[1],
-                padded.width.into(),
-                exchange[0],
-                exchange[1],
-                lower[0],
-                lower[1],
-                Arg::At(self.work.exchange_parity.at(0)),
-                self.pass.run(),
-                tiling.lanes.into(),
-                groups.into(),
-                first_row.into(),
-                shape.steps.into(),
-                shape.rows.into(),
-                Arg::U32(u32::from(save)),
-            ];
+            let [even, odd] = self.h_exchange(exchange);
+            let [below_even, below_odd] = self.h_exchange(below);
+            let params = PersistentForward {
+                packed: ptr(self.work.packed[0].at(launch.packed[0])),
+                bias: ptr(self.work.bias.at(launch.biases)),
+                gates: ptr(gates.at),
+                table: ptr(self.work.table.at(0)),
+                tokens: ptr(if tokens { self.pass.part(self.pass.staged().input) } else { 0 }),
+                c: ptr(c.at),
+                h: ptr(h.at),
+                h_exchange_even: ptr(even),
+                h_exchange_odd: ptr(odd),
+                below_even: ptr(below_even),
+                below_odd: ptr(below_odd),
+                parity: ptr(self.work.exchange_parity.at(0)),
+                run: ptr(self.pass.run()),
+                gates_stride: gates.stride,
+                c_stride: c.stride,
+                h_stride: h.stride,
+                symbols: size(if tokens { padded.below } else { 0 }),
+                width: size(padded.width),
+                lanes: size(tiling.lanes),
+                groups: size(groups),
+                first_row: size(first_row),
+                steps: size(shape.steps),
+                rows: size(shape.rows),
+                save: u32::from(save),
+            };
             let blocks = tiling.lanes * groups * tiling.blocks();
-            // SAFETY: arguments as the source declares them.
-            unsafe { forward.launch(stream, blocks, &args)? }
-            own += tiling.exchange_len(shape.steps, groups);
+            // SAFETY: the workspace has room for the shape, launch after launch.
+            unsafe { forward.launch(stream, blocks, &params)? }
+            exchange += tiling.exchange_len(shape.steps, groups);
             below += tiling.exchange_len(shape.steps, groups);
         }
         Ok(())
@@ -295,18 +325,19 @@ impl PersistentPass<'_> {
         let sizes = [shape.computed_outputs(), rows, width];
         let factors = [self.output_states(), self.w_out()];
         self.product(Form::TimesTransposed, sizes, factors, 0.0, to, OutputType::F32)?;
-        let ends = self.pass.output_mask();
-        let args = [
-            Arg::At(to.at),
-            Arg::At(work.outputs.at(0)),
-            Arg::At(state.params.at(bias)),
-            ends[0],
-            ends[1],
-            ends[2],
-            shape.computed_outputs().into(),
-            m.into(),
-            rows.into(),
-        ];
-        self.each(&kernels.half.answer_padded, shape.computed_outputs() * m, &args)
+        let mask = self.pass.output_mask();
+        let params = AddOutputBiasPadded {
+            from: ptr(to.at),
+            outputs: ptr(work.outputs.at(0)),
+            bias: ptr(state.params.at(bias)),
+            run: ptr(mask.run),
+            delay: size(mask.delay),
+            rows: size(mask.rows),
+            positions: size(shape.computed_outputs()),
+            m: size(m),
+            stride: size(rows),
+        };
+        let kernel = &kernels.half.add_output_bias_padded;
+        self.each(kernel, shape.computed_outputs() * m, &params)
     }
 }

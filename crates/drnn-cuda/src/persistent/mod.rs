@@ -39,16 +39,18 @@ pub(crate) use tiling::{DeviceLimits, KernelSpec, Lanes, Tiling};
 pub(crate) use workspace::PersistentWorkspace;
 
 use crate::error::{Error, Result};
+use crate::kernels::params::{Params, PersistentBackward, PersistentForward};
 use crate::plain::resident;
 use crate::runtime::device::Device;
-use crate::runtime::stream::{Arg, Kernel, Module, Stream};
+use crate::runtime::kernel::{Kernel, Module};
+use crate::runtime::stream::Stream;
 use crate::step::plan::{Plan, Recurrence};
 use std::ops::Range;
 
 /// A kernel whose blocks exchange data while they run, so that all of them must be resident.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct CooperativeKernel {
-    kernel: Kernel,
+pub(crate) struct CooperativeKernel<P> {
+    kernel: Kernel<P>,
     threads: usize,
     /// Bytes of shared memory.
     shared: usize,
@@ -56,12 +58,11 @@ pub(crate) struct CooperativeKernel {
     in_registers: usize,
 }
 
-impl CooperativeKernel {
+impl<P: Params> CooperativeKernel<P> {
     /// Compiles and loads it, and checks that a block fits a multiprocessor.
-    pub fn new(device: &Device, spec: &KernelSpec) -> Result<CooperativeKernel> {
+    pub fn new(device: &Device, spec: &KernelSpec) -> Result<CooperativeKernel<P>> {
         let KernelSpec { threads, shared, in_registers, ref source } = *spec;
-        let module = Module::new(device, source)?;
-        let kernel = module.kernel(source.name)?;
+        let kernel = Module::new(device, source)?.kernel::<P>()?;
         kernel.allow_shared(shared)?;
         if kernel.max_active_blocks(threads, shared)? == 0 {
             return Err(Error::Unsupported(format!("{} does not fit on {device}", source.name)));
@@ -73,9 +74,21 @@ impl CooperativeKernel {
     ///
     /// # Safety
     /// As [`Kernel::launch_cooperative`].
-    unsafe fn launch(&self, stream: &Stream, blocks: usize, args: &[Arg]) -> Result<()> {
-        // SAFETY: the caller's contract; `new` has allowed this much shared memory.
-        unsafe { self.kernel.launch_cooperative(stream, blocks, self.threads, self.shared, args) }
+    unsafe fn launch(&self, stream: &Stream, blocks: usize, params: &P) -> Result<()> {
+        // SAFETY: the caller's contract; `new` allowed as much shared memory.
+        unsafe { self.kernel.launch_cooperative(stream, blocks, self.threads, self.shared, params) }
+    }
+}
+
+impl<P> CooperativeKernel<P> {
+    /// As [`Kernel::cast`].
+    ///
+    /// # Safety
+    /// As [`Kernel::cast`].
+    pub unsafe fn cast<Q>(self) -> CooperativeKernel<Q> {
+        let CooperativeKernel { kernel, threads, shared, in_registers } = self;
+        // SAFETY: the caller's contract.
+        CooperativeKernel { kernel: unsafe { kernel.cast() }, threads, shared, in_registers }
     }
 }
 
@@ -101,8 +114,8 @@ pub(crate) struct Launch {
     /// biases.
     packed: [usize; 2],
     biases: usize,
-    forward: CooperativeKernel,
-    backward: CooperativeKernel,
+    forward: CooperativeKernel<PersistentForward>,
+    backward: CooperativeKernel<PersistentBackward>,
 }
 
 impl Launch {

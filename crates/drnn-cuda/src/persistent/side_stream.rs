@@ -7,8 +7,10 @@ use super::Launch;
 use super::forward::PersistentPass;
 use super::slots::Slots;
 use crate::error::Result;
+use crate::kernels::params::{
+    FlipExchange, OneHot, PackBackward, PackForward, PackWeights, ResetExchange, ptr, size,
+};
 use crate::runtime::gemm::Matrix;
-use crate::runtime::stream::Arg;
 use crate::step::pass::Pass;
 
 /// 16-byte words that a thread of the reset kernel writes.
@@ -29,8 +31,14 @@ impl PersistentPass<'_> {
         let [weight, _] = plan.output.expect("`supports` requires an output layer");
         let (m, last) = (plan.spec.output_width(), plan.layers.len() - 1);
         let (n, padded) = (plan.layers[last][0].n, self.work.layers[last].padded.n);
-        let sizes = [m, m.next_multiple_of(8), plan.spec.hidden_width(), n, padded];
-        self.pack(weight, self.w_out(), Slots::plain(), 1, sizes)
+        self.pack(PackWeights {
+            n: size(m),
+            padded: size(m.next_multiple_of(8)),
+            columns: size(plan.spec.hidden_width()),
+            below: size(n),
+            padded_below: size(padded),
+            ..self.pack_weights(weight, self.w_out(), Slots::plain(), 1)
+        })
     }
 
     /// Prepares what only the backward pass needs: transposed weights, and with a table the one-hot
@@ -38,9 +46,13 @@ impl PersistentPass<'_> {
     pub(super) fn prepare_backward(&self) -> Result<()> {
         if self.uses_table(0) {
             let (slots, k) = (self.pass.shape.step_rows(), self.work.layers[0].padded.inputs);
-            let tokens = Arg::At(self.pass.part(self.pass.staged().input));
-            let args = [tokens, Arg::At(self.work.x.at(0)), slots.into(), k.into()];
-            self.each(&self.pass.kernels.half.one_hot, slots * k, &args)?;
+            let params = OneHot {
+                tokens: ptr(self.pass.part(self.pass.staged().input)),
+                to: ptr(self.work.x.at(0)),
+                slots: size(slots),
+                stride: size(k),
+            };
+            self.each(&self.pass.kernels.half.one_hot, slots * k, &params)?;
         }
         for launch in &self.net.launches {
             self.pack_backward(launch)?;
@@ -56,24 +68,37 @@ impl PersistentPass<'_> {
     pub(super) fn reset_exchange(&self) -> Result<()> {
         let [even, odd] = self.h_exchange(0);
         let words = self.work.h_exchange[0].len() / 8;
-        let args = [even, odd, Arg::At(self.work.exchange_parity.at(0)), words.into()];
-        self.each(&self.pass.kernels.half.reset_exchange, words.div_ceil(RESET_PER_THREAD), &args)
+        let params = ResetExchange {
+            even: ptr(even),
+            odd: ptr(odd),
+            parity: ptr(self.work.exchange_parity.at(0)),
+            count: size(words),
+        };
+        let threads = words.div_ceil(RESET_PER_THREAD);
+        self.each(&self.pass.kernels.half.reset_exchange, threads, &params)
     }
 
     /// Swaps the two h exchanges; submitted after all forward launches.
     pub(super) fn flip_exchange(&self) -> Result<()> {
-        let turn = [Arg::At(self.work.exchange_parity.at(0))];
-        // SAFETY: arguments as the source declares them; a single thread.
-        unsafe { self.pass.kernels.half.flip_exchange.launch(self.pass.stream, [1, 1], 1, &turn) }
+        let params = FlipExchange { parity: ptr(self.work.exchange_parity.at(0)) };
+        let kernel = &self.pass.kernels.half.flip_exchange;
+        // SAFETY: one word; a single thread.
+        unsafe { kernel.launch(self.pass.stream, [1, 1], 1, &params) }
     }
 
     /// Packs W_ih of a layer's directions for GEMMs.
     fn pack_w_ih(&self, layer: usize) -> Result<()> {
         let padded = self.work.layers[layer].padded;
         self.pass.plan.layers[layer].iter().try_for_each(|r| {
-            let sizes = [r.n, padded.n, r.inputs, padded.below, padded.padded_below];
             let slots = Slots::of_w_ih(self.pass.plan.cell);
-            self.pack(r.w_ih, self.w_ih(layer, r), slots, 4, sizes)
+            self.pack(PackWeights {
+                n: size(r.n),
+                padded: size(padded.n),
+                columns: size(r.inputs),
+                below: size(padded.below),
+                padded_below: size(padded.padded_below),
+                ..self.pack_weights(r.w_ih, self.w_ih(layer, r), slots, 4)
+            })
         })
     }
 
@@ -83,22 +108,22 @@ impl PersistentPass<'_> {
         let (tiling, cell) = (&launch.tiling, plan.cell);
         let [packed, _] = tiling.packed();
         for (lane, (layer, r)) in self.lanes(launch).into_iter().enumerate() {
-            let args = [
-                Arg::At(state.params.at(r.w_ih)),
-                Arg::At(state.params.at(r.w_hh)),
-                Arg::At(state.params.at(r.b_ih)),
-                Arg::At(state.params.at(r.b_hh)),
-                Arg::At(self.work.packed[0].at(launch.packed[0] + 8 * lane * packed)),
-                Arg::At(self.work.bias.at(launch.biases + lane * 4 * tiling.padded)),
-                Arg::U32(Slots::of_w_ih(cell).word()),
-                Arg::U32(Slots::of_w_hh(cell).word()),
-                r.n.into(),
-                launch.units_below(layer, &r).into(),
-                tiling.padded.into(),
-                tiling.segments().into(),
-                launch.forward.in_registers.into(),
-            ];
-            self.each(&kernels.half.pack_forward, packed.max(4 * tiling.padded), &args)?;
+            let params = PackForward {
+                w_ih: ptr(state.params.at(r.w_ih)),
+                w_hh: ptr(state.params.at(r.w_hh)),
+                b_ih: ptr(state.params.at(r.b_ih)),
+                b_hh: ptr(state.params.at(r.b_hh)),
+                to: ptr(self.work.packed[0].at(launch.packed[0] + 8 * lane * packed)),
+                bias: ptr(self.work.bias.at(launch.biases + lane * 4 * tiling.padded)),
+                slots_ih: Slots::of_w_ih(cell).word(),
+                slots_hh: Slots::of_w_hh(cell).word(),
+                n: size(r.n),
+                below: size(launch.units_below(layer, &r)),
+                padded: size(tiling.padded),
+                segments: size(tiling.segments()),
+                in_registers: size(launch.forward.in_registers),
+            };
+            self.each(&kernels.half.pack_forward, packed.max(4 * tiling.padded), &params)?;
         }
         Ok(())
     }
@@ -109,39 +134,43 @@ impl PersistentPass<'_> {
         let (tiling, cell) = (&launch.tiling, plan.cell);
         let [_, packed] = tiling.packed();
         for (lane, (layer, r)) in self.lanes(launch).into_iter().enumerate() {
-            let args = [
-                Arg::At(state.params.at(r.w_ih)),
-                Arg::At(state.params.at(r.w_hh)),
-                Arg::At(self.work.packed[1].at(launch.packed[1] + 8 * lane * packed)),
-                Arg::U32(Slots::of_w_ih(cell).word()),
-                Arg::U32(Slots::of_w_hh(cell).word()),
-                r.n.into(),
-                launch.units_below(layer, &r).into(),
-                tiling.padded.into(),
-                tiling.segments_back().into(),
-                tiling.tiles().into(),
-                launch.backward.in_registers.into(),
-            ];
-            self.each(&kernels.half.pack_backward, packed, &args)?;
+            let params = PackBackward {
+                w_ih: ptr(state.params.at(r.w_ih)),
+                w_hh: ptr(state.params.at(r.w_hh)),
+                to: ptr(self.work.packed[1].at(launch.packed[1] + 8 * lane * packed)),
+                slots_ih: Slots::of_w_ih(cell).word(),
+                slots_hh: Slots::of_w_hh(cell).word(),
+                n: size(r.n),
+                below: size(launch.units_below(layer, &r)),
+                padded: size(tiling.padded),
+                segments: size(tiling.segments_back()),
+                tiles: size(tiling.tiles()),
+                in_registers: size(launch.backward.in_registers),
+            };
+            self.each(&kernels.half.pack_backward, packed, &params)?;
         }
         Ok(())
     }
 
     /// Converts a matrix of parameters to f16 with `per_unit` rows per unit; `sizes` are units, padded
     /// units, columns, and contiguous columns without and with padding.
-    fn pack(
-        &self,
-        from: usize,
-        to: Matrix,
-        slots: Slots,
-        per_unit: usize,
-        sizes: [usize; 5],
-    ) -> Result<()> {
-        let ends = [Arg::At(self.pass.state.params.at(from)), Arg::At(to.at)];
-        let slots = [Arg::U32(slots.word()), per_unit.into()];
-        let sizes_and_stride = sizes.map(Arg::from).into_iter().chain([to.stride.into()]);
-        let args: Vec<Arg> = ends.into_iter().chain(slots).chain(sizes_and_stride).collect();
-        let values = per_unit * sizes[1] * to.stride;
-        self.each(&self.pass.kernels.half.pack_weights, values, &args)
+    fn pack_weights(&self, from: usize, to: Matrix, slots: Slots, per_unit: usize) -> PackWeights {
+        PackWeights {
+            from: ptr(self.pass.state.params.at(from)),
+            to: ptr(to.at),
+            slots: slots.word(),
+            per_unit: size(per_unit),
+            n: 0,
+            padded: 0,
+            columns: 0,
+            below: 0,
+            padded_below: 0,
+            stride: size(to.stride),
+        }
+    }
+
+    fn pack(&self, params: PackWeights) -> Result<()> {
+        let values = params.per_unit * params.padded * params.stride;
+        self.each(&self.pass.kernels.half.pack_weights, values as usize, &params)
     }
 }

@@ -8,6 +8,7 @@
 //! ```
 
 use super::workspace::MAX_TABLE_SYMBOLS;
+use crate::kernels::sources;
 use crate::runtime::compile::Source;
 use drnn::Cell;
 
@@ -242,14 +243,13 @@ impl Tiling {
             format!("BELOW={}", self.below),
             format!("BULK={}", u8::from(bulk)),
             format!("CHUNK={chunk}"),
-            format!("LOADERS={producers}"),
-            format!("REGISTERS={registers}"),
-            format!("LOADER_REGISTERS={producer_registers}"),
+            format!("PRODUCER_THREADS={producers}"),
+            format!("REGISTER_K_STEPS={registers}"),
+            format!("PRODUCER_REGISTERS={producer_registers}"),
             format!("TABLE={table}"),
         ];
-        let text = include_str!("../kernels/persistent/forward.cu");
-        let spec = self.kernel_spec("persistent_forward", text, shared, in_registers, &defines);
-        KernelSpec { threads: CONSUMER_THREADS + producers, ..spec }
+        let source = sources::persistent_forward(self.defines(shared, defines));
+        KernelSpec { threads: CONSUMER_THREADS + producers, shared, in_registers, source }
     }
 
     /// The backward kernel.
@@ -268,39 +268,25 @@ impl Tiling {
             format!("BATCH={batch}"),
             format!("RING={RING}"),
         ];
-        let text = include_str!("../kernels/persistent/backward.cu");
-        self.kernel_spec("persistent_backward", text, shared, in_registers, &defines)
+        let source = sources::persistent_backward(self.defines(shared, defines));
+        KernelSpec { threads: CONSUMER_THREADS, shared, in_registers, source }
     }
 
-    fn kernel_spec(
-        &self,
-        name: &'static str,
-        text: &'static str,
-        shared: usize,
-        in_registers: usize,
-        defines: &[String],
-    ) -> KernelSpec {
+    /// Definitions of both kernels, then `own`.
+    fn defines<const COUNT: usize>(&self, shared: usize, own: [String; COUNT]) -> Vec<String> {
         let cell = match self.cell {
             Cell::Lstm => "LSTM",
             Cell::Gru => "GRU",
             Cell::RnnTanh | Cell::RnnRelu => "RNN",
         };
-        let own = [
+        let common = [
             format!("CELL={cell}"),
             format!("N={}", self.padded),
             format!("NB={}", self.rows),
             format!("STACKED={}", u8::from(self.stacked)),
             format!("SHARED={shared}"),
         ];
-        let defines = own.iter().chain(defines).cloned().collect();
-        let parts = vec![
-            include_str!("../kernels/common/common.cuh"),
-            include_str!("../kernels/common/hopper.cuh"),
-            include_str!("../kernels/common/cell.cuh"),
-            text,
-        ];
-        let source = Source { name, parts, defines };
-        KernelSpec { threads: CONSUMER_THREADS, shared, in_registers, source }
+        common.into_iter().chain(own).collect()
     }
 }
 

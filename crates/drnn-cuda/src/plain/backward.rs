@@ -7,9 +7,9 @@
 
 use super::PlainPass;
 use crate::error::Result;
+use crate::kernels::params::{GruBackward, LstmBackward, RnnBackward, ptr, size};
 use crate::runtime::gemm::Form;
 use crate::runtime::memory::Buffer;
-use crate::runtime::stream::Arg;
 use crate::step::pass::matrix;
 use crate::step::plan::Recurrence;
 use drnn::{Cell, InputSpec};
@@ -94,28 +94,62 @@ impl PlainPass<'_> {
         let (before, after) = r.around(s);
         let h_at = |step: usize| self.h_at(layer, r, step);
         let c_at = |step: usize| self.c_at(layer, r, step);
-        let (gates, width) = (self.gates_at(layer, r, s), Arg::from(r.width));
+        let (gates, run) = (ptr(self.gates_at(layer, r, s)), ptr(self.pass.run()));
         let from_above = s * self.pass.shape.rows * r.width + r.direction * r.n;
-        let d_above = Arg::At(above.at(from_above));
-        let (d_h, d_c) = (Arg::At(self.work.d_h.at(0)), Arg::At(self.work.d_c.at(0)));
+        let d_above = ptr(above.at(from_above));
+        let (width, step) = (size(r.width), size(s));
+        let (rows, n) = (size(self.pass.shape.rows), size(r.n));
         let kernels = self.pass.kernels;
-        let (kernel, args) = match self.pass.plan.cell {
+        match self.pass.plan.cell {
             Cell::Lstm => {
-                let args = vec![gates, d_above, width, d_h, d_c, c_at(before), c_at(after)];
-                (&kernels.lstm_backward, args)
+                let params = LstmBackward {
+                    gates,
+                    d_above,
+                    d_h: ptr(self.work.d_h.at(0)),
+                    d_c: ptr(self.work.d_c.at(0)),
+                    c_before: ptr(c_at(before)),
+                    c: ptr(c_at(after)),
+                    run,
+                    d_stride: width,
+                    step,
+                    rows,
+                    n,
+                };
+                self.each_cell(&kernels.lstm_backward, r, &params)
             }
             Cell::Gru => {
-                let from_h = self.candidate_at(layer, r, s);
-                let args = vec![gates, from_h, d_above, width, d_h, h_at(before), width];
-                (&kernels.gru_backward, args)
+                let params = GruBackward {
+                    gates,
+                    from_h: ptr(self.candidate_at(layer, r, s)),
+                    d_above,
+                    d_h: ptr(self.work.d_h.at(0)),
+                    h_before: ptr(h_at(before)),
+                    run,
+                    d_stride: width,
+                    h_stride: width,
+                    step,
+                    rows,
+                    n,
+                };
+                self.each_cell(&kernels.gru_backward, r, &params)
             }
             Cell::RnnTanh | Cell::RnnRelu => {
-                let relu = Arg::U32(u32::from(self.pass.plan.cell == Cell::RnnRelu));
-                let args = vec![gates, h_at(after), width, d_above, width, d_h, relu];
-                (&kernels.rnn_backward, args)
+                let params = RnnBackward {
+                    gates,
+                    h: ptr(h_at(after)),
+                    d_above,
+                    d_h: ptr(self.work.d_h.at(0)),
+                    run,
+                    h_stride: width,
+                    d_stride: width,
+                    relu: u32::from(self.pass.plan.cell == Cell::RnnRelu),
+                    step,
+                    rows,
+                    n,
+                };
+                self.each_cell(&kernels.rnn_backward, r, &params)
             }
-        };
-        self.each_cell(kernel, r, s, &args)
+        }
     }
 
     /// Gradients of a recurrence's weights and biases.

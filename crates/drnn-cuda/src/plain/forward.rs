@@ -8,9 +8,9 @@
 
 use super::PlainPass;
 use crate::error::Result;
+use crate::kernels::params::{AddOutputBias, GruForward, LstmForward, RnnForward, ptr, size};
 use crate::runtime::gemm::{Form, Matrix};
 use crate::runtime::memory::Buffer;
-use crate::runtime::stream::Arg;
 use crate::step::pass::{THREADS, Until, matrix};
 use crate::step::plan::Recurrence;
 use drnn::{Cell, InputSpec};
@@ -119,25 +119,61 @@ impl PlainPass<'_> {
         let (before, after) = r.around(s);
         let h_at = |step: usize| self.h_at(layer, r, step);
         let c_at = |step: usize| self.c_at(layer, r, step);
-        let [b_ih, b_hh] = [r.b_ih, r.b_hh].map(|at| Arg::At(self.pass.state.params.at(at)));
-        let (gates, width) = (self.gates_at(layer, r, s), Arg::from(r.width));
+        let [bias_ih, bias_hh] = [r.b_ih, r.b_hh].map(|at| ptr(self.pass.state.params.at(at)));
+        let (gates, run) = (self.gates_at(layer, r, s), ptr(self.pass.run()));
+        let (h_stride, step) = (size(r.width), size(s));
+        let (rows, n) = (size(self.pass.shape.rows), size(r.n));
         let kernels = self.pass.kernels;
-        let (kernel, args) = match self.pass.plan.cell {
+        match self.pass.plan.cell {
             Cell::Lstm => {
-                let args = vec![gates, b_ih, b_hh, c_at(before), c_at(after), h_at(after), width];
-                (&kernels.lstm_forward, args)
+                let params = LstmForward {
+                    gates: ptr(gates),
+                    bias_ih,
+                    bias_hh,
+                    c_before: ptr(c_at(before)),
+                    c: ptr(c_at(after)),
+                    h: ptr(h_at(after)),
+                    run,
+                    h_stride,
+                    step,
+                    rows,
+                    n,
+                };
+                self.each_cell(&kernels.lstm_forward, r, &params)
             }
             Cell::Gru => {
-                let from_h = self.candidate_at(layer, r, s);
-                let args = vec![gates, from_h, b_ih, b_hh, h_at(before), h_at(after), width];
-                (&kernels.gru_forward, args)
+                let params = GruForward {
+                    gates: ptr(gates),
+                    from_h: ptr(self.candidate_at(layer, r, s)),
+                    bias_ih,
+                    bias_hh,
+                    h_before: ptr(h_at(before)),
+                    h: ptr(h_at(after)),
+                    run,
+                    h_stride,
+                    step,
+                    rows,
+                    n,
+                };
+                self.each_cell(&kernels.gru_forward, r, &params)
             }
             Cell::RnnTanh | Cell::RnnRelu => {
-                let relu = Arg::U32(u32::from(self.pass.plan.cell == Cell::RnnRelu));
-                (&kernels.rnn_forward, vec![gates, b_ih, b_hh, h_at(after), width, relu])
+                let relu = u32::from(self.pass.plan.cell == Cell::RnnRelu);
+                let params = RnnForward {
+                    gates: ptr(gates),
+                    bias_ih,
+                    bias_hh,
+                    h: ptr(h_at(after)),
+                    run,
+                    h_stride,
+                    relu,
+                    step,
+                    rows,
+                    n,
+                };
+                self.each_cell(&kernels.rnn_forward, r, &params)
             }
-        };
-        self.each_cell(kernel, r, s, &args)
+        }
     }
 
     fn output_layer(&self) -> Result<()> {
@@ -155,18 +191,19 @@ impl PlainPass<'_> {
             0.0,
             to,
         )?;
-        let ends = self.pass.output_mask();
-        let args = [
-            Arg::At(to.at),
-            Arg::At(self.pass.state.params.at(bias)),
-            ends[0],
-            ends[1],
-            ends[2],
-            positions.into(),
-            m.into(),
-        ];
-        let blocks = (positions * m).div_ceil(THREADS);
-        // SAFETY: arguments as the source names them.
-        unsafe { self.pass.kernels.answer.launch(self.pass.stream, [blocks, 1], THREADS, &args) }
+        let mask = self.pass.output_mask();
+        let params = AddOutputBias {
+            outputs: ptr(to.at),
+            bias: ptr(self.pass.state.params.at(bias)),
+            run: ptr(mask.run),
+            delay: size(mask.delay),
+            rows: size(mask.rows),
+            positions: size(positions),
+            m: size(m),
+        };
+        let (kernel, blocks) =
+            (&self.pass.kernels.add_output_bias, (positions * m).div_ceil(THREADS));
+        // SAFETY: the workspace has room for the outputs.
+        unsafe { kernel.launch(self.pass.stream, [blocks, 1], THREADS, &params) }
     }
 }

@@ -16,7 +16,8 @@ pub(crate) use resident::Resident;
 pub(crate) use workspace::PlainWorkspace;
 
 use crate::error::Result;
-use crate::runtime::stream::{Arg, Kernel};
+use crate::kernels::params::Params;
+use crate::runtime::kernel::Kernel;
 use crate::step::pass::{Pass, THREADS};
 use crate::step::plan::Recurrence;
 
@@ -31,35 +32,33 @@ pub(crate) struct PlainPass<'a> {
 
 impl PlainPass<'_> {
     /// Address of a direction's gates at step `s`, (B, gates n).
-    fn gates_at(&self, layer: usize, r: &Recurrence, s: usize) -> Arg {
+    fn gates_at(&self, layer: usize, r: &Recurrence, s: usize) -> u64 {
         let gates = &self.work.recurrences[layer][r.direction].gates;
-        Arg::At(gates.at(s * self.pass.shape.rows * r.gates))
+        gates.at(s * self.pass.shape.rows * r.gates)
     }
 
     /// Address of its columns of step `step` of H, which begins with a step of zeros.
-    fn h_at(&self, layer: usize, r: &Recurrence, step: usize) -> Arg {
+    fn h_at(&self, layer: usize, r: &Recurrence, step: usize) -> u64 {
         let at = step * self.pass.shape.rows * r.width + r.direction * r.n;
-        Arg::At(self.work.h[layer].at(at))
+        self.work.h[layer].at(at)
     }
 
     /// Address of step `step` of its C, (B, n).
-    fn c_at(&self, layer: usize, r: &Recurrence, step: usize) -> Arg {
+    fn c_at(&self, layer: usize, r: &Recurrence, step: usize) -> u64 {
         let c = &self.work.recurrences[layer][r.direction].c;
-        Arg::At(c.at(step * self.pass.shape.rows * r.n))
+        c.at(step * self.pass.shape.rows * r.n)
     }
 
     /// GRU: address of W_hn h + b_hn of the candidate at step `s`, (B, n).
-    fn candidate_at(&self, layer: usize, r: &Recurrence, s: usize) -> Arg {
+    fn candidate_at(&self, layer: usize, r: &Recurrence, s: usize) -> u64 {
         let from_h = &self.work.recurrences[layer][r.direction].from_h;
-        Arg::At(from_h.at(s * self.pass.shape.rows * r.n))
+        from_h.at(s * self.pass.shape.rows * r.n)
     }
 
     /// Launches a cell's kernel for step `s`: a thread per row and unit.
-    fn each_cell(&self, kernel: &Kernel, r: &Recurrence, s: usize, args: &[Arg]) -> Result<()> {
-        let rows = self.pass.shape.rows;
-        let end = [self.pass.run(), s.into(), rows.into(), r.n.into()];
-        let blocks = (rows * r.n).div_ceil(THREADS);
-        // SAFETY: arguments as the source names them.
-        unsafe { kernel.launch(self.pass.stream, [blocks, 1], THREADS, &[args, &end].concat()) }
+    fn each_cell<P: Params>(&self, kernel: &Kernel<P>, r: &Recurrence, params: &P) -> Result<()> {
+        let blocks = (self.pass.shape.rows * r.n).div_ceil(THREADS);
+        // SAFETY: the workspace has room for the shape.
+        unsafe { kernel.launch(self.pass.stream, [blocks, 1], THREADS, params) }
     }
 }

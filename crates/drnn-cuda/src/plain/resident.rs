@@ -3,10 +3,11 @@
 
 use super::PlainPass;
 use crate::error::Result;
-use crate::runtime::compile::Source;
+use crate::kernels::params::{Params, ResidentBackward, ResidentForward, ptr, size};
+use crate::kernels::sources;
 use crate::runtime::device::Device;
+use crate::runtime::kernel::{Kernel, Module};
 use crate::runtime::memory::Buffer;
-use crate::runtime::stream::{Arg, Kernel, Module};
 use crate::step::plan::{Plan, Recurrence};
 use drnn::Cell;
 
@@ -19,20 +20,8 @@ const ROWS: usize = 16;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Resident {
     groups: usize,
-    forward: Kernel,
-    backward: Kernel,
-}
-
-/// The source of the kernels for `groups` times 8 units.
-pub(crate) fn source(groups: usize) -> Source {
-    Source {
-        name: "resident",
-        parts: vec![
-            include_str!("../kernels/common/common.cuh"),
-            include_str!("../kernels/resident/resident.cu"),
-        ],
-        defines: vec![format!("GROUPS={groups}")],
-    }
+    forward: Kernel<ResidentForward>,
+    backward: Kernel<ResidentBackward>,
 }
 
 /// Bytes of shared memory for staging rows: gates of two steps, c and h, each row padded against bank
@@ -55,9 +44,9 @@ pub(crate) fn groups(cell: Cell, n: usize) -> Option<usize> {
 impl Resident {
     /// Compiles and loads both kernels.
     pub fn new(device: &Device, groups: usize) -> Result<Resident> {
-        let module = Module::new(device, &source(groups))?;
+        let module = Module::new(device, &sources::resident(groups))?;
         let (forward, backward) =
-            (module.kernel("resident_forward")?, module.kernel("resident_backward")?);
+            (module.kernel::<ResidentForward>()?, module.kernel::<ResidentBackward>()?);
         forward.allow_shared(shared(8 * groups))?;
         backward.allow_shared(shared(8 * groups))?;
         Ok(Resident { groups, forward, backward })
@@ -76,17 +65,22 @@ impl Resident {
     /// All steps forward: `gates` holds x W_ih^T and is overwritten by the gates; writes c and h.
     pub fn forward(&self, pass: &PlainPass, layer: usize, r: &Recurrence) -> Result<()> {
         let work = &pass.work.recurrences[layer][r.direction];
-        let params = &pass.pass.state.params;
-        let args = [
-            Arg::At(work.gates.at(0)),
-            Arg::At(params.at(r.w_hh)),
-            Arg::At(params.at(r.b_ih)),
-            Arg::At(params.at(r.b_hh)),
-            Arg::At(work.c.at(0)),
-            Arg::At(pass.work.h[layer].at(r.direction * r.n)),
-            r.width.into(),
-        ];
-        self.launch(&self.forward, pass, r, &args)
+        let weights = &pass.pass.state.params;
+        let params = ResidentForward {
+            gates: ptr(work.gates.at(0)),
+            w_hh: ptr(weights.at(r.w_hh)),
+            bias_ih: ptr(weights.at(r.b_ih)),
+            bias_hh: ptr(weights.at(r.b_hh)),
+            c: ptr(work.c.at(0)),
+            h: ptr(pass.work.h[layer].at(r.direction * r.n)),
+            run: ptr(pass.pass.run()),
+            h_stride: size(r.width),
+            reverse: size(r.direction),
+            steps: size(pass.pass.shape.steps),
+            rows: size(pass.pass.shape.rows),
+            n: size(r.n),
+        };
+        self.launch(&self.forward, pass, r, &params)
     }
 
     /// All steps backward: gates are overwritten by their gradients.
@@ -98,34 +92,32 @@ impl Resident {
         above: &Buffer<f32>,
     ) -> Result<()> {
         let work = &pass.work.recurrences[layer][r.direction];
-        let args = [
-            Arg::At(pass.pass.part(0)),
-            Arg::At(work.gates.at(0)),
-            Arg::At(pass.pass.state.params.at(r.w_hh)),
-            Arg::At(work.c.at(0)),
-            Arg::At(above.at(r.direction * r.n)),
-            r.width.into(),
-        ];
-        self.launch(&self.backward, pass, r, &args)
+        let params = ResidentBackward {
+            header: ptr(pass.pass.part(0)),
+            gates: ptr(work.gates.at(0)),
+            w_hh: ptr(pass.pass.state.params.at(r.w_hh)),
+            c: ptr(work.c.at(0)),
+            d_above: ptr(above.at(r.direction * r.n)),
+            run: ptr(pass.pass.run()),
+            d_stride: size(r.width),
+            reverse: size(r.direction),
+            steps: size(pass.pass.shape.steps),
+            rows: size(pass.pass.shape.rows),
+            n: size(r.n),
+        };
+        self.launch(&self.backward, pass, r, &params)
     }
 
-    fn launch(
+    fn launch<P: Params>(
         &self,
-        kernel: &Kernel,
+        kernel: &Kernel<P>,
         pass: &PlainPass,
         r: &Recurrence,
-        args: &[Arg],
+        params: &P,
     ) -> Result<()> {
-        let rows = pass.pass.shape.rows;
-        let reverse = Arg::from(r.direction);
-        let end = [pass.pass.run(), reverse, pass.pass.shape.steps.into(), rows.into(), r.n.into()];
-        let args: Vec<Arg> = args.iter().copied().chain(end).collect();
-        let blocks = rows.div_ceil(ROWS);
-        // SAFETY: arguments as the source declares them; a warp per group, a block per 16 rows.
-        unsafe {
-            let threads = 32 * self.groups;
-            kernel.launch_with(pass.pass.stream, [blocks, 1], threads, shared(r.n), &args)
-        }
+        let (blocks, threads) = (pass.pass.shape.rows.div_ceil(ROWS), 32 * self.groups);
+        // SAFETY: the workspace has room for the shape; a warp per 8 units, a block per 16 rows.
+        unsafe { kernel.launch_with(pass.pass.stream, [blocks, 1], threads, shared(r.n), params) }
     }
 }
 

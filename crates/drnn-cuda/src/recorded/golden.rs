@@ -1,8 +1,9 @@
-//! All that a step asks for, line by line, against `tests/plans/NAME.txt`.
+//! All work that a training step submits, line by line, compared with `tests/plans/NAME.txt`.
 //!
-//! `DRNN_RENEW_PLANS=1 cargo test -p drnn-cuda` writes those files anew, where a change is meant; what has changed then stands in
-//! their difference. A line names buffers by the fields that hold them, and the first of the values that it is about:
-//! `work.answers:64`; of a matrix also how far its rows lie apart: `work.answers:64/16`.
+//! `DRNN_RENEW_PLANS=1 cargo test -p drnn-cuda` rewrites those files after an intended change; review
+//! their diff. A line names the fields of a kernel's parameters. Buffers are named by the fields that
+//! own them, with the index of a value: `work.outputs:64`; a matrix also has its row stride:
+//! `work.outputs:64/16`.
 
 use super::{Zeros, batches, hopper};
 use crate::learner::CudaLearner;
@@ -22,10 +23,10 @@ fn check(
     rows: usize,
     elements: usize,
 ) {
-    check_asking(name, builder, precision, [rows, elements], None);
+    check_selecting(name, builder, precision, [rows, elements], None);
 }
 
-fn check_asking(
+fn check_selecting(
     name: &str,
     builder: drnn::NetSpecBuilder,
     precision: Precision,
@@ -39,11 +40,10 @@ fn check_asking(
     let all: Vec<u32> = (0..rows as u32).collect();
     learner.train(&data, &batches(&all, rows)).expect("a step");
     let lines = device.recorder().take_lines(&Names::new(&learner));
-    let asked = one_of.map(|one_of| format!(", asked for one of {one_of} answers"));
-    let asked = asked.unwrap_or_default();
-    let head = format!(
-        "{spec}, {precision:?}, {rows} sequences of {elements}{asked}, on a card like an H200"
-    );
+    let selected = one_of.map(|one_of| format!(", one of {one_of} outputs selected"));
+    let selected = selected.unwrap_or_default();
+    let head =
+        format!("{spec}, {precision:?}, {rows} sequences of {elements}{selected}, on an H200");
     let found = [vec![head, String::new()], lines].concat().join("\n") + "\n";
     assert!(!found.contains("unnamed") && !found.contains("nowhere"), "{found}");
 
@@ -66,8 +66,8 @@ fn check_asking(
         })
     });
     panic!(
-        "{name}: the host asks for something else than tests/plans/{name}.txt says, from {} on\n\
-         Where that is meant: {RENEW}=1 cargo test -p drnn-cuda, then look at git diff.",
+        "{name}: the host submits other work than tests/plans/{name}.txt says, from {} on\n\
+         If that is intended: {RENEW}=1 cargo test -p drnn-cuda, then look at git diff.",
         differs.unwrap_or("its last line".into()),
     );
 }
@@ -79,10 +79,10 @@ fn a_delayed_lstm_in_f16() {
 }
 
 #[test]
-fn a_delayed_lstm_asked_for_some_answers() {
+fn a_delayed_lstm_with_selected_outputs() {
     let net = NetSpec::builder(Cell::Lstm).tokens(28, 10).units([512]).outputs(27);
     let net = net.delay(8, Padding::Symbol(27));
-    check_asking("asked-lstm-f16", net, Precision::F16, [128, 100], Some(5));
+    check_selecting("selected-lstm-f16", net, Precision::F16, [128, 100], Some(5));
 }
 
 #[test]

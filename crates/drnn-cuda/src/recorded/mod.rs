@@ -1,9 +1,9 @@
-//! What the host asks of a card, without one: networks in training on a recorder, which refuses what cannot be right.
+//! What the host submits in training, checked by the recorder, without a GPU.
 //!
 //! | file | what |
 //! |---|---|
 //! | `networks` | the paper's and others, at several batches, on two cards |
-//! | `golden` | all that some steps ask for, line by line, against `tests/plans` |
+//! | `golden` | all work of some steps, line by line, compared with `tests/plans` |
 
 mod golden;
 mod networks;
@@ -23,12 +23,12 @@ fn ampere() -> Device {
     Device::recorded((8, 0), DeviceLimits { multiprocessors: 108, shared: 163 << 10 })
 }
 
-/// Sequences of zeros, all of one length: what they hold changes nothing of what is asked for.
+/// Sequences of zeros, all of one length: their contents do not change what is submitted.
 struct Zeros {
     spec: NetSpec,
     sequences: usize,
     elements: usize,
-    /// One of so many answers is asked for; None for all.
+    /// One of so many outputs is selected; None for all.
     one_of: Option<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! Every network asks only for what the recorder does not refuse: steps, and the way forward alone.
+//! The recorder accepts all work of every network: training steps, and forward alone.
 
 use super::{Zeros, ampere, batches, hopper};
 use crate::estimate::estimate;
@@ -14,7 +14,7 @@ use drnn_train::reversal::Reversal;
 use drnn_train::sine::{Sine, SinePart};
 use drnn_train::{AdamOptions, Dataset, Engine, Examples, Inputs, TargetData};
 
-/// Those that tell masked characters: 28 symbols, 27 answers.
+/// The networks for masked characters: 28 symbols, 27 outputs.
 fn characters() -> Vec<NetSpec> {
     let net = || NetSpec::builder(Cell::Lstm).tokens(28, 10).outputs(27);
     let nets = [
@@ -51,8 +51,8 @@ fn others() -> Vec<NetSpec> {
     nets.into_iter().map(|net| net.build().expect("a network")).collect()
 }
 
-/// Steps on whole batches and a smaller one behind them, then a look at all: with sequences of each of the lengths, asked for all
-/// answers and for some.
+/// Training steps on full batches and a smaller last one, then an evaluation: with sequences of each
+/// of the lengths, for all outputs and for selected ones.
 fn train(device: &Device, precision: Precision, spec: &NetSpec, rows: usize, lengths: &[usize]) {
     let learner = CudaLearner::new(device, precision, spec, AdamOptions::default(), 1);
     let mut learner = learner.expect("a learner");
@@ -73,12 +73,12 @@ fn train(device: &Device, precision: Precision, spec: &NetSpec, rows: usize, len
             let timed = learner.device_seconds(&data, &all[..rows], until, 2);
             timed.unwrap_or_else(|error| panic!("{}: {error}", what()));
         }
-        assert!(device.recorder().forget() > 0 || spec.output_steps(elements) == 0, "{}", what());
+        assert!(device.recorder().discard() > 0 || spec.output_steps(elements) == 0, "{}", what());
     }
 }
 
-/// Estimates of a card's memory against what it is asked for: at most 1 % below, at most 15 % and 2
-/// MB above.
+/// Estimates of device memory, compared with what is allocated: at most 1 % below, at most 15 % and
+/// 2 MB above.
 #[test]
 fn estimates_are_close_to_what_is_held() {
     for (device, precision) in [(hopper(), Precision::F16), (ampere(), Precision::F32)] {
@@ -98,7 +98,7 @@ fn estimates_are_close_to_what_is_held() {
                 let what = format!("{spec}, {rows} x {elements} on {}", device.arch());
                 assert!((low..=high).contains(&estimate), "{what}: {estimate}, held {held}");
                 drop(learner);
-                device.recorder().forget();
+                device.recorder().discard();
             }
         }
         assert_eq!(device.free_memory(), Ok(free));
@@ -164,10 +164,10 @@ fn train_lane(device: &Device, lane: &mut CudaLane, data: &(dyn Dataset + 'stati
     trained.unwrap_or_else(|error| panic!("{what}: {error}"));
     let looked = lane.evaluate(data, 0, batch, &mut |_, _| ());
     looked.unwrap_or_else(|error| panic!("{what}: {error}"));
-    assert!(device.recorder().forget() > 0);
+    assert!(device.recorder().discard() > 0);
 }
 
-/// Lanes beside each other, one of which does something.
+/// Several lanes, one of which trains.
 #[test]
 fn groups() {
     let device = hopper();

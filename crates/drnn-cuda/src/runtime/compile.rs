@@ -13,6 +13,7 @@ use crate::runtime::library;
 use cudarc::nvrtc::result as nvrtc;
 use cudarc::nvrtc::sys;
 use drnn::io::checksum::fnv1a;
+use std::borrow::Cow;
 use std::ffi::{CStr, CString, c_char};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -21,8 +22,8 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone)]
 pub(crate) struct Source {
     pub name: &'static str,
-    /// Texts that are concatenated: headers, then the file itself.
-    pub parts: Vec<&'static str>,
+    /// Texts that are concatenated: headers, declarations of parameter structs, the file itself.
+    pub parts: Vec<Cow<'static, str>>,
     /// Preprocessor definitions, `NAME=value`.
     pub defines: Vec<String>,
 }

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::kernels::Kernels;
+use crate::kernels::params::Params;
 use crate::persistent::{CooperativeKernel, DeviceLimits, KernelSpec};
 use crate::plain::Resident;
 use crate::runtime::driver::{ctx, mem_get_info};
@@ -34,7 +35,7 @@ struct Inner {
     /// By number of warps.
     resident: Mutex<HashMap<usize, Resident>>,
     /// By source name and preprocessor definitions.
-    cooperative: Mutex<HashMap<(&'static str, Vec<String>), CooperativeKernel>>,
+    cooperative: Mutex<HashMap<(&'static str, Vec<String>), CooperativeKernel<()>>>,
 }
 
 // SAFETY: any thread that makes the context current may use it, which `Device::enter` does.
@@ -134,14 +135,19 @@ impl Device {
     }
 
     /// A persistent kernel, compiled and loaded on first use.
-    pub(crate) fn cooperative_kernel(&self, spec: &KernelSpec) -> Result<CooperativeKernel> {
-        let key = (spec.source.name, spec.source.defines.clone());
+    pub(crate) fn cooperative_kernel<P: Params>(
+        &self,
+        spec: &KernelSpec,
+    ) -> Result<CooperativeKernel<P>> {
+        let key = (P::KERNEL, spec.source.defines.clone());
         let mut known = self.0.cooperative.lock().unwrap_or_else(|p| p.into_inner());
         if let Some(kernel) = known.get(&key) {
-            return Ok(*kernel);
+            // SAFETY: the key names the kernel, and so the type that it was loaded with.
+            return Ok(unsafe { kernel.cast() });
         }
-        let kernel = CooperativeKernel::new(self, spec)?;
-        known.insert(key, kernel);
+        let kernel = CooperativeKernel::<P>::new(self, spec)?;
+        // SAFETY: cast back above.
+        known.insert(key, unsafe { kernel.cast() });
         Ok(kernel)
     }
 

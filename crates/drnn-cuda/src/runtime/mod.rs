@@ -4,6 +4,7 @@ pub(crate) mod compile;
 pub(crate) mod device;
 pub(crate) mod driver;
 pub(crate) mod gemm;
+pub(crate) mod kernel;
 pub(crate) mod library;
 pub(crate) mod memory;
 pub(crate) mod stream;

@@ -1,12 +1,10 @@
 //! Streams, events, CUDA graphs, and kernels: their loading and launches.
 
 use crate::error::Result;
-use crate::runtime::compile::Source;
 use crate::runtime::device::Device;
-use crate::runtime::driver::{self, event, function, graph, module, occupancy, stream};
+use crate::runtime::driver::{self, event, graph, stream};
 use crate::runtime::memory::{Buffer, Pinned, Pod};
 use cudarc::driver::sys;
-use std::ffi::CString;
 
 /// A CUDA stream: work submitted to it runs in order.
 #[derive(Debug)]
@@ -198,124 +196,5 @@ impl Drop for Event {
     fn drop(&mut self) {
         // SAFETY: made by `new`, destroyed once.
         let _ = self.device.no_capture_guard().map(|_guard| unsafe { event::destroy(self.raw) });
-    }
-}
-
-/// A loaded module of kernels. It is never unloaded: kernels refer to it by plain handles.
-#[derive(Debug)]
-pub(crate) struct Module(sys::CUmodule);
-
-// SAFETY: as a stream.
-unsafe impl Send for Module {}
-// SAFETY: only looked up in, never changed.
-unsafe impl Sync for Module {}
-
-impl Module {
-    /// Compiles `source` for the device, or takes it from the cache, and loads it.
-    pub fn new(device: &Device, source: &Source) -> Result<Module> {
-        let code = driver::machine_code(source, &device.arch())?;
-        let _guard = device.no_capture_guard()?;
-        // SAFETY: machine code compiled for this device.
-        Ok(Module(unsafe { driver::load(&code) }?))
-    }
-
-    /// The kernel `name` of this module.
-    pub fn kernel(&self, name: &str) -> Result<Kernel> {
-        let name = CString::new(name).expect("kernel names have no NUL");
-        // SAFETY: the module is loaded.
-        Ok(Kernel(unsafe { module::get_function(self.0, name) }?))
-    }
-}
-
-/// A kernel that is loaded on the device.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Kernel(sys::CUfunction);
-
-// SAFETY: as a stream.
-unsafe impl Send for Kernel {}
-// SAFETY: an immutable handle.
-unsafe impl Sync for Kernel {}
-
-/// A kernel argument.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Arg {
-    /// A device address.
-    At(u64),
-    U32(u32),
-    F32(f32),
-}
-
-impl From<usize> for Arg {
-    fn from(value: usize) -> Arg {
-        Arg::U32(u32::try_from(value).expect("Plan::check_batch bounds all sizes"))
-    }
-}
-
-impl Kernel {
-    /// Launches it asynchronously on `grid` blocks of `threads` threads.
-    ///
-    /// # Safety
-    /// The arguments have the number, types and order of the kernel's parameters, and the addresses
-    /// cover everything it reads and writes.
-    pub unsafe fn launch(
-        &self,
-        stream: &Stream,
-        grid: [usize; 2],
-        threads: usize,
-        args: &[Arg],
-    ) -> Result<()> {
-        // SAFETY: the caller's contract.
-        unsafe { self.launch_with(stream, grid, threads, 0, args) }
-    }
-
-    /// Allows launches with up to `bytes` of dynamic shared memory.
-    pub fn allow_shared(&self, bytes: usize) -> Result<()> {
-        let which = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        // SAFETY: the function is loaded.
-        Ok(unsafe { function::set_function_attribute(self.0, which, bytes as i32) }?)
-    }
-
-    /// Launches it asynchronously with `shared` bytes of dynamic shared memory.
-    ///
-    /// # Safety
-    /// As [`Kernel::launch`]; [`Kernel::allow_shared`] has allowed as much shared memory.
-    pub unsafe fn launch_with(
-        &self,
-        stream: &Stream,
-        grid: [usize; 2],
-        threads: usize,
-        shared: usize,
-        args: &[Arg],
-    ) -> Result<()> {
-        // SAFETY: the caller's contract.
-        Ok(unsafe { driver::launch(self.0, grid, threads, shared, stream.raw, args) }?)
-    }
-
-    /// Blocks of `threads` threads and `shared` bytes that fit one multiprocessor at a time.
-    pub fn max_active_blocks(&self, threads: usize, shared: usize) -> Result<usize> {
-        // SAFETY: the function is loaded.
-        let blocks = unsafe {
-            occupancy::max_active_block_per_multiprocessor(self.0, threads as i32, shared)
-        }?;
-        Ok(blocks.max(0) as usize)
-    }
-
-    /// A cooperative launch, for blocks that wait for each other: the driver either runs all of them
-    /// at the same time or refuses the launch.
-    ///
-    /// # Safety
-    /// As [`Kernel::launch_with`].
-    pub unsafe fn launch_cooperative(
-        &self,
-        stream: &Stream,
-        blocks: usize,
-        threads: usize,
-        shared: usize,
-        args: &[Arg],
-    ) -> Result<()> {
-        // SAFETY: the caller's contract.
-        Ok(unsafe {
-            driver::launch_cooperative(self.0, blocks, threads, shared, stream.raw, args)
-        }?)
     }
 }

@@ -3,9 +3,12 @@
 
 use crate::error::Result;
 use crate::kernels::Kernels;
+use crate::kernels::params::{
+    CrossEntropy, Embed, EmbedBackward, SquaredError, SumChunks, SumColumns, SumLosses, ptr, size,
+};
 use crate::runtime::gemm::{Gemm, Matrix};
 use crate::runtime::memory::Buffer;
-use crate::runtime::stream::{Arg, Stream};
+use crate::runtime::stream::Stream;
 use crate::step::plan::{Plan, Shape, Staged, TargetType};
 use crate::step::state::{DeviceState, LOSSES};
 use crate::step::workspace::{CHUNKS, Workspace};
@@ -60,24 +63,24 @@ impl Pass<'_> {
     }
 
     /// Address of the number of steps of each row, (B).
-    pub fn run(&self) -> Arg {
-        Arg::At(self.part(self.staged().run))
+    pub fn run(&self) -> u64 {
+        self.part(self.staged().run)
     }
 
     /// Looks up the embeddings of tokens: x (S, B, E).
     pub fn embed(&self) -> Result<()> {
         let InputSpec::Tokens { embedding, .. } = self.plan.spec.input() else { return Ok(()) };
         let slots = self.shape.step_rows();
-        let args = [
-            Arg::At(self.part(self.staged().input)),
-            Arg::At(self.state.params.at(0)), // embeddings are the first parameters
-            Arg::At(self.work.embedded.at(0)),
-            slots.into(),
-            embedding.into(),
-        ];
+        let params = Embed {
+            tokens: ptr(self.part(self.staged().input)),
+            table: ptr(self.state.params.at(0)), // embeddings are the first parameters
+            x: ptr(self.work.embedded.at(0)),
+            slots: size(slots),
+            e: size(embedding),
+        };
         let blocks = (slots * embedding).div_ceil(THREADS);
-        // SAFETY: arguments as the source names them.
-        unsafe { self.kernels.embed.launch(self.stream, [blocks, 1], THREADS, &args) }
+        // SAFETY: the workspace has room for the shape; staged tokens are symbols or NONE.
+        unsafe { self.kernels.embed.launch(self.stream, [blocks, 1], THREADS, &params) }
     }
 
     /// The gradient of the embeddings from `d_x` (S, B, E).
@@ -86,72 +89,98 @@ impl Pass<'_> {
             return Ok(());
         };
         let staged = self.staged();
-        let args = [
-            Arg::At(self.part(staged.starts)),
-            Arg::At(self.part(staged.by_symbol)),
-            Arg::At(d_x.at(0)),
-            Arg::At(self.state.gradient.at(0)), // embeddings are the first parameters
-            embedding.into(),
-        ];
-        // SAFETY: arguments as the source names them; 128 threads is what its shared memory is for.
-        unsafe { self.kernels.embed_backward.launch(self.stream, [symbols, embedding], 128, &args) }
+        let params = EmbedBackward {
+            starts: ptr(self.part(staged.starts)),
+            by_symbol: ptr(self.part(staged.by_symbol)),
+            d_x: ptr(d_x.at(0)),
+            d_table: ptr(self.state.gradient.at(0)), // embeddings are the first parameters
+            e: size(embedding),
+        };
+        let grid = [symbols, embedding];
+        // SAFETY: a block per symbol and dimension; the kernel's shared memory is for 128 threads.
+        unsafe { self.kernels.embed_backward.launch(self.stream, grid, 128, &params) }
     }
 
     /// Losses of `outputs` (A, B, m), or of the selected ones, and their gradient.
     pub fn loss(&self, outputs: u64) -> Result<()> {
         let (positions, m) = (self.shape.computed_outputs(), self.plan.spec.output_width());
-        let kernel = match self.work.target_type {
-            TargetType::Classes => &self.kernels.cross_entropy,
-            TargetType::Values => &self.kernels.squared_error,
+        let (header, targets) = (ptr(self.part(0)), self.part(self.staged().targets));
+        let (outputs, d_outputs) = (ptr(outputs), ptr(self.work.d_outputs.at(0)));
+        let [losses, hits] = [self.work.losses.at(0), self.work.hits.at(0)];
+        let sums = SumLosses {
+            losses: ptr(losses),
+            hits: ptr(hits),
+            partial: ptr(self.state.losses.at(0)),
+            positions: size(positions),
         };
-        let args = [
-            Arg::At(self.part(0)),
-            Arg::At(outputs),
-            Arg::At(self.part(self.staged().targets)),
-            Arg::At(self.work.d_outputs.at(0)),
-            Arg::At(self.work.losses.at(0)),
-            Arg::At(self.work.hits.at(0)),
-            positions.into(),
-            m.into(),
-        ];
-        let sums = [
-            Arg::At(self.work.losses.at(0)),
-            Arg::At(self.work.hits.at(0)),
-            Arg::At(self.state.losses.at(0)),
-            positions.into(),
-        ];
-        // SAFETY: arguments as the sources name them; a warp per position.
+        let (losses, hits, m) = (ptr(losses), ptr(hits), size(m));
+        let (grid, positions) = ([(positions * 32).div_ceil(THREADS), 1], size(positions));
+        // SAFETY: the workspace has room for the shape; a warp per position.
         unsafe {
-            kernel.launch(self.stream, [(positions * 32).div_ceil(THREADS), 1], THREADS, &args)?;
+            match self.work.target_type {
+                TargetType::Classes => {
+                    let classes = ptr(targets);
+                    let params = CrossEntropy {
+                        header,
+                        outputs,
+                        classes,
+                        d_outputs,
+                        losses,
+                        hits,
+                        positions,
+                        m,
+                    };
+                    self.kernels.cross_entropy.launch(self.stream, grid, THREADS, &params)?;
+                }
+                TargetType::Values => {
+                    let targets = ptr(targets);
+                    let params = SquaredError {
+                        header,
+                        outputs,
+                        targets,
+                        d_outputs,
+                        losses,
+                        hits,
+                        positions,
+                        m,
+                    };
+                    self.kernels.squared_error.launch(self.stream, grid, THREADS, &params)?;
+                }
+            }
             self.kernels.sum_losses.launch(self.stream, [LOSSES, 1], THREADS, &sums)
         }
     }
 
-    /// Sums `values` (rows, columns) over rows into the gradient at `to`, and at `again` if given.
+    /// Sums `values` (rows, columns) over rows into the gradient at `to`, and at `copy` if given.
     pub fn sum_columns(
         &self,
         values: u64,
         [rows, columns]: [usize; 2],
         to: usize,
-        again: Option<usize>,
+        copy: Option<usize>,
     ) -> Result<()> {
         let (partial, gradient) = (self.work.partial.at(0), &self.state.gradient);
         let chunks = CHUNKS.min(rows.div_ceil(32));
-        let again = again.map_or(0, |at| gradient.at(at));
-        let first = [Arg::At(values), Arg::At(partial), rows.into(), columns.into()];
-        let second = [
-            Arg::At(partial),
-            Arg::At(gradient.at(to)),
-            Arg::At(again),
-            chunks.into(),
-            columns.into(),
-        ];
-        let kernels = self.kernels;
-        // SAFETY: arguments as the sources name them; 256 threads is what the shared memory is for.
+        let by_chunk = SumColumns {
+            values: ptr(values),
+            partial: ptr(partial),
+            rows: size(rows),
+            columns: size(columns),
+        };
+        let over_chunks = SumChunks {
+            partial: ptr(partial),
+            sums: ptr(gradient.at(to)),
+            copy: ptr(copy.map_or(0, |at| gradient.at(at))),
+            chunks: size(chunks),
+            columns: size(columns),
+        };
+        let Kernels { sum_columns, sum_chunks, .. } = self.kernels;
+        let grid = [columns.div_ceil(32), chunks];
+        // SAFETY: the workspace has room for the chunks; the kernel's shared memory is for 256 threads.
         unsafe {
-            kernels.sum_columns.launch(self.stream, [columns.div_ceil(32), chunks], 256, &first)?;
+            sum_columns.launch(self.stream, grid, 256, &by_chunk)?;
             let blocks = columns.div_ceil(THREADS);
-            kernels.sum_chunks.launch(self.stream, [blocks, 1], THREADS, &second)
+            sum_chunks.launch(self.stream, [blocks, 1], THREADS, &over_chunks)
         }
     }
 }

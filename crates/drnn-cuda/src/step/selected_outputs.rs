@@ -11,23 +11,35 @@
 
 use crate::error::Result;
 use crate::kernels::RowKernels;
+use crate::kernels::params::{Gather, GatherHalf, Scatter, ScatterHalf, ptr, size};
 use crate::runtime::gemm::Matrix;
 use crate::runtime::memory::{Buffer, Pod};
-use crate::runtime::stream::Arg;
 use crate::step::pass::{Pass, THREADS};
+
+/// Where outputs exist: position (step, row) has one if step + `delay` < `run`[row].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OutputMask {
+    /// Address of as many words as rows.
+    pub run: u64,
+    pub delay: usize,
+    pub rows: usize,
+}
 
 impl Pass<'_> {
     /// Address of the rows of H that the selected outputs are computed from.
-    fn selected_rows(&self) -> Arg {
-        Arg::At(self.part(self.staged().selected_rows))
+    fn selected_rows(&self) -> u64 {
+        self.part(self.staged().selected_rows)
     }
 
-    /// How kernels find out which outputs exist: number of steps of each row, delay, rows. Selected
-    /// outputs are rows of a single step, which exists where the row of H is not 0.
-    pub fn output_mask(&self) -> [Arg; 3] {
+    /// What says where answers end: steps that each row takes, delay, rows. Those selected for are rows of a single step, which
+    /// takes place where they have one.
+    pub fn output_mask(&self) -> OutputMask {
         match self.shape.selected {
-            None => [self.run(), self.plan.spec.delay().into(), self.shape.rows.into()],
-            Some(selected) => [self.selected_rows(), Arg::U32(0), selected.into()],
+            None => {
+                let (delay, rows) = (self.plan.spec.delay(), self.shape.rows);
+                OutputMask { run: self.run(), delay, rows }
+            }
+            Some(rows) => OutputMask { run: self.selected_rows(), delay: 0, rows },
         }
     }
 
@@ -40,11 +52,23 @@ impl Pass<'_> {
         width: usize,
     ) -> Result<()> {
         let Some(selected) = self.shape.selected else { return Ok(()) };
-        let (ends, width) = ([h, d_above[0].at(0)].map(Arg::At), width / kernels.at_once);
-        let args = [ends[0], self.selected_rows(), ends[1], selected.into(), width.into()];
-        let blocks = (selected * width).div_ceil(THREADS);
-        // SAFETY: arguments as the source names them.
-        unsafe { kernels.gather.launch(self.stream, [blocks, 1], THREADS, &args) }
+        let (places, to) = (ptr(self.selected_rows()), d_above[0].at(0));
+        let width = width / kernels.vector_len();
+        let (grid, count) = ([(selected * width).div_ceil(THREADS), 1], size(selected));
+        let width = size(width);
+        // SAFETY: H is as long as the shape says, and the rows that were staged lie within it.
+        unsafe {
+            match kernels {
+                RowKernels::F32 { gather, .. } => {
+                    let params = Gather { h: ptr(h), places, to: ptr(to), count, width };
+                    gather.launch(self.stream, grid, THREADS, &params)
+                }
+                RowKernels::F16 { gather, .. } => {
+                    let params = GatherHalf { h: ptr(h), places, to: ptr(to), count, width };
+                    gather.launch(self.stream, grid, THREADS, &params)
+                }
+            }
+        }
     }
 
     /// Where the output layer writes the gradient of its input states. The first d steps of dH, which
@@ -71,12 +95,25 @@ impl Pass<'_> {
     ) -> Result<()> {
         let Some(selected) = self.shape.selected else { return Ok(()) };
         self.stream.clear(&d_above[0], 0, self.shape.step_rows() * width)?;
-        let [to, from] = [0, 1].map(|buffer| Arg::At(d_above[buffer].at(0)));
-        let width = width / kernels.at_once;
-        let sizes = [self.shape.rows, selected, width].map(Arg::from);
-        let args = [&[from, self.selected_rows(), to][..], &sizes].concat();
-        let blocks = (selected * width).div_ceil(THREADS);
-        // SAFETY: arguments as the source names them.
-        unsafe { kernels.scatter.launch(self.stream, [blocks, 1], THREADS, &args) }
+        let [to, from] = [0, 1].map(|place| d_above[place].at(0));
+        let (places, rows) = (ptr(self.selected_rows()), size(self.shape.rows));
+        let width = width / kernels.vector_len();
+        let (grid, count) = ([(selected * width).div_ceil(THREADS), 1], size(selected));
+        let width = size(width);
+        // SAFETY: as in `gather`.
+        unsafe {
+            match kernels {
+                RowKernels::F32 { scatter, .. } => {
+                    let (from, to) = (ptr(from), ptr(to));
+                    let params = Scatter { from, places, to, rows, count, width };
+                    scatter.launch(self.stream, grid, THREADS, &params)
+                }
+                RowKernels::F16 { scatter, .. } => {
+                    let (from, to) = (ptr(from), ptr(to));
+                    let params = ScatterHalf { from, places, to, rows, count, width };
+                    scatter.launch(self.stream, grid, THREADS, &params)
+                }
+            }
+        }
     }
 }

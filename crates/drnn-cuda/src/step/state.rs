@@ -2,9 +2,10 @@
 
 use crate::error::Result;
 use crate::kernels::Kernels;
+use crate::kernels::params::{AdamStep, Finish, SumSquares, ptr, size};
 use crate::runtime::device::Device;
 use crate::runtime::memory::Buffer;
-use crate::runtime::stream::{Arg, Stream};
+use crate::runtime::stream::Stream;
 use drnn_train::{Adam, AdamOptions, LossSum, State, Steps};
 
 /// Blocks of the first pass of reductions, as the kernel `finish` expects them.
@@ -66,44 +67,36 @@ impl DeviceState {
     pub fn step(&self, kernels: &Kernels, stream: &Stream, header: u64) -> Result<()> {
         let count = self.params.len();
         let AdamOptions { beta1, beta2, eps } = self.options;
-        // SAFETY: arguments as the sources declare them; buffers have `count` values.
+        let sum_squares = SumSquares {
+            values: ptr(self.gradient.at(0)),
+            partial: ptr(self.squares.at(0)),
+            count: size(count),
+        };
+        let finish = Finish {
+            header: ptr(header),
+            squares: ptr(self.squares.at(0)),
+            losses: ptr(self.losses.at(0)),
+            totals: ptr(self.totals.at(0)),
+            coefficients: ptr(self.coefficients.at(0)),
+            beta1,
+            beta2,
+        };
+        let adam = AdamStep {
+            coefficients: ptr(self.coefficients.at(0)),
+            gradient: ptr(self.gradient.at(0)),
+            params: ptr(self.params.at(0)),
+            mean: ptr(self.mean.at(0)),
+            square: ptr(self.square.at(0)),
+            beta1,
+            beta2,
+            eps,
+            count: size(count),
+        };
+        // SAFETY: all of these buffers have the lengths that the kernels expect.
         unsafe {
-            kernels.sum_squares.launch(
-                stream,
-                [SQUARES, 1],
-                THREADS,
-                &[Arg::At(self.gradient.at(0)), Arg::At(self.squares.at(0)), count.into()],
-            )?;
-            kernels.finish.launch(
-                stream,
-                [1, 1],
-                SQUARES,
-                &[
-                    Arg::At(header),
-                    Arg::At(self.squares.at(0)),
-                    Arg::At(self.losses.at(0)),
-                    Arg::At(self.totals.at(0)),
-                    Arg::At(self.coefficients.at(0)),
-                    Arg::F32(beta1),
-                    Arg::F32(beta2),
-                ],
-            )?;
-            kernels.adam.launch(
-                stream,
-                [count.div_ceil(THREADS), 1],
-                THREADS,
-                &[
-                    Arg::At(self.coefficients.at(0)),
-                    Arg::At(self.gradient.at(0)),
-                    Arg::At(self.params.at(0)),
-                    Arg::At(self.mean.at(0)),
-                    Arg::At(self.square.at(0)),
-                    Arg::F32(beta1),
-                    Arg::F32(beta2),
-                    Arg::F32(eps),
-                    count.into(),
-                ],
-            )
+            kernels.sum_squares.launch(stream, [SQUARES, 1], THREADS, &sum_squares)?;
+            kernels.finish.launch(stream, [1, 1], SQUARES, &finish)?;
+            kernels.adam.launch(stream, [count.div_ceil(THREADS), 1], THREADS, &adam)
         }
     }
 

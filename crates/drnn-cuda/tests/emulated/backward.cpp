@@ -1,6 +1,8 @@
-// persistent_backward.cu beside the equations, step by step, from slots and states that might have been kept.
-// Arguments: units, lanes, rows, steps, tiles whose weights stay in registers.
+// Compares persistent/backward.cu with the equations, step by step, from random saved slots and
+// states. Arguments: units, lanes, rows, steps, tiles whose weights stay in registers.
 #include "hopper.hpp"
+
+#include "params.h"
 
 #include "recurrence.hpp"
 
@@ -9,77 +11,119 @@
 int main(int, char** arguments) {
     check_cell();
     Recurrence r(arguments, STACKED);
-    const u32 n = r.n, lanes = r.lanes, rows = r.rows, steps = r.steps, each_packed = N / 32 * ALL_TILES * 2048;
+    const u32 n = r.n, lanes = r.lanes, rows = r.rows, steps = r.steps,
+              each_packed = N / 32 * ALL_TILES * 2048;
     std::vector<uint4> packed(lanes * each_packed);
     for (u32 lane = 0; lane < lanes; lane++) {
         each(each_packed, [&] {
-            pack_backward(r.w_ih[lane].data(), r.w_hh[lane].data(), packed.data() + lane * each_packed, r.slots_ih, r.slots_hh, n,
-                          r.reads_below(lane) ? n : 0, N, SEGMENTS, TILES, r.in_registers);
+            pack_backward(
+                {.w_ih = r.w_ih[lane].data(),
+                 .w_hh = r.w_hh[lane].data(),
+                 .to = packed.data() + lane * each_packed,
+                 .slots_ih = r.slots_ih,
+                 .slots_hh = r.slots_hh,
+                 .n = n,
+                 .below = r.reads_below(lane) ? n : 0,
+                 .padded = N,
+                 .segments = SEGMENTS,
+                 .tiles = TILES,
+                 .in_registers = r.in_registers});
         });
     }
-    const u32 slots = steps * rows * N * 4, kept_c = (steps + 2) * rows * N, turns = OWN_TURNS + (STACKED ? RING : 0);
-    std::vector<u16> gates(lanes * slots), c(lanes * kept_c), d_above(steps * rows * r.width());
+    const u32 slots = steps * rows * N * 4, saved_c = (steps + 2) * rows * N,
+              ring = OWN_RING + (STACKED ? RING : 0);
+    std::vector<u16> gates(lanes * slots), c(lanes * saved_c), d_above(steps * rows * r.width());
     for (u16& x : gates) x = half(random_number(0.4f) + 0.5f);
     for (u16& x : c) x = half(random_number(1));
     for (u16& x : d_above) x = half(random_number(1));
-    std::vector<u16> parts(turns * r.blocks() * (N / 32) * PART, 0);
-    std::vector<u32> read(r.blocks(), 0);
+    std::vector<u16> dh_partials(ring * r.blocks() * (N / 32) * PART, 0);
+    std::vector<u32> read_counts(r.blocks(), 0);
     std::vector<float> d_bias(lanes * r.groups() * N * 4);
-    const std::vector<u16> kept = gates;
-    auto second = [&](std::vector<u16>& of, u32 apart) { return of.data() + (lanes > 1 ? apart : 0); };
-    launch(r.blocks(), THREADS, THREADS, SHARED, [&] {
-        persistent_backward(packed.data(), gates.data(), second(gates, slots), c.data(), second(c, kept_c), d_above.data(), r.width(),
-                            parts.data(), read.data(), d_bias.data(), r.run.data(), lanes, r.groups(), 0, 0, r.groups(), steps, rows);
-    });
+    const std::vector<u16> saved = gates;
+    const PersistentBackward params = {
+        .packed = packed.data(),
+        .gates = gates.data(),
+        .c = c.data(),
+        .d_above = d_above.data(),
+        .dh_partials = dh_partials.data(),
+        .read_counts = read_counts.data(),
+        .d_bias = d_bias.data(),
+        .run = r.run.data(),
+        .gates_stride = slots,
+        .c_stride = saved_c,
+        .width = r.width(),
+        .lanes = lanes,
+        .groups = r.groups(),
+        .first_row = 0,
+        .first_group = 0,
+        .all_groups = r.groups(),
+        .steps = steps,
+        .rows = rows};
+    launch(r.blocks(), THREADS, THREADS, SHARED, [&] { persistent_backward(params); });
 
     auto d_at = [&](u32 lane, u32 step, u32 row, u32 unit, u32 slot) {
-        return whole(gates[lane * slots + ((step * rows + row) * N + unit) * 4 + slot]);
+        return half_to_float(gates[lane * slots + ((step * rows + row) * N + unit) * 4 + slot]);
     };
-    auto c_at = [&](u32 lane, u32 step, u32 row, u32 unit) { return whole(c[lane * kept_c + (step * rows + row) * N + unit]); };
-    // What the gradients of a step's slots give one unit's h.
-    auto handed = [&](const std::vector<float>& w, u32 of, u32 lane, u32 step, u32 row, u32 unit) {
+    auto c_at = [&](u32 lane, u32 step, u32 row, u32 unit) {
+        return half_to_float(c[lane * saved_c + (step * rows + row) * N + unit]);
+    };
+    // A unit's dh from the gradients of a step's slots.
+    auto dh_from = [&](const std::vector<float>& w, u32 of, u32 lane, u32 step, u32 row, u32 unit) {
         float sum = 0;
         for (u32 j = 0; j < n; j++)
             for (u32 k = 0; k < 4; k++) {
                 u32 line = r.row_of(of, k, j);
-                if (line != r.NO_ROW) sum += d_at(lane, step, row, j, k) * rounded(w[line * n + unit]);
+                if (line != r.NO_ROW)
+                    sum += d_at(lane, step, row, j, k) * rounded(w[line * n + unit]);
             }
         return sum;
     };
-    float worst = 0, most = 0;
+    float worst = 0, largest = 0;
     for (u32 lane = 0; lane < lanes; lane++)
         for (u32 row = 0; row < rows; row++) {
             std::vector<float> d_state(n, 0);
             for (u32 taken = steps; taken-- > 0;) {
                 const u32 s = r.step(lane, taken);
                 for (u32 unit = 0; unit < n; unit++) {
-                    const bool hears_above = STACKED && lane + 1 < lanes;
-                    float d_h = hears_above ? handed(r.w_ih[lane + 1], r.slots_ih, lane + 1, s, row, unit)
-                                            : whole(d_above[(s * rows + row) * r.width() + (STACKED ? 0 : lane * N) + unit]);
-                    if (taken + 1 < steps) d_h += handed(r.w_hh[lane], r.slots_hh, lane, r.step(lane, taken + 1), row, unit);
+                    const bool receives_above = STACKED && lane + 1 < lanes;
+                    float d_h = receives_above
+                                    ? dh_from(r.w_ih[lane + 1], r.slots_ih, lane + 1, s, row, unit)
+                                    : half_to_float(
+                                          d_above
+                                              [(s * rows + row) * r.width() +
+                                               (STACKED ? 0 : lane * N) + unit]);
+                    if (taken + 1 < steps)
+                        d_h += dh_from(
+                            r.w_hh[lane], r.slots_hh, lane, r.step(lane, taken + 1), row, unit);
                     float d[4];
-                    for (u32 k = 0; k < 4; k++) d[k] = whole(kept[lane * slots + ((s * rows + row) * N + unit) * 4 + k]);
-                    const bool alive = s < r.run[row];
-                    cell_backward(d, d_h, d_state[unit], c_at(lane, s + 1, row, unit), c_at(lane, r.reverse(lane) ? s + 2 : s, row, unit));
-                    if (!alive) d_state[unit] = 0;
+                    for (u32 k = 0; k < 4; k++)
+                        d[k] = half_to_float(
+                            saved[lane * slots + ((s * rows + row) * N + unit) * 4 + k]);
+                    const bool running = s < r.run[row];
+                    cell_backward(
+                        d, d_h, d_state[unit], c_at(lane, s + 1, row, unit),
+                        c_at(lane, r.reverse(lane) ? s + 2 : s, row, unit));
+                    if (!running) d_state[unit] = 0;
                     for (u32 k = 0; k < 4; k++) {
-                        const float expected = alive ? d[k] : 0;
+                        const float expected = running ? d[k] : 0;
                         worst = std::max(worst, std::fabs(d_at(lane, s, row, unit, k) - expected));
-                        most = std::max(most, std::fabs(expected));
+                        largest = std::max(largest, std::fabs(expected));
                     }
                 }
             }
         }
-    // Biases' gradients are sums over steps and rows.
+    // Gradients of biases are sums over steps and rows.
     for (u32 lane = 0; lane < lanes; lane++)
         for (u32 at = 0; at < n * 4; at++) {
             float sum = 0, found = 0, size = 0;
             for (u32 slot = 0; slot < steps * rows; slot++) {
-                float d = whole(gates[lane * slots + slot * N * 4 + at]);
+                float d = half_to_float(gates[lane * slots + slot * N * 4 + at]);
                 sum += d, size += std::fabs(d);
             }
-            for (u32 group = 0; group < r.groups(); group++) found += d_bias[(lane * r.groups() + group) * N * 4 + at];
-            if (std::fabs(found - sum) > 1e-2f * std::max(size, 1.0f)) fail("a bias' gradient is no sum");
+            for (u32 group = 0; group < r.groups(); group++)
+                found += d_bias[(lane * r.groups() + group) * N * 4 + at];
+            if (std::fabs(found - sum) > 1e-2f * std::max(size, 1.0f))
+                fail("a bias gradient is not the sum");
         }
-    return verdict("gradients of slots", worst, most);
+    return verdict("gradients of slots", worst, largest);
 }

@@ -1,6 +1,8 @@
-// persistent_forward.cu beside the equations, step by step: h within what f16 rounds away, zeros at both ends.
-// Arguments: units, lanes, rows, steps, products whose weights stay in registers.
+// Compares persistent/forward.cu with the equations, step by step: h within f16 rounding, zeros at
+// both ends. Arguments: units, lanes, rows, steps, k-steps whose weights stay in registers.
 #include "hopper.hpp"
+
+#include "params.h"
 
 #include "recurrence.hpp"
 
@@ -8,18 +10,31 @@
 
 int main(int, char** arguments) {
     Recurrence r(arguments, BELOW);
-    const u32 n = r.n, lanes = r.lanes, rows = r.rows, steps = r.steps, each_packed = N / 32 * DEPTH * 256;
+    const u32 n = r.n, lanes = r.lanes, rows = r.rows, steps = r.steps,
+              each_packed = N / 32 * K_STEPS * 256;
     std::vector<uint4> packed(lanes * each_packed);
     std::vector<float> bias(lanes * N * 4);
     for (u32 lane = 0; lane < lanes; lane++) {
         each(std::max(each_packed, 4u * N), [&] {
-            pack_forward(r.w_ih[lane].data(), r.w_hh[lane].data(), r.b_ih[lane].data(), r.b_hh[lane].data(),
-                         packed.data() + lane * each_packed, bias.data() + lane * N * 4, r.slots_ih, r.slots_hh, n,
-                         r.reads_below(lane) ? n : 0, N, SEGMENTS, r.in_registers);
+            pack_forward(
+                {.w_ih = r.w_ih[lane].data(),
+                 .w_hh = r.w_hh[lane].data(),
+                 .b_ih = r.b_ih[lane].data(),
+                 .b_hh = r.b_hh[lane].data(),
+                 .to = packed.data() + lane * each_packed,
+                 .bias = bias.data() + lane * N * 4,
+                 .slots_ih = r.slots_ih,
+                 .slots_hh = r.slots_hh,
+                 .n = n,
+                 .below = r.reads_below(lane) ? n : 0,
+                 .padded = N,
+                 .segments = SEGMENTS,
+                 .in_registers = r.in_registers});
         });
     }
-    const u32 slots = steps * rows * N * 4, kept = (steps + 2) * rows * N, symbols = TABLE ? 6 : 0;
-    std::vector<u16> gates(lanes * slots), c(lanes * kept), h(lanes * kept), told(steps * lanes * r.groups() * N * NB, 0xffff);
+    const u32 slots = steps * rows * N * 4, saved = (steps + 2) * rows * N, symbols = TABLE ? 6 : 0;
+    std::vector<u16> gates(lanes * slots), c(lanes * saved), h(lanes * saved);
+    std::vector<u16> h_exchange(steps * lanes * r.groups() * N * NB, 0xffff);
     std::vector<u16> table((STACKED ? 1 : lanes) * symbols * N * 4);
     std::vector<u32> tokens(symbols ? steps * rows : 0);
     for (u16& x : gates) x = half(random_number(0.5f));
@@ -29,7 +44,8 @@ int main(int, char** arguments) {
         if (token == symbols) token = NONE;
     }
     const std::vector<u16> x = gates;
-    // What a layer that has finished told: (S, BELOW groups, N / 8, NB, 8), of padded units nothing.
+    // The h exchange of a layer below that has finished: (S, BELOW groups, N / 8, NB, 8), zero in
+    // padding.
     const u32 finished = STACKED ? 0 : BELOW;
     std::vector<u16> below(steps * finished * r.groups() * N * NB);
     auto below_at = [&](u32 step, u32 direction, u32 row, u32 unit) -> u16& {
@@ -38,18 +54,42 @@ int main(int, char** arguments) {
     };
     for (u32 step = 0; step < steps; step++)
         for (u32 row = 0; row < rows; row++)
-            for (u32 j = 0; j < finished * n; j++) below_at(step, j / n, row, j % n) = half(random_number(1));
-    const u32 turn = 1;
-    auto second = [&](std::vector<u16>& of, u32 apart) { return of.data() + (lanes > 1 ? apart : 0); };
-    launch(r.blocks(), MULTIPLIERS + LOADERS, MULTIPLIERS, SHARED, [&] {
-        persistent_forward(packed.data(), bias.data(), gates.data(), second(gates, slots), table.data(),
-                           symbols ? tokens.data() : nullptr, symbols, c.data(), second(c, kept), h.data(),
-                           second(h, STACKED ? kept : N), r.width(), nullptr, told.data(), nullptr, below.data(), &turn,
-                           r.run.data(), lanes, r.groups(), 0, steps, rows, 1);
+            for (u32 j = 0; j < finished * n; j++)
+                below_at(step, j / n, row, j % n) = half(random_number(1));
+    const u32 parity = 1;
+    const PersistentForward params = {
+        .packed = packed.data(),
+        .bias = bias.data(),
+        .gates = gates.data(),
+        .table = table.data(),
+        .tokens = symbols ? tokens.data() : nullptr,
+        .c = c.data(),
+        .h = h.data(),
+        .h_exchange_even = nullptr,
+        .h_exchange_odd = h_exchange.data(),
+        .below_even = nullptr,
+        .below_odd = below.data(),
+        .parity = &parity,
+        .run = r.run.data(),
+        .gates_stride = slots,
+        .c_stride = saved,
+        .h_stride = STACKED ? saved : N,
+        .symbols = symbols,
+        .width = r.width(),
+        .lanes = lanes,
+        .groups = r.groups(),
+        .first_row = 0,
+        .steps = steps,
+        .rows = rows,
+        .save = 1};
+    launch(r.blocks(), CONSUMER_THREADS + PRODUCER_THREADS, CONSUMER_THREADS, SHARED, [&] {
+        persistent_forward(params);
     });
 
     auto h_at = [&](u32 lane, u32 step, u32 row, u32 unit) {
-        return whole(STACKED ? h[lane * kept + (step * rows + row) * N + unit] : h[(step * rows + row) * r.width() + lane * N + unit]);
+        return half_to_float(
+            STACKED ? h[lane * saved + (step * rows + row) * N + unit]
+                    : h[(step * rows + row) * r.width() + lane * N + unit]);
     };
     float worst = 0;
     for (u32 lane = 0; lane < lanes; lane++)
@@ -60,19 +100,29 @@ int main(int, char** arguments) {
                 for (u32 unit = 0; unit < n; unit++) {
                     float slot[4];
                     for (u32 k = 0; k < 4; k++) {
-                        const u32 ih = r.row_of(r.slots_ih, k, unit), hh = r.row_of(r.slots_hh, k, unit);
+                        const u32 ih = r.row_of(r.slots_ih, k, unit),
+                                  hh = r.row_of(r.slots_hh, k, unit);
                         float sum = 0;
                         if (ih != r.NO_ROW) sum += r.b_ih[lane][ih];
                         if (hh != r.NO_ROW) sum += r.b_hh[lane][hh];
-                        if (!r.reads_below(lane) && !symbols) sum += whole(x[lane * slots + ((s * rows + row) * N + unit) * 4 + k]);
+                        if (!r.reads_below(lane) && !symbols)
+                            sum += half_to_float(
+                                x[lane * slots + ((s * rows + row) * N + unit) * 4 + k]);
                         if (!r.reads_below(lane) && symbols && tokens[s * rows + row] != NONE)
-                            sum += whole(table[((lane * symbols + tokens[s * rows + row]) * N + unit) * 4 + k]);
-                        for (u32 j = 0; r.reads_below(lane) && ih != r.NO_ROW && j < r.inputs(); j++) {
-                            const float value = STACKED ? h_at(lane - 1, s + 1, row, j) : whole(below_at(s, j / n, row, j % n));
+                            sum += half_to_float(
+                                table
+                                    [((lane * symbols + tokens[s * rows + row]) * N + unit) * 4 +
+                                     k]);
+                        for (u32 j = 0; r.reads_below(lane) && ih != r.NO_ROW && j < r.inputs();
+                             j++) {
+                            const float value = STACKED
+                                                    ? h_at(lane - 1, s + 1, row, j)
+                                                    : half_to_float(below_at(s, j / n, row, j % n));
                             sum += rounded(r.w_ih[lane][ih * r.inputs() + j]) * value;
                         }
                         for (u32 j = 0; j < n; j++) {
-                            if (hh != r.NO_ROW) sum += rounded(r.w_hh[lane][hh * n + j]) * before[j];
+                            if (hh != r.NO_ROW)
+                                sum += rounded(r.w_hh[lane][hh * n + j]) * before[j];
                         }
                         slot[k] = sum;
                     }
@@ -85,7 +135,8 @@ int main(int, char** arguments) {
                 }
             }
             for (u32 unit = 0; unit < N; unit++) {
-                if (h_at(lane, 0, row, unit) != 0 || h_at(lane, steps + 1, row, unit) != 0) fail("h does not end with zeros");
+                if (h_at(lane, 0, row, unit) != 0 || h_at(lane, steps + 1, row, unit) != 0)
+                    fail("h does not end with zeros");
             }
         }
     return verdict("h", worst, 1);

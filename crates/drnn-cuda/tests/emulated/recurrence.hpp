@@ -1,6 +1,9 @@
-// A random recurrence: weights as parameters lie, packed as kernels read them, and what a batch needs. Arrays have the length that
-// they must have, each on its own, so that what lies outside is found.
+// A random recurrence: weights in the layout of parameters, packed by the kernels, and a ragged
+// batch. Every array is an allocation of its exact length, so that the sanitizer finds accesses
+// outside.
 #pragma once
+
+#include "../../src/kernels/common/lstm.cuh"
 
 #include "../../src/kernels/common/cell.cuh"
 #include "../../src/kernels/persistent/pack.cu"
@@ -11,13 +14,13 @@ inline float random_number(float scale) {
     state = state * 1664525u + 1013904223u;
     return ((state >> 8) / 8388608.0f - 1) * scale;
 }
-inline float rounded(float x) { return whole(half(x)); }
+inline float rounded(float x) { return half_to_float(half(x)); }
 
 struct Recurrence {
     u32 n, lanes, rows, steps, in_registers;
-    // Directions below whose h is multiplied along.
+    // Directions of the layer below whose h is multiplied too.
     u32 below;
-    // As persistent/slots.rs has them, and how many gates that are.
+    // As in persistent/slots.rs, and the number of gates.
     u32 slots_ih, slots_hh, gates;
     std::vector<std::vector<float>> w_ih, w_hh, b_ih, b_hh;
     std::vector<u32> run;
@@ -39,22 +42,23 @@ struct Recurrence {
             b_ih.push_back(numbers(gates * n, 0.3f));
             b_hh.push_back(numbers(gates * n, 0.3f));
         }
-        // Ragged: one row of all steps, others of some or none.
+        // Ragged: one row has all steps, others have some or none.
         run = std::vector<u32>(rows, steps);
-        for (u32 row = 1; row < rows; row++) run[row] = (u32)((random_number(0.5f) + 0.5f) * (steps + 1));
+        for (u32 row = 1; row < rows; row++)
+            run[row] = (u32)((random_number(0.5f) + 0.5f) * (steps + 1));
     }
 
     u32 groups() const { return (rows + NB - 1) / NB; }
     u32 blocks() const { return lanes * groups() * N / 32; }
-    // Of H: directions side by side, or a layer of a stack.
+    // Width of H: all directions, or one layer of a stack.
     u32 width() const { return STACKED ? N : lanes * N; }
     bool reverse(u32 lane) const { return !STACKED && lane > 0; }
     bool reads_below(u32 lane) const { return STACKED ? lane > 0 : below > 0; }
-    // What it reads there, of all directions.
+    // Width of its input: all directions below.
     u32 inputs() const { return std::max(below, 1u) * n; }
-    // The step that is taken, of all in order.
+    // The time step that is processed as number `taken`.
     u32 step(u32 lane, u32 taken) const { return reverse(lane) ? steps - 1 - taken : taken; }
-    // Row of W that slot `slot` of a unit is, or none.
+    // Row of W in slot `slot` of a unit, or NO_ROW.
     static const u32 NO_ROW = ~0u;
     u32 row_of(u32 slots, u32 slot, u32 unit) const {
         u32 gate = gate_of(slots, slot);
@@ -62,7 +66,7 @@ struct Recurrence {
     }
 };
 
-// A kernel whose threads do not know of each other.
+// Runs a kernel whose threads are independent.
 template <class Kernel>
 void each(u32 threads, Kernel kernel) {
     blockDim.x = 256;
@@ -72,12 +76,13 @@ void each(u32 threads, Kernel kernel) {
     }
 }
 
-// What a cell hands back, beside differences of what it gives: of a h + b state for some a and b.
+// Compares a cell's gradients with difference quotients of a h + b state for some a and b.
 inline void check_cell() {
     for (u32 round = 0; round < 100; round++) {
-        float sums[4], before = random_number(1), a = random_number(1), b = CELL == RNN ? 0 : random_number(1);
+        float sums[4], before = random_number(1), a = random_number(1),
+                       b = CELL == RNN ? 0 : random_number(1);
         for (float& sum : sums) sum = random_number(1.5f);
-        auto worth = [&](u32 which, double by) {
+        auto value = [&](u32 which, double by) {
             float moved[4] = {sums[0], sums[1], sums[2], sums[3]}, state = before;
             if (which < 4) moved[which] += by;
             else state += by;
@@ -88,13 +93,14 @@ inline void check_cell() {
         cell_forward(d, state);
         cell_backward(d, a, d_state, state, before);
         for (u32 which = 0; which < 5; which++) {
-            const double by = 1e-2, expected = (worth(which, by) - worth(which, -by)) / (2 * by);
-            if (std::fabs((which < 4 ? d[which] : d_state) - expected) > 1e-3) fail("a cell's gradient is none");
+            const double by = 1e-2, expected = (value(which, by) - value(which, -by)) / (2 * by);
+            if (std::fabs((which < 4 ? d[which] : d_state) - expected) > 1e-3)
+                fail("a cell's gradient is wrong");
         }
     }
 }
 
-inline int verdict(const char* what, float worst, float most) {
-    printf("%s: %.1e apart of %.1e\n", what, worst, most);
-    return worst <= 1e-3f * std::max(most, 1.0f) ? 0 : 1; // f16
+inline int verdict(const char* what, float worst, float largest) {
+    printf("%s: %.1e apart of %.1e\n", what, worst, largest);
+    return worst <= 1e-3f * std::max(largest, 1.0f) ? 0 : 1; // f16
 }

@@ -1,11 +1,17 @@
-// The cells' arithmetic, one step: a thread per (row, unit).
+// One step of a recurrent cell in f32: a thread per (row, unit).
 //
-//   lstm   i, f, o = s(gates + b)   g = tanh(gates + b)   c = f c' + i g          h = o tanh(c)
-//   gru    r, z = s(gates + b)      n = tanh(x_n + b_n + r (W_hn h' + b_hn))      h = (1 - z) n + z h'
-//   rnn    h = tanh(gates + b)      or max(0, ..)
+//   lstm   lstm.cuh, with gates = x W_ih^T + h' W_hh^T + b_ih + b_hh
+//   gru    r, z = s(gates + b)   n = tanh(x_n + b_in + r (W_hn h' + b_hn))   h = (1 - z) n + z h'
+//   rnn    h = tanh(gates + b)   or max(0, gates + b)
 //
-// `gates` holds what the products left (x W_ih^T + h' W_hh^T) and gets the activated gates; on the way back those are
-// replaced by their gradients. A row that does not run at this step has h = c = 0, and hands no gradient on.
+// `gates` holds the sums of the products (x W_ih^T + h' W_hh^T) and receives the activated gates;
+// backward replaces those by their gradients. A row that has ended before this step (step >=
+// run[row]) has h = c = 0 and passes no gradient on.
+
+struct ExactActivation {
+    static __device__ __forceinline__ float sigmoid(float x) { return ::sigmoid(x); }
+    static __device__ __forceinline__ float tanh(float x) { return tanhf(x); }
+};
 
 struct Place {
     u32 row, unit;
@@ -22,132 +28,119 @@ __device__ __forceinline__ Place place(u32 rows, u32 n, u32 step, const u32* run
     return p;
 }
 
-// gates (B, 4n), biases (4n), c' and c (B, n), h (B, stride)
-extern "C" __global__ void lstm_forward(
-    float* gates, const float* bias_ih, const float* bias_hh, const float* c_before, float* c, float* h,
-    u32 h_stride, const u32* run, u32 step, u32 rows, u32 n) {
-    Place p = place(rows, n, step, run);
-    if (!p.inside) return;
-    float* own = gates + (u64)p.row * 4 * n + p.unit;
-    float i = 0, f = 0, g = 0, o = 0, c_new = 0, h_new = 0;
-    if (p.running) {
-        const u32 u = p.unit;
-        i = sigmoid(own[0] + bias_ih[u] + bias_hh[u]);
-        f = sigmoid(own[n] + bias_ih[n + u] + bias_hh[n + u]);
-        g = tanhf(own[2 * n] + bias_ih[2 * n + u] + bias_hh[2 * n + u]);
-        o = sigmoid(own[3 * n] + bias_ih[3 * n + u] + bias_hh[3 * n + u]);
-        c_new = f * c_before[p.row * n + u] + i * g;
-        h_new = o * tanhf(c_new);
+// gates (B, 4n), biases (4n), c_before and c (B, n), h (B, n) with rows h_stride apart
+extern "C" __global__ void lstm_forward(const LstmForward p) {
+    const Place at = place(p.rows, p.n, p.step, p.run);
+    if (!at.inside) return;
+    const u32 n = p.n, u = at.unit;
+    float* own = p.gates + (u64)at.row * 4 * n + u;
+    LstmGates gates = {0, 0, 0, 0};
+    float c = 0, h = 0;
+    if (at.running) {
+        gates.i = own[0] + p.bias_ih[u] + p.bias_hh[u];
+        gates.f = own[n] + p.bias_ih[n + u] + p.bias_hh[n + u];
+        gates.g = own[2 * n] + p.bias_ih[2 * n + u] + p.bias_hh[2 * n + u];
+        gates.o = own[3 * n] + p.bias_ih[3 * n + u] + p.bias_hh[3 * n + u];
+        c = p.c_before[at.row * n + u];
+        h = lstm_cell_forward<ExactActivation>(gates, c);
     }
-    own[0] = i;
-    own[n] = f;
-    own[2 * n] = g;
-    own[3 * n] = o;
-    c[p.row * n + p.unit] = c_new;
-    h[(u64)p.row * h_stride + p.unit] = h_new;
+    own[0] = gates.i;
+    own[n] = gates.f;
+    own[2 * n] = gates.g;
+    own[3 * n] = gates.o;
+    p.c[at.row * n + u] = c;
+    p.h[(u64)at.row * p.h_stride + u] = h;
 }
 
-// d_above (B, stride): what this step's h is told from above; d_h (B, n): from the step behind it, then for the one before
-// it, which the product adds to; d_c (B, n) likewise.
-extern "C" __global__ void lstm_backward(
-    float* gates, const float* d_above, u32 d_stride, const float* d_h, float* d_c, const float* c_before, const float* c,
-    const u32* run, u32 step, u32 rows, u32 n) {
-    Place p = place(rows, n, step, run);
-    if (!p.inside) return;
-    float* own = gates + (u64)p.row * 4 * n + p.unit;
-    const u32 at = p.row * n + p.unit;
-    float di = 0, df = 0, dg = 0, d_o = 0, dc_before = 0;
-    if (p.running) {
-        float i = own[0], f = own[n], g = own[2 * n], o = own[3 * n];
-        float tanh_c = tanhf(c[at]);
-        float dh = d_above[(u64)p.row * d_stride + p.unit] + d_h[at];
-        float dc = d_c[at] + dh * o * (1 - tanh_c * tanh_c);
-        di = dc * g * i * (1 - i);
-        df = dc * c_before[at] * f * (1 - f);
-        dg = dc * i * (1 - g * g);
-        d_o = dh * tanh_c * o * (1 - o);
-        dc_before = dc * f;
+// d_above (B, n) with rows d_stride apart: gradient of this step's h from the layer above. d_h and
+// d_c (B, n): gradients of h and c from step s + 1. d_c receives the gradient for step s - 1; the
+// product that follows writes d_h for step s - 1.
+extern "C" __global__ void lstm_backward(const LstmBackward p) {
+    const Place at = place(p.rows, p.n, p.step, p.run);
+    if (!at.inside) return;
+    const u32 n = p.n, cell = at.row * n + at.unit;
+    float* own = p.gates + (u64)at.row * 4 * n + at.unit;
+    LstmGates d = {0, 0, 0, 0};
+    float dc = 0;
+    if (at.running) {
+        const LstmGates gates = {own[0], own[n], own[2 * n], own[3 * n]};
+        const float dh = p.d_above[(u64)at.row * p.d_stride + at.unit] + p.d_h[cell];
+        dc = p.d_c[cell];
+        d = lstm_cell_backward<ExactActivation>(gates, dh, dc, p.c[cell], p.c_before[cell]);
     }
-    own[0] = di;
-    own[n] = df;
-    own[2 * n] = dg;
-    own[3 * n] = d_o;
-    d_c[at] = dc_before;
+    own[0] = d.i;
+    own[n] = d.f;
+    own[2 * n] = d.g;
+    own[3 * n] = d.o;
+    p.d_c[cell] = dc;
 }
 
-// gates (B, 3n): for n only x W_in^T; from_h (B, n): h' W_hn^T, gets b_hn added
-extern "C" __global__ void gru_forward(
-    float* gates, float* from_h, const float* bias_ih, const float* bias_hh, const float* h_before, float* h, u32 h_stride,
-    const u32* run, u32 step, u32 rows, u32 n) {
-    Place p = place(rows, n, step, run);
-    if (!p.inside) return;
-    float* own = gates + (u64)p.row * 3 * n + p.unit;
-    float r = 0, z = 0, candidate = 0, gated = 0, h_new = 0;
-    if (p.running) {
-        const u32 u = p.unit;
-        r = sigmoid(own[0] + bias_ih[u] + bias_hh[u]);
-        z = sigmoid(own[n] + bias_ih[n + u] + bias_hh[n + u]);
-        gated = from_h[p.row * n + u] + bias_hh[2 * n + u];
-        candidate = tanhf(own[2 * n] + bias_ih[2 * n + u] + r * gated);
-        h_new = (1 - z) * candidate + z * h_before[(u64)p.row * h_stride + u];
+// gates (B, 3n), of which the third holds x W_in^T alone; from_h (B, n): h' W_hn^T, receives b_hn
+extern "C" __global__ void gru_forward(const GruForward p) {
+    const Place at = place(p.rows, p.n, p.step, p.run);
+    if (!at.inside) return;
+    const u32 n = p.n, u = at.unit;
+    float* own = p.gates + (u64)at.row * 3 * n + u;
+    float r = 0, z = 0, candidate = 0, gated = 0, h = 0;
+    if (at.running) {
+        r = sigmoid(own[0] + p.bias_ih[u] + p.bias_hh[u]);
+        z = sigmoid(own[n] + p.bias_ih[n + u] + p.bias_hh[n + u]);
+        gated = p.from_h[at.row * n + u] + p.bias_hh[2 * n + u];
+        candidate = tanhf(own[2 * n] + p.bias_ih[2 * n + u] + r * gated);
+        h = (1 - z) * candidate + z * p.h_before[(u64)at.row * p.h_stride + u];
     }
     own[0] = r;
     own[n] = z;
     own[2 * n] = candidate;
-    from_h[p.row * n + p.unit] = gated;
-    h[(u64)p.row * h_stride + p.unit] = h_new;
+    p.from_h[at.row * n + u] = gated;
+    p.h[(u64)at.row * p.h_stride + u] = h;
 }
 
-// d_h gets what reaches h' past the gates; the products add the rest. from_h gets the gradient of W_hn h' + b_hn.
-extern "C" __global__ void gru_backward(
-    float* gates, float* from_h, const float* d_above, u32 d_stride, float* d_h, const float* h_before, u32 h_stride,
-    const u32* run, u32 step, u32 rows, u32 n) {
-    Place p = place(rows, n, step, run);
-    if (!p.inside) return;
-    float* own = gates + (u64)p.row * 3 * n + p.unit;
-    const u32 at = p.row * n + p.unit;
+// d_h receives the gradient that reaches h' through z; the products add the rest. from_h receives
+// the gradient of W_hn h' + b_hn.
+extern "C" __global__ void gru_backward(const GruBackward p) {
+    const Place at = place(p.rows, p.n, p.step, p.run);
+    if (!at.inside) return;
+    const u32 n = p.n, cell = at.row * n + at.unit;
+    float* own = p.gates + (u64)at.row * 3 * n + at.unit;
     float dr = 0, dz = 0, dn = 0, d_gated = 0, dh_before = 0;
-    if (p.running) {
+    if (at.running) {
         float r = own[0], z = own[n], candidate = own[2 * n];
-        float dh = d_above[(u64)p.row * d_stride + p.unit] + d_h[at];
+        float dh = p.d_above[(u64)at.row * p.d_stride + at.unit] + p.d_h[cell];
         dn = dh * (1 - z) * (1 - candidate * candidate);
-        dz = dh * (h_before[(u64)p.row * h_stride + p.unit] - candidate) * z * (1 - z);
-        dr = dn * from_h[at] * r * (1 - r);
+        dz = dh * (p.h_before[(u64)at.row * p.h_stride + at.unit] - candidate) * z * (1 - z);
+        dr = dn * p.from_h[cell] * r * (1 - r);
         d_gated = dn * r;
         dh_before = dh * z;
     }
     own[0] = dr;
     own[n] = dz;
     own[2 * n] = dn;
-    from_h[at] = d_gated;
-    d_h[at] = dh_before;
+    p.from_h[cell] = d_gated;
+    p.d_h[cell] = dh_before;
 }
 
 // gates (B, n)
-extern "C" __global__ void rnn_forward(
-    const float* gates, const float* bias_ih, const float* bias_hh, float* h, u32 h_stride, u32 relu, const u32* run, u32 step,
-    u32 rows, u32 n) {
-    Place p = place(rows, n, step, run);
-    if (!p.inside) return;
-    float h_new = 0;
-    if (p.running) {
-        float sum = gates[(u64)p.row * n + p.unit] + bias_ih[p.unit] + bias_hh[p.unit];
-        h_new = relu ? (sum <= 0 ? 0 : sum) : tanhf(sum); // no number stays none
+extern "C" __global__ void rnn_forward(const RnnForward p) {
+    const Place at = place(p.rows, p.n, p.step, p.run);
+    if (!at.inside) return;
+    float h = 0;
+    if (at.running) {
+        float sum = p.gates[(u64)at.row * p.n + at.unit] + p.bias_ih[at.unit] + p.bias_hh[at.unit];
+        h = p.relu ? (sum <= 0 ? 0 : sum) : tanhf(sum); // NaN stays NaN
     }
-    h[(u64)p.row * h_stride + p.unit] = h_new;
+    p.h[(u64)at.row * p.h_stride + at.unit] = h;
 }
 
-extern "C" __global__ void rnn_backward(
-    float* gates, const float* h, u32 h_stride, const float* d_above, u32 d_stride, const float* d_h, u32 relu, const u32* run,
-    u32 step, u32 rows, u32 n) {
-    Place p = place(rows, n, step, run);
-    if (!p.inside) return;
-    const u32 at = p.row * n + p.unit;
+extern "C" __global__ void rnn_backward(const RnnBackward p) {
+    const Place at = place(p.rows, p.n, p.step, p.run);
+    if (!at.inside) return;
+    const u32 cell = at.row * p.n + at.unit;
     float d = 0;
-    if (p.running) {
-        float y = h[(u64)p.row * h_stride + p.unit];
-        float dh = d_above[(u64)p.row * d_stride + p.unit] + d_h[at];
-        d = dh * (relu ? (y <= 0 ? 0.0f : 1.0f) : 1 - y * y);
+    if (at.running) {
+        float y = p.h[(u64)at.row * p.h_stride + at.unit];
+        float dh = p.d_above[(u64)at.row * p.d_stride + at.unit] + p.d_h[cell];
+        d = dh * (p.relu ? (y <= 0 ? 0.0f : 1.0f) : 1 - y * y);
     }
-    gates[at] = d;
+    p.gates[cell] = d;
 }

@@ -1,9 +1,9 @@
-// What answers are worth, and the gradient of that.
+// Losses of outputs y, and their gradients.
 //
-//   cross-entropy   -log softmax(y)[class]      d y = (softmax(y) - onehot(class)) / count
-//   squared error   (y - target)^2              d y = 2 (y - target) / count
+//   cross-entropy   -log softmax(y)[class]      dy = (softmax(y) - onehot(class)) / count
+//   squared error   (y - target)^2              dy = 2 (y - target) / count
 //
-// A warp per position.
+// A warp per position (one output vector of m values).
 
 __device__ __forceinline__ float warp_max(float x) {
     for (int lane = 16; lane > 0; lane /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, lane));
@@ -15,27 +15,26 @@ __device__ __forceinline__ float warp_sum(float x) {
     return x;
 }
 
-// answers (positions, m) without bias get it; zeros behind a sequence's end, where step + delay >= run[row]
-extern "C" __global__ void answer(
-    float* answers, const float* bias, const u32* run, u32 delay, u32 rows, u32 positions, u32 m) {
+// Adds the bias to outputs (positions, m) in place; zeros after a sequence's end, where
+// step + delay >= run[row]. A thread per value.
+extern "C" __global__ void add_output_bias(const AddOutputBias p) {
     u32 at = blockIdx.x * blockDim.x + threadIdx.x;
-    if (at >= positions * m) return;
-    u32 step = at / m / rows, row = at / m % rows;
-    answers[at] = step + delay < run[row] ? answers[at] + bias[at % m] : 0;
+    if (at >= p.positions * p.m) return;
+    u32 step = at / p.m / p.rows, row = at / p.m % p.rows;
+    p.outputs[at] = step + p.delay < p.run[row] ? p.outputs[at] + p.bias[at % p.m] : 0;
 }
 
-// losses and hits: one per position
-extern "C" __global__ void cross_entropy(
-    const Header* header, const float* answers, const u32* classes, float* d_answers, float* losses, u32* hits, u32 positions,
-    u32 m) {
+// losses and hits: one per position; a hit is a class with the highest logit
+extern "C" __global__ void cross_entropy(const CrossEntropy p) {
     u32 position = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
-    if (position >= positions) return;
-    const float* y = answers + (u64)position * m;
-    float* d = d_answers + (u64)position * m;
-    u32 own = classes[position];
+    if (position >= p.positions) return;
+    const u32 m = p.m;
+    const float* y = p.outputs + (u64)position * m;
+    float* d = p.d_outputs + (u64)position * m;
+    u32 own = p.classes[position];
     if (own == NONE) {
         for (u32 j = lane; j < m; j += 32) d[j] = 0;
-        if (lane == 0) losses[position] = 0, hits[position] = 0;
+        if (lane == 0) p.losses[position] = 0, p.hits[position] = 0;
         return;
     }
     float largest = -infinity();
@@ -44,30 +43,28 @@ extern "C" __global__ void cross_entropy(
     float total = 0;
     for (u32 j = lane; j < m; j += 32) total += expf(y[j] - largest);
     total = warp_sum(total);
-    float weight = header->weight;
+    float weight = p.header->weight;
     for (u32 j = lane; j < m; j += 32) {
         float share = expf(y[j] - largest) / total * weight;
         d[j] = j == own ? share - weight : share;
     }
     if (lane == 0) {
-        losses[position] = logf(total) - (y[own] - largest);
-        hits[position] = y[own] == largest;
+        p.losses[position] = logf(total) - (y[own] - largest);
+        p.hits[position] = y[own] == largest;
     }
 }
 
-// targets (positions, m); no number does not count
-extern "C" __global__ void squared_error(
-    const Header* header, const float* answers, const float* targets, float* d_answers, float* losses, u32* hits, u32 positions,
-    u32 m) {
+// targets (positions, m); a NaN target does not count
+extern "C" __global__ void squared_error(const SquaredError p) {
     u32 position = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
-    if (position >= positions) return;
-    float sum = 0, weight = header->weight;
-    for (u32 j = lane; j < m; j += 32) {
-        u64 at = (u64)position * m + j;
-        float error = isnan(targets[at]) ? 0 : answers[at] - targets[at];
+    if (position >= p.positions) return;
+    float sum = 0, weight = p.header->weight;
+    for (u32 j = lane; j < p.m; j += 32) {
+        u64 at = (u64)position * p.m + j;
+        float error = isnan(p.targets[at]) ? 0 : p.outputs[at] - p.targets[at];
         sum += error * error;
-        d_answers[at] = weight * error;
+        p.d_outputs[at] = weight * error;
     }
     sum = warp_sum(sum);
-    if (lane == 0) losses[position] = sum, hits[position] = 0;
+    if (lane == 0) p.losses[position] = sum, p.hits[position] = 0;
 }

@@ -1,22 +1,22 @@
-// Embeddings: rows of a table forward, sums by symbol on the way back.
+// Embeddings: table lookup forward, sums by symbol backward.
 
-// x (slots, e) from table (symbols, e); zeros where there is no symbol
-extern "C" __global__ void embed(const u32* tokens, const float* table, float* x, u32 slots, u32 e) {
+// x (slots, e) from table (symbols, e), where slots = S B; zeros where the token is NONE
+extern "C" __global__ void embed(const Embed p) {
     u32 at = blockIdx.x * blockDim.x + threadIdx.x;
-    if (at >= slots * e) return;
-    u32 token = tokens[at / e];
-    x[at] = token == NONE ? 0 : table[token * e + at % e];
+    if (at >= p.slots * p.e) return;
+    u32 token = p.tokens[at / p.e];
+    p.x[at] = token == NONE ? 0 : p.table[token * p.e + at % p.e];
 }
 
-// A block per (symbol, dimension): the sum of d_x over the symbol's slots, by_symbol[starts[v] .. starts[v + 1]], in a fixed order.
-extern "C" __global__ void embed_backward(
-    const u32* starts, const u32* by_symbol, const float* d_x, float* d_table, u32 e) {
+// A block per (symbol, dimension): the sum of d_x over the slots of that symbol, which are
+// by_symbol[starts[symbol] .. starts[symbol + 1]], in a fixed order.
+extern "C" __global__ void embed_backward(const EmbedBackward p) {
     __shared__ double shared[128];
     u32 symbol = blockIdx.x, dimension = blockIdx.y;
     double sum = 0;
-    for (u32 i = starts[symbol] + threadIdx.x; i < starts[symbol + 1]; i += blockDim.x) {
-        sum += d_x[(u64)by_symbol[i] * e + dimension];
+    for (u32 i = p.starts[symbol] + threadIdx.x; i < p.starts[symbol + 1]; i += blockDim.x) {
+        sum += p.d_x[(u64)p.by_symbol[i] * p.e + dimension];
     }
     sum = block_sum(sum, shared);
-    if (threadIdx.x == 0) d_table[symbol * e + dimension] = (float)sum;
+    if (threadIdx.x == 0) p.d_table[symbol * p.e + dimension] = (float)sum;
 }

@@ -1,17 +1,21 @@
-// What blocks of a large recurrence told each other in a pass is forgotten while the next one runs: there are two places for it,
-// which passes take in turn. `turn` says whose it is, in its lowest bit.
+// The h exchange between the blocks of a persistent recurrence is double-buffered across passes: a
+// pass writes into one buffer while this kernel resets the other one, which the pass before used.
+// The lowest bit of `parity` says which buffer belongs to the current pass.
 
-// Blocks are short: a recurrence that waits for their multiprocessors need not wait long.
-static const u32 EACH = 8; // 16 bytes, of a thread
+// 16-byte stores per thread. Blocks are short, so that a recurrence whose blocks need all
+// multiprocessors is not delayed for long.
+static const u32 STORES = 8;
 
-// Fills `count` times 16 bytes, the place that this pass does not tell in, with SENTINEL of hopper.cuh.
-extern "C" __global__ void forget(uint4* even, uint4* odd, const u32* turn, u32 count) {
-    uint4* const other = *turn & 1 ? even : odd;
-    for (u32 i = 0; i < EACH; i++) {
-        const u32 at = (blockIdx.x * EACH + i) * blockDim.x + threadIdx.x;
-        if (at < count) __stcs(other + at, make_uint4(~0u, ~0u, ~0u, ~0u)); // h is rather to stay in the cache
+// Fills the `count` times 16 bytes of the buffer that the current pass does not use with
+// EMPTY_SENTINEL of hopper.cuh.
+extern "C" __global__ void reset_exchange(const ResetExchange p) {
+    uint4* const idle = *p.parity & 1 ? p.even : p.odd;
+    for (u32 i = 0; i < STORES; i++) {
+        const u32 at = (blockIdx.x * STORES + i) * blockDim.x + threadIdx.x;
+        // Evict-first: the L2 cache is for h.
+        if (at < p.count) __stcs(idle + at, make_uint4(~0u, ~0u, ~0u, ~0u));
     }
 }
 
-// Nobody of this pass looks at it any more.
-extern "C" __global__ void next_turn(u32* turn) { *turn += 1; }
+// Swaps the buffers. Runs after the last read of the current pass.
+extern "C" __global__ void flip_exchange(const FlipExchange p) { *p.parity += 1; }

@@ -1,269 +1,336 @@
-// The way forward of a recurrence that is too large for one multiprocessor: all steps in one launch.
+// Forward pass of a recurrence that is too large for one multiprocessor: all steps in one launch.
 //
-//   slots_s = x_s W_ih^T + b + h_{s-1} W_hh^T          what a cell makes of its four slots: cell.cuh
+//   slots_s = x_s W_ih^T + b + h_{s-1} W_hh^T          cell arithmetic on the four slots: cell.cuh
 //
-// A block owns 32 units (128 rows of weights, which stay in registers and shared memory) of NB rows of the batch; the N / 32
-// blocks of a group have the same rows, and tell each other h through device memory. Lanes are more groups, with weights of their
-// own: the two directions of a layer, or, STACKED, the layers of a stack. All blocks must run at once.
+// A block owns 32 units (128 rows of weights, kept in registers and shared memory) and NB rows of
+// the batch. The N / 32 blocks of a group share the same rows and exchange h through device memory.
+// Lanes are further groups with weights of their own: the two directions of a layer or, if STACKED,
+// the layers of a stack. All blocks must be co-resident: the launch is cooperative.
 //
-// Where x is what the layer below told, in BELOW directions, it is multiplied here too: that is done while h is on its way. The
-// layers of a stack run at once, each as far ahead of the one above as it gets: a wavefront. Otherwise the layer below has finished.
+// If x is the h of the layer below, in BELOW directions, W_ih is multiplied here as well, while
+// this layer's h is in flight. The layers of a stack run concurrently as a wavefront, each as far
+// ahead of the one above as it gets; otherwise the layer below has finished in an earlier launch.
 //
-// There are no flags: what is told is filled with a pattern that no f16 result has, and whoever needs a word looks until it is
-// another. Two warpgroups multiply and do the cell's arithmetic; the others bring h to shared memory: themselves where there is
-// little of it, by bulk copies where there is much (BULK), which leave the multipliers in peace.
+// The h exchange is a mailbox without flags: its words are reset to EMPTY_SENTINEL, a bit pattern
+// that no f16 result has, and a reader polls each word until it differs. Two consumer warpgroups
+// compute products and cells. Producer warps load h to shared memory: by polling loads where there
+// is little of it, by bulk copies (BULK) where there is much, which leave the memory pipes to the
+// consumers.
 //
-//   packed (lanes, N / 32, DEPTH, 2, 128) 16 bytes each: weights as `pack_forward` leaves them        bias (lanes, N, 4) f32
-//   gates (S, B, N, 4) f16: x W_ih^T in, then what the way back needs        h (S + 2, B, width) f16    c (S + 2, B, N) f16
-//   told (S, lanes groups, N / 8, NB, 8) f16: h once more, as products read it
-//   below (S, BELOW groups, N / 8, NB, 8) f16: what the layer below told
+//   packed (lanes, N / 32, K_STEPS, 2, 128) 16 bytes each: weights in the order of `pack_forward`
+//   bias (lanes, N, 4) f32
+//   gates (S, B, N, 4) f16: x W_ih^T, replaced by what backward needs
+//   h (S + 2, B, width) f16        c (S + 2, B, N) f16
+//   h_exchange (S, lanes groups, N / 8, NB, 8) f16: h once more, in wgmma's operand layout
+//   below (S, BELOW groups, N / 8, NB, 8) f16: the h exchange of the layer below
 //
-// with N = n padded to a multiple of 32. Of gates, h and c the first and the second lane's are given; further ones lie as far
-// apart. Of told and below there are two, for passes in turn (exchange.cu). With TABLE, x W_ih^T is a row of table
-// (lanes, symbols, N, 4) instead.
+// N is n padded to a multiple of 32. gates, h and c of lane l begin l times gates_stride, h_stride
+// and c_stride values further. There are two exchange buffers, used by passes alternately
+// (exchange.cu). With TABLE, x W_ih^T is instead a row of table (lanes, symbols, N, 4).
+//
+// t counts steps in processing order; s is the time step.
 
 static const u32 BLOCKS = N / 32;
-static const u32 SEGMENTS = BELOW + 1;                             // of what is multiplied: own h, then what is below
-static const u32 SEGMENT = N / 16;                                 // products of one, 16 units of h each
-static const u32 DEPTH = SEGMENTS * SEGMENT;                       // those with what is below come first
-static const u32 IN_REGISTERS = DEPTH < REGISTERS ? DEPTH : REGISTERS;
-static const u32 IN_SHARED = DEPTH - IN_REGISTERS;
-static const u32 CHUNKS = (N + CHUNK - 1) / CHUNK;                 // CHUNK: units of h that are waited for at once
-static const u32 EACH = CHUNK * NB / 256;                          // 16 bytes of a chunk that a loader has
-static const u32 COLUMNS = NB / 8;                                 // cells of a thread: one of each 8 rows of the batch
-static const u32 ROOM = 8;                                         // behind a row's units, so that rows begin at other banks
-static const u32 MULTIPLIERS = 256;                                // threads; as many LOADERS, or half
-static const u32 OF_ALL = LOADERS == 128 ? 3 * 168 : 4 * 128;      // registers, of a thread of each warpgroup
-static const u32 MULTIPLIER_REGISTERS = (OF_ALL - LOADERS / 128 * LOADER_REGISTERS) / 2;
-// Where a warp brings all of its h at once, looking before this block has told only keeps the others' words from coming.
-static const bool AFTER_TELLING = !BULK && CHUNKS <= LOADERS / 32;
+static const u32 SEGMENTS = BELOW + 1;                 // operands: own h, then those below
+static const u32 SEGMENT_K_STEPS = N / 16;             // wgmma k-steps of one, 16 units of h each
+static const u32 K_STEPS = SEGMENTS * SEGMENT_K_STEPS; // those of the segments below come first
+static const u32 IN_REGISTERS = K_STEPS < REGISTER_K_STEPS ? K_STEPS : REGISTER_K_STEPS;
+static const u32 IN_SHARED = K_STEPS - IN_REGISTERS;
+static const u32 CHUNKS = (N + CHUNK - 1) / CHUNK; // CHUNK: units of h per mbarrier
+static const u32 LOADS = CHUNK * NB / 256;         // 16-byte words of a chunk per producer thread
+static const u32 COLUMNS = NB / 8;                 // cells of a thread: one in each 8 rows
+static const u32 PADDING = 8;                      // f16 after a row's units: spreads banks
+static const u32 CONSUMER_THREADS = 256;           // PRODUCER_THREADS: as many, or half
+static const u32 POOL = PRODUCER_THREADS == 128 ? 3 * 168 : 4 * 128; // registers, all warpgroups
+static const u32 CONSUMER_REGISTERS = (POOL - PRODUCER_THREADS / 128 * PRODUCER_REGISTERS) / 2;
+// Where a warp loads all of its h at once, polling before this block has sent its own h only delays
+// the arrival of the others'.
+static const bool LOAD_AFTER_SEND = !BULK && CHUNKS <= PRODUCER_THREADS / 32;
 
 struct Shared {
-    u16 weights[IN_SHARED + 1][2][1024]; // by warpgroup: (16, 64) in tiles; one more, since there is no array of none
-    u16 h[SEGMENTS][N * NB];             // (N, NB) in tiles
-    u16 rows[2][2][NB][32 + ROOM];       // by step, h or c: the block's 32 units of each row
-    u16 slots[2][NB][32 * 4 + ROOM];     // and what the way back needs of them
+    u16 weights[IN_SHARED + 1][2][1024]; // by warpgroup: (16, 64); + 1: arrays must not be empty
+    u16 h[SEGMENTS][N * NB];             // (N, NB), operand layout
+    u16 rows[2][2][NB][32 + PADDING];    // double buffer; h or c: the block's 32 units of each row
+    u16 slots[2][NB][32 * 4 + PADDING];  // double buffer: what backward needs of them
     u16 table[TABLE + 1][32][4];
-    u64 full[SEGMENTS][CHUNKS], copied[SEGMENTS][CHUNKS], empty, empty_below, has_told;
+    u64 full[SEGMENTS][CHUNKS], copied[SEGMENTS][CHUNKS], empty, empty_below, h_sent; // mbarriers
 };
-static_assert(sizeof(Shared) == SHARED, "as `persistent/tiling.rs` counts");
-static_assert(STACKED || BELOW * CHUNKS <= 32, "a warp copies what a finished layer has told");
+static_assert(sizeof(Shared) == SHARED, "must equal the size in persistent/tiling.rs");
+static_assert(STACKED || BELOW * CHUNKS <= 32, "one warp copies a finished layer's h");
 
-// A chunk is a warp's, which looks at all of it.
-__device__ __forceinline__ void bring(Shared& shared, u32 segment, const u16* told) {
-    const u32 lane = threadIdx.x % 32, own = threadIdx.x / 32 - MULTIPLIERS / 32;
-    for (u32 chunk = own; chunk < CHUNKS; chunk += LOADERS / 32) {
-        uint4 v[EACH];
-        auto at = [&](u32 i) { return chunk * CHUNK * NB + (i * 32 + lane) * 8; };
-        auto there = [&](u32 i) { return N % CHUNK == 0 || at(i) < N * NB; };
+// Loads one step's h to shared memory by polling loads. Each chunk belongs to one producer warp.
+__device__ __forceinline__ void load_h(Shared& shared, u32 segment, const u16* from) {
+    const u32 warp_lane = threadIdx.x % 32, producer = threadIdx.x / 32 - CONSUMER_THREADS / 32;
+    for (u32 chunk = producer; chunk < CHUNKS; chunk += PRODUCER_THREADS / 32) {
+        uint4 v[LOADS];
+        auto at = [&](u32 i) { return chunk * CHUNK * NB + (i * 32 + warp_lane) * 8; };
+        auto exists = [&](u32 i) { return N % CHUNK == 0 || at(i) < N * NB; };
 #pragma unroll
-        for (u32 i = 0; i < EACH; i++) {
+        for (u32 i = 0; i < LOADS; i++) {
             v[i] = make_uint4(0, 0, 0, 0);
-            if (there(i)) v[i] = look4(told + at(i));
+            if (exists(i)) v[i] = ld_relaxed_v4(from + at(i));
         }
         bool missing;
         do {
             missing = false;
 #pragma unroll
-            for (u32 i = 0; i < EACH; i++) {
-                if (any_missing(v[i])) v[i] = look4(told + at(i)), missing = true;
+            for (u32 i = 0; i < LOADS; i++) {
+                if (any_empty(v[i])) v[i] = ld_relaxed_v4(from + at(i)), missing = true;
             }
         } while (missing);
 #pragma unroll
-        for (u32 i = 0; i < EACH; i++) {
-            if (there(i)) *(uint4*)(shared.h[segment] + at(i)) = v[i];
+        for (u32 i = 0; i < LOADS; i++) {
+            if (exists(i)) *(uint4*)(shared.h[segment] + at(i)) = v[i];
         }
-        seen_by_products();
+        fence_proxy_async_shared();
         __syncwarp();
-        if (lane == 0) barrier_arrive(shared_address(&shared.full[segment][chunk]));
+        if (warp_lane == 0) mbarrier_arrive(shared_address(&shared.full[segment][chunk]));
     }
 }
 
-// The same by copies. A chunk is what 4 blocks tell: the warp looks at the last word of each warp that writes there, and when those
-// have come copies all. That others are late is then seen in the copy, which is made again.
-__device__ __forceinline__ void bring_by_copies(Shared& shared, u32 segment, const u16* told, u32& parities) {
-    const u32 lane = threadIdx.x % 32, own = threadIdx.x / 32 - MULTIPLIERS / 32;
+// The same by bulk copies. A chunk comes from 4 blocks: the warp polls the last word that each of
+// their warps writes, copies the whole chunk when those have arrived, checks the copy, and copies
+// again if any word of it is still empty.
+//
+// Why this is ordered and live without a proxy fence. Other blocks write h by relaxed stores
+// through the generic proxy; a bulk copy reads it through the async proxy, and no fence.proxy.async
+// stands between the two. So nothing orders the copy after the stores, and polling does not either:
+// it is only a hint when a copy is worthwhile.
+//
+// Order: no order is needed, because no word vouches for another. During a launch a 32-bit word of
+// the exchange changes once, from EMPTY_SENTINEL to its value; it was reset by an earlier launch,
+// whose writes are ordered before this one starts. So a copied word is either the sentinel or the
+// value, and the check of every word of the copy shows which. The check is ordered after the copy
+// by the mbarrier (complete_tx). The consumers' wgmma reads shared memory through the async proxy,
+// like the copy that wrote it, after the mbarrier `full`.
+//
+// Liveness: a copy that came too early is repeated, so progress only needs some later copy to see
+// the store. Relaxed stores at gpu scope are performed in L2, and bulk copies read device memory
+// from L2 rather than from a private cache, so every retry looks at L2 afresh.
+//
+// This goes beyond the letter of the PTX memory model, which promises no visibility across proxies
+// without a fence, and does not call the pieces of a bulk copy single-copy atomic. It relies on
+// the hardware: bulk copies read from L2 and do not tear aligned 32-bit words.
+__device__ __forceinline__ void load_h_bulk(
+    Shared& shared, u32 segment, const u16* from, u32& parities) {
+    const u32 warp_lane = threadIdx.x % 32, producer = threadIdx.x / 32 - CONSUMER_THREADS / 32;
     auto values = [](u32 chunk) { return min(CHUNK, N - chunk * CHUNK) * NB; };
     auto copied = [&](u32 chunk) { return shared_address(&shared.copied[segment][chunk]); };
     auto copy = [&](u32 chunk) {
         u32 first = chunk * CHUNK * NB;
-        if (lane == 0) copy_to_shared(shared_address(shared.h[segment] + first), told + first, 2 * values(chunk), copied(chunk));
+        if (warp_lane == 0) {
+            bulk_copy_to_shared(
+                shared_address(shared.h[segment] + first), from + first, 2 * values(chunk),
+                copied(chunk));
+        }
     };
-    for (u32 chunk = own; chunk < CHUNKS; chunk += LOADERS / 32) {
-        // Warp lane % 8 of block lane / 8 writes 4 units of all rows.
-        const u32 sample = (lane / 8 * 4 + lane % 8 / 2) * NB * 8 + (NB - 1) * 8 + lane % 2 * 4;
-        while (__any_sync(~0u, sample < values(chunk) && look1(told + chunk * CHUNK * NB + sample) == SENTINEL)) {}
+    for (u32 chunk = producer; chunk < CHUNKS; chunk += PRODUCER_THREADS / 32) {
+        // Warp warp_lane % 8 of block warp_lane / 8 writes 4 units of all rows.
+        const u32 sample =
+            (warp_lane / 8 * 4 + warp_lane % 8 / 2) * NB * 8 + (NB - 1) * 8 + warp_lane % 2 * 4;
+        while (__any_sync(
+            ~0u, sample < values(chunk) &&
+                     ld_relaxed(from + chunk * CHUNK * NB + sample) == EMPTY_SENTINEL)) {
+        }
         copy(chunk);
     }
-    for (u32 chunk = own; chunk < CHUNKS; chunk += LOADERS / 32) {
+    for (u32 chunk = producer; chunk < CHUNKS; chunk += PRODUCER_THREADS / 32) {
         for (;;) {
             const u32 bit = segment * CHUNKS + chunk;
-            barrier_wait(copied(chunk), parities >> bit & 1);
+            mbarrier_wait(copied(chunk), parities >> bit & 1);
             parities ^= 1 << bit;
-            const u16* there = shared.h[segment] + chunk * CHUNK * NB;
+            const u16* copy_of_chunk = shared.h[segment] + chunk * CHUNK * NB;
             bool late = false;
 #pragma unroll 8
-            for (u32 i = 0; i < EACH; i++) {
-                const u32 at = (i * 32 + lane) * 8;
-                if (N % CHUNK == 0 || at < values(chunk)) late |= any_missing(*(const uint4*)(there + at));
+            for (u32 i = 0; i < LOADS; i++) {
+                const u32 at = (i * 32 + warp_lane) * 8;
+                if (N % CHUNK == 0 || at < values(chunk))
+                    late |= any_empty(*(const uint4*)(copy_of_chunk + at));
             }
             if (!__any_sync(~0u, late)) break;
             copy(chunk);
         }
-        if (lane == 0) barrier_arrive(shared_address(&shared.full[segment][chunk]));
+        if (warp_lane == 0) mbarrier_arrive(shared_address(&shared.full[segment][chunk]));
     }
 }
 
-// All that a layer that has finished has told for a step, in directions that lie so far apart. A warp's first threads have a chunk
-// each.
-__device__ __forceinline__ void copy_finished(Shared& shared, const u16* told, u64 apart) {
+// Copies one step's h of a layer below that finished in an earlier launch, so that nothing needs to
+// be checked. Its directions are `direction_stride` values apart. The first threads of one warp
+// copy a chunk each.
+__device__ __forceinline__ void copy_finished(
+    Shared& shared, const u16* from, u64 direction_stride) {
     const u32 segment = 1 + threadIdx.x % 32 / CHUNKS, chunk = threadIdx.x % 32 % CHUNKS;
     if (segment > BELOW) return;
     const u32 first = chunk * CHUNK * NB, bytes = 2 * min(CHUNK, N - chunk * CHUNK) * NB;
     const u32 full = shared_address(&shared.full[segment][chunk]);
-    copy_to_shared(shared_address(shared.h[segment] + first), told + (segment - 1) * apart + first, bytes, full);
+    bulk_copy_to_shared(
+        shared_address(shared.h[segment] + first), from + (segment - 1) * direction_stride + first,
+        bytes, full);
 }
 
-// Adds the products with some segments to the sums; `first` of all products is their first.
+// Accumulates the products of some segments; `first` is the number of their first k-step.
 template <u32 first, u32 segments>
 __device__ __forceinline__ void multiply(
-    float (&sum)[SUMS], const u32 (&w)[IN_REGISTERS][4], u64 weights_at, u64 h_at, u32 full, u32 parity) {
+    float (&sum)[SUMS], const u32 (&w)[IN_REGISTERS][4], u64 weights_at, u64 h_at, u32 full,
+    u32 parity) {
     u32 weights_low = (u32)weights_at, h_low = (u32)h_at;
     opaque(weights_low, h_low);
-    pinned(sum);
+    wgmma_fence_operand(sum);
 #pragma unroll
-    for (u32 at = 0; at < segments * SEGMENT; at++) {
-        if (at % SEGMENT % (CHUNK / 16) == 0) {
-            barrier_wait(full + 8 * (at / SEGMENT * CHUNKS + at % SEGMENT / (CHUNK / 16)), parity);
-            products_fence();
+    for (u32 at = 0; at < segments * SEGMENT_K_STEPS; at++) {
+        if (at % SEGMENT_K_STEPS % (CHUNK / 16) == 0) {
+            mbarrier_wait(
+                full + 8 * (at / SEGMENT_K_STEPS * CHUNKS + at % SEGMENT_K_STEPS / (CHUNK / 16)),
+                parity);
+            wgmma_fence();
         }
-        const u32 depth = first + at;
-        u64 b = with_lower(h_at, h_low + at * 2 * NB);
-        if (depth < IN_REGISTERS) product(sum, w[depth], b, 1);
-        else product(sum, with_lower(weights_at, weights_low + (depth - IN_REGISTERS) * 256), b, 1);
+        const u32 k_step = first + at;
+        u64 b = with_low_word(h_at, h_low + at * 2 * NB);
+        if (k_step < IN_REGISTERS) wgmma(sum, w[k_step], b, 1);
+        else
+            wgmma(
+                sum, with_low_word(weights_at, weights_low + (k_step - IN_REGISTERS) * 256), b, 1);
     }
-    products_commit();
-    products_wait<0>();
-    pinned(sum);
+    wgmma_commit();
+    wgmma_wait<0>();
+    wgmma_fence_operand(sum);
 }
 
-extern "C" __global__ void __launch_bounds__(MULTIPLIERS + LOADERS, 1) persistent_forward(
-    const uint4* packed, const float* bias, u16* gates, u16* gates_2, const u16* table, const u32* tokens, u32 symbols, u16* c,
-    u16* c_2, u16* h, u16* h_2, u32 width, u16* told, u16* told_2, const u16* below, const u16* below_2, const u32* turn,
-    const u32* run, u32 lanes, u32 groups, u32 first_row, u32 steps, u32 rows, u32 keep) {
-    Shared& shared = *(Shared*)block_memory();
-    const u32 block = blockIdx.x % BLOCKS, group = blockIdx.x / BLOCKS % groups, of = blockIdx.x / BLOCKS / groups; // lane `of`
-    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const u32 row0 = first_row + group * NB;          // of the batch
-    const bool reads_below = STACKED ? of > 0 : BELOW > 0, reverse = !STACKED && of > 0;
-    const u32 full = shared_address(shared.full), full_below = shared_address(shared.full[BELOW > 0]);
-    const u32 empty = shared_address(&shared.empty), empty_below = shared_address(&shared.empty_below);
-    const u32 has_told = shared_address(&shared.has_told);
-    packed += ((u64)of * BLOCKS + block) * DEPTH * 256;
-    if (*turn & 1) told = told_2, below = below_2;
-    told += (u64)(of * groups + group) * N * NB;
-    const u64 told_apart = (u64)lanes * groups * N * NB; // from step to step
-    auto step = [&](u32 taken) { return reverse ? steps - 1 - taken : taken; };
+extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS, 1)
+persistent_forward(const PersistentForward p) {
+    Shared& shared = *(Shared*)dynamic_shared();
+    const u32 groups = p.groups, steps = p.steps, rows = p.rows, symbols = p.symbols;
+    const u32 block = blockIdx.x % BLOCKS, group = blockIdx.x / BLOCKS % groups;
+    const u32 lane_id = blockIdx.x / BLOCKS / groups; // of the recurrence
+    const u32 warp = threadIdx.x / 32, warp_lane = threadIdx.x % 32;
+    const u32 row0 = p.first_row + group * NB; // first row of the batch
+    const bool reads_below = STACKED ? lane_id > 0 : BELOW > 0, reverse = !STACKED && lane_id > 0;
+    const u32 full = shared_address(shared.full),
+              full_below = shared_address(shared.full[BELOW > 0]);
+    const u32 empty = shared_address(&shared.empty),
+              empty_below = shared_address(&shared.empty_below);
+    const u32 h_sent = shared_address(&shared.h_sent);
+    const uint4* const packed = p.packed + ((u64)lane_id * BLOCKS + block) * K_STEPS * 256;
+    const bool odd_pass = *p.parity & 1;
+    const u16* const below = odd_pass ? p.below_odd : p.below_even;
+    u16* h_exchange = odd_pass ? p.h_exchange_odd : p.h_exchange_even;
+    h_exchange += (u64)(lane_id * groups + group) * N * NB;
+    const u64 step_stride = (u64)p.lanes * groups * N * NB; // of h_exchange
+    auto step = [&](u32 t) { return reverse ? steps - 1 - t : t; };
 
-    for (u32 i = threadIdx.x; i < IN_SHARED * 256; i += blockDim.x) ((uint4*)shared.weights)[i] = packed[IN_REGISTERS * 256 + i];
+    for (u32 i = threadIdx.x; i < IN_SHARED * 256; i += blockDim.x) {
+        ((uint4*)shared.weights)[i] = packed[IN_REGISTERS * 256 + i];
+    }
     for (u32 i = threadIdx.x; TABLE && !reads_below && i < symbols * 16; i += blockDim.x) {
-        ((uint4*)shared.table)[i] = ((const uint4*)table)[((u64)of * symbols + i / 16) * (N / 2) + block * 16 + i % 16];
+        const u64 row = (u64)lane_id * symbols + i / 16;
+        ((uint4*)shared.table)[i] = ((const uint4*)p.table)[row * (N / 2) + block * 16 + i % 16];
     }
     if (threadIdx.x == 0) {
-        for (u32 i = 0; i < 2 * SEGMENTS * CHUNKS; i++) barrier_init(full + 8 * i, 1); // and of copies
-        barrier_init(empty, MULTIPLIERS / 32);
-        barrier_init(empty_below, MULTIPLIERS / 32);
-        barrier_init(has_told, MULTIPLIERS / 32);
+        for (u32 i = 0; i < 2 * SEGMENTS * CHUNKS; i++)
+            mbarrier_init(full + 8 * i, 1); // and `copied`
+        mbarrier_init(empty, CONSUMER_THREADS / 32);
+        mbarrier_init(empty_below, CONSUMER_THREADS / 32);
+        mbarrier_init(h_sent, CONSUMER_THREADS / 32);
     }
-    all_seen_by_products();
+    fence_proxy_async();
     __syncthreads();
 
-    if (warp >= MULTIPLIERS / 32) {
-        leave_registers<LOADER_REGISTERS>();
-        if (warp - MULTIPLIERS / 32 >= CHUNKS) return; // nothing to bring, so nobody would wait for it: it could miss a turn
-        u32 parities = 0; // of copies, by chunk
-        auto fetch = [&](u32 segment, const u16* from) {
-            if (BULK) bring_by_copies(shared, segment, from, parities);
-            else bring(shared, segment, from);
+    if (warp >= CONSUMER_THREADS / 32) { // producer warps
+        warpgroup_reg_dealloc<PRODUCER_REGISTERS>();
+        // A warp without a chunk must not wait on mbarriers: nothing waits for it in return, so it
+        // could lag by two phases, and then the parity would look as if the phase had not
+        // come.
+        if (warp - CONSUMER_THREADS / 32 >= CHUNKS) return;
+        u32 parities = 0; // of `copied`, by segment and chunk
+        auto load = [&](u32 segment, const u16* from) {
+            if (BULK) load_h_bulk(shared, segment, from, parities);
+            else load_h(shared, segment, from);
         };
-        // Of a stack's layers all are told in the same place. What has been told by a layer that has finished is only copied.
-        const u64 of_group = (u64)N * NB, below_apart = STACKED ? told_apart : BELOW * groups * of_group;
-        const u16* from = STACKED ? told - groups * of_group : below + group * of_group;
-        auto fetch_below = [&](u32 taken) {
-            const u16* at_step = from + step(taken) * below_apart;
-            if (STACKED) fetch(1, at_step);
-            else copy_finished(shared, at_step, groups * of_group);
+        // The layers of a stack share one exchange buffer. A layer that has finished is only
+        // copied.
+        const u64 group_values = (u64)N * NB;
+        const u64 below_step_stride = STACKED ? step_stride : BELOW * groups * group_values;
+        const u16* from_below =
+            STACKED ? h_exchange - groups * group_values : below + group * group_values;
+        auto load_below = [&](u32 t) {
+            const u16* at_step = from_below + step(t) * below_step_stride;
+            if (STACKED) load(1, at_step);
+            else copy_finished(shared, at_step, groups * group_values);
         };
-        // Whoever does not copy must not wait for room either: as nobody waits for it, it could miss a turn.
-        const bool brings_below = reads_below && (STACKED || warp == MULTIPLIERS / 32);
-        if (brings_below) fetch_below(0);
-        for (u32 taken = 0; taken < steps; taken++) {
-            if (taken > 1) barrier_wait(empty, taken & 1);
-            if (AFTER_TELLING && taken > 0) barrier_wait(has_told, taken - 1 & 1);
-            if (taken > 0) fetch(0, told + step(taken - 1) * told_apart);
-            // The layer below is ahead: what it tells is there before it is needed.
-            if (brings_below && taken + 1 < steps) {
-                barrier_wait(empty_below, taken & 1);
-                fetch_below(taken + 1);
+        // For the same reason only the warp that copies waits for `empty_below`.
+        const bool loads_below = reads_below && (STACKED || warp == CONSUMER_THREADS / 32);
+        if (loads_below) load_below(0);
+        for (u32 t = 0; t < steps; t++) {
+            if (t > 1) mbarrier_wait(empty, t & 1);
+            if (LOAD_AFTER_SEND && t > 0) mbarrier_wait(h_sent, t - 1 & 1);
+            if (t > 0) load(0, h_exchange + step(t - 1) * step_stride);
+            // Prefetch: the layer below is ahead, so its h is there before it is needed.
+            if (loads_below && t + 1 < steps) {
+                mbarrier_wait(empty_below, t & 1);
+                load_below(t + 1);
             }
         }
         return;
     }
 
-    take_registers<MULTIPLIER_REGISTERS>();
-    const u32 warpgroup = warp / 4, g = lane / 4, q = lane % 4, odd = g & 1;
-    const u32 own = warpgroup * 16 + warp % 4 * 4 + g / 2, unit = block * 32 + own; // its unit, of the block's and of all
+    // Consumer warps.
+    warpgroup_reg_alloc<CONSUMER_REGISTERS>();
+    const u32 warpgroup = warp / 4, g = warp_lane / 4, q = warp_lane % 4, odd = g & 1;
+    const u32 own = warpgroup * 16 + warp % 4 * 4 + g / 2, unit = block * 32 + own; // its unit
     u32 w[IN_REGISTERS][4];
 #pragma unroll
-    for (u32 depth = 0; depth < IN_REGISTERS; depth++) {
-        uint4 v = packed[(depth * 2 + warpgroup) * 128 + threadIdx.x % 128];
-        w[depth][0] = v.x, w[depth][1] = v.y, w[depth][2] = v.z, w[depth][3] = v.w;
+    for (u32 k_step = 0; k_step < IN_REGISTERS; k_step++) {
+        uint4 v = packed[(k_step * 2 + warpgroup) * 128 + threadIdx.x % 128];
+        w[k_step][0] = v.x, w[k_step][1] = v.y, w[k_step][2] = v.z, w[k_step][3] = v.w;
     }
-    // Of a product a thread has two slots of its unit, in rows 2q and 2q + 1 of each 8: even lines 0 and 1, odd ones 2 and 3.
-    const float2 own_bias = *(const float2*)(bias + ((u64)of * N + unit) * 4 + 2 * odd);
-    // After the neighbours' exchange it has all of them, in row 2q + odd.
+    // A thread's accumulators are two slots of its unit in rows 2q and 2q + 1 of each 8: slots 0
+    // and 1 for even g, 2 and 3 for odd g.
+    const float2 own_bias = *(const float2*)(p.bias + ((u64)lane_id * N + unit) * 4 + 2 * odd);
+    // After the exchange with its neighbour it has all four slots in row 2q + odd.
     const u32 row_in = 2 * q + odd;
     float state[COLUMNS];
-    u32 until[COLUMNS];
+    u32 row_length[COLUMNS]; // steps of the row's sequence
 #pragma unroll
     for (u32 j = 0; j < COLUMNS; j++) {
         u32 row = row0 + 8 * j + row_in;
         state[j] = 0;
-        until[j] = row < rows ? run[row] : 0;
+        row_length[j] = row < rows ? p.run[row] : 0;
     }
-    gates += (gates_2 - gates) * of + (u64)unit * 4;
-    // A step of zeros lies before the first and behind the last of h and c.
-    h += (h_2 - h) * of + (u64)row0 * width + block * 32;
-    c += (c_2 - c) * of + (u64)row0 * N + block * 32;
-    // Its own part of those.
-    for (u32 i = threadIdx.x; i < 2 * NB * 4; i += MULTIPLIERS) {
+    u16* const gates = p.gates + p.gates_stride * lane_id + (u64)unit * 4;
+    // h and c have a step of zeros before the first and after the last.
+    u16* const h = p.h + p.h_stride * lane_id + (u64)row0 * p.width + block * 32;
+    u16* const c = p.c + p.c_stride * lane_id + (u64)row0 * N + block * 32;
+    // The block writes its own part of those.
+    for (u32 i = threadIdx.x; i < 2 * NB * 4; i += CONSUMER_THREADS) {
         const u32 row = i / 4 % NB, piece = i % 4 * 8;
         if (row0 + row >= rows) continue;
         const u64 to = (u64)(i / (NB * 4) ? steps + 1 : 0) * rows + row;
-        *(uint4*)(h + to * width + piece) = make_uint4(0, 0, 0, 0);
-        if (keep) *(uint4*)(c + to * N + piece) = make_uint4(0, 0, 0, 0);
+        *(uint4*)(h + to * p.width + piece) = make_uint4(0, 0, 0, 0);
+        if (p.save) *(uint4*)(c + to * N + piece) = make_uint4(0, 0, 0, 0);
     }
-    // What a warp tells is 4 units of each row.
-    told += (block * 4 + own / 8) * NB * 8 + own / 4 % 2 * 4;
-    // What x gives, a step ahead: a symbol, or two slots. In rows 2q and 2q + 1.
+    // A warp sends 4 units of each row.
+    u16* const send_to = h_exchange + ((block * 4 + own / 8) * NB * 8 + own / 4 % 2 * 4);
+    // Input of the next step, prefetched to registers for rows 2q and 2q + 1: a symbol, or two
+    // slots.
     u32 from_x[COLUMNS][2];
-    auto look_at_x = [&](u32 taken) {
+    auto prefetch_x = [&](u32 t) {
 #pragma unroll
         for (u32 j = 0; j < COLUMNS; j++)
 #pragma unroll
             for (u32 e = 0; e < 2; e++) {
                 u32 row = row0 + 8 * j + 2 * q + e;
-                u64 slot = (u64)step(taken) * rows + row;
+                u64 position = (u64)step(t) * rows + row;
                 from_x[j][e] = TABLE ? NONE : 0;
-                if (row >= rows || taken >= steps || reads_below) continue;
-                from_x[j][e] = TABLE ? tokens[slot] : *(const u32*)(gates + slot * N * 4 + 2 * odd);
+                if (row >= rows || t >= steps || reads_below) continue;
+                from_x[j][e] =
+                    TABLE ? p.tokens[position] : *(const u32*)(gates + position * N * 4 + 2 * odd);
             }
     };
-    look_at_x(0);
-    const u64 weights_at = tiles(shared_address(shared.weights[0][warpgroup]), 64);
+    prefetch_x(0);
+    const u64 weights_at = matrix_descriptor(shared_address(shared.weights[0][warpgroup]), 64);
 
-    for (u32 taken = 0; taken < steps; taken++) {
-        const u32 s = step(taken);
+    for (u32 t = 0; t < steps; t++) {
+        const u32 s = step(t);
         float sum[SUMS];
 #pragma unroll
         for (u32 j = 0; j < COLUMNS; j++)
@@ -275,59 +342,74 @@ extern "C" __global__ void __launch_bounds__(MULTIPLIERS + LOADERS, 1) persisten
                 sum[4 * j + 2 + e] = high(two) + own_bias.y;
             }
         if (reads_below) {
-            const u64 below_at = tiles(shared_address(shared.h[BELOW > 0]), NB);
-            multiply<0, BELOW>(sum, w, weights_at, below_at, full_below, taken & 1);
+            const u64 below_at = matrix_descriptor(shared_address(shared.h[BELOW > 0]), NB);
+            multiply<0, BELOW>(sum, w, weights_at, below_at, full_below, t & 1);
             __syncwarp();
-            if (lane == 0) barrier_arrive(empty_below);
+            if (warp_lane == 0) mbarrier_arrive(empty_below);
         }
-        if (taken > 0) { // before, h is zero
-            const u64 h_at = tiles(shared_address(shared.h[0]), NB);
-            multiply<BELOW * SEGMENT, 1>(sum, w, weights_at, h_at, full, taken - 1 & 1);
+        if (t > 0) { // h is zero before the first step
+            const u64 h_at = matrix_descriptor(shared_address(shared.h[0]), NB);
+            multiply<BELOW * SEGMENT_K_STEPS, 1>(sum, w, weights_at, h_at, full, t - 1 & 1);
             __syncwarp();
-            if (lane == 0) barrier_arrive(empty);
+            if (warp_lane == 0) mbarrier_arrive(empty);
         }
-        auto &h_rows = shared.rows[taken & 1][0], &c_rows = shared.rows[taken & 1][1];
+        // Epilogue: the cells.
+        auto &h_rows = shared.rows[t & 1][0], &c_rows = shared.rows[t & 1][1];
+        // Compiled twice, so that `save` is not tested for every cell.
+        auto compute_cells = [&](const bool saves) {
 #pragma unroll
-        for (u32 j = 0; j < COLUMNS; j++) {
-            // Each keeps one row and gives the other away.
-            float give0 = odd ? sum[4 * j] : sum[4 * j + 1], give1 = odd ? sum[4 * j + 2] : sum[4 * j + 3];
-            float got0 = __shfl_xor_sync(~0u, give0, 4), got1 = __shfl_xor_sync(~0u, give1, 4);
-            float slots[4] = {odd ? got0 : sum[4 * j], odd ? got1 : sum[4 * j + 2], odd ? sum[4 * j + 1] : got0,
-                              odd ? sum[4 * j + 3] : got1};
-            float h_new = 0;
-            if (s < until[j]) h_new = cell_forward(slots, state[j]);
-            else slots[0] = slots[1] = slots[2] = slots[3] = state[j] = 0;
-            h_rows[8 * j + row_in][own] = half(h_new);
-            c_rows[8 * j + row_in][own] = half(state[j]);
-            if (keep) *(uint2*)&shared.slots[taken & 1][8 * j + row_in][own * 4] = make_uint2(pack(slots[0], slots[1]), pack(slots[2], slots[3]));
-        }
+            for (u32 j = 0; j < COLUMNS; j++) {
+                // Neighbours exchange: each keeps one row and gives the other away.
+                float give0 = odd ? sum[4 * j] : sum[4 * j + 1],
+                      give1 = odd ? sum[4 * j + 2] : sum[4 * j + 3];
+                float got0 = __shfl_xor_sync(~0u, give0, 4), got1 = __shfl_xor_sync(~0u, give1, 4);
+                float slots[4] = {
+                    odd ? got0 : sum[4 * j], odd ? got1 : sum[4 * j + 2],
+                    odd ? sum[4 * j + 1] : got0, odd ? sum[4 * j + 3] : got1};
+                float h_new = 0;
+                if (s < row_length[j]) h_new = cell_forward(slots, state[j]);
+                else slots[0] = slots[1] = slots[2] = slots[3] = state[j] = 0;
+                h_rows[8 * j + row_in][own] = half(h_new);
+                c_rows[8 * j + row_in][own] = half(state[j]);
+                if (saves) {
+                    const uint2 packed_slots =
+                        make_uint2(pack(slots[0], slots[1]), pack(slots[2], slots[3]));
+                    *(uint2*)&shared.slots[t & 1][8 * j + row_in][own * 4] = packed_slots;
+                }
+            }
+        };
+        if (p.save) compute_cells(true);
+        else compute_cells(false);
         __syncwarp();
-        // First what others wait for.
+        // The h exchange comes first: other blocks wait for it.
 #pragma unroll
-        for (u32 row = lane; row < NB; row += 32) {
-            show2(told + s * told_apart + row * 8, *(const uint2*)&h_rows[row][own / 4 * 4]);
+        for (u32 row = warp_lane; row < NB; row += 32) {
+            st_relaxed_v2(
+                send_to + s * step_stride + row * 8, *(const uint2*)&h_rows[row][own / 4 * 4]);
         }
-        if (AFTER_TELLING) {
+        if (LOAD_AFTER_SEND) {
             __syncwarp();
-            if (lane == 0) barrier_arrive(has_told);
+            if (warp_lane == 0) mbarrier_arrive(h_sent);
         }
-        look_at_x(taken + 1);
-        // All warps' rows are there, and those of the step before have been read.
-        first_threads_meet<MULTIPLIERS>();
+        prefetch_x(t + 1);
+        // All consumer warps have written this step's rows, and read those of the step before.
+        named_barrier_sync<CONSUMER_THREADS>();
 #pragma unroll
-        for (u32 i = threadIdx.x; i < 2 * NB * 4; i += MULTIPLIERS) {
+        for (u32 i = threadIdx.x; i < 2 * NB * 4; i += CONSUMER_THREADS) {
             const u32 which = i / (NB * 4), row = i / 4 % NB, piece = i % 4 * 8;
-            if (row0 + row >= rows || which > keep) continue;
+            if (row0 + row >= rows || which > p.save) continue;
             u64 to = (u64)(s + 1) * rows + row;
-            *(uint4*)(which ? c + to * N + piece : h + to * width + piece) = *(const uint4*)&shared.rows[taken & 1][which][row][piece];
+            *(uint4*)(which ? c + to * N + piece : h + to * p.width + piece) =
+                *(const uint4*)&shared.rows[t & 1][which][row][piece];
         }
-        if (!keep) continue;
+        if (!p.save) continue;
 #pragma unroll
-        for (u32 i = threadIdx.x; i < NB * 16; i += MULTIPLIERS) {
+        for (u32 i = threadIdx.x; i < NB * 16; i += CONSUMER_THREADS) {
             const u32 row = i / 16, piece = i % 16 * 8;
             if (row0 + row >= rows) break;
             u64 to = (u64)s * rows + row0 + row;
-            *(uint4*)(gates + to * N * 4 - own * 4 + piece) = *(const uint4*)&shared.slots[taken & 1][row][piece];
+            *(uint4*)(gates + to * N * 4 - own * 4 + piece) =
+                *(const uint4*)&shared.slots[t & 1][row][piece];
         }
     }
 }

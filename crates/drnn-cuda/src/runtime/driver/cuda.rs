@@ -8,9 +8,9 @@ pub(crate) use cudarc::driver::result::{
 };
 
 use crate::error::Result;
+use crate::kernels::params::Params;
 use crate::runtime::compile::Source;
 use crate::runtime::memory::Pod;
-use crate::runtime::stream::Arg;
 use cudarc::cublas::sys as blas;
 use cudarc::driver::{DriverError, result, sys};
 use std::ffi::c_void;
@@ -44,54 +44,48 @@ pub(crate) unsafe fn load(code: &[u8]) -> std::result::Result<sys::CUmodule, Dri
     unsafe { module::load_data(code.as_ptr().cast()) }
 }
 
-/// Launches a kernel asynchronously.
+/// Launches a kernel asynchronously. It takes `params` by value, as its only argument.
 ///
 /// # Safety
-/// The arguments have the number, types and order of the kernel's parameters, the addresses cover
-/// everything it reads and writes, and it was allowed as much shared memory.
-pub(crate) unsafe fn launch(
+/// The kernel takes a `P`, its addresses cover everything that the kernel reads and writes, and it was
+/// allowed as much shared memory.
+pub(crate) unsafe fn launch<P: Params>(
     kernel: sys::CUfunction,
     [x, y]: [usize; 2],
     threads: usize,
     shared: usize,
     stream: sys::CUstream,
-    args: &[Arg],
+    params: &P,
 ) -> std::result::Result<(), DriverError> {
-    let (grid, threads) = ((x as u32, y as u32, 1), (threads as u32, 1, 1));
-    // SAFETY: the caller's contract; the driver copies the arguments before it returns.
-    unsafe {
-        result::launch_kernel(kernel, grid, threads, shared as u32, stream, &mut pointers(args))
-    }
+    let (grid, threads, shared) = ((x as u32, y as u32, 1), (threads as u32, 1, 1), shared as u32);
+    let mut arguments = [argument(params)];
+    // SAFETY: the caller's contract; the driver copies the parameters before it returns.
+    unsafe { result::launch_kernel(kernel, grid, threads, shared, stream, &mut arguments) }
 }
 
 /// A cooperative launch: all blocks run at the same time, or the driver refuses.
 ///
 /// # Safety
 /// As [`launch`].
-pub(crate) unsafe fn launch_cooperative(
+pub(crate) unsafe fn launch_cooperative<P: Params>(
     kernel: sys::CUfunction,
     blocks: usize,
     threads: usize,
     shared: usize,
     stream: sys::CUstream,
-    args: &[Arg],
+    params: &P,
 ) -> std::result::Result<(), DriverError> {
     let (grid, threads, shared) = ((blocks as u32, 1, 1), (threads as u32, 1, 1), shared as u32);
-    let mut pointers = pointers(args);
-    // SAFETY: the caller's contract; the driver copies the arguments before it returns.
+    let mut arguments = [argument(params)];
+    // SAFETY: the caller's contract; the driver copies the parameters before it returns.
     unsafe {
-        result::launch_cooperative_kernel(kernel, grid, threads, shared, stream, &mut pointers)
+        result::launch_cooperative_kernel(kernel, grid, threads, shared, stream, &mut arguments)
     }
 }
 
-/// Pointers to the arguments, as the driver expects them.
-fn pointers(args: &[Arg]) -> Vec<*mut c_void> {
-    let pointer = |arg: &Arg| match arg {
-        Arg::At(value) => std::ptr::from_ref(value).cast_mut().cast(),
-        Arg::U32(value) => std::ptr::from_ref(value).cast_mut().cast(),
-        Arg::F32(value) => std::ptr::from_ref(value).cast_mut().cast(),
-    };
-    args.iter().map(pointer).collect()
+/// A pointer to the only argument; the driver reads through it.
+fn argument<P: Params>(params: &P) -> *mut c_void {
+    std::ptr::from_ref(params).cast_mut().cast()
 }
 
 /// Sets cuBLAS's workspace.

@@ -1,35 +1,38 @@
-//! The driver's functions, as `driver::cuda` has them. Numbers stand for everything that a card would have made.
+//! The functions of `driver::cuda`, recorded. Handles are numbers.
 //!
-//! Safety is as there, and less is at stake: no address is ever followed but those of this machine's memory.
+//! Their safety contracts are those of `driver::cuda`, but nothing depends on them: device addresses are
+//! never dereferenced.
 
 #![allow(clippy::missing_safety_doc)]
 
 use super::node::{Factor, Launch, Node, Product};
-use super::{CURRENT, Function, Queue, Recorder, Refused, check, refuse, source};
+use super::{CURRENT, Function, Queue, Recorder, Rejected, check, reject, source};
+use crate::kernels::params::Params;
 use crate::runtime::compile::Source;
 use crate::runtime::memory::Pod;
-use crate::runtime::stream::Arg;
 use cudarc::cublas::sys as blas;
 use cudarc::driver::sys;
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::Arc;
 
-type Result<T> = std::result::Result<T, Refused>;
+type Result<T> = std::result::Result<T, Rejected>;
 
-/// The recorder whose context is this thread's.
+/// Calls `act` with the recorder of this thread's current context.
 fn with<T>(act: impl FnOnce(&mut Recorder) -> Result<T>) -> Result<T> {
-    let Some(current) = CURRENT.get() else { return refuse("no context is this thread's") };
+    let Some(current) = CURRENT.get() else {
+        return reject("no context is current in this thread");
+    };
     act(&mut current.lock().unwrap_or_else(|p| p.into_inner()))
 }
 
-/// A number as a handle.
+/// A handle with that number.
 fn handle<T>(number: usize) -> *mut T {
     std::ptr::without_provenance_mut(number)
 }
 
-/// What is taken away must have been there.
-fn gone<T>(taken: Option<T>) -> Result<()> {
-    if taken.is_some() { Ok(()) } else { refuse("what is not there is taken away") }
+/// Only what exists can be destroyed.
+fn destroyed<T>(removed: Option<T>) -> Result<()> {
+    if removed.is_some() { Ok(()) } else { reject("destroys what does not exist") }
 }
 
 pub(crate) mod ctx {
@@ -43,11 +46,11 @@ pub(crate) mod ctx {
 }
 
 pub(crate) unsafe fn filled<T: Pod>(len: usize, _byte: u8) -> Result<u64> {
-    with(|r| Ok(r.memory.hold::<T>(len)))
+    with(|r| Ok(r.memory.allocate::<T>(len)))
 }
 
 pub(crate) unsafe fn free_sync(at: u64) -> Result<()> {
-    with(|r| gone(r.memory.free(at)))
+    with(|r| destroyed(r.memory.free(at)))
 }
 
 pub(crate) unsafe fn memcpy_htod_sync<T>(to: u64, from: &[T]) -> Result<()> {
@@ -94,14 +97,14 @@ pub(crate) unsafe fn malloc_host(bytes: usize, _flags: c_uint) -> Result<*mut c_
     })
 }
 
-/// As much as an H200 has, less what is held.
+/// The memory of an H200, less what is allocated.
 pub(crate) fn mem_get_info() -> Result<(usize, usize)> {
     let all = 141_000_000_000_usize;
     with(|r| Ok((all.saturating_sub(r.memory.bytes()), all)))
 }
 
 pub(crate) unsafe fn free_host(at: *mut c_void) -> Result<()> {
-    with(|r| gone(r.host.remove(&at.addr())))
+    with(|r| destroyed(r.host.remove(&at.addr())))
 }
 
 pub(crate) mod stream {
@@ -122,14 +125,14 @@ pub(crate) mod stream {
 
     pub(crate) unsafe fn synchronize(stream: sys::CUstream) -> Result<()> {
         with(|r| match r.streams.get(&stream.addr()) {
-            Some(queue) if queue.captures() => refuse("a stream that captures is waited for"),
-            None if !stream.is_null() => refuse("a stream that there is not is waited for"),
+            Some(queue) if queue.captures() => reject("waits for a stream that captures"),
+            None if !stream.is_null() => reject("waits for a stream that does not exist"),
             _ => Ok(()),
         })
     }
 
     pub(crate) unsafe fn destroy(stream: sys::CUstream) -> Result<()> {
-        with(|r| gone(r.streams.remove(&stream.addr())))
+        with(|r| destroyed(r.streams.remove(&stream.addr())))
     }
 
     pub(crate) unsafe fn begin_capture(
@@ -141,9 +144,9 @@ pub(crate) mod stream {
 
     pub(crate) unsafe fn end_capture(stream: sys::CUstream) -> Result<sys::CUgraph> {
         with(|r| {
-            let asked = r.end_capture(stream.addr())?;
+            let captured = r.end_capture(stream.addr())?;
             let number = r.number();
-            r.graphs.insert(number, asked);
+            r.graphs.insert(number, captured);
             Ok(handle(number))
         })
     }
@@ -166,7 +169,7 @@ pub(crate) mod graph {
     ) -> Result<sys::CUgraphExec> {
         with(|r| {
             let nodes = r.graphs.get(&graph.addr()).cloned();
-            let Some(nodes) = nodes else { return refuse("a graph that there is not") };
+            let Some(nodes) = nodes else { return reject("a graph that does not exist") };
             let number = r.number();
             r.graphs.insert(number, nodes);
             Ok(handle(number))
@@ -174,11 +177,11 @@ pub(crate) mod graph {
     }
 
     pub(crate) unsafe fn destroy(graph: sys::CUgraph) -> Result<()> {
-        with(|r| gone(r.graphs.remove(&graph.addr())))
+        with(|r| destroyed(r.graphs.remove(&graph.addr())))
     }
 
     pub(crate) unsafe fn exec_destroy(graph: sys::CUgraphExec) -> Result<()> {
-        with(|r| gone(r.graphs.remove(&graph.addr())))
+        with(|r| destroyed(r.graphs.remove(&graph.addr())))
     }
 
     pub(crate) unsafe fn launch(graph: sys::CUgraphExec, stream: sys::CUstream) -> Result<()> {
@@ -186,7 +189,7 @@ pub(crate) mod graph {
     }
 }
 
-/// Those that are waited for are passed as soon as they are recorded.
+/// Events that the host waits for complete as soon as they are recorded.
 pub(crate) mod event {
     use super::*;
 
@@ -211,7 +214,7 @@ pub(crate) mod event {
     }
 }
 
-/// The source stands for it.
+/// The source text stands for the machine code.
 pub(crate) fn machine_code(source: &Source, _arch: &str) -> Result<Vec<u8>> {
     Ok(source::text(source).into_bytes())
 }
@@ -237,9 +240,9 @@ pub(crate) mod module {
             let kernels = r.modules.get(&module.addr()).into_iter().flatten();
             let mut named = kernels.filter(|kernel| kernel.name.as_bytes() == name.as_bytes());
             let Some(signature) = named.next().cloned() else {
-                return refuse(format!("no kernel {name:?} in its source"));
+                return reject(format!("no kernel {name:?} in its source"));
             };
-            let (number, allowed) = (r.number(), check::ALLOWED);
+            let (number, allowed) = (r.number(), check::DEFAULT_SHARED);
             r.functions.insert(number, Function { signature, allowed });
             Ok(handle(number))
         })
@@ -249,20 +252,20 @@ pub(crate) mod module {
 pub(crate) mod function {
     use super::*;
 
-    /// Shared memory, the one that is asked for.
+    /// The only attribute that is set is the dynamic shared memory.
     pub(crate) unsafe fn set_function_attribute(
         function: sys::CUfunction,
         _which: sys::CUfunction_attribute,
         value: c_int,
     ) -> Result<()> {
         with(|r| {
-            let shared = r.card.shared;
+            let shared = r.limits.shared;
             match r.functions.get_mut(&function.addr()) {
                 Some(function) if value as usize <= shared => {
                     function.allowed = value as usize;
                     Ok(())
                 }
-                _ => refuse(format!("{value} bytes of shared memory, of {shared}")),
+                _ => reject(format!("{value} bytes of shared memory, of {shared}")),
             }
         })
     }
@@ -276,33 +279,34 @@ pub(crate) mod occupancy {
         threads: c_int,
         shared: usize,
     ) -> Result<c_int> {
-        with(|r| Ok(r.at_once(function.addr(), threads as usize, shared) as c_int))
+        with(|r| Ok(r.max_active_blocks(function.addr(), threads as usize, shared) as c_int))
     }
 }
 
-pub(crate) unsafe fn launch(
+pub(crate) unsafe fn launch<P: Params>(
     kernel: sys::CUfunction,
     grid: [usize; 2],
     threads: usize,
     shared: usize,
     stream: sys::CUstream,
-    args: &[Arg],
+    params: &P,
 ) -> Result<()> {
-    let (function, args) = (kernel.addr(), args.to_vec());
-    let launch = Launch { function, grid, threads, shared, together: false, args };
+    let (function, params, fields) = (kernel.addr(), P::NAME, params.fields());
+    let launch = Launch { function, grid, threads, shared, cooperative: false, params, fields };
     with(|r| r.put(stream.addr(), Node::Launch(launch)))
 }
 
-pub(crate) unsafe fn launch_cooperative(
+pub(crate) unsafe fn launch_cooperative<P: Params>(
     kernel: sys::CUfunction,
     blocks: usize,
     threads: usize,
     shared: usize,
     stream: sys::CUstream,
-    args: &[Arg],
+    params: &P,
 ) -> Result<()> {
-    let (function, grid, args) = (kernel.addr(), [blocks, 1], args.to_vec());
-    let launch = Launch { function, grid, threads, shared, together: true, args };
+    let (function, grid) = (kernel.addr(), [blocks, 1]);
+    let (params, fields) = (P::NAME, params.fields());
+    let launch = Launch { function, grid, threads, shared, cooperative: true, params, fields };
     with(|r| r.put(stream.addr(), Node::Launch(launch)))
 }
 
@@ -311,7 +315,7 @@ pub(crate) fn create_handle() -> Result<blas::cublasHandle_t> {
 }
 
 pub(crate) unsafe fn destroy_handle(products: blas::cublasHandle_t) -> Result<()> {
-    with(|r| gone(r.products.remove(&products.addr())))
+    with(|r| destroyed(r.products.remove(&products.addr())))
 }
 
 pub(crate) unsafe fn set_stream(
@@ -375,7 +379,7 @@ pub(crate) unsafe fn gemm_ex(
     };
     with(|r| {
         let stream = r.products.get(&products.addr()).copied();
-        let Some(stream) = stream else { return refuse("products that belong to no stream") };
+        let Some(stream) = stream else { return reject("products that belong to no stream") };
         r.put(stream, Node::Product(product))
     })
 }

@@ -1,36 +1,35 @@
-//! What is refused.
+//! What is rejected.
 
-use super::memory::Held;
+use super::extents::{Call, Extents, extents};
+use super::memory::Allocation;
 use super::node::{Factor, Launch, Node, Product};
-use super::reach::{Call, Reach, reach};
-use super::source::{Kind, Param};
-use super::{Recorder, Refused, refuse};
-use crate::runtime::stream::Arg;
+use super::{Recorder, Rejected, reject};
+use crate::kernels::params::Value;
 use std::ops::Range;
 
-/// Shared memory that a kernel has without being allowed more.
-pub(super) const ALLOWED: usize = 48 << 10;
-/// The most threads of a block, and of a multiprocessor.
-const THREADS: [usize; 2] = [1024, 2048];
-/// The most blocks along x, and along y.
-const BLOCKS: [usize; 2] = [(1 << 31) - 1, (1 << 16) - 1];
-/// Shared memory that every block has besides its own.
+/// Dynamic shared memory that a kernel may have by default.
+pub(super) const DEFAULT_SHARED: usize = 48 << 10;
+/// Maximal threads of a block, and of a multiprocessor.
+const MAX_THREADS: [usize; 2] = [1024, 2048];
+/// Maximal grid along x, and along y.
+const MAX_GRID: [usize; 2] = [(1 << 31) - 1, (1 << 16) - 1];
+/// Shared memory that the system reserves in every block.
 const RESERVED: usize = 1 << 10;
 
-/// Addresses that may be null: kernels ask.
-const NULLS: [(&str, &str); 4] = [
-    ("halve", "header"),
-    ("sum_chunks", "again"),
+/// Fields that may be null.
+const NULLABLE: [(&str, &str); 4] = [
+    ("to_half", "header"),
+    ("sum_chunks", "copy"),
     ("persistent_forward", "tokens"),
-    ("group_answers", "shown_answers"),
+    ("group_outputs", "outputs"),
 ];
 
-/// Words (u32) that are written as f32: targets, which may be classes too.
-const WRITTEN: [(&str, &str); 1] = [("make_sine", "y")];
+/// Fields that write f32 into a buffer of u32: targets, which may also be classes.
+const WRITES_WORDS: [(&str, &str); 1] = [("make_sine", "y")];
 
-/// Elements of buffers in which kernels may find what they call by another name. Words (u32) of a batch may be anything, so they
-/// may be read as f32; what is written must be what the buffer says it is.
-fn may_be(of: &str, element: &str, constant: bool) -> bool {
+/// Whether a pointer to the C type `of` may point into a buffer of `element`. A staged batch is a buffer
+/// of u32 that may hold anything, so it may be read as f32; writes must match the buffer.
+fn matches_buffer(of: &str, element: &str, constant: bool) -> bool {
     match of {
         "float" => element == "f32" || element == "u32" && constant,
         "u16" => element == "u16" || element == "u8",
@@ -43,7 +42,7 @@ fn may_be(of: &str, element: &str, constant: bool) -> bool {
 }
 
 impl Recorder {
-    pub(super) fn check(&self, node: &Node) -> Result<(), Refused> {
+    pub(super) fn check(&self, node: &Node) -> Result<(), Rejected> {
         match node {
             Node::Launch(launch) => self.check_launch(launch),
             Node::Product(product) => self.check_product(product),
@@ -54,157 +53,165 @@ impl Recorder {
                 let (from, to) =
                     (self.within("a copy", *from, *bytes)?, self.within("a copy", *to, *bytes)?);
                 if from.element != to.element {
-                    return refuse(format!("a copy of {} to {}", from.element, to.element));
+                    return reject(format!("a copy of {} to {}", from.element, to.element));
                 }
                 Ok(())
             }
         }
     }
 
-    /// The array in which all of `bytes` lie.
-    pub(super) fn within(&self, what: &str, at: u64, bytes: usize) -> Result<Held, Refused> {
-        let Some((held, offset)) = self.memory.find(at) else {
-            return refuse(format!("{what} outside of all that is allocated"));
+    /// The allocation that contains all of `bytes`.
+    pub(super) fn within(&self, what: &str, at: u64, bytes: usize) -> Result<Allocation, Rejected> {
+        let Some((found, offset)) = self.memory.find(at) else {
+            return reject(format!("{what} outside of all allocations"));
         };
-        let Held { len, element, size, .. } = held;
+        let Allocation { len, element, size, .. } = found;
         if offset % size != 0 {
-            return refuse(format!("{what} between two values"));
+            return reject(format!("{what} between two values"));
         }
-        if offset + bytes > held.bytes() {
+        if offset + bytes > found.bytes() {
             let (from, end) = (offset / size, (offset + bytes).div_ceil(size));
-            return refuse(format!("{what} of values {from}..{end} of {len} {element}"));
+            return reject(format!("{what} of values {from}..{end} of {len} {element}"));
         }
-        Ok(held)
+        Ok(found)
     }
 
-    /// Blocks of a kernel that a multiprocessor runs at once.
-    pub(super) fn at_once(&self, function: usize, threads: usize, shared: usize) -> usize {
-        if shared > self.card.shared || threads == 0 || threads > THREADS[0] {
+    /// Blocks of a kernel that fit one multiprocessor at a time.
+    pub(super) fn max_active_blocks(
+        &self,
+        function: usize,
+        threads: usize,
+        shared: usize,
+    ) -> usize {
+        if shared > self.limits.shared || threads == 0 || threads > MAX_THREADS[0] {
             return 0;
         }
-        let by_registers = self.functions.get(&function).map_or(0, |f| f.signature.at_once);
-        let by_shared = (self.card.shared + RESERVED) / (shared + RESERVED);
-        by_registers.min(by_shared).min(THREADS[1] / threads)
+        let by_registers =
+            self.functions.get(&function).map_or(0, |f| f.signature.blocks_by_registers);
+        let by_shared = (self.limits.shared + RESERVED) / (shared + RESERVED);
+        by_registers.min(by_shared).min(MAX_THREADS[1] / threads)
     }
 
-    fn check_launch(&self, launch: &Launch) -> Result<(), Refused> {
-        let Launch { function, grid, threads, shared, together, args } = launch;
+    fn check_launch(&self, launch: &Launch) -> Result<(), Rejected> {
+        let Launch { function, grid, threads, shared, cooperative, params, fields } = launch;
         let Some(kernel) = self.functions.get(function) else {
-            return refuse("a kernel that there is not");
+            return reject("a kernel that does not exist");
         };
-        let name = &kernel.signature.name;
-        let params = &kernel.signature.params;
-        if grid.contains(&0) || grid[0] > BLOCKS[0] || grid[1] > BLOCKS[1] {
-            return refuse(format!("{name}: {grid:?} blocks"));
+        let signature = &kernel.signature;
+        let name = &signature.name;
+        if grid.contains(&0) || grid[0] > MAX_GRID[0] || grid[1] > MAX_GRID[1] {
+            return reject(format!("{name}: {grid:?} blocks"));
         }
-        if !(1..=THREADS[0]).contains(threads) || (grid[0] * threads) as u64 > 1 << 32 {
-            return refuse(format!("{name}: {} blocks of {threads} threads", grid[0]));
+        if !(1..=MAX_THREADS[0]).contains(threads) || (grid[0] * threads) as u64 > 1 << 32 {
+            return reject(format!("{name}: {} blocks of {threads} threads", grid[0]));
         }
         if *shared > kernel.allowed {
             let allowed = kernel.allowed;
-            return refuse(format!("{name}: {shared} bytes of shared memory, allowed {allowed}"));
+            return reject(format!("{name}: {shared} bytes of shared memory, allowed {allowed}"));
         }
-        let most = self.card.multiprocessors * self.at_once(*function, *threads, *shared);
-        if *together && grid[0] > most {
-            return refuse(format!("{name}: {} blocks wait for each other, {most} fit", grid[0]));
+        let active = self.max_active_blocks(*function, *threads, *shared);
+        let max = self.limits.multiprocessors * active;
+        if *cooperative && grid[0] > max {
+            return reject(format!("{name}: {} cooperative blocks, {max} fit", grid[0]));
         }
-        if args.len() != params.len() {
-            return refuse(format!("{name}: {} arguments for {}", args.len(), params.len()));
+        if signature.params != *params {
+            return reject(format!("{name}: {params} for {}", signature.params));
         }
-        for (param, arg) in params.iter().zip(args) {
-            self.check_argument(name, param, arg)?;
-        }
-        self.check_reach(&Call { signature: &kernel.signature, launch })
+        fields.iter().try_for_each(|(field, value)| self.check_field(name, field, value))?;
+        self.check_extents(&Call { signature, launch })
     }
 
-    fn check_argument(&self, kernel: &str, param: &Param, arg: &Arg) -> Result<(), Refused> {
-        let Param { name, kind } = param;
-        match (kind, arg) {
-            (Kind::U32, Arg::U32(_)) | (Kind::F32, Arg::F32(_)) => Ok(()),
-            (Kind::Address { .. }, Arg::At(0)) if NULLS.contains(&(kernel, name)) => Ok(()),
-            (Kind::Address { of, constant }, Arg::At(at)) => {
-                let held = self.within(&format!("{kernel}: {name}"), *at, 0)?;
-                let read = *constant || WRITTEN.contains(&(kernel, name));
-                if !may_be(of, held.element, read) {
-                    return refuse(format!("{kernel}: {name} is {of}, there is {}", held.element));
-                }
-                Ok(())
-            }
-            _ => refuse(format!("{kernel}: {arg:?} for {name}")),
+    /// An address must lie in a buffer of the type that the kernel expects.
+    fn check_field(&self, kernel: &str, field: &str, value: &Value) -> Result<(), Rejected> {
+        let Value::Address { at, of, constant } = *value else { return Ok(()) };
+        if at == 0 && NULLABLE.contains(&(kernel, field)) {
+            return Ok(());
         }
+        let found = self.within(&format!("{kernel}: {field}"), at, 0)?;
+        let reads = constant || WRITES_WORDS.contains(&(kernel, field));
+        if !matches_buffer(of, found.element, reads) {
+            return reject(format!("{kernel}: {field} is {of}, there is {}", found.element));
+        }
+        Ok(())
     }
 
-    fn check_reach(&self, call: &Call) -> Result<(), Refused> {
+    fn check_extents(&self, call: &Call) -> Result<(), Rejected> {
         let kernel = &call.signature.name;
-        let Some(Reach { threads, arrays }) = reach(call) else {
-            return refuse(format!("{kernel}: nobody says how far it reaches; see reach.rs"));
+        let Some(Extents { threads, arrays }) = extents(call) else {
+            return reject(format!("{kernel}: extents.rs does not know how much it accesses"));
         };
         let [x, y] = call.launch.grid;
         if x * y * call.launch.threads < threads {
-            let there = x * y * call.launch.threads;
-            return refuse(format!("{kernel}: {there} threads for {threads}"));
+            let launched = x * y * call.launch.threads;
+            return reject(format!("{kernel}: {launched} threads for {threads}"));
         }
-        for (name, bytes) in self.extents(call, &arrays) {
-            let held = self.within(
+        for (name, bytes) in self.ranges(call, &arrays) {
+            let found = self.within(
                 &format!("{kernel}: {name}"),
                 bytes.start,
                 (bytes.end - bytes.start) as usize,
             )?;
-            if held.received.is_some_and(|end| bytes.end > held.at + end as u64) {
-                return refuse(format!("{kernel}: {name} reaches behind what was received"));
+            if found.received.is_some_and(|end| bytes.end > found.at + end as u64) {
+                return reject(format!("{kernel}: {name} extends beyond what was received"));
             }
         }
         Ok(())
     }
 
-    /// Bytes of a launch's arrays, but for those that it does not have.
-    pub(super) fn extents<'a>(
+    /// Addresses of a launch's arrays, without those that are null or empty.
+    pub(super) fn ranges<'a>(
         &self,
         call: &Call,
         arrays: &'a [(&'static str, usize)],
     ) -> Vec<(&'a str, Range<u64>)> {
-        let there = arrays.iter().filter(|(name, values)| *values > 0 && call.address(name) != 0);
-        let extent = |(name, values): &(&'static str, usize)| {
+        let exists =
+            |(name, values): &&(&'static str, usize)| *values > 0 && call.address(name) != 0;
+        let range = |(name, values): &(&'static str, usize)| {
             let at = call.address(name);
-            let size = self.memory.find(at).map_or(1, |(held, _)| held.size);
+            let size = self.memory.find(at).map_or(1, |(found, _)| found.size);
             (*name, at..at + (values * size) as u64)
         };
-        there.map(extent).collect()
+        arrays.iter().filter(exists).map(range).collect()
     }
 
-    fn check_product(&self, product: &Product) -> Result<(), Refused> {
+    fn check_product(&self, product: &Product) -> Result<(), Rejected> {
         let Product { rows, columns, depth, .. } = product;
         if [rows, columns, depth].iter().any(|size| **size <= 0) {
-            return refuse(format!("a product of {columns} x {rows} over {depth}"));
+            return reject(format!("a product of {columns} x {rows} over {depth}"));
         }
         let [in_a, in_b, in_c] =
             product.matrices().map(|(name, m, size)| self.check_factor(name, m, size));
         let (in_a, in_b, in_c) = (in_a?, in_b?, in_c?);
         if in_c == in_a || in_c == in_b {
-            return refuse("a product that writes where it reads");
+            return reject("a product that writes to a buffer that it reads");
         }
         if in_c.element == "u32" {
-            return refuse("a product that is written to words");
+            return reject("a product that writes to a buffer of u32");
         }
         Ok(())
     }
 
-    /// The array that a matrix lies in.
-    fn check_factor(&self, name: &str, m: &Factor, size: [usize; 2]) -> Result<Held, Refused> {
+    /// The allocation that contains a matrix.
+    fn check_factor(
+        &self,
+        name: &str,
+        m: &Factor,
+        size: [usize; 2],
+    ) -> Result<Allocation, Rejected> {
         let (what, rows) = (format!("a product's {name}"), size[0]);
         if m.stride < rows as i32 {
-            return refuse(format!("{what} has rows of {rows}, {} apart", m.stride));
+            return reject(format!("{what} has rows of {rows}, {} apart", m.stride));
         }
         let element = match m.kind() {
             "f16" => "u16",
             "f32" => "f32",
-            other => return refuse(format!("{what} is {other}")),
+            other => return reject(format!("{what} is {other}")),
         };
-        let held = self.within(&what, m.at, m.bytes(size))?;
-        // A batch's words may be anything.
-        if held.element != element && !(held.element == "u32" && element == "f32") {
-            return refuse(format!("{what} is {}, there is {}", m.kind(), held.element));
+        let found = self.within(&what, m.at, m.bytes(size))?;
+        // A staged batch may hold anything.
+        if found.element != element && !(found.element == "u32" && element == "f32") {
+            return reject(format!("{what} is {}, there is {}", m.kind(), found.element));
         }
-        Ok(held)
+        Ok(found)
     }
 }

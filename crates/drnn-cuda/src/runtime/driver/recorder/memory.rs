@@ -1,72 +1,73 @@
-//! Made-up addresses.
+//! Device memory without a device: allocations and their addresses.
 
 use std::collections::BTreeMap;
 
-/// What is allocated.
+/// All live allocations.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    live: BTreeMap<u64, Held>,
-    /// Addresses given away so far: none comes back, so that what was freed is never found again.
+    live: BTreeMap<u64, Allocation>,
+    /// Address space used so far. Addresses are never reused, so that use after free is found.
     used: u64,
 }
 
-/// An array.
+/// An allocation.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Held {
+pub(super) struct Allocation {
     pub at: u64,
     pub len: usize,
-    /// Rust's name of what it holds, and the bytes of each.
+    /// Rust's name of the element type, and its bytes.
     pub element: &'static str,
     pub size: usize,
-    /// Bytes from the beginning that came last from this machine, where any did: the others mean nothing.
+    /// Bytes that the latest copy from the host wrote, if any: those after them are stale.
     pub received: Option<usize>,
 }
 
-/// Where addresses begin: far from null and from all small numbers.
+/// The first address: far from null and from small numbers.
 const FIRST: u64 = 1 << 40;
-/// No less lies between two arrays, so that whoever misses one does not meet another.
+/// Minimal distance between allocations, so that an access beyond one does not fall into the next.
 const GAP: u64 = 1 << 30;
 
-impl Held {
+impl Allocation {
     pub fn bytes(&self) -> usize {
         self.len * self.size
     }
 }
 
 impl Memory {
-    pub fn hold<T>(&mut self, len: usize) -> u64 {
+    pub fn allocate<T>(&mut self, len: usize) -> u64 {
         let (element, size) = (std::any::type_name::<T>(), size_of::<T>());
         let at = FIRST + self.used;
         self.used += (len * size) as u64 / GAP * GAP + 2 * GAP;
-        self.live.insert(at, Held { at, len, element, size, received: None });
+        self.live.insert(at, Allocation { at, len, element, size, received: None });
         at
     }
 
-    /// What was there.
-    pub fn free(&mut self, at: u64) -> Option<Held> {
+    /// The allocation that began there.
+    pub fn free(&mut self, at: u64) -> Option<Allocation> {
         self.live.remove(&at)
     }
 
-    /// The array that an address lies in, and how many bytes behind its beginning. Empty ones have a beginning too.
-    pub fn find(&self, at: u64) -> Option<(Held, usize)> {
-        let (_, held) = self.live.range(..=at).next_back()?;
-        let offset = (at - held.at) as usize;
-        (offset < held.bytes() || offset == 0).then_some((*held, offset))
+    /// The allocation that contains an address, and the offset in it. An empty one contains its first
+    /// address.
+    pub fn find(&self, at: u64) -> Option<(Allocation, usize)> {
+        let (_, allocation) = self.live.range(..=at).next_back()?;
+        let offset = (at - allocation.at) as usize;
+        (offset < allocation.bytes() || offset == 0).then_some((*allocation, offset))
     }
 
-    /// Values have come from this machine.
+    /// Notes a copy from the host.
     pub fn receive(&mut self, at: u64, bytes: usize) {
-        if let Some(held) = self.live.get_mut(&at) {
-            held.received = Some(bytes);
+        if let Some(allocation) = self.live.get_mut(&at) {
+            allocation.received = Some(bytes);
         }
     }
 
-    /// Bytes of all arrays.
+    /// Bytes of all allocations.
     pub fn bytes(&self) -> usize {
-        self.live.values().map(Held::bytes).sum()
+        self.live.values().map(Allocation::bytes).sum()
     }
 
-    /// Arrays that there are.
+    /// Number of allocations.
     pub fn count(&self) -> usize {
         self.live.len()
     }

@@ -1,31 +1,32 @@
-//! A driver that does nothing but look: what the host asks of a card, seen and checked where there is none.
+//! A driver for tests that records and checks what the host submits, without a GPU.
 //!
 //! ```text
 //! host code ─ Buffer, Stream, Kernel, Gemm ─ driver ┬ card       CUDA
-//!                                                       └ recorder   made-up addresses; a list of what was asked for
+//!                                                       └ recorder   simulated addresses; a list of what was submitted
 //! ```
 //!
-//! It refuses what a card would stumble over, or worse would not: arguments that are not those of the kernel's source, addresses
-//! outside of what is allocated, products of the wrong type, blocks that wait for each other and do not fit at once. Nothing is
-//! computed, and what is read back is zeros.
+//! It rejects what would fail on a GPU, or worse, would not: pointers to buffers of the wrong type or
+//! beyond their ends, products of the wrong type, cooperative launches that do not fit, concurrent work
+//! that races. Nothing is computed, and reads return zeros. That a parameter struct has the fields that
+//! its kernel reads needs no check here: there is one declaration (`kernels::params`).
 //!
 //! | file | what |
 //! |---|---|
 //! | `calls` | the driver's functions |
-//! | `memory` | made-up addresses |
-//! | `source` | kernels' parameters, as their sources name them |
-//! | `node` | what a stream is asked to do, and as a line of text |
-//! | `check`, `reach` | what is refused; how far kernels read and write |
-//! | `order` | what is done before what; nothing that runs at once may write what the other touches |
-//! | `names` | what buffers are called |
+//! | `memory` | allocations and addresses |
+//! | `source` | kernels' names, structs and launch bounds, from their sources |
+//! | `node` | submitted work, and its line in a plan |
+//! | `check`, `extents` | what is rejected; how much kernels read and write |
+//! | `order` | happens-before between streams: concurrent work must not race |
+//! | `names` | names of buffers |
 
 pub(crate) mod calls;
 mod check;
+mod extents;
 mod memory;
 mod names;
 mod node;
 mod order;
-mod reach;
 mod source;
 mod tests;
 
@@ -34,68 +35,68 @@ pub(crate) use names::Names;
 use crate::persistent::DeviceLimits;
 use cudarc::driver::sys::CUcontext;
 use memory::Memory;
-use order::{Asked, Captured, Place, Queue};
+use order::{Captured, Clock, Queue, Submitted};
 use source::Signature;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// What cannot be right.
+/// Why work was rejected.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Refused(String);
+pub(crate) struct Rejected(String);
 
-impl From<Refused> for crate::Error {
-    fn from(refused: Refused) -> crate::Error {
-        crate::Error::driver(refused.0)
+impl From<Rejected> for crate::Error {
+    fn from(rejected: Rejected) -> crate::Error {
+        crate::Error::driver(rejected.0)
     }
 }
 
-/// Refuses, with a reason.
-fn refuse<T>(why: impl Into<String>) -> Result<T, Refused> {
-    Err(Refused(why.into()))
+/// Rejects, with a reason.
+fn reject<T>(why: impl Into<String>) -> Result<T, Rejected> {
+    Err(Rejected(why.into()))
 }
 
-/// A card that is not there.
+/// A simulated device.
 pub(crate) struct Recorder {
-    card: DeviceLimits,
+    limits: DeviceLimits,
     memory: Memory,
-    /// Memory of this machine, by address.
+    /// Pinned host memory, by address.
     host: HashMap<usize, Vec<u64>>,
     modules: HashMap<usize, Vec<Arc<Signature>>>,
     functions: HashMap<usize, Function>,
     streams: HashMap<usize, Queue>,
-    /// By the stream that captures.
+    /// By the stream that began the capture.
     captures: HashMap<usize, Vec<Captured>>,
-    graphs: HashMap<usize, Vec<Asked>>,
-    /// Where they were recorded, by the capture that this was in.
-    events: HashMap<usize, Option<(usize, Place)>>,
-    /// cuBLAS: by handle, its stream.
+    graphs: HashMap<usize, Vec<Submitted>>,
+    /// The capture in which each was recorded, and the clock then.
+    events: HashMap<usize, Option<(usize, Clock)>>,
+    /// The stream of each cuBLAS handle.
     products: HashMap<usize, usize>,
-    /// The latest of the numbers that stand for things.
+    /// The latest handle.
     latest: usize,
-    /// What was done, in order.
-    done: Vec<Asked>,
+    /// Work that ran, in order.
+    submitted: Vec<Submitted>,
 }
 
-/// A kernel, and the shared memory that it was allowed.
+/// A kernel, and the dynamic shared memory that it is allowed.
 #[derive(Debug, Clone)]
 struct Function {
     signature: Arc<Signature>,
     allowed: usize,
 }
 
-/// A context is the place of its recorder here, counted from 1. None ever goes, as with cards.
+/// A context is the index of its recorder here, from 1. Recorders are never dropped.
 static ALL: Mutex<Vec<&'static Mutex<Recorder>>> = Mutex::new(Vec::new());
 
 thread_local! {
-    /// Whose calls this thread's are.
+    /// The recorder of this thread's current context.
     static CURRENT: Cell<Option<&'static Mutex<Recorder>>> = const { Cell::new(None) };
 }
 
-/// A new one.
-pub(crate) fn context(card: DeviceLimits) -> CUcontext {
+/// A context of a new recorder.
+pub(crate) fn context(limits: DeviceLimits) -> CUcontext {
     let recorder = Recorder {
-        card,
+        limits,
         memory: Memory::default(),
         host: HashMap::new(),
         modules: HashMap::new(),
@@ -106,14 +107,14 @@ pub(crate) fn context(card: DeviceLimits) -> CUcontext {
         events: HashMap::new(),
         products: HashMap::new(),
         latest: 0,
-        done: Vec::new(),
+        submitted: Vec::new(),
     };
     let mut all = ALL.lock().unwrap_or_else(|p| p.into_inner());
     all.push(Box::leak(Box::new(Mutex::new(recorder))));
     std::ptr::without_provenance_mut(all.len())
 }
 
-/// That of a context.
+/// The recorder of a context.
 pub(crate) fn of(context: CUcontext) -> MutexGuard<'static, Recorder> {
     let all = ALL.lock().unwrap_or_else(|p| p.into_inner());
     let recorder = all[context.addr() - 1];
@@ -122,36 +123,37 @@ pub(crate) fn of(context: CUcontext) -> MutexGuard<'static, Recorder> {
 }
 
 impl Recorder {
-    /// A number for something new.
+    /// A new handle.
     fn number(&mut self) -> usize {
         self.latest += 1;
         self.latest
     }
 
-    /// Does what was captured: what it uses must be there now.
-    fn launch(&mut self, graph: usize, stream: usize) -> Result<(), Refused> {
-        let Some(asked) = self.graphs.get(&graph).cloned() else {
-            return refuse("a graph that there is not");
+    /// Runs a graph: the buffers that it uses must exist now.
+    fn launch(&mut self, graph: usize, stream: usize) -> Result<(), Rejected> {
+        let Some(nodes) = self.graphs.get(&graph).cloned() else {
+            return reject("a graph that does not exist");
         };
         if self.streams.get(&stream).is_none_or(Queue::captures) {
-            return refuse("a graph in a stream that captures, or that there is not");
+            return reject("a graph in a stream that captures, or that does not exist");
         }
-        asked.iter().try_for_each(|asked| self.check(&asked.node))?;
-        self.done.extend(asked);
+        nodes.iter().try_for_each(|submitted| self.check(&submitted.node))?;
+        self.submitted.extend(nodes);
         Ok(())
     }
 
-    /// What was done since this was last asked, a line each.
+    /// The work since the last call, a line each; `|` marks the side stream.
     pub fn take_lines(&mut self, names: &Names) -> Vec<String> {
-        let done = std::mem::take(&mut self.done);
-        let line = |asked: &Asked| {
-            format!("{}{}", if asked.beside { "| " } else { "" }, self.line(&asked.node, names))
+        let submitted = std::mem::take(&mut self.submitted);
+        let line = |work: &Submitted| {
+            let stream = if work.on_side_stream { "| " } else { "" };
+            format!("{stream}{}", self.line(&work.node, names))
         };
-        done.iter().map(line).collect()
+        submitted.iter().map(line).collect()
     }
 
-    /// Forgets what was done; how much it was.
-    pub fn forget(&mut self) -> usize {
-        std::mem::take(&mut self.done).len()
+    /// Discards the work since the last call, and counts it.
+    pub fn discard(&mut self) -> usize {
+        std::mem::take(&mut self.submitted).len()
     }
 }

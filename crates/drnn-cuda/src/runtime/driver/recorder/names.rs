@@ -1,4 +1,4 @@
-//! What buffers are called: the way to each through the fields of what owns it, as `{:#?}` shows them.
+//! Names of buffers: the path to each through the fields of its owner, from its `{:#?}` output.
 //!
 //! ```text
 //! work: Some(

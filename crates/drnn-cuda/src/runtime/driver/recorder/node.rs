@@ -1,7 +1,7 @@
-//! What a stream is asked to do, and as a line of text.
+//! Work that is submitted to a stream, and its line in a plan.
 
 use super::{Names, Recorder};
-use crate::runtime::stream::Arg;
+use crate::kernels::params::Value;
 use cudarc::cublas::sys::{cublasComputeType_t, cublasOperation_t, cudaDataType};
 
 #[derive(Debug, Clone)]
@@ -19,9 +19,9 @@ pub(super) enum Node {
         to: u64,
         bytes: usize,
     },
-    /// For what is in another stream: beside this one, or what this one runs beside.
+    /// Waits for the other stream.
     Wait,
-    /// From this machine.
+    /// From the host.
     Receive {
         at: u64,
         bytes: usize,
@@ -30,17 +30,18 @@ pub(super) enum Node {
 
 #[derive(Debug, Clone)]
 pub(super) struct Launch {
-    /// Which of the recorder's functions.
+    /// Number of the function.
     pub function: usize,
     pub grid: [usize; 2],
     pub threads: usize,
     pub shared: usize,
-    /// Whether its blocks wait for each other.
-    pub together: bool,
-    pub args: Vec<Arg>,
+    pub cooperative: bool,
+    /// Name of the parameter struct, and its fields.
+    pub params: &'static str,
+    pub fields: Vec<(&'static str, Value)>,
 }
 
-/// As cuBLAS is told, by columns: C (rows, columns) = A B + beta C.
+/// cuBLAS's arguments, column-major: C (rows, columns) = A B + beta C.
 #[derive(Debug, Clone)]
 pub(super) struct Product {
     pub rows: i32,
@@ -54,7 +55,7 @@ pub(super) struct Product {
     pub compute: cublasComputeType_t,
 }
 
-/// A matrix of a product: where it is, and the distance between its columns.
+/// A matrix of a product: its address, and the distance between its columns.
 #[derive(Debug, Clone)]
 pub(super) struct Factor {
     pub at: u64,
@@ -64,29 +65,29 @@ pub(super) struct Factor {
 }
 
 impl Product {
-    /// Its matrices as the host names them, whose A is cuBLAS' B, each with its rows and columns as they lie.
+    /// The matrices by the host's names, whose A is cuBLAS's B, with their rows and columns in memory.
     pub fn matrices(&self) -> [(&'static str, &Factor, [usize; 2]); 3] {
         let Product { rows, columns, depth, a, b, c, .. } = self;
-        let lies = |m: &Factor, [rows, columns]: [i32; 2]| {
-            let size = if m.is_turned() { [columns, rows] } else { [rows, columns] };
+        let in_memory = |m: &Factor, [rows, columns]: [i32; 2]| {
+            let size = if m.is_transposed() { [columns, rows] } else { [rows, columns] };
             size.map(|size| size as usize)
         };
         [
-            ("B", a, lies(a, [*rows, *depth])),
-            ("A", b, lies(b, [*depth, *columns])),
-            ("C", c, lies(c, [*rows, *columns])),
+            ("B", a, in_memory(a, [*rows, *depth])),
+            ("A", b, in_memory(b, [*depth, *columns])),
+            ("C", c, in_memory(c, [*rows, *columns])),
         ]
     }
 }
 
 impl Factor {
-    /// From its first value to its last, where it has so many rows and columns.
+    /// Bytes from its first value to its last.
     pub fn bytes(&self, [rows, columns]: [usize; 2]) -> usize {
         let values = (columns - 1) * self.stride as usize + rows;
         values * if self.kind() == "f16" { 2 } else { 4 }
     }
 
-    pub fn is_turned(&self) -> bool {
+    pub fn is_transposed(&self) -> bool {
         self.operation != cublasOperation_t::CUBLAS_OP_N
     }
 
@@ -103,7 +104,7 @@ impl Recorder {
     pub(super) fn line(&self, node: &Node, names: &Names) -> String {
         let place = |at: u64| self.place(at, names);
         let to_end = |at: u64, bytes: usize| match self.memory.find(at) {
-            Some((held, offset)) => format!("..{}", (offset + bytes) / held.size),
+            Some((found, offset)) => format!("..{}", (offset + bytes) / found.size),
             None => String::new(),
         };
         match node {
@@ -115,45 +116,46 @@ impl Recorder {
             Node::Copy { from, to, bytes } => {
                 format!("copy     {}{} to {}", place(*from), to_end(*from, *bytes), place(*to))
             }
-            Node::Wait => "wait     for the other".into(),
+            Node::Wait => "wait     for the other stream".into(),
             Node::Receive { at, bytes } => {
                 format!("receive  {}{}", place(*at), to_end(*at, *bytes))
             }
         }
     }
 
-    /// A buffer's name, and the value of it that an address is that of.
+    /// A buffer's name, and the index of the value at an address.
     fn place(&self, at: u64, names: &Names) -> String {
         match self.memory.find(at) {
             _ if at == 0 => "null".into(),
             None => "nowhere".into(),
-            Some((held, offset)) => format!("{}:{}", names.of(held.at), offset / held.size),
+            Some((found, offset)) => format!("{}:{}", names.of(found.at), offset / found.size),
         }
     }
 
     fn launch_line(&self, launch: &Launch, names: &Names) -> String {
-        let Launch { grid: [x, y], threads, shared, args, .. } = launch;
-        let signature = &self.functions[&launch.function].signature;
-        let args = signature.params.iter().zip(args).map(|(param, arg)| {
-            let value = match arg {
-                Arg::At(at) => self.place(*at, names),
-                Arg::U32(value) => value.to_string(),
-                Arg::F32(value) => format!("{value:?}"),
+        let Launch { grid: [x, y], threads, shared, fields, .. } = launch;
+        let name = &self.functions[&launch.function].signature.name;
+        let fields = fields.iter().map(|(field, value)| {
+            let value = match value {
+                Value::Address { at, .. } => self.place(*at, names),
+                Value::U32(value) => value.to_string(),
+                Value::U64(value) => value.to_string(),
+                Value::F32(value) => format!("{value:?}"),
             };
-            format!(" {}={value}", param.name)
+            format!(" {field}={value}")
         });
-        let args: String = args.collect();
-        let how = if launch.together { "together" } else { "launch  " };
+        let fields: String = fields.collect();
+        let how = if launch.cooperative { "cooperative" } else { "launch  " };
         let grid = if *y == 1 { x.to_string() } else { format!("{x}x{y}") };
         let shared = if *shared == 0 { String::new() } else { format!(", {shared} bytes") };
-        format!("{how} {}, {grid} blocks of {threads}{shared}:{args}", signature.name)
+        format!("{how} {name}, {grid} blocks of {threads}{shared}:{fields}")
     }
 
-    /// By rows, as the host thinks of it: its A is cuBLAS' B.
+    /// Row-major, as the host sees it: its A is cuBLAS's B.
     fn product_line(&self, product: &Product, names: &Names) -> String {
         let Product { rows, columns, depth, a, b, c, alpha, beta, compute } = product;
         let matrix = |m: &Factor| format!("{}/{}", self.place(m.at, names), m.stride);
-        let turned = |m: &Factor| if m.is_turned() { "^T" } else { "" };
+        let transposed = |m: &Factor| if m.is_transposed() { "^T" } else { "" };
         let factors = if [*alpha, *beta] == [1.0, 0.0] {
             String::new()
         } else {
@@ -166,8 +168,8 @@ impl Recorder {
         format!(
             "product  {} A{} B{} to {}{how}, {columns} x {rows} over {depth}: A={} B={} to {}{factors}",
             a.kind(),
-            turned(b),
-            turned(a),
+            transposed(b),
+            transposed(a),
             c.kind(),
             matrix(b),
             matrix(a),

@@ -1,62 +1,62 @@
-//! What is done before what, where one stream captures and another runs beside it.
+//! Happens-before between a stream that captures and its side streams.
 //!
-//! A place is, for every stream, how many of its nodes are done there: a vector clock. Nodes that do not know each other may run at
-//! the same time, and then neither may write what the other touches.
+//! Every stream has a vector clock: of each stream, how many nodes happened before. Nodes that are not
+//! ordered may run concurrently, and then neither may write what the other accesses.
 
+use super::extents::{Call, extents};
 use super::node::{Factor, Node};
-use super::reach::{Call, reach};
-use super::source::Kind;
-use super::{Recorder, Refused, refuse};
+use super::{Recorder, Rejected, reject};
+use crate::kernels::params::Value;
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Of two places, what lies in memory decides which a kernel writes: so nothing is said of when.
-const IN_TURN: [(&str, &str); 2] = [("forget", "even"), ("forget", "odd")];
+/// Two buffers of which the kernel writes one, by a word in device memory: nothing is known before.
+const ALTERNATING: [(&str, &str); 2] = [("reset_exchange", "even"), ("reset_exchange", "odd")];
 
-/// By stream, how many of its nodes are done.
+/// A vector clock: by stream, how many of its nodes happened before.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Place(HashMap<usize, usize>);
+pub(super) struct Clock(HashMap<usize, usize>);
 
-/// A queue of work.
+/// A stream.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// The stream whose capture it belongs to.
+    /// The stream whose capture it takes part in.
     capture: Option<usize>,
-    place: Place,
+    clock: Clock,
 }
 
-/// What was captured: by whom, which of that stream's nodes it is, and what it touches.
+/// A captured node: its stream, its number there, and its accesses.
 #[derive(Debug)]
 pub(super) struct Captured {
     node: Node,
     stream: usize,
     number: usize,
-    touched: Vec<Touched>,
+    accesses: Vec<Access>,
 }
 
 #[derive(Debug)]
-struct Touched {
+struct Access {
     bytes: Range<u64>,
     written: bool,
 }
 
-/// Work that was asked for, and whether beside the stream that captured it.
+/// Submitted work, and whether it ran in another stream than the one that began the capture.
 #[derive(Debug, Clone)]
-pub(super) struct Asked {
+pub(super) struct Submitted {
     pub node: Node,
-    pub beside: bool,
+    pub on_side_stream: bool,
 }
 
-impl Place {
+impl Clock {
     fn of(&self, stream: usize) -> usize {
         self.0.get(&stream).copied().unwrap_or(0)
     }
 
-    fn knows(&self, node: &Captured) -> bool {
+    fn is_after(&self, node: &Captured) -> bool {
         self.of(node.stream) >= node.number
     }
 
-    fn follow(&mut self, other: &Place) {
+    fn merge(&mut self, other: &Clock) {
         for (stream, number) in &other.0 {
             let here = self.0.entry(*stream).or_default();
             *here = (*here).max(*number);
@@ -71,100 +71,99 @@ impl Queue {
 }
 
 impl Captured {
-    /// Whether both may run at once: neither writes what the other touches.
-    fn may_meet(&self, touched: &[Touched]) -> bool {
-        let apart = |a: &Touched, b: &Touched| {
+    /// Whether both may run concurrently: neither writes what the other accesses.
+    fn may_overlap(&self, accesses: &[Access]) -> bool {
+        let apart = |a: &Access, b: &Access| {
             let overlap = a.bytes.start < b.bytes.end && b.bytes.start < a.bytes.end;
             !(overlap && (a.written || b.written))
         };
-        self.touched.iter().all(|a| touched.iter().all(|b| apart(a, b)))
+        self.accesses.iter().all(|a| accesses.iter().all(|b| apart(a, b)))
     }
 }
 
 impl Recorder {
-    pub(super) fn begin_capture(&mut self, stream: usize) -> Result<(), Refused> {
+    pub(super) fn begin_capture(&mut self, stream: usize) -> Result<(), Rejected> {
         match self.streams.get_mut(&stream) {
             Some(queue) if !queue.captures() => {
-                *queue = Queue { capture: Some(stream), place: Place::default() };
+                *queue = Queue { capture: Some(stream), clock: Clock::default() };
                 self.captures.insert(stream, Vec::new());
                 Ok(())
             }
-            _ => refuse("a stream that captures already, or that there is not"),
+            _ => reject("a stream that captures already, or that does not exist"),
         }
     }
 
-    /// All that ran beside must have been waited for.
-    pub(super) fn end_capture(&mut self, stream: usize) -> Result<Vec<Asked>, Refused> {
+    /// The side streams must have been joined.
+    pub(super) fn end_capture(&mut self, stream: usize) -> Result<Vec<Submitted>, Rejected> {
         let Some(captured) = self.captures.remove(&stream) else {
-            return refuse("nothing was captured");
+            return reject("nothing was captured");
         };
-        let place = self.streams.get(&stream).map(|queue| queue.place.clone()).unwrap_or_default();
-        let of_it = |queue: &&mut Queue| queue.capture == Some(stream);
-        self.streams.values_mut().filter(of_it).for_each(|queue| *queue = Queue::default());
-        if !captured.iter().all(|node| place.knows(node)) {
-            return refuse("a capture ends before what runs beside it");
+        let clock = self.streams.get(&stream).map(|queue| queue.clock.clone()).unwrap_or_default();
+        let takes_part = |queue: &&mut Queue| queue.capture == Some(stream);
+        self.streams.values_mut().filter(takes_part).for_each(|queue| *queue = Queue::default());
+        if !captured.iter().all(|node| clock.is_after(node)) {
+            return reject("a capture ends before its side streams");
         }
-        let asked = |c: Captured| Asked { node: c.node, beside: c.stream != stream };
-        Ok(captured.into_iter().map(asked).collect())
+        let submitted =
+            |c: Captured| Submitted { node: c.node, on_side_stream: c.stream != stream };
+        Ok(captured.into_iter().map(submitted).collect())
     }
 
-    /// Puts work into a stream, unless it cannot be right.
-    pub(super) fn put(&mut self, stream: usize, node: Node) -> Result<(), Refused> {
+    /// Submits work to a stream, unless it is rejected.
+    pub(super) fn put(&mut self, stream: usize, node: Node) -> Result<(), Rejected> {
         self.check(&node)?;
-        let touched = self.touched(&node);
+        let accesses = self.accesses(&node);
         let Some(queue) = self.streams.get_mut(&stream) else {
-            return refuse("a stream that there is not");
+            return reject("a stream that does not exist");
         };
         let Some(captured) = queue.capture.and_then(|capture| self.captures.get_mut(&capture))
         else {
             if let Node::Receive { at, bytes } = node {
                 self.memory.receive(at, bytes);
             }
-            self.done.push(Asked { node, beside: false });
+            self.submitted.push(Submitted { node, on_side_stream: false });
             return Ok(());
         };
-        let mut others = captured.iter().filter(|other| !queue.place.knows(other));
-        if let Some(other) = others.find(|other| !other.may_meet(&touched)) {
-            return refuse(format!("two that run at once: {:?} and {node:?}", other.node));
+        let mut others = captured.iter().filter(|other| !queue.clock.is_after(other));
+        if let Some(other) = others.find(|other| !other.may_overlap(&accesses)) {
+            return reject(format!("a race between {:?} and {node:?}", other.node));
         }
-        let number = queue.place.of(stream) + 1;
-        queue.place.0.insert(stream, number);
-        captured.push(Captured { node, stream, number, touched });
+        let number = queue.clock.of(stream) + 1;
+        queue.clock.0.insert(stream, number);
+        captured.push(Captured { node, stream, number, accesses });
         Ok(())
     }
 
-    pub(super) fn record(&mut self, event: usize, stream: usize) -> Result<(), Refused> {
+    pub(super) fn record(&mut self, event: usize, stream: usize) -> Result<(), Rejected> {
         let Some(queue) = self.streams.get(&stream) else {
-            return refuse("an event in a stream that there is not");
+            return reject("an event in a stream that does not exist");
         };
-        let Queue { capture, place } = queue;
-        self.events.insert(event, capture.map(|capture| (capture, place.clone())));
+        let Queue { capture, clock } = queue;
+        self.events.insert(event, capture.map(|capture| (capture, clock.clone())));
         Ok(())
     }
 
-    pub(super) fn wait_event(&mut self, stream: usize, event: usize) -> Result<(), Refused> {
+    pub(super) fn wait_event(&mut self, stream: usize, event: usize) -> Result<(), Rejected> {
         let (Some(queue), Some(recorded)) =
             (self.streams.get_mut(&stream), self.events.get(&event))
         else {
-            return refuse("a stream, or an event, that there is not");
+            return reject("a stream or an event that does not exist");
         };
         match (queue.capture, recorded) {
             (None, None) => return Ok(()),
-            (here, Some((there, place))) if here.is_none_or(|here| here == *there) => {
+            (here, Some((there, clock))) if here.is_none_or(|here| here == *there) => {
                 queue.capture = Some(*there);
-                queue.place.follow(place);
+                queue.clock.merge(clock);
             }
-            _ => return refuse("a capture that waits for what it does not capture"),
+            _ => return reject("a capture that waits for what it does not capture"),
         }
         self.put(stream, Node::Wait)
     }
 
-    /// What a node reads and writes, as far as is known.
-    fn touched(&self, node: &Node) -> Vec<Touched> {
-        let bytes = |at: u64, bytes: usize, written: bool| Touched {
-            bytes: at..at + bytes as u64,
-            written,
-        };
+    /// What a node reads and writes, as far as it is known.
+    fn accesses(&self, node: &Node) -> Vec<Access> {
+        let bytes =
+            |at: u64, bytes: usize, written: bool| Access { bytes: at..at + bytes as u64, written };
         match node {
             Node::Wait => Vec::new(),
             Node::Fill { at, bytes: count, .. } | Node::Receive { at, bytes: count } => {
@@ -183,14 +182,15 @@ impl Recorder {
                 let Some(kernel) = self.functions.get(&launch.function) else { return Vec::new() };
                 let call = Call { signature: &kernel.signature, launch };
                 let constant = |name: &str| {
-                    let of = |kind: &Kind| matches!(kind, Kind::Address { constant: true, .. });
-                    kernel.signature.params.iter().any(|p| p.name == name && of(&p.kind))
+                    let reads =
+                        |value: &Value| matches!(value, Value::Address { constant: true, .. });
+                    launch.fields.iter().any(|(field, value)| *field == name && reads(value))
                 };
-                let arrays = reach(&call).map(|reach| reach.arrays).unwrap_or_default();
-                let certain = |name| !IN_TURN.contains(&(kernel.signature.name.as_str(), name));
-                let extents = self.extents(&call, &arrays).into_iter();
-                let touched = extents.filter(|(name, _)| certain(*name));
-                touched.map(|(name, bytes)| Touched { bytes, written: !constant(name) }).collect()
+                let arrays = extents(&call).map(|extents| extents.arrays).unwrap_or_default();
+                let name = kernel.signature.name.as_str();
+                let ranges = self.ranges(&call, &arrays).into_iter();
+                let known = ranges.filter(|(field, _)| !ALTERNATING.contains(&(name, *field)));
+                known.map(|(field, bytes)| Access { bytes, written: !constant(field) }).collect()
             }
         }
     }

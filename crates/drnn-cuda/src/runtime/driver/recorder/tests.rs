@@ -1,12 +1,15 @@
-//! That what cannot be right is refused, and why.
+//! What is rejected, and why.
 
-use super::source::{Kind, signatures};
+use super::source::signatures;
 use super::*;
+use crate::kernels::params::{AdamStep, FlipExchange, Header, ToHalf, Unscale, ptr};
+use crate::kernels::sources::Sources;
 use crate::runtime::compile::Source;
 use crate::runtime::device::Device;
 use crate::runtime::gemm::{Form, Gemm, Matrix, OutputType, Precision};
+use crate::runtime::kernel::{Kernel, Module};
 use crate::runtime::memory::{Buffer, Pinned};
-use crate::runtime::stream::{Arg, Kernel, Module, Stream};
+use crate::runtime::stream::Stream;
 
 const CARD: DeviceLimits = DeviceLimits { multiprocessors: 10, shared: 100 << 10 };
 
@@ -14,121 +17,144 @@ const CARD: DeviceLimits = DeviceLimits { multiprocessors: 10, shared: 100 << 10
 struct Bench {
     device: Device,
     stream: Stream,
-    halve: Kernel,
-    adam: Kernel,
-    waiting: Kernel,
+    to_half: Kernel<ToHalf>,
+    adam: Kernel<AdamStep>,
+    cooperative: Kernel<Unscale>,
 }
 
 impl Bench {
     fn new() -> Bench {
         let device = Device::recorded((8, 0), CARD);
-        let [_, _, _, _, adam, half, ..] = crate::kernels::sources();
+        let sources = Sources::new();
         let load = |source: &Source| Module::new(&device, source).unwrap();
-        let text = "extern \"C\" __global__ void __launch_bounds__(256, 2) adam(u32 count) {}";
-        let waiting = Source { name: "waiting", parts: vec![text], defines: Vec::new() };
+        let text =
+            "extern \"C\" __global__ void __launch_bounds__(256, 2) unscale(const Unscale p) {}";
+        let cooperative =
+            Source { name: "cooperative", parts: vec![text.into()], defines: Vec::new() };
         Bench {
             stream: Stream::new(&device).unwrap(),
-            halve: load(&half).kernel("halve").unwrap(),
-            adam: load(&adam).kernel("adam").unwrap(),
-            waiting: load(&waiting).kernel("adam").unwrap(),
+            to_half: load(&sources.half).kernel().unwrap(),
+            adam: load(&sources.adam).kernel().unwrap(),
+            cooperative: load(&cooperative).kernel().unwrap(),
             device,
         }
     }
 
-    /// Halves (3, 5) to (3, 8) with some arguments changed; what is said against it.
-    fn halve(&self, change: impl FnOnce(&mut Vec<Arg>, &mut [usize; 2])) -> Option<String> {
+    /// Converts (3, 5) to (3, 8) with some parameters changed; why that is rejected.
+    fn to_half(&self, change: impl FnOnce(&mut ToHalf, &mut [usize; 2])) -> Option<String> {
         let from = Buffer::<f32>::zeros(&self.device, 15).unwrap();
         let to = Buffer::<u16>::zeros(&self.device, 24).unwrap();
-        let sizes = [3usize, 5, 8].map(Arg::from);
-        let ends = [Arg::At(0), Arg::At(from.at(0)), Arg::At(to.at(0))];
-        let (mut args, mut grid) = ([ends, sizes].concat(), [1, 1]);
-        change(&mut args, &mut grid);
-        // SAFETY: there is no card.
-        let done = unsafe { self.halve.launch(&self.stream, grid, 256, &args) };
+        let ends = (ptr(from.at(0)), ptr(to.at(0)));
+        let (header, mut grid) = (ptr(0), [1, 1]);
+        let mut params =
+            ToHalf { header, from: ends.0, to: ends.1, rows: 3, columns: 5, stride: 8 };
+        change(&mut params, &mut grid);
+        // SAFETY: nothing runs.
+        let done = unsafe { self.to_half.launch(&self.stream, grid, 256, &params) };
         done.err().map(|error| error.to_string())
     }
 }
 
 #[test]
-fn parameters_are_read_from_the_source() {
+fn signatures_are_read_from_the_source() {
     let text = "#define N 7\nextern \"C\" __global__ void __launch_bounds__(2 * N, 3) name(\n\
-                const float* __restrict__ a, u16 *b, // c\n u32 d, float e) { if (a) b(); }";
+                const __grid_constant__ Params p) { // comment\n if (p.a) b(); }";
     let [kernel] = &signatures(text).unwrap()[..] else { panic!("one kernel") };
-    assert_eq!((kernel.name.as_str(), kernel.at_once, kernel.defines["N"]), ("name", 3, 7));
-    let params: Vec<_> = kernel.params.iter().map(|p| (p.name.as_str(), &p.kind)).collect();
-    let address = |of: &str, constant| Kind::Address { of: of.into(), constant };
-    let (a, b) = (address("float", true), address("u16", false));
-    assert_eq!(params, [("a", &a), ("b", &b), ("d", &Kind::U32), ("e", &Kind::F32)]);
-    let odd = signatures("extern \"C\" __global__ void name(long a) {}");
-    assert_eq!(odd, Err(Refused("name: nobody knows what `long a` is".into())));
+    let found = (kernel.name.as_str(), kernel.params.as_str(), kernel.blocks_by_registers);
+    assert_eq!((found, kernel.defines["N"]), (("name", "Params", 3), 7));
+    let positional = signatures("extern \"C\" __global__ void name(float* a, u32 b) {}");
+    let why = "name takes `float* a, u32 b`, not one parameter struct";
+    assert_eq!(positional, Err(Rejected(why.into())));
 }
 
 #[test]
-fn arguments_are_those_of_the_source() {
+fn kernels_take_their_own_structs() {
     let bench = Bench::new();
-    let refused = |change: fn(&mut Vec<Arg>)| bench.halve(|args, _| change(args)).unwrap();
-    assert_eq!(bench.halve(|_, _| ()), None);
-    assert!(refused(|args| args.truncate(5)).contains("halve: 5 arguments for 6"));
-    assert!(refused(|args| args[5] = Arg::F32(8.0)).contains("F32(8.0) for stride"));
-    assert!(refused(|args| args[2] = Arg::U32(8)).contains("U32(8) for to"));
-    assert!(refused(|args| args.swap(1, 2)).contains("from is float, there is u16"));
-    assert!(refused(|args| args[1] = Arg::At(0)).contains("from outside"));
-    assert!(refused(|args| args[0] = args[1]).contains("header is Header, there is f32"));
+    // SAFETY: nothing runs.
+    let done = unsafe {
+        let (kernel, params) =
+            (bench.to_half.cast::<FlipExchange>(), FlipExchange { parity: ptr(0) });
+        kernel.launch(&bench.stream, [1, 1], 256, &params)
+    };
+    assert!(done.unwrap_err().to_string().contains("to_half: FlipExchange for ToHalf"));
 }
 
 #[test]
-fn kernels_reach_no_further_than_their_buffers() {
+fn pointers_lead_to_buffers_of_their_type() {
     let bench = Bench::new();
-    let refused = |change: fn(&mut Vec<Arg>)| bench.halve(|args, _| change(args)).unwrap();
-    assert!(refused(|args| args[3] = Arg::U32(4)).contains("from of values 0..20 of 15 f32"));
-    assert!(refused(|args| args[5] = Arg::U32(9)).contains("to of values 0..27 of 24 u16"));
-    let further = |args: &mut Vec<Arg>| {
-        let Arg::At(at) = &mut args[1] else { panic!("an address") };
-        *at += 4;
-    };
-    assert!(refused(further).contains("from of values 1..16 of 15 f32"));
-    let between = |args: &mut Vec<Arg>| {
-        let Arg::At(at) = &mut args[1] else { panic!("an address") };
-        *at += 2;
-    };
-    assert!(refused(between).contains("from between two values"));
+    let rejected = |change: fn(&mut ToHalf)| bench.to_half(|params, _| change(params)).unwrap();
+    assert_eq!(bench.to_half(|_, _| ()), None);
+    assert!(
+        rejected(|p| p.from = p.to.cast::<f32>().cast_const())
+            .contains("from is float, there is u16")
+    );
+    assert!(rejected(|p| p.from = ptr(0)).contains("from outside"));
+    assert!(
+        rejected(|p| p.header = p.from.cast::<Header>()).contains("header is Header, there is f32")
+    );
+}
+
+#[test]
+fn kernels_access_nothing_beyond_their_buffers() {
+    let bench = Bench::new();
+    let rejected = |change: fn(&mut ToHalf)| bench.to_half(|params, _| change(params)).unwrap();
+    assert!(rejected(|p| p.rows = 4).contains("from of values 0..20 of 15 f32"));
+    assert!(rejected(|p| p.stride = 9).contains("to of values 0..27 of 24 u16"));
+    let further = |p: &mut ToHalf, bytes: usize| p.from = p.from.wrapping_byte_add(bytes);
+    let why = bench.to_half(|p, _| further(p, 4)).unwrap();
+    assert!(why.contains("from of values 1..16 of 15 f32"), "{why}");
+    let why = bench.to_half(|p, _| further(p, 2)).unwrap();
+    assert!(why.contains("from between two values"), "{why}");
     let freed = Buffer::<f32>::zeros(&bench.device, 99).unwrap().at(0);
-    assert!(bench.halve(|args, _| args[1] = Arg::At(freed)).unwrap().contains("from outside"));
+    assert!(bench.to_half(|p, _| p.from = ptr(freed)).unwrap().contains("from outside"));
 }
 
 #[test]
 fn grids_are_neither_empty_nor_too_small() {
     let bench = Bench::new();
-    assert!(bench.halve(|_, grid| *grid = [0, 1]).unwrap().contains("halve: [0, 1] blocks"));
-    assert!(bench.halve(|_, grid| *grid = [1, 70_000]).unwrap().contains("[1, 70000] blocks"));
+    assert!(bench.to_half(|_, grid| *grid = [0, 1]).unwrap().contains("to_half: [0, 1] blocks"));
+    assert!(bench.to_half(|_, grid| *grid = [1, 70_000]).unwrap().contains("[1, 70000] blocks"));
     let many = Buffer::<f32>::zeros(&bench.device, 1000).unwrap();
     let few = Buffer::<u32>::zeros(&bench.device, 4).unwrap();
-    let at = Arg::At(many.at(0));
-    let numbers = [Arg::F32(0.9), Arg::F32(0.9), Arg::F32(0.1), Arg::U32(1000)];
-    let args = [vec![Arg::At(few.at(0)), at, at, at, at], numbers.to_vec()].concat();
-    // SAFETY: there is no card.
-    let launch = |blocks| unsafe { bench.adam.launch(&bench.stream, [blocks, 1], 256, &args) };
+    let params = AdamStep {
+        coefficients: ptr(few.at(0)),
+        gradient: ptr(many.at(0)),
+        params: ptr(many.at(0)),
+        mean: ptr(many.at(0)),
+        square: ptr(many.at(0)),
+        beta1: 0.9,
+        beta2: 0.9,
+        eps: 0.1,
+        count: 1000,
+    };
+    // SAFETY: nothing runs.
+    let launch = |blocks| unsafe { bench.adam.launch(&bench.stream, [blocks, 1], 256, &params) };
     assert!(launch(3).unwrap_err().to_string().contains("adam: 768 threads for 1000"));
     assert_eq!(launch(4), Ok(()));
 }
 
 #[test]
-fn blocks_that_wait_for_each_other_fit_at_once() {
+fn cooperative_blocks_fit_at_the_same_time() {
     let bench = Bench::new();
+    let (header, values) =
+        (Buffer::<u32>::zeros(&bench.device, 8), Buffer::<f32>::zeros(&bench.device, 1));
+    let (header, values) = (header.unwrap(), values.unwrap());
+    let params = Unscale { header: ptr(header.at(0)), values: ptr(values.at(0)), count: 1 };
+    let kernel = bench.cooperative;
     let launch = |blocks, shared| {
-        let args = [Arg::U32(1)];
-        // SAFETY: there is no card.
+        // SAFETY: nothing runs.
         let done =
-            unsafe { bench.waiting.launch_cooperative(&bench.stream, blocks, 256, shared, &args) };
+            unsafe { kernel.launch_cooperative(&bench.stream, blocks, 256, shared, &params) };
         done.map_err(|error| error.to_string())
     };
-    let refused = |blocks, shared| launch(blocks, shared).unwrap_err();
-    assert!(refused(21, 0).contains("21 blocks wait for each other, 20 fit"));
-    assert!(refused(1, 60 << 10).contains("61440 bytes of shared memory, allowed 49152"));
-    bench.waiting.allow_shared(60 << 10).unwrap();
-    assert!(refused(11, 60 << 10).contains("11 blocks wait for each other, 10 fit"));
-    assert_eq!(bench.waiting.max_active_blocks(256, 101 << 10), Ok(0));
-    assert!(bench.waiting.allow_shared(101 << 10).is_err());
+    let rejected = |blocks, shared| launch(blocks, shared).unwrap_err();
+    assert_eq!(launch(20, 0), Ok(()));
+    assert!(rejected(21, 0).contains("21 cooperative blocks, 20 fit"));
+    assert!(rejected(1, 60 << 10).contains("61440 bytes of shared memory, allowed 49152"));
+    kernel.allow_shared(60 << 10).unwrap();
+    assert!(rejected(11, 60 << 10).contains("11 cooperative blocks, 10 fit"));
+    assert_eq!(kernel.max_active_blocks(256, 101 << 10), Ok(0));
+    assert!(kernel.allow_shared(101 << 10).is_err());
 }
 
 #[test]
@@ -139,19 +165,19 @@ fn memory_is_filled_and_copied_within_buffers() {
     let (from, to) = (from.unwrap(), to.unwrap());
     assert_eq!(stream.clear(&from, 1, 3), Ok(()));
     assert_eq!(stream.copy_within(from.at(1), to.at(0), 12), Ok(()));
-    let refused = stream.copy_within(from.at(0), to.at(0), 16).unwrap_err().to_string();
-    assert!(refused.contains("a copy of values 0..4 of 3 f32"), "{refused}");
+    let rejected = stream.copy_within(from.at(0), to.at(0), 16).unwrap_err().to_string();
+    assert!(rejected.contains("a copy of values 0..4 of 3 f32"), "{rejected}");
     let other = Buffer::<u16>::zeros(device, 9).unwrap();
     assert!(stream.copy_within(from.at(0), other.at(0), 4).is_err());
-    // Of words from this machine, no more is read than came.
+    // No more words are read than the latest copy from the host wrote.
     let (words, batch) = (Pinned::zeros(device, 20), Buffer::<u32>::zeros(device, 20).unwrap());
     // SAFETY: nothing is copied.
     let receive = |count| unsafe { stream.copy(words.as_ref().unwrap(), count, &batch) };
     receive(14).unwrap();
-    let refused = bench.halve(|args, _| args[1] = Arg::At(batch.at(0)));
-    assert!(refused.unwrap().contains("from reaches behind what was received"));
+    let rejected = bench.to_half(|params, _| params.from = ptr(batch.at(0)));
+    assert!(rejected.unwrap().contains("from extends beyond what was received"));
     receive(15).unwrap();
-    assert_eq!(bench.halve(|args, _| args[1] = Arg::At(batch.at(0))), None);
+    assert_eq!(bench.to_half(|params, _| params.from = ptr(batch.at(0))), None);
 }
 
 #[test]
@@ -167,13 +193,13 @@ fn products_stay_within_matrices_of_their_type() {
         let [a, b, c] = [matrix(&a, strides[0]), matrix(&b, strides[1]), matrix(&c, strides[2])];
         products.f32(Form::TimesTransposed, sizes, [a, b], 0.0, c).map_err(|e| e.to_string())
     };
-    let refused = |sizes, strides| product(sizes, strides).unwrap_err();
+    let rejected = |sizes, strides| product(sizes, strides).unwrap_err();
     assert_eq!(product([3, 4, 5], [5, 5, 4]), Ok(()));
-    assert!(refused([4, 4, 5], [5, 5, 4]).contains("product's A of values 0..20 of 15 f32"));
-    assert!(refused([3, 5, 5], [5, 5, 5]).contains("product's B of values 0..25 of 20 f32"));
-    assert!(refused([3, 4, 5], [5, 5, 6]).contains("product's C of values 0..16 of 12 f32"));
-    assert!(refused([3, 4, 5], [4, 5, 4]).contains("A has rows of 5, 4 apart"));
-    assert!(refused([3, 4, 0], [5, 5, 4]).contains("a product of 3 x 4 over 0"));
+    assert!(rejected([4, 4, 5], [5, 5, 4]).contains("product's A of values 0..20 of 15 f32"));
+    assert!(rejected([3, 5, 5], [5, 5, 5]).contains("product's B of values 0..25 of 20 f32"));
+    assert!(rejected([3, 4, 5], [5, 5, 6]).contains("product's C of values 0..16 of 12 f32"));
+    assert!(rejected([3, 4, 5], [4, 5, 4]).contains("A has rows of 5, 4 apart"));
+    assert!(rejected([3, 4, 0], [5, 5, 4]).contains("a product of 3 x 4 over 0"));
     let (half_a, half_b) = (halves(15), halves(20));
     let half = |a: u64, b: u64, c: u64| {
         let [a, b, c] = [(a, 5), (b, 5), (c, 4)].map(|(at, stride)| Matrix { at, stride });
@@ -182,60 +208,60 @@ fn products_stay_within_matrices_of_their_type() {
         done.map_err(|error| error.to_string())
     };
     assert_eq!(half(half_a.at(0), half_b.at(0), c.at(0)), Ok(()));
-    let refused = half(half_a.at(0), b.at(0), c.at(0)).unwrap_err();
-    assert!(refused.contains("product's B is f16, there is f32"), "{refused}");
-    let refused = half(half_a.at(0), half_b.at(0), halves(24).at(0)).unwrap_err();
-    assert!(refused.contains("product's C is f32, there is u16"), "{refused}");
-    let refused =
+    let rejected = half(half_a.at(0), b.at(0), c.at(0)).unwrap_err();
+    assert!(rejected.contains("product's B is f16, there is f32"), "{rejected}");
+    let rejected = half(half_a.at(0), half_b.at(0), halves(24).at(0)).unwrap_err();
+    assert!(rejected.contains("product's C is f32, there is u16"), "{rejected}");
+    let rejected =
         products.f32(Form::Times, [1, 1, 1], [matrix(&a, 1), matrix(&b, 1)], 0.0, matrix(&a, 1));
-    assert!(refused.unwrap_err().to_string().contains("writes where it reads"));
+    assert!(rejected.unwrap_err().to_string().contains("writes to a buffer that it reads"));
 }
 
 #[test]
 fn graphs_do_what_was_captured_with_what_is_still_there() {
     let Bench { device, stream, .. } = Bench::new();
     let kept = Buffer::<f32>::zeros(&device, 4).unwrap();
-    device.recorder().forget();
+    device.recorder().discard();
     let graph = stream.capture(|| stream.clear(&kept, 0, 4)).unwrap();
-    assert_eq!(device.recorder().forget(), 0);
+    assert_eq!(device.recorder().discard(), 0);
     stream.launch(&graph).unwrap();
     stream.launch(&graph).unwrap();
-    assert_eq!(device.recorder().forget(), 2);
+    assert_eq!(device.recorder().discard(), 2);
     drop(kept);
     assert!(stream.launch(&graph).unwrap_err().to_string().contains("a fill outside"));
 }
 
 #[test]
-fn streams_beside_each_other_keep_apart_and_meet_again() {
+fn concurrent_streams_do_not_race_and_are_joined() {
     let Bench { device, stream, .. } = Bench::new();
-    let (beside, values) = (Stream::new(&device).unwrap(), Buffer::<f32>::zeros(&device, 8));
+    let (side, values) = (Stream::new(&device).unwrap(), Buffer::<f32>::zeros(&device, 8));
     let values = values.unwrap();
     let capture = |record: &dyn Fn() -> crate::error::Result<()>| {
         stream.capture(record).map(drop).map_err(|error| error.to_string())
     };
-    let begin = || beside.wait_for(&stream).and_then(|()| beside.clear(&values, 0, 4));
+    let begin = || side.wait_for(&stream).and_then(|()| side.clear(&values, 0, 4));
     let apart = capture(&|| {
         begin()?;
         stream.clear(&values, 4, 4)?;
-        stream.wait_for(&beside)?;
+        stream.wait_for(&side)?;
         stream.clear(&values, 0, 4)
     });
     assert_eq!(apart, Ok(()));
     let at_once = capture(&|| {
         begin()?;
         stream.clear(&values, 3, 4)?;
-        stream.wait_for(&beside)
+        stream.wait_for(&side)
     });
-    assert!(at_once.unwrap_err().contains("two that run at once"));
-    assert!(capture(&begin).unwrap_err().contains("ends before what runs beside it"));
-    // An error leaves nobody capturing.
-    stream.wait_for(&beside).unwrap();
-    let outside = capture(&|| stream.wait_for(&beside));
+    assert!(at_once.unwrap_err().contains("a race between"));
+    assert!(capture(&begin).unwrap_err().contains("ends before its side streams"));
+    // After an error no stream captures.
+    stream.wait_for(&side).unwrap();
+    let outside = capture(&|| stream.wait_for(&side));
     assert!(outside.unwrap_err().contains("waits for what it does not capture"));
 }
 
 #[test]
-fn buffers_are_called_by_the_fields_that_hold_them() {
+fn buffers_are_named_after_the_fields_that_hold_them() {
     #[derive(Debug)]
     #[allow(dead_code)] // read by its debug output
     struct Owner {

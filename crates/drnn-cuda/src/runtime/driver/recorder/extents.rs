@@ -1,54 +1,55 @@
-//! How far kernels read and write, and how many threads they need: `kernels/*.cu` once more, as counts.
+//! How much memory kernels read and write, and how many threads they need, from their parameters.
 //!
-//! A kernel that is not here is refused. Where what lies in memory decides (symbols, recipes), only what is certain is counted.
+//! A kernel that is not listed here is rejected. Where the contents of device memory decide (symbols,
+//! recipes), only the minimum is counted.
 
 use super::node::Launch;
 use super::source::Signature;
-use crate::runtime::stream::Arg;
+use crate::kernels::params::Value;
 
-/// A launch beside what the kernel's source says.
+/// A launch, and the signature of its kernel.
 pub(super) struct Call<'a> {
     pub signature: &'a Signature,
     pub launch: &'a Launch,
 }
 
 impl Call<'_> {
-    fn arg(&self, name: &str) -> Option<Arg> {
-        let at = self.signature.params.iter().position(|param| param.name == name)?;
-        self.launch.args.get(at).copied()
+    fn field(&self, name: &str) -> Option<Value> {
+        let field = self.launch.fields.iter().find(|(field, _)| *field == name);
+        field.map(|(_, value)| *value)
     }
 
-    /// A number among its arguments, or one that it is compiled with.
+    /// A number among its parameters, or one that it is compiled with.
     fn number(&self, name: &str) -> usize {
-        match self.arg(name) {
-            Some(Arg::U32(value)) => value as usize,
-            _ => match self.signature.defines.get(name) {
-                Some(value) => *value,
-                None => {
-                    panic!("{} has no number `{name}`, which reach.rs needs", self.signature.name)
-                }
-            },
+        match (self.field(name), self.signature.defines.get(name)) {
+            (Some(Value::U32(value)), _) => value as usize,
+            (Some(Value::U64(value)), _) => value as usize,
+            (_, Some(value)) => *value,
+            _ => panic!(
+                "{} has no field or definition `{name}`, which extents.rs needs",
+                self.signature.name
+            ),
         }
     }
 
     pub fn address(&self, name: &str) -> u64 {
-        match self.arg(name) {
-            Some(Arg::At(at)) => at,
-            _ => panic!("{} has no address `{name}`, which reach.rs names", self.signature.name),
+        match self.field(name) {
+            Some(Value::Address { at, .. }) => at,
+            _ => panic!("{} has no address `{name}`, which extents.rs names", self.signature.name),
         }
     }
 }
 
-/// What a launch needs.
-pub(super) struct Reach {
-    /// Threads, all blocks together; 0 where any number does.
+/// What a launch accesses.
+pub(super) struct Extents {
+    /// Minimal number of threads of all blocks; 0 if any number will do.
     pub threads: usize,
-    /// Values from each address on.
+    /// Fields that are addresses, and the values accessed from there on.
     pub arrays: Vec<(&'static str, usize)>,
 }
 
-fn needs<const COUNT: usize>(threads: usize, arrays: [(&'static str, usize); COUNT]) -> Reach {
-    Reach { threads, arrays: arrays.into() }
+fn needs<const COUNT: usize>(threads: usize, arrays: [(&'static str, usize); COUNT]) -> Extents {
+    Extents { threads, arrays: arrays.into() }
 }
 
 /// Values of `rows` rows of `columns`, `stride` apart.
@@ -62,7 +63,7 @@ const RECIPE: usize = 12;
 const COEFFICIENTS: usize = 4;
 const TOTALS: usize = 6;
 
-pub(super) fn reach(call: &Call) -> Option<Reach> {
+pub(super) fn extents(call: &Call) -> Option<Extents> {
     let name = call.signature.name.as_str();
     let cell = || name.starts_with("lstm_") || name.starts_with("gru_") || name.starts_with("rnn_");
     match name {
@@ -71,12 +72,12 @@ pub(super) fn reach(call: &Call) -> Option<Reach> {
         _ if name.starts_with("resident_") => Some(resident(call)),
         "persistent_forward" => Some(persistent_forward(call)),
         "persistent_backward" => Some(persistent_backward(call)),
-        _ => [plain, half, pack, asked, told].iter().find_map(|file| file(call)),
+        _ => [plain, half, pack, rows, exchange].iter().find_map(|file| file(call)),
     }
 }
 
 /// `cells.cu`: a thread per row and unit.
-fn cells(call: &Call) -> Reach {
+fn cells(call: &Call) -> Extents {
     let [rows, n] = ["rows", "n"].map(|name| call.number(name));
     let (name, values) = (call.signature.name.as_str(), rows * n);
     let gates = if name.starts_with("lstm") {
@@ -86,8 +87,8 @@ fn cells(call: &Call) -> Reach {
     } else {
         1
     };
-    let arrays = call.signature.params.iter().filter_map(|param| {
-        let (name, count) = match param.name.as_str() {
+    let arrays = call.launch.fields.iter().filter_map(|(field, _)| {
+        let (name, count) = match *field {
             "gates" => ("gates", gates * values),
             "bias_ih" => ("bias_ih", gates * n),
             "bias_hh" => ("bias_hh", gates * n),
@@ -104,11 +105,11 @@ fn cells(call: &Call) -> Reach {
         };
         Some((name, count))
     });
-    Reach { threads: values, arrays: arrays.collect() }
+    Extents { threads: values, arrays: arrays.collect() }
 }
 
 /// `tokens.cu`, `loss.cu`, `sums.cu`, `adam.cu`, `group_data.cu`.
-fn plain(call: &Call) -> Option<Reach> {
+fn plain(call: &Call) -> Option<Extents> {
     let v = |name: &str| call.number(name);
     let [x, y] = call.launch.grid;
     Some(match call.signature.name.as_str() {
@@ -117,18 +118,18 @@ fn plain(call: &Call) -> Option<Reach> {
             needs(slots * e, [("tokens", slots), ("x", slots * e), ("table", e)])
         }
         "embed_backward" => needs(0, [("starts", x + 1), ("d_table", x * v("e"))]),
-        "answer" => {
+        "add_output_bias" => {
             let (positions, m) = (v("positions"), v("m"));
-            needs(positions * m, [("answers", positions * m), ("bias", m), ("run", v("rows"))])
+            needs(positions * m, [("outputs", positions * m), ("bias", m), ("run", v("rows"))])
         }
         loss @ ("cross_entropy" | "squared_error") => {
             let (positions, m) = (v("positions"), v("m"));
             let classes = loss == "cross_entropy";
             let targets = if classes { ("classes", positions) } else { ("targets", positions * m) };
-            let answers = [("answers", positions * m), ("d_answers", positions * m)];
+            let outputs = [("outputs", positions * m), ("d_outputs", positions * m)];
             let sums = [("losses", positions), ("hits", positions)];
-            let [[a, d], [l, h]] = [answers, sums];
-            needs(32 * positions, [("header", HEADER), a, d, targets, l, h])
+            let [[y, d], [l, h]] = [outputs, sums];
+            needs(32 * positions, [("header", HEADER), y, d, targets, l, h])
         }
         "sum_losses" => {
             let positions = v("positions");
@@ -142,7 +143,7 @@ fn plain(call: &Call) -> Option<Reach> {
         }
         "sum_chunks" => {
             let (chunks, columns) = (v("chunks"), v("columns"));
-            let sums = [("sums", columns), ("again", columns)];
+            let sums = [("sums", columns), ("copy", columns)];
             needs(columns, [("partial", chunks * columns), sums[0], sums[1]])
         }
         "finish" => {
@@ -161,7 +162,7 @@ fn plain(call: &Call) -> Option<Reach> {
     })
 }
 
-/// Gates that slots name, and the last slot that gates have: see `persistent/slots.rs`.
+/// Number of gates in `slots`, and the last slot of all gates: see `persistent/slots.rs`.
 fn gates(slots: usize) -> usize {
     (slots as u32).to_le_bytes().iter().filter(|gate| **gate != 0xff).count()
 }
@@ -170,7 +171,7 @@ fn last_slot(by_gate: usize, gates: usize) -> usize {
 }
 
 /// `half.cu`: a thread per value of what is written, mostly.
-fn half(call: &Call) -> Option<Reach> {
+fn half(call: &Call) -> Option<Extents> {
     let v = |name: &str| call.number(name);
     let header = ("header", HEADER);
     Some(match call.signature.name.as_str() {
@@ -189,11 +190,11 @@ fn half(call: &Call) -> Option<Reach> {
             let (values, from) = (v("gates") * v("n"), 4 * v("groups") * v("padded"));
             needs(values, [header, ("from", from), ("b_ih", values), ("b_hh", values)])
         }
-        "halve" => {
+        "to_half" => {
             let (rows, columns, stride) = (v("rows"), v("columns"), v("stride"));
             needs(rows * stride, [header, ("from", rows * columns), ("to", rows * stride)])
         }
-        "scale_back" => needs(v("count"), [header, ("values", v("count"))]),
+        "unscale" => needs(v("count"), [header, ("values", v("count"))]),
         "symbol_table" => {
             let (symbols, e, to) = (v("symbols"), v("e"), 4 * v("symbols") * v("padded"));
             needs(
@@ -216,30 +217,30 @@ fn half(call: &Call) -> Option<Reach> {
             let arrays = [header, d_table, ("embeddings", symbols * e), ("d_w_ih", rows * e)];
             needs(rows * e, arrays)
         }
-        "table_to_strands" => {
+        "table_to_partials" => {
             let (symbols, e, rows) = (v("symbols"), v("e"), v("gates") * v("n"));
             let last_row = (v("n") - 1) * 4 + last_slot(v("by_gate"), v("gates"));
             let d_table = ("d_table", strided(last_row + 1, v("stride"), symbols));
             let partial = call.launch.grid[0] * symbols * e;
             needs(0, [d_table, ("w_ih", rows * e), ("partial", partial)])
         }
-        "strands_to_embeddings" => {
+        "partials_to_embeddings" => {
             let count = v("count");
-            let partial = ("partial", v("strands") * count);
+            let partial = ("partial", v("chunks") * count);
             needs(count, [header, partial, ("d_embeddings", count)])
         }
-        "answer_padded" => {
+        "add_output_bias_padded" => {
             let (positions, m) = (v("positions"), v("m"));
             let from = ("from", strided(positions, v("stride"), m));
             let ends = [("bias", m), ("run", v("rows"))];
-            needs(positions * m, [from, ("answers", positions * m), ends[0], ends[1]])
+            needs(positions * m, [from, ("outputs", positions * m), ends[0], ends[1]])
         }
         _ => return None,
     })
 }
 
 /// `pack.cu`: a thread per 16 bytes of what is written.
-fn pack(call: &Call) -> Option<Reach> {
+fn pack(call: &Call) -> Option<Extents> {
     let v = |name: &str| call.number(name);
     Some(match call.signature.name.as_str() {
         "pack_forward" => {
@@ -261,21 +262,21 @@ fn pack(call: &Call) -> Option<Reach> {
     })
 }
 
-/// `persistent/exchange.cu`: a thread per 8 times 16 bytes.
-fn told(call: &Call) -> Option<Reach> {
+/// `exchange.cu`: a thread per 8 times 16 bytes.
+fn exchange(call: &Call) -> Option<Extents> {
     Some(match call.signature.name.as_str() {
-        "next_turn" => needs(1, [("turn", 1)]),
-        "forget" => {
+        "flip_exchange" => needs(1, [("parity", 1)]),
+        "reset_exchange" => {
             let count = call.number("count");
-            needs(count.div_ceil(8), [("even", 8 * count), ("odd", 8 * count), ("turn", 1)])
+            needs(count.div_ceil(8), [("even", 8 * count), ("odd", 8 * count), ("parity", 1)])
         }
         _ => return None,
     })
 }
 
-/// `elementwise/rows.cu`: a thread per value, or per 8 of f16. Which rows of H and dH those are lies in memory.
-fn asked(call: &Call) -> Option<Reach> {
-    let (gathers, at_once) = match call.signature.name.as_str() {
+/// `rows.cu`: a thread per f32, or per 8 f16. Which rows of H and dH they access lies in memory.
+fn rows(call: &Call) -> Option<Extents> {
+    let (gathers, vector) = match call.signature.name.as_str() {
         "gather" => (true, 1),
         "gather_half" => (true, 8),
         "scatter" => (false, 1),
@@ -283,16 +284,16 @@ fn asked(call: &Call) -> Option<Reach> {
         _ => return None,
     };
     let (places, width) = (call.number("count"), call.number("width"));
-    let (together, one_row) = (at_once * places * width, at_once * width);
+    let (selected, one_row) = (vector * places * width, vector * width);
     let ends = match gathers {
-        true => [("h", one_row), ("to", together)],
-        false => [("from", together), ("to", one_row)],
+        true => [("h", one_row), ("to", selected)],
+        false => [("from", selected), ("to", one_row)],
     };
     Some(needs(places * width, [("places", places), ends[0], ends[1]]))
 }
 
 /// `resident.cu`: blocks of 16 rows, a warp per 8 units.
-fn resident(call: &Call) -> Reach {
+fn resident(call: &Call) -> Extents {
     let [rows, steps, n] = ["rows", "steps", "n"].map(|name| call.number(name));
     let threads = rows.div_ceil(16) * 32 * n.div_ceil(8);
     let both = [
@@ -311,7 +312,7 @@ fn resident(call: &Call) -> Reach {
             vec![("header", HEADER), ("d_above", d_above)]
         }
     };
-    Reach { threads, arrays: both.into_iter().chain(own).collect() }
+    Extents { threads, arrays: both.into_iter().chain(own).collect() }
 }
 
 /// Units with padding, rows of a block, lanes, groups of a launch; then steps and rows.
@@ -319,27 +320,26 @@ fn tiles(call: &Call) -> [usize; 6] {
     ["N", "NB", "lanes", "groups", "steps", "rows"].map(|name| call.number(name))
 }
 
-/// f16 from the first lane's to the last one's end, where each has `len`.
-fn lanes_of(call: &Call, [first, second]: [&str; 2], len: usize) -> usize {
-    let apart = (call.address(second) - call.address(first)) as usize / size_of::<u16>();
-    (call.number("lanes") - 1) * apart + len
+/// f16 from the beginning of the first lane's array to the end of the last one's, each of `len`.
+fn of_lanes(call: &Call, stride: &str, len: usize) -> usize {
+    (call.number("lanes") - 1) * call.number(stride) + len
 }
 
-fn persistent_forward(call: &Call) -> Reach {
+fn persistent_forward(call: &Call) -> Extents {
     let [padded, block_rows, lanes, groups, steps, rows] = tiles(call);
     let (symbols, slots) = (call.number("symbols"), steps * rows);
-    let [keeps, stacked] = ["keep", "STACKED"].map(|name| call.number(name) != 0);
+    let [saves, stacked] = ["save", "STACKED"].map(|name| call.number(name) != 0);
     let below = call.number("BELOW");
-    let gates = match (keeps, symbols > 0) {
+    let gates = match (saves, symbols > 0) {
         (false, true) => 0,
         (false, false) if stacked => slots * padded * 4,
         (false, false) if below > 0 => 0,
-        _ => lanes_of(call, ["gates", "gates_2"], slots * padded * 4),
+        _ => of_lanes(call, "gates_stride", slots * padded * 4),
     };
-    let kept = (steps + 2) * rows;
-    let c = if keeps { lanes_of(call, ["c", "c_2"], kept * padded) } else { 0 };
-    let h = strided(kept, call.number("width"), padded);
-    let [told, told_below] =
+    let positions = (steps + 2) * rows;
+    let c = if saves { of_lanes(call, "c_stride", positions * padded) } else { 0 };
+    let h = strided(positions, call.number("width"), padded);
+    let [exchange, exchange_below] =
         [lanes, below].map(|lanes| steps * lanes * groups * padded * block_rows);
     let arrays = [
         ("packed", lanes * padded / 32 * ((1 + below) * padded / 16) * 256 * 8),
@@ -348,45 +348,45 @@ fn persistent_forward(call: &Call) -> Reach {
         ("table", if stacked { 1 } else { lanes } * symbols * padded * 4),
         ("tokens", if symbols > 0 { slots } else { 0 }),
         ("c", c),
-        ("h", lanes_of(call, ["h", "h_2"], h)),
-        ("told", told),
-        ("told_2", told),
-        ("below", told_below),
-        ("below_2", told_below),
-        ("turn", 1),
+        ("h", of_lanes(call, "h_stride", h)),
+        ("h_exchange_even", exchange),
+        ("h_exchange_odd", exchange),
+        ("below_even", exchange_below),
+        ("below_odd", exchange_below),
+        ("parity", 1),
         ("run", rows),
     ];
     needs(lanes * groups * padded / 32 * call.launch.threads, arrays)
 }
 
-fn persistent_backward(call: &Call) -> Reach {
+fn persistent_backward(call: &Call) -> Extents {
     let [padded, block_rows, lanes, groups, steps, rows] = tiles(call);
     let (blocks, slots) = (padded / 32, steps * rows);
     let [all_groups, first_group] = ["all_groups", "first_group"].map(|name| call.number(name));
     let written = (lanes - 1) * all_groups + first_group + groups;
     let stacked = call.number("STACKED") != 0;
-    let (segments, turns) = if stacked { (2, 2 + call.number("RING")) } else { (1, 2) };
+    let (segments, ring) = if stacked { (2, 2 + call.number("RING")) } else { (1, 2) };
     let tiles = padded.div_ceil(64).div_ceil(2);
     let above = if stacked { padded } else { lanes * padded };
     let arrays = [
         ("packed", lanes * blocks * segments * tiles * 2048 * 8),
-        ("gates", lanes_of(call, ["gates", "gates_2"], slots * padded * 4)),
-        ("c", lanes_of(call, ["c", "c_2"], (steps + 2) * rows * padded)),
+        ("gates", of_lanes(call, "gates_stride", slots * padded * 4)),
+        ("c", of_lanes(call, "c_stride", (steps + 2) * rows * padded)),
         ("d_above", strided(slots, call.number("width"), above)),
-        ("parts", turns * lanes * groups * blocks * blocks * 32 * block_rows),
-        ("read", lanes * groups * blocks),
+        ("dh_partials", ring * lanes * groups * blocks * blocks * 32 * block_rows),
+        ("read_counts", lanes * groups * blocks),
         ("d_bias", written * padded * 4),
         ("run", rows),
     ];
     needs(lanes * groups * blocks * call.launch.threads, arrays)
 }
 
-/// `group/*.cu`, with the sizes of `group/common.cuh`; images, gates and answers lie in buffers of bytes.
-fn group(call: &Call) -> Option<Reach> {
+/// `group/*.cu`, with the sizes of `group/common.cuh`; images, gates and d_outputs are in buffers of bytes.
+fn group(call: &Call) -> Option<Extents> {
     let v = |name: &str| call.number(name);
     let [n, q, out, directions, rows] = ["N", "Q", "OUT", "DIRECTIONS", "ROWS"].map(v);
-    let saved = v("HALVES") * 56 * n;
-    let column_group = 16 * ((v("HALVES") * 56).next_multiple_of(16) + 1);
+    let saved = v("ROW_TILES") * 56 * n;
+    let column_group = 16 * ((v("ROW_TILES") * 56).next_multiple_of(16) + 1);
     let h_groups = (n + 3 * q + 2).next_multiple_of(16) / 8;
     let d_groups = (4 * n + out).next_multiple_of(16) / 8;
     let (h_image, d_image) = (h_groups * column_group, d_groups * column_group);
@@ -398,26 +398,26 @@ fn group(call: &Call) -> Option<Reach> {
     let arrays = match call.signature.name.as_str() {
         "group_forward" => {
             let (lanes, places, steps) = (x / directions, x * y, v("steps"));
-            let kept = if v("keep") == 0 { 0 } else { places * steps * saved };
+            let saved = if v("save") == 0 { 0 } else { places * steps * saved };
             let images = places * (steps + 1) * h_image;
-            let own = [("gates", 8 * kept), ("cells", 2 * kept), ("h_images", images)];
+            let own = [("gates", 8 * saved), ("cells", 2 * saved), ("h_images", images)];
             [of(lanes).to_vec(), own.to_vec(), vec![("params", lanes * parameters)]].concat()
         }
-        "group_answers" => {
+        "group_outputs" => {
             let (lanes, chunks) = (y, v("chunks"));
-            let answers = lanes * v("answers") * chunks * rows * out;
+            let outputs = lanes * v("elements") * chunks * rows * out;
             let images = lanes * directions * chunks * (v("steps") + 1) * h_image;
-            let to = [("d_answers", 2 * answers), ("shown_answers", answers)];
+            let to = [("d_outputs", 2 * outputs), ("outputs", outputs)];
             let own = [("params", lanes * parameters), ("h_images", images), to[0], to[1]];
             [of(lanes).to_vec(), own.to_vec(), vec![("losses", lanes * x * 3)]].concat()
         }
         "group_backward" => {
             let (lanes, places, steps) = (x / directions, x * y, v("steps"));
-            let kept = places * steps * saved;
-            let answers = ("d_answers", 2 * lanes * v("answers") * y * rows * out);
-            let own = [("params", lanes * parameters), ("gates", 8 * kept), ("cells", 2 * kept)];
+            let saved = places * steps * saved;
+            let d_outputs = ("d_outputs", 2 * lanes * v("elements") * y * rows * out);
+            let own = [("params", lanes * parameters), ("gates", 8 * saved), ("cells", 2 * saved)];
             let images = ("d_images", places * (steps + 1) * d_image);
-            [of(lanes).to_vec(), own.to_vec(), vec![answers, images]].concat()
+            [of(lanes).to_vec(), own.to_vec(), vec![d_outputs, images]].concat()
         }
         "group_weights" => {
             let owners = x / d_groups.div_ceil(32);
@@ -443,5 +443,5 @@ fn group(call: &Call) -> Option<Reach> {
         }
         _ => return None,
     };
-    Some(Reach { threads: 0, arrays })
+    Some(Extents { threads: 0, arrays })
 }

@@ -1,0 +1,107 @@
+//! Parameters of `persistent/*.cu`: recurrences spread over many multiprocessors.
+
+use super::{Uint4, params};
+
+params! {
+    /// `to` (blocks, k-steps, 2, 128) and `bias` (padded, 4) of one lane.
+    PackForward for "pack_forward" {
+        w_ih: *const f32,
+        w_hh: *const f32,
+        b_ih: *const f32,
+        b_hh: *const f32,
+        to: *mut Uint4,
+        bias: *mut f32,
+        slots_ih: u32,
+        slots_hh: u32,
+        n: u32,
+        /// Units of each direction below that are multiplied too; 0 for none.
+        below: u32,
+        padded: u32,
+        segments: u32,
+        /// K-steps whose weights stay in registers.
+        in_registers: u32,
+    }
+
+    /// `to` (blocks, segments tiles, 2, 8, 128) of one lane.
+    PackBackward for "pack_backward" {
+        w_ih: *const f32,
+        w_hh: *const f32,
+        to: *mut Uint4,
+        slots_ih: u32,
+        slots_hh: u32,
+        n: u32,
+        below: u32,
+        padded: u32,
+        segments: u32,
+        tiles: u32,
+        /// Tiles whose weights stay in registers.
+        in_registers: u32,
+    }
+
+    /// The exchange's two buffers, `count` times 16 bytes each; `parity` says which is in use.
+    ResetExchange for "reset_exchange" {
+        even: *mut Uint4,
+        odd: *mut Uint4,
+        parity: *const u32,
+        count: u32,
+    }
+
+    FlipExchange for "flip_exchange" {
+        parity: *mut u32,
+    }
+
+    /// Shapes as in `persistent/forward.cu`. Strides are f16 from one lane to the next.
+    PersistentForward for "persistent_forward" {
+        packed: *const Uint4,
+        bias: *const f32,
+        gates: *mut u16,
+        table: *const u16,
+        /// Null without a table.
+        tokens: *const u32,
+        c: *mut u16,
+        h: *mut u16,
+        h_exchange_even: *mut u16,
+        h_exchange_odd: *mut u16,
+        below_even: *const u16,
+        below_odd: *const u16,
+        parity: *const u32,
+        /// Steps of each row's sequence, (B).
+        run: *const u32,
+        gates_stride: u64,
+        c_stride: u64,
+        h_stride: u64,
+        symbols: u32,
+        /// Of a row of H.
+        width: u32,
+        lanes: u32,
+        groups: u32,
+        first_row: u32,
+        steps: u32,
+        rows: u32,
+        /// Whether gates and c are saved for backward.
+        save: u32,
+    }
+
+    /// Shapes as in `persistent/backward.cu`. Strides are f16 from one lane to the next.
+    PersistentBackward for "persistent_backward" {
+        packed: *const Uint4,
+        gates: *mut u16,
+        c: *const u16,
+        d_above: *const u16,
+        dh_partials: *mut u16,
+        read_counts: *mut u32,
+        d_bias: *mut f32,
+        run: *const u32,
+        gates_stride: u64,
+        c_stride: u64,
+        /// Of a row of `d_above`.
+        width: u32,
+        lanes: u32,
+        groups: u32,
+        first_row: u32,
+        first_group: u32,
+        all_groups: u32,
+        steps: u32,
+        rows: u32,
+    }
+}

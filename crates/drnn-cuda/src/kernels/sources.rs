@@ -1,0 +1,197 @@
+//! Translation units: headers, the parameter structs that a file's kernels take, and the file.
+
+use super::params::*;
+use crate::runtime::compile::Source;
+
+const COMMON: &str = include_str!("common/common.cuh");
+const LSTM: &str = include_str!("common/lstm.cuh");
+const CELL: &str = include_str!("common/cell.cuh");
+const HOPPER: &str = include_str!("common/hopper.cuh");
+const GROUP: &str = include_str!("group/common.cuh");
+
+/// A file of kernels after `$headers`, with the declarations of the structs that they take.
+macro_rules! source {
+    ($name:literal, [$($header:ident),*], [$($params:ident),*], $file:literal, $defines:expr) => {{
+        let declarations = [$($params::declaration()),*].concat();
+        let file = include_str!($file).into();
+        let parts = vec![$($header.into(),)* declarations.into(), file];
+        Source { name: $name, parts, defines: $defines }
+    }};
+}
+
+/// All files that every device runs.
+pub(crate) struct Sources {
+    pub cells: Source,
+    pub tokens: Source,
+    pub loss: Source,
+    pub sums: Source,
+    pub adam: Source,
+    pub half: Source,
+    pub pack: Source,
+    pub rows: Source,
+    pub exchange: Source,
+}
+
+impl Sources {
+    pub fn new() -> Sources {
+        Sources {
+            cells: source!(
+                "cells",
+                [COMMON, LSTM],
+                [LstmForward, LstmBackward, GruForward, GruBackward, RnnForward, RnnBackward],
+                "elementwise/cells.cu",
+                Vec::new()
+            ),
+            tokens: source!(
+                "tokens",
+                [COMMON],
+                [Embed, EmbedBackward],
+                "elementwise/tokens.cu",
+                Vec::new()
+            ),
+            loss: source!(
+                "loss",
+                [COMMON],
+                [AddOutputBias, CrossEntropy, SquaredError],
+                "elementwise/loss.cu",
+                Vec::new()
+            ),
+            sums: source!(
+                "sums",
+                [COMMON],
+                [SumLosses, SumSquares, SumColumns, SumChunks],
+                "optimiser/sums.cu",
+                Vec::new()
+            ),
+            adam: source!("adam", [COMMON], [Finish, AdamStep], "optimiser/adam.cu", Vec::new()),
+            half: source!(
+                "half",
+                [COMMON],
+                [
+                    PackWeights,
+                    UnpackGradient,
+                    UnpackBias,
+                    ToHalf,
+                    Unscale,
+                    SymbolTable,
+                    OneHot,
+                    TableToWeights,
+                    TableToPartials,
+                    PartialsToEmbeddings,
+                    AddOutputBiasPadded
+                ],
+                "elementwise/half.cu",
+                Vec::new()
+            ),
+            pack: source!(
+                "pack",
+                [COMMON],
+                [PackForward, PackBackward],
+                "persistent/pack.cu",
+                Vec::new()
+            ),
+            rows: source!(
+                "rows",
+                [COMMON],
+                [Gather, GatherHalf, Scatter, ScatterHalf],
+                "elementwise/rows.cu",
+                Vec::new()
+            ),
+            exchange: source!(
+                "exchange",
+                [COMMON],
+                [ResetExchange, FlipExchange],
+                "persistent/exchange.cu",
+                Vec::new()
+            ),
+        }
+    }
+}
+
+/// LSTMs whose weights stay in the registers of `warps` warps.
+pub(crate) fn resident(warps: usize) -> Source {
+    source!(
+        "resident",
+        [COMMON, LSTM],
+        [ResidentForward, ResidentBackward],
+        "resident/resident.cu",
+        vec![format!("WARPS={warps}")]
+    )
+}
+
+pub(crate) fn persistent_forward(defines: Vec<String>) -> Source {
+    source!(
+        "persistent_forward",
+        [COMMON, HOPPER, LSTM, CELL],
+        [PersistentForward],
+        "persistent/forward.cu",
+        defines
+    )
+}
+
+pub(crate) fn persistent_backward(defines: Vec<String>) -> Source {
+    source!(
+        "persistent_backward",
+        [COMMON, HOPPER, LSTM, CELL],
+        [PersistentBackward],
+        "persistent/backward.cu",
+        defines
+    )
+}
+
+/// The files of a group's training step.
+pub(crate) struct GroupSources {
+    pub forward: Source,
+    pub outputs: Source,
+    pub backward: Source,
+    pub weights: Source,
+    pub step: Source,
+}
+
+impl GroupSources {
+    pub fn new(defines: &[String]) -> GroupSources {
+        let defines = || defines.to_vec();
+        GroupSources {
+            forward: source!(
+                "group_forward",
+                [COMMON, LSTM, GROUP],
+                [GroupForward],
+                "group/forward.cu",
+                defines()
+            ),
+            outputs: source!(
+                "group_outputs",
+                [COMMON, GROUP],
+                [GroupOutputs],
+                "group/outputs.cu",
+                defines()
+            ),
+            backward: source!(
+                "group_backward",
+                [COMMON, LSTM, GROUP],
+                [GroupBackward],
+                "group/backward.cu",
+                defines()
+            ),
+            weights: source!(
+                "group_weights",
+                [COMMON, GROUP],
+                [GroupWeights],
+                "group/weights.cu",
+                defines()
+            ),
+            step: source!(
+                "group_step",
+                [COMMON, GROUP],
+                [GroupBegin, GroupSquares, GroupFinish, GroupAdam],
+                "group/step.cu",
+                defines()
+            ),
+        }
+    }
+}
+
+/// Generators of a group's data sets.
+pub(crate) fn group_data() -> Source {
+    source!("group_data", [COMMON], [MakeSine, MakeReversal], "group/data.cu", Vec::new())
+}
