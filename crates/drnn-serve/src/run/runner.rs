@@ -237,7 +237,7 @@ mod tests {
             waiting.into_iter().map(|w| w.blocking_recv().unwrap()).collect();
         for i in [0, 3, 4] {
             let alone = model.run(&tokens(&jobs[i])).unwrap().remove(0);
-            let alone: Vec<String> = alone.iter().map(|answer| answer.json()).collect();
+            let alone: Vec<String> = alone.iter().map(|prediction| prediction.json()).collect();
             let alone = format!(r#"{{"model":"m","answers":[[{}]]}}"#, alone.join(","));
             assert_eq!(found[i], Ok(alone));
         }

@@ -244,7 +244,7 @@ impl<'a> Conversation<'a> {
                     false => CloseReason::new("idle", 1008, "the stream has been idle for too long"),
                 }),
                 () = stop_requested(&mut stopping), if open => {
-                    let why = "the server is stopping; everything received before was answered";
+                    let why = "the server is stopping; everything received before was processed";
                     self.closing = Some(CloseReason::new("stopping", 1012, why));
                 }
             }

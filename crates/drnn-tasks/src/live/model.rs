@@ -245,7 +245,7 @@ impl LiveModel {
             LiveTask::Tagger(tagger) => format!("{} tags", tagger.vocabulary().tags().len()),
         };
         let (task, reads, spec) = (self.task(), self.element_kind(), self.network().spec());
-        format!("{task}: reads {reads}, answers with {what}; {spec}")
+        format!("{task}: reads {reads}, predicts {what}; {spec}")
     }
 
     /// The network that is stepped.
