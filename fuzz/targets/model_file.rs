@@ -2,7 +2,7 @@
 //! can be flattened is restored by unflattening.
 #![no_main]
 
-use drnn::onnx::Kind;
+use drnn::onnx::GraphKind;
 use drnn::{BlockMap, Model, StartState};
 use libfuzzer_sys::fuzz_target;
 

@@ -1,6 +1,6 @@
 //! `drnn export`: text, JSON, exit codes, and what is left alone where it fails.
 
-use drnn::onnx::Kind;
+use drnn::onnx::GraphKind;
 use drnn::{Cell, Import, Model, NetSpec, Padding};
 use std::path::Path;
 use std::process::Command;
@@ -40,7 +40,7 @@ fn the_file_is_the_librarys_and_the_text_says_how_to_use_it() {
     let text = export(folder.path(), "delayed.safetensors --onnx m.onnx").unwrap();
     let model = Model::load(folder.path().join("delayed.safetensors")).unwrap();
     let bytes = std::fs::read(folder.path().join("m.onnx")).unwrap();
-    assert!(bytes == model.to_onnx(Kind::Whole).unwrap().bytes);
+    assert!(bytes == model.to_onnx(GraphKind::Whole).unwrap().bytes);
     let expected = format!(
         "\
 m.onnx: {} bytes
@@ -61,7 +61,7 @@ Whole sequences; delay and padding are in the graph.
 
     let text = export(folder.path(), "delayed.safetensors --onnx s.onnx --step").unwrap();
     let bytes = std::fs::read(folder.path().join("s.onnx")).unwrap();
-    assert!(bytes == model.to_onnx(Kind::Step).unwrap().bytes);
+    assert!(bytes == model.to_onnx(GraphKind::Step).unwrap().bytes);
     for line in [
         "in   tokens: int64 [B]    B sequences of symbols, 0 to 8, one element each; 9 is the zero vector\n",
         "out  y: float [B, 2]      answers to what was fed 2 steps before\n",
@@ -95,7 +95,7 @@ fn pytorchs_files_are_taken_too() {
     assert!(text.contains("\nrnn(5 units, relu): "), "{text}");
     let model = Model::import(&file, &Import { prefix: None, relu: true }).unwrap();
     let bytes = std::fs::read(folder.path().join("m.onnx")).unwrap();
-    assert!(bytes == model.to_onnx(Kind::Whole).unwrap().bytes);
+    assert!(bytes == model.to_onnx(GraphKind::Whole).unwrap().bytes);
 }
 
 #[test]

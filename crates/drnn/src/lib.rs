@@ -1,12 +1,12 @@
-//! Delayed recurrent networks: single-layer or stacked RNN, LSTM and GRU whose answer to input t is
-//! read d steps later (Turek et al., ICML 2020).
+//! Delayed recurrent networks: RNN, LSTM and GRU, single-layer or stacked, whose output for element t
+//! is read d steps later (Turek et al., ICML 2020).
 //!
 //! ```text
 //! h_t = cell(x_t, h_{t-1})        y_t = W h_{t+d} + b
 //! ```
 //!
-//! The delay buys depth in time and a look at the d elements that follow, and the network still
-//! streams: memory is one state, latency is d steps. With d = 0 all of this is an ordinary recurrent
+//! The delay gives depth in time and a view of the d elements that follow, and the network still
+//! streams: its memory is one state, its latency d steps. With d = 0 it is an ordinary recurrent
 //! network, forward or bidirectional, with PyTorch's equations, tensor names and layouts.
 //!
 //! ```
@@ -17,11 +17,11 @@
 //! println!("{spec}"); // dlstm(32 units, delay 3): answers 3 steps late; ..
 //! let model = Model::init(&spec, 1)?;
 //!
-//! // Whole sequences: answers are aligned with the input.
+//! // Whole sequences: outputs are aligned with the input.
 //! let x = [0.5, 0.1, -0.3, 0.8, 0.2];
 //! let whole = model.run(&Batch::dense(&x, Steps(5), Rows(1)), None)?;
 //!
-//! // The same, live: answers come three elements late.
+//! // The same, live: each output comes three elements late, with the same bits.
 //! let mut stream = Stream::new(&model)?;
 //! let mut live = Vec::new();
 //! for x in &x {
@@ -32,47 +32,39 @@
 //! # Ok::<(), drnn::Error>(())
 //! ```
 //!
-//! # The map
+//! # What you want, and where it is
 //!
-//! | what you want | where | |
+//! | to | use | |
 //! |---|---|---|
 //! | describe a network | [`NetSpec`] | checked when built; [`params::Layout`] names its tensors |
-//! | run it | [`Model`] | batches of sequences of any lengths, states in and out; all answers, or [those asked for](Batch::asking) |
-//! | run it live | [`Stream`], [`StreamBatch`] | snapshots; the same bits as a run |
-//! | keep it | [`Model::save`], [`Model::load`], [`Model::import`] | safetensors with PyTorch's names; `.pt` state dicts |
-//! | keep several together | [`Bundle`] | networks and tables in one file |
-//! | run it elsewhere | [`Model::to_onnx`] | [`onnx`] says what goes in and comes out |
-//! | convert it | [`Model::flatten`], [`Model::unflatten`] | a stack as one delayed layer, exactly, and back; [`Blocks`] |
-//! | look inside | [`Model::trace`], [`compare`], [`BlockMap`] | all states; two networks; how strong connections are |
+//! | run it | [`Model`], [`Batch`] | sequences of any lengths, states in and out; all outputs, or [some](Batch::select_outputs) |
+//! | run it live | [`Stream`], [`StreamBatch`] | with snapshots; the same bits as a run |
+//! | save and load it | [`Model::save`], [`Model::load`] | safetensors with PyTorch's names |
+//! | load a PyTorch model | [`Model::import`] | state dicts as `.safetensors` or `.pt` |
+//! | save several together | [`Bundle`] | networks and tables in one file |
+//! | run it elsewhere | `Model::to_onnx` | the module `onnx` describes inputs and outputs |
+//! | convert it | `Model::flatten`, `Model::unflatten` | a stack as one delayed layer, exactly, and back; [`Blocks`] |
+//! | look inside | `Model::trace`, `compare`, `BlockMap` | all states; two networks; how strong connections are |
 //! | train it | [`Tape`] | forward, then backward to one flat gradient; several models as [`Lane`]s |
-//! | know its depth in time | [`depth`] | non-linearities between an input and an answer |
-//! | choose threads | [`Cpu`] | results never depend on them |
-//! | know what memory it takes | [`memory`] | a model, a stream, a run, a training pass: before anything is allocated |
+//! | know its depth in time | module `depth` | non-linearities between an input and an output |
+//! | choose threads and instructions | [`Cpu`], [`InstructionSet`] | the number of threads changes no bit |
+//! | know what memory it takes | [`memory`] | a model, a stream, a run, a training pass, before anything is allocated |
 //!
-//! Inside, from the outside in:
+//! # Features
 //!
-//! | folder | what |
-//! |---|---|
-//! | `spec` | what a network is, its tensors, units in blocks and what is zero between them |
-//! | `model` | a network with its parameters, batches of sequences, the memory a pass takes |
-//! | `exec` | a whole network forward: `schedule` (lengths, delay), `recur` (one layer through time), `wavefront` |
-//! | `backward` | `Tape`, and gradients: `recur` (one layer back through time), `layer_gradient` |
-//! | `stream` | live: one stream or many, step by step, and their snapshots |
-//! | `kernel` | arithmetic on plain memory, per instruction set: products and cells |
-//! | `cpu` | threads, memory, denormals |
-//! | `flatten` | a stack as one layer and back; its start by Lemma 1; how far two networks lie apart |
-//! | `depth` | the unrolled network as a graph, and the equations that confirm it |
-//! | `io` | model files, ours and PyTorch's (`io/torch`), within limits |
-//! | `onnx` | a network as a graph of standard operators |
-//! | `reference` | the oracle in f64 that tests compare with |
+//! | feature | adds | |
+//! |---|---|---|
+//! | `flatten` | modules `flatten`, `depth`, `solve`; `compare`, `BlockMap` | on by default |
+//! | `onnx` | module `onnx` | on by default |
+//! | `torch-files` | `.pt` files in [`Model::import`] | on by default |
 //!
 //! # Unsafe code
 //!
 //! Kernels work on raw pointers, because threads share buffers row by row, and on vector intrinsics.
-//! Shapes are checked before a pass begins (`check` in `batch`, `pass`, `gradient`, `step`); from
-//! there on sizes follow from the spec and the schedule. Each block says why it holds. While a pass
-//! runs, its threads flush denormal numbers to zero by the processor's control register, which is put
-//! back afterwards; nothing but kernels runs meanwhile.
+//! Shapes are checked before a pass begins; from there on sizes follow from the spec and the schedule.
+//! Every `unsafe` block states why it is sound. While a pass runs, its threads flush denormal numbers
+//! to zero through the processor's control register, which is restored afterwards; nothing but kernels
+//! runs meanwhile.
 
 #![deny(missing_docs)]
 #![warn(clippy::undocumented_unsafe_blocks)]

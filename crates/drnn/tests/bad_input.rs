@@ -96,7 +96,7 @@ fn slots_that_cannot_be_asked_for() {
         run_error(&dense(), &Batch::dense(&[], Steps(3), Rows(0)).select_outputs(&[0]), None);
     assert_eq!(found, "selected output 0, at position 0 of the list: there are no sequences");
 
-    // The last d elements have no answers of their own where they are there to be looked at.
+    // The last d elements have no outputs of their own where they are there to be looked at.
     let spec = NetSpec::builder(Cell::Gru).dense(3).units([4]).delay(2, Padding::LookAhead);
     let ahead = Model::init(&spec.build().unwrap(), 1).unwrap();
     assert_eq!(ahead.run(&batch.select_outputs(&[0]), None).unwrap().shape(), [1, 1, 4]);
@@ -104,15 +104,15 @@ fn slots_that_cannot_be_asked_for() {
     let found = run_error(&ahead, &batch.select_outputs(&[2]), None);
     assert_eq!(found, format!("selected output 2, at position 0 of the list: {none}"));
 
-    // Gradients are those of what was asked for.
+    // Gradients are those of the selected outputs.
     let (model, mut params) = (dense(), [0.0; 154]);
     let mut tape = Tape::new(model.spec()).unwrap();
-    let asking =
+    let selecting =
         [Lane { params: model.params(), batch: batch.select_outputs(&[0, 4]), start: None }];
     let mut backward = |outputs: &[f32]| {
         let (last, params, input, start) = (None, &mut params[..], None, None);
         let gradient = Gradient { outputs, last, params, input, start };
-        tape.forward(&asking).unwrap().backward(&mut [gradient]).unwrap_err().to_string()
+        tape.forward(&selecting).unwrap().backward(&mut [gradient]).unwrap_err().to_string()
     };
     let expected = "`gradient of outputs` has 12 values, expected shape [2, 2] (4 values)";
     assert_eq!(backward(&[0.0; 12]), expected);

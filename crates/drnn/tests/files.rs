@@ -31,7 +31,7 @@ fn a_saved_model_comes_back_bit_for_bit() {
     let again = Model::load(&path).unwrap();
     assert_eq!((again.spec(), again.params()), (first.spec(), first.params()));
     assert_eq!(again.to_bytes().unwrap(), std::fs::read(&path).unwrap());
-    // Import takes our own files too, and nothing is left beside the file.
+    // Import takes our own files too, and nothing is left next to the file.
     assert_eq!(Model::import(&path, &Import::default()).unwrap().params(), first.params());
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
     // As readable as any other new file.

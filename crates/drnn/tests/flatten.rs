@@ -1,4 +1,4 @@
-//! A flattened stack is its stack: answers, states, gradients, streams, and the way back.
+//! A flattened stack is its stack: answers, states, gradients, streams, and unflattening.
 
 #[path = "common/random.rs"]
 mod random;

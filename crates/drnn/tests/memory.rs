@@ -148,9 +148,9 @@ fn estimates_are_close_to_what_is_allocated() {
         let cpu = &cpus[case % 2];
         let estimate = memory::training(&spec, BatchSize::new(steps, rows), cpu.threads());
         let found = trained(cpu, &spec, batch);
-        let all = |m: drnn::Memory| m.kept + m.extra + m.fixed;
+        let all = |m: drnn::Memory| m.saved + m.extra + m.fixed;
         assert_close(&format!("training: {what}"), all(estimate), all(found));
-        assert_close(&format!("kept: {what}"), estimate.kept, found.kept);
+        assert_close(&format!("kept: {what}"), estimate.saved, found.saved);
 
         // Sequences of other lengths take no more.
         let lengths: Vec<usize> = (0..rows).map(|_| rng.below(steps + 1)).collect();

@@ -5,7 +5,7 @@
 //! is the plain RNN with relu, because tract takes every RNN for one with tanh; `tools/check_onnx.py`
 //! runs that, and all of this, in ONNX Runtime.
 
-use drnn::onnx::{Kind, Onnx};
+use drnn::onnx::{GraphKind, Onnx};
 use drnn::random::Rng;
 use drnn::{
     Batch, Blocks, Cell, Connections, InputSpec, Model, NetSpec, NetSpecBuilder, Padding, Rows,
@@ -25,7 +25,7 @@ struct Graph {
 }
 
 impl Graph {
-    fn new(model: &Model, kind: Kind) -> Graph {
+    fn new(model: &Model, kind: GraphKind) -> Graph {
         let onnx = model.to_onnx(kind).unwrap();
         let graph = tract_onnx::onnx().model_for_read(&mut onnx.bytes.as_slice()).unwrap();
         let plan = graph.into_optimized().unwrap().into_runnable().unwrap();
@@ -158,7 +158,7 @@ fn model(builder: NetSpecBuilder) -> Model {
 fn check_whole(builder: NetSpecBuilder) {
     let model = model(builder);
     let spec = model.spec();
-    let graph = Graph::new(&model, Kind::Whole);
+    let graph = Graph::new(&model, GraphKind::Whole);
     let more = spec.look_ahead();
     for (outputs, rows) in SIZES {
         let what = format!("{spec}, {:?}, T {outputs}, B {rows}", spec.padding());
@@ -175,7 +175,7 @@ fn check_whole(builder: NetSpecBuilder) {
 fn check_step(builder: NetSpecBuilder) {
     let model = model(builder);
     let spec = model.spec();
-    let graph = Graph::new(&model, Kind::Step);
+    let graph = Graph::new(&model, GraphKind::Step);
     let d = graph.onnx.spec.delay(); // a flattened stack goes out as its stack
     for (outputs, rows) in SIZES {
         let what = format!("{spec}, {:?}, step by step, T {outputs}, B {rows}", spec.padding());
@@ -267,7 +267,8 @@ fn flattened_stacks_go_out_as_stacks_and_free_blocks_as_one_layer() {
             NetSpec::builder(cell).dense(3).blocks(blocks).delay(1, Padding::Null)
         };
         if cell == Cell::Gru {
-            let error = model(free(Connections::All)).to_onnx(Kind::Whole).unwrap_err().to_string();
+            let error =
+                model(free(Connections::All)).to_onnx(GraphKind::Whole).unwrap_err().to_string();
             assert!(error.contains("is in no plain GRU"), "{error}");
         } else {
             check_whole(free(Connections::All));
@@ -278,7 +279,7 @@ fn flattened_stacks_go_out_as_stacks_and_free_blocks_as_one_layer() {
     let blocks = Blocks::new([4, 6, 5]).connections(Connections::Lower);
     let relaxed =
         model(NetSpec::builder(Cell::Lstm).dense(3).blocks(blocks).delay(2, Padding::Null));
-    let error = relaxed.to_onnx(Kind::Whole).unwrap_err().to_string();
+    let error = relaxed.to_onnx(GraphKind::Whole).unwrap_err().to_string();
     assert!(error.contains("blocks that begin one after another must be a stack"), "{error}");
 }
 
@@ -286,7 +287,8 @@ fn flattened_stacks_go_out_as_stacks_and_free_blocks_as_one_layer() {
 fn a_file_is_written_whole_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.onnx");
-    let onnx = model(NetSpec::builder(Cell::Gru).dense(1).units([2])).to_onnx(Kind::Whole).unwrap();
+    let onnx =
+        model(NetSpec::builder(Cell::Gru).dense(1).units([2])).to_onnx(GraphKind::Whole).unwrap();
     onnx.save(&path).unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), onnx.bytes);
     let error = onnx.save(folder.path().join("nowhere/model.onnx")).unwrap_err().to_string();

@@ -83,7 +83,7 @@ fn truncated_anywhere_is_refused() {
         for len in 0..bytes.len() {
             assert!(matches!(import(&bytes[..len]), Err(Error::File(_))), "{name}: {len}");
         }
-        assert!(refused(&[bytes.as_slice(), b"x"].concat()).contains("bytes behind its end"));
+        assert!(refused(&[bytes.as_slice(), b"x"].concat()).contains("bytes after its end"));
     }
 }
 
@@ -196,7 +196,7 @@ fn hostile_tensors_are_refused_by_name() {
     assert!(case(float, 24, 0, &many, &many).contains("a shape that is none"));
     assert!(case("os system", 24, 0, &[2], &[1]).contains("Python object of class `os.system`"));
     assert!(case("torch Size", 24, 0, &[2], &[1]).contains("a reference to what is no storage"));
-    // Tensors that are only odd may lie beside weights: these are simply not there.
+    // Tensors that are only odd may lie next to weights: these are simply not there.
     let found = case("torch LongStorage", 12, 0, &[12], &[1]);
     assert!(found.contains("tensor `weight_ih_l0` is missing: not the state dict"), "{found}");
     let pickle = tensor("weight_ih_l0", float, 24, 0, &[2, 2], &[2, 1]);
@@ -371,7 +371,7 @@ fn numbers_of_64_bits_are_read() {
 fn odd_archives_are_refused() {
     let pickle: (&str, &[u8]) = ("m/data.pkl", b"}.");
     let changed = |at: usize, to: &[u8]| {
-        // Two entries; the directory begins behind them.
+        // Two entries; the directory begins after them.
         let mut bytes = zip(&[pickle, ("m/data/0", b"1234")]);
         let start = bytes.windows(4).position(|w| w == b"PK\x01\x02").unwrap();
         bytes[start + at..start + at + to.len()].copy_from_slice(to);

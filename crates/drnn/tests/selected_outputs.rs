@@ -1,4 +1,5 @@
-//! Asking for some answers: to the bit what a batch finds that asks for all and gives the others no gradient.
+//! Selected outputs and their gradients have the bits of a batch without a selection in which the
+//! other outputs have zero gradients.
 
 #[path = "common/random.rs"]
 mod random;
@@ -7,8 +8,8 @@ use drnn::random::Rng;
 use drnn::{Cell, Cpu, InstructionSet, NetSpec, Padding, Plan, StartState, States};
 use random::{Found, Sample, train};
 
-/// Two forms of one training pass: asking for all answers, most with gradients of zero, and asking for
-/// the others alone. None, a few, many or all are asked for.
+/// Two forms of one training pass: all outputs, most with zero gradients, and the others selected. The
+/// selection is empty, a few, many or all.
 fn two_forms(mut all: Sample, rng: &mut Rng) -> (Sample, Sample) {
     let (m, often) = (all.spec.output_width(), [0, 1, 3, 4][rng.below(4)]);
     let mut slots: Vec<u32> =
@@ -26,7 +27,7 @@ fn two_forms(mut all: Sample, rng: &mut Rng) -> (Sample, Sample) {
     (all, some)
 }
 
-/// What a pass that asks for all found, with the answers that `some` asks for.
+/// The results of a pass over all outputs, reduced to those that `some` selects.
 fn only(some: &Sample, mut found: Found) -> Found {
     let m = some.spec.output_width();
     let slots = some.selected.iter().flatten();
@@ -113,7 +114,7 @@ fn of_lanes_each_its_own() {
             let (steps, rows) = (rng.below(8), 1 + rng.below(9));
             let (all, some) = two_forms(Sample::of(spec.clone(), steps, rows, &mut rng), &mut rng);
             let found = train(&Cpu::new(1), &[&all]).remove(0);
-            // One lane in five does not say what it asks for.
+            // One lane in five has no selection.
             expected.push(if lane == 2 { found } else { only(&some, found) });
             lanes.push(if lane == 2 { all } else { some });
         }
@@ -125,7 +126,7 @@ fn of_lanes_each_its_own() {
 }
 
 #[test]
-fn of_a_tape_that_was_asked_otherwise_before() {
+fn of_a_tape_that_had_another_selection_before() {
     let mut rng = Rng::new(16);
     let spec = NetSpec::builder(Cell::Lstm).tokens(7, 3).units([9]).outputs(5);
     let spec = spec.delay(2, Padding::LookAhead).build().unwrap();

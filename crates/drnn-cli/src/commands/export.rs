@@ -5,7 +5,7 @@ use crate::args::import::ImportArguments;
 use crate::files::paths::check_not_read;
 use crate::memory::{Force, Needs};
 use clap::Args;
-use drnn::onnx::Kind;
+use drnn::onnx::GraphKind;
 use drnn::text::grouped;
 use serde_json::json;
 use std::io::Write;
@@ -40,7 +40,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let model = arguments.import.load(&arguments.model)?;
     check_not_read("--onnx", &arguments.onnx, [arguments.model.as_path()])?;
-    let kind = if arguments.step { Kind::Step } else { Kind::Whole };
+    let kind = if arguments.step { GraphKind::Step } else { GraphKind::Whole };
     // The graph's tensors, and the same as the bytes of a file.
     let bytes = model.params().len().saturating_mul(3 * size_of::<f32>());
     Needs::new("the graph", bytes).check(arguments.force, "smaller models")?;

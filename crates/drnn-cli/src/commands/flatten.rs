@@ -112,7 +112,7 @@ impl Check {
         let run = memory::training(flat, size, 1);
         Needs::new("one layer's weights", memory::model(flat))
             .times(copies)
-            .and("the check", run.kept.saturating_add(run.extra))
+            .and("the check", run.saved.saturating_add(run.extra))
             .check(self.force, "stacks of fewer units")
     }
 }

@@ -207,7 +207,7 @@ impl Engine for TaggerLearner {
     fn memory(&self) -> usize {
         let of = |tape: &Tape| {
             let memory = tape.memory();
-            memory.kept + memory.extra + memory.fixed
+            memory.saved + memory.extra + memory.fixed
         };
         self.tapes.iter().map(of).sum()
     }

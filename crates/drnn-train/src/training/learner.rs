@@ -159,6 +159,6 @@ impl Engine for Learner {
 
     fn memory(&self) -> usize {
         let memory = self.tape.memory();
-        memory.kept + memory.extra + memory.fixed
+        memory.saved + memory.extra + memory.fixed
     }
 }

@@ -80,7 +80,7 @@ fn pass(spec: &NetSpec, size: BatchSize, threads: usize) -> usize {
     let floats = |n: usize, width: usize| n.saturating_mul(width).saturating_mul(size_of::<f32>());
     // Elements, targets (values, or a class each), outputs and their gradient.
     let outputs = floats(size.selected.unwrap_or(slots), m);
-    [memory.kept, memory.extra, memory.fixed, floats(slots, q + 1), outputs, outputs]
+    [memory.saved, memory.extra, memory.fixed, floats(slots, q + 1), outputs, outputs]
         .into_iter()
         .fold(0, usize::saturating_add)
 }

@@ -9,8 +9,8 @@ use crate::spec::{InputSpec, NetSpec};
 /// What a loss says about a lane's answers, and where its gradient goes.
 #[derive(Debug)]
 pub struct Gradient<'a> {
-    /// In: gradient of the answers, (answer steps, B, m), or (slots, m) where only those are asked for.
-    /// What stands behind a sequence's end is not read.
+    /// In: gradient of the outputs, (output steps, B, m), or (slots, m) where only those are requested.
+    /// What stands after a sequence's end is not read.
     pub outputs: &'a [f32],
     /// In: gradient of the last states; zeros if None.
     pub last: Option<&'a States>,

@@ -47,7 +47,7 @@ pub(crate) struct LayerGradient<'a> {
     direction: usize,
     parts: [Part; 2],
     targets: Targets,
-    room: &'a mut OuterWork,
+    workspace: &'a mut OuterWork,
     n: usize,
     q: usize,
     /// Packed rows from here on are summed.
@@ -63,7 +63,7 @@ impl<'a> LayerGradient<'a> {
         (layer, direction): (usize, usize),
         (part, parts): (usize, usize),
         targets: Targets,
-        room: &'a mut OuterWork,
+        workspace: &'a mut OuterWork,
     ) -> LayerGradient<'a> {
         let (n, width) = (net.spec.units()[layer], net.cpu.kernels.width);
         let mut feed_parts = [Part::NONE; 2];
@@ -73,7 +73,7 @@ impl<'a> LayerGradient<'a> {
         };
         let all = n + 1 + q;
         let mut sums = 0;
-        room.shares.clear();
+        workspace.shares.clear();
         for group in &net.layout.wiring(layer).groups {
             let columns = group.columns.clone();
             let own = share_vectors(columns.len(), width, part, parts);
@@ -87,26 +87,26 @@ impl<'a> LayerGradient<'a> {
                 columns: columns.start + own.start..columns.start + own.end,
             };
             sums += all * share.sums_stride;
-            room.shares.push(share);
+            workspace.shares.push(share);
         }
-        room.features.reserve(BLOCK * feature_stride(all));
-        room.sums.reserve(sums);
+        workspace.features.reserve(BLOCK * feature_stride(all));
+        workspace.sums.reserve(sums);
         let done = work.schedule.total();
         if done == 0 {
-            room.sums.slice_mut(sums).fill(0.0);
+            workspace.sums.slice_mut(sums).fill(0.0);
         }
         let parts = feed_parts;
-        LayerGradient { net, work, layer, direction, parts, targets, room, n, q, done }
+        LayerGradient { net, work, layer, direction, parts, targets, workspace, n, q, done }
             .with_empty_table()
     }
 
     /// Number `i` of the groups, and what is summed for it.
     fn group(&self, i: usize) -> (&'a Group, Share) {
-        (&self.net.layout.wiring(self.layer).groups[i], self.room.shares[i].clone())
+        (&self.net.layout.wiring(self.layer).groups[i], self.workspace.shares[i].clone())
     }
 
     fn groups(&self) -> Range<usize> {
-        0..self.room.shares.len()
+        0..self.workspace.shares.len()
     }
 
     /// The index into the table of symbols, if that is what feeds the layer.
@@ -155,7 +155,7 @@ impl<'a> LayerGradient<'a> {
         let gates = self.work.layers[self.net.place(self.layer, self.direction)].gates.ptr();
         let stride = feature_stride(self.n + 1 + self.q);
         let last_block = rows.end == self.work.schedule.total();
-        // SAFETY: packed rows, this item's columns, and room made in `new`.
+        // SAFETY: packed rows, this item's columns, and memory reserved in `new`.
         unsafe {
             self.fill(&rows, stride);
             for i in self.groups() {
@@ -166,14 +166,14 @@ impl<'a> LayerGradient<'a> {
                 let g = gates.add(rows.start * columns + share.columns.start);
                 for features in share.features.iter().filter(|f| !f.is_empty()) {
                     let to = share.sums + features.start * share.sums_stride;
-                    let from = self.room.features.ptr().add(features.start);
+                    let from = self.workspace.features.ptr().add(features.start);
                     OuterWork::add_block(
                         self.net,
-                        &mut self.room.panel,
+                        &mut self.workspace.panel,
                         (from, stride, features.len()),
                         (g, columns, share.columns.len()),
                         rows.len(),
-                        (self.room.sums.shared().at(to), share.sums_stride),
+                        (self.workspace.sums.shared().at(to), share.sums_stride),
                         last_block,
                     );
                 }
@@ -193,7 +193,7 @@ impl<'a> LayerGradient<'a> {
     unsafe fn fill(&mut self, rows: &Range<usize>, stride: usize) {
         let (n, s) = (self.n, &self.work.schedule);
         let h = self.work.layers[self.net.place(self.layer, self.direction)].h.ptr();
-        let block = self.room.features.slice_mut(rows.len() * stride);
+        let block = self.workspace.features.slice_mut(rows.len() * stride);
         let mut t = s.offsets.partition_point(|&o| o <= rows.start) - 1;
         for (p, to) in rows.clone().zip(block.chunks_exact_mut(stride)) {
             while s.offsets[t + 1] <= p {
@@ -226,7 +226,7 @@ impl<'a> LayerGradient<'a> {
         let [w_ih, _, b_ih, b_hh] = self.net.layout.layer(self.layer, self.direction);
         for (group, share) in self.groups().map(|i| self.group(i)) {
             let cols = share.columns.len();
-            let sums = self.room.sums.slice(share.sums + (n + 1 + q) * share.sums_stride);
+            let sums = self.workspace.sums.slice(share.sums + (n + 1 + q) * share.sums_stride);
             let turn = |features: Range<usize>, to: usize, row: usize| {
                 let from = &sums[share.sums + features.start * share.sums_stride..];
                 // SAFETY: rows of a weight, or entries of a bias, that belong to this item's columns.

@@ -4,7 +4,7 @@
 //! for each layer, the last first
 //!     dgates          from above and from the next step            (recur)
 //!     [dW_hh db dW_ih] = dgates^T [h_{t-1} 1 x_t]                  (layer_gradient)
-//! dx = dgates W_ih                                                 where it is asked for
+//! dx = dgates W_ih                                                 where it is requested
 //! ```
 //!
 //! The gradient that a layer hands down is never stored: the layer below multiplies the gates'
@@ -20,19 +20,19 @@ pub(crate) mod work;
 use crate::backward::gradient::Gradient;
 use crate::backward::layer_gradient::{LayerGradient, Targets};
 use crate::backward::outer::OuterWork;
-use crate::backward::recur::WayBack;
+use crate::backward::recur::BackwardArgs;
 use crate::backward::work::BackWork;
 use crate::cpu::buffer::Slots;
 use crate::cpu::team::Member;
 use crate::cpu::team::share;
 use crate::exec::net::{Net, pieces};
-use crate::exec::pass::{Lane, LaneWork, most_rows};
+use crate::exec::pass::{Lane, LaneWork, max_rows};
 use crate::exec::weights::{Way, Weights};
 use crate::spec::mask::clear_outside;
 use std::ops::Range;
 
-/// Runs all lanes backward, after [`crate::exec::pass::forward`] with `keep`. `weights` is each lane's room
-/// for them; `outer` is room for their gradients, grown to one per item.
+/// Runs all lanes backward, after [`crate::exec::pass::forward`] with `save`. `weights` holds each lane's packed
+/// weights; `outer` is memory for their gradients, grown to one per item.
 pub(crate) fn backward(
     net: &Net,
     lanes: &[Lane],
@@ -86,8 +86,8 @@ fn phases(
         back.prepare(net, &lanes[i], &work[i], gradient);
     });
     let parts = net.parts(lanes.len() * net.directions());
-    let room = Slots::new(outer);
-    let phases = Phases { net, lanes, weights, work, back, gradients, room, parts };
+    let workspace = Slots::new(outer);
+    let phases = Phases { net, lanes, weights, work, back, gradients, workspace, parts };
     phases.output();
     phases.layers();
     phases.input();
@@ -109,16 +109,16 @@ struct Phases<'a> {
     back: &'a [BackWork],
     gradients: &'a [Gradient<'a>],
     /// One per item.
-    room: Slots<OuterWork>,
+    workspace: Slots<OuterWork>,
     parts: usize,
 }
 
-/// What one thread does of a recurrence's way back: an item's rows, calling after each step, some steps of
-/// all rows, or its part in a gang.
+/// What one thread does of a recurrence's backward pass: an item's rows, calling after each step, some steps of
+/// all rows, or its part in a parallel region.
 enum Share<'a> {
     Rows(&'a mut dyn FnMut(usize)),
     All(Range<usize>),
-    Gang(&'a Member<'a>),
+    Parallel(&'a Member<'a>),
 }
 
 impl Phases<'_> {
@@ -141,7 +141,7 @@ impl Phases<'_> {
             let columns = (part, self.parts);
             // SAFETY: items have columns and room of their own.
             unsafe {
-                let room = self.room.get(i);
+                let workspace = self.workspace.get(i);
                 outer::output(
                     self.net,
                     &self.work[lane],
@@ -149,7 +149,7 @@ impl Phases<'_> {
                     direction,
                     columns,
                     params,
-                    room,
+                    workspace,
                 );
             }
         });
@@ -158,12 +158,12 @@ impl Phases<'_> {
     /// Back through all layers, and the gradients of their weights.
     fn layers(&self) {
         let layers = self.net.spec.layers();
-        if !self.net.in_waves(self.lanes.len(), most_rows(self.lanes)) {
+        if !self.net.in_waves(self.lanes.len(), max_rows(self.lanes)) {
             return (0..layers).rev().for_each(|layer| self.layer(layer));
         }
         // As forward, with layers and steps counted from the last.
         let all = self.work[0].schedule.alive.len();
-        self.net.cpu.team.gang(|_| {
+        self.net.cpu.team.parallel_region(|_| {
             self.back[0].waves.run(|layer, steps| {
                 let steps = all - steps.end..all - steps.start;
                 self.recur(0, layers - 1 - layer, Share::All(steps));
@@ -190,9 +190,12 @@ impl Phases<'_> {
                 unsafe { gradient.finish() }
             });
         } else {
-            if self.net.shares_columns(self.parts, most_rows(self.lanes), layer) {
+            if self.net.shares_columns(self.parts, max_rows(self.lanes), layer) {
                 for i in (0..self.items()).step_by(self.parts) {
-                    self.net.cpu.team.gang(|member| self.recur(i, layer, Share::Gang(member)));
+                    self.net
+                        .cpu
+                        .team
+                        .parallel_region(|member| self.recur(i, layer, Share::Parallel(member)));
                 }
             } else {
                 self.net.each(self.items(), |i| self.recur(i, layer, Share::Rows(&mut |_| {})));
@@ -202,7 +205,7 @@ impl Phases<'_> {
         }
     }
 
-    /// Back through the steps of an item's rows, or with a gang those of all rows.
+    /// Back through the steps of an item's rows, or in a parallel region those of all rows.
     fn recur(&self, i: usize, layer: usize, share: Share) {
         let (lane, direction, part) = self.item(i);
         let (net, work, back) = (self.net, &self.work[lane], &self.back[lane]);
@@ -210,20 +213,20 @@ impl Phases<'_> {
         let place = net.place(layer, direction);
         let upstream = &back.upstream(net, weights, work, outputs, layer, direction);
         let ends = back.ends(place, back.target.start);
-        let way = WayBack { weights: &weights.layers[place], upstream, ends };
+        let args = BackwardArgs { weights: &weights.layers[place], upstream, ends };
         let recurrence = work.recurrence(net, layer, direction);
-        // SAFETY: items have rows of their own, a gang the recurrence; the layer above is done.
+        // SAFETY: items have rows of their own, a parallel region the recurrence; the layer above is done.
         unsafe {
             match share {
                 Share::Rows(after_step) => {
                     let rows = work.schedule.split(part, self.parts);
-                    recurrence.backward_rows(way, rows, recurrence.steps(), after_step);
+                    recurrence.backward_rows(args, rows, recurrence.steps(), after_step);
                 }
                 Share::All(steps) => {
                     let rows = 0..work.schedule.rows();
-                    recurrence.backward_rows(way, rows, steps, &mut |_| {});
+                    recurrence.backward_rows(args, rows, steps, &mut |_| {});
                 }
-                Share::Gang(member) => recurrence.backward_gang(way, member),
+                Share::Parallel(member) => recurrence.backward_parallel(args, member),
             }
         }
     }
@@ -234,7 +237,7 @@ impl Phases<'_> {
         let table = back.table[direction].shared();
         let targets = Targets { params: back.target.params, table };
         // SAFETY: each item has its own room.
-        let room = unsafe { self.room.get(i) };
+        let workspace = unsafe { self.workspace.get(i) };
         let (at, columns) = ((layer, direction), (part, self.parts));
         LayerGradient::new(
             self.net,
@@ -243,7 +246,7 @@ impl Phases<'_> {
             at,
             columns,
             targets,
-            room,
+            workspace,
         )
     }
 
@@ -271,8 +274,8 @@ impl Phases<'_> {
             let (weights, work) = (&self.weights[lane], &self.work[lane]);
             // SAFETY: one item per lane, and there is at least one room per lane.
             unsafe {
-                let room = self.room.get(lane);
-                self.back[lane].embedding(self.net, weights, &self.lanes[lane], work, room);
+                let workspace = self.workspace.get(lane);
+                self.back[lane].embedding(self.net, weights, &self.lanes[lane], work, workspace);
             }
         });
     }

@@ -16,14 +16,14 @@ use crate::exec::net::Net;
 use crate::exec::pass::{Lane, LaneWork};
 use crate::kernel::pack::{pack, packed_len, panels};
 use crate::kernel::product::{Init, NULL_ROW, Term};
-use crate::spec::wiring::XHome;
+use crate::spec::wiring::InputBackwardGroup;
 
 /// Packed rows per block.
 pub(crate) const BLOCK: usize = 256;
 /// Floats per cache line.
 const LINE: usize = 16;
 
-/// Room for one item.
+/// Memory for one item.
 #[derive(Default)]
 pub(crate) struct OuterWork {
     /// (BLOCK, features): a block of F
@@ -88,7 +88,7 @@ pub(crate) fn feature_stride(features: usize) -> usize {
 /// `to[c, f] = from[f, c]` for `features` by `cols`; rows of `to` lie `row` apart.
 ///
 /// # Safety
-/// `to` has room for all of it, and nobody else uses it.
+/// `to` has space for all of it, and nobody else uses it.
 pub(crate) unsafe fn transpose(
     from: &[f32],
     stride: usize,
@@ -118,7 +118,7 @@ pub(crate) unsafe fn output(
     direction: usize,
     (part, parts): (usize, usize),
     params: Shared,
-    room: &mut OuterWork,
+    workspace: &mut OuterWork,
 ) {
     let Some([weight, bias]) = net.layout.output() else { return };
     let (m, n) = (net.spec.output_width(), net.spec.hidden_width() / net.directions());
@@ -126,7 +126,7 @@ pub(crate) unsafe fn output(
     let (total, hidden) = (s.total(), net.spec.hidden_width());
     let cols = share_vectors(n, net.cpu.kernels.width, part, parts);
     let stride = feature_stride(m);
-    room.features.reserve(BLOCK * stride);
+    workspace.features.reserve(BLOCK * stride);
     // SAFETY: this item's columns of the weight; the bias is the first item's.
     unsafe {
         let to = params.at(weight.start + direction * n + cols.start);
@@ -141,7 +141,7 @@ pub(crate) unsafe fn output(
         d_bias.fill(0.0);
         for start in (0..total).step_by(BLOCK) {
             let rows = BLOCK.min(total - start);
-            let block = room.features.slice_mut(rows * stride);
+            let block = workspace.features.slice_mut(rows * stride);
             for (row, &slot) in block.chunks_exact_mut(stride).zip(&s.output[direction][start..]) {
                 match slot {
                     NULL_ROW => row[..m].fill(0.0),
@@ -156,8 +156,8 @@ pub(crate) unsafe fn output(
                     work.states(net, net.spec.layers() - 1, direction).add(start * n + cols.start);
                 OuterWork::add_block(
                     net,
-                    &mut room.panel,
-                    (room.features.ptr(), stride, m),
+                    &mut workspace.panel,
+                    (workspace.features.ptr(), stride, m),
                     (h, n, cols.len()),
                     rows,
                     (to, hidden),
@@ -180,41 +180,41 @@ pub(crate) unsafe fn embedded_input(
     direction: usize,
     table: &[f32],
     params: Shared,
-    room: &mut OuterWork,
+    workspace: &mut OuterWork,
 ) {
     let (e, columns) = (net.spec.input().width(), net.columns(0));
     let width = net.cpu.kernels.width;
     let embedding = &lane.params[net.layout.embedding().unwrap_or_default()];
     let stride = feature_stride(e);
     let symbols = &work.table.symbols;
-    room.features.reserve(BLOCK * stride);
+    workspace.features.reserve(BLOCK * stride);
     let weight = net.layout.layer(0, direction)[0].clone();
-    for XHome { columns: cols, rows } in &net.layout.wiring(0).x_homes {
+    for InputBackwardGroup { columns: cols, rows } in &net.layout.wiring(0).input_backward_groups {
         let sums_stride = cols.len().next_multiple_of(width);
-        room.sums.reserve(e * sums_stride);
+        workspace.sums.reserve(e * sums_stride);
         if symbols.is_empty() {
-            room.sums.slice_mut(e * sums_stride).fill(0.0);
+            workspace.sums.slice_mut(e * sums_stride).fill(0.0);
         }
         for (block, symbols) in symbols.chunks(BLOCK).enumerate() {
-            let features = room.features.slice_mut(symbols.len() * stride);
+            let features = workspace.features.slice_mut(symbols.len() * stride);
             for (row, &symbol) in features.chunks_exact_mut(stride).zip(symbols) {
                 row[..e].copy_from_slice(&embedding[symbol as usize * e..][..e]);
             }
             let g = table[block * BLOCK * columns + cols.start..].as_ptr();
-            // SAFETY: rows of the table that exist, and room made above.
+            // SAFETY: rows of the table that exist, and memory reserved above.
             unsafe {
                 OuterWork::add_block(
                     net,
-                    &mut room.panel,
-                    (room.features.ptr(), stride, e),
+                    &mut workspace.panel,
+                    (workspace.features.ptr(), stride, e),
                     (g, columns, cols.len()),
                     symbols.len(),
-                    (room.sums.shared().0, sums_stride),
+                    (workspace.sums.shared().0, sums_stride),
                     block == 0,
                 );
             }
         }
-        let sums = room.sums.slice(e * sums_stride);
+        let sums = workspace.sums.slice(e * sums_stride);
         // SAFETY: this group's rows of the weight.
         unsafe {
             let to = params.at(weight.start + rows.start * e);

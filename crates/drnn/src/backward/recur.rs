@@ -1,10 +1,10 @@
-//! A recurrence's way back, step by step.
+//! A recurrence's backward pass, step by step.
 //!
 //! ```text
 //! dh_t = upstream_t + dgates_{t+1} W_hh                 then the cell's arithmetic -> dgates_t
 //! ```
 //!
-//! Threads share rows, or the columns of each step, just as on the way forward.
+//! Threads share rows, or the columns of each step, just as in the forward pass.
 
 use crate::cpu::buffer::Shared;
 use crate::cpu::team::Member;
@@ -14,25 +14,25 @@ use crate::kernel::cells::CellBackward;
 use crate::kernel::pack::panel_count;
 use crate::kernel::product::{Init, Product, Term, Terms};
 use crate::spec::Cell;
-use crate::spec::wiring::Home;
+use crate::spec::wiring::BackwardGroup;
 use std::ops::Range;
 
 /// The gradient that reaches a layer's states from above, by packed row.
 #[allow(clippy::large_enum_variant, reason = "made once per recurrence, on the stack")]
 pub(crate) enum Upstream<'a> {
-    /// All units alike: from the layer above, or from the answers.
+    /// All units alike: from the layer above, or from the outputs.
     Whole { init: Init, terms: Terms },
-    /// Home by home, from the answers' gradients (.., m): through the output layer, whose matrices are
-    /// packed so, or to the units that are the answers.
-    ByHome { d_outputs: Term, output: &'a [Packed], outputs: Range<usize> },
+    /// Group by group, from the outputs' gradients (.., m): through the output layer, whose matrices are
+    /// packed so, or to the units that are the outputs.
+    ByGroup { d_outputs: Term, output: &'a [Packed], outputs: Range<usize> },
 }
 
 impl Upstream<'_> {
-    /// What reaches the units of a home, from packed row `row` on.
+    /// What reaches the units of a group, from packed row `row` on.
     ///
     /// # Safety
     /// There are such rows.
-    unsafe fn to(&self, number: usize, home: &Home, row: usize) -> (Init, Terms) {
+    unsafe fn to(&self, number: usize, group: &BackwardGroup, row: usize) -> (Init, Terms) {
         let mut to = Terms::new();
         // SAFETY: the caller's promise.
         unsafe {
@@ -41,14 +41,14 @@ impl Upstream<'_> {
                     terms.as_slice().iter().for_each(|term| to.push(term.at_row(row)));
                     (init.at(row, 0), to)
                 }
-                Upstream::ByHome { outputs, .. } if meet(&home.units, outputs).is_empty() => {
+                Upstream::ByGroup { outputs, .. } if meet(&group.units, outputs).is_empty() => {
                     (Init::Zero, to)
                 }
-                Upstream::ByHome { d_outputs, output: [], .. } => {
+                Upstream::ByGroup { d_outputs, output: [], .. } => {
                     let (from, stride) = (d_outputs.a, d_outputs.row_stride);
                     (Init::Gather { from, stride, index: d_outputs.index.add(row) }, to)
                 }
-                Upstream::ByHome { d_outputs, output, .. } => {
+                Upstream::ByGroup { d_outputs, output, .. } => {
                     to.push(Term { w: output[number].ptr(), ..d_outputs.at_row(row) });
                     (Init::Zero, to)
                 }
@@ -62,22 +62,22 @@ unsafe impl Send for Upstream<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Upstream<'_> {}
 
-/// Gradients of the states at both ends, by sorted row, and room to work. Each (B, n).
+/// Gradients of the states at both ends, by sorted row, and a workspace. Each (B, n).
 #[derive(Clone, Copy)]
 pub(crate) struct Ends {
     /// In: gradient of the last h. Out: of the start h. Between: what waits for units that do not run.
     pub dh: Shared,
     /// In: gradient of the last c (LSTM), zeros (GRU). Out: of the start c (LSTM).
     pub carry: Shared,
-    /// Room for the gradient of h at the current step.
+    /// Memory for the gradient of h at the current step.
     pub step: Shared,
     /// Whether the gradient of the start state is wanted.
     pub start: bool,
 }
 
-/// What the way back reads beside the recurrence's own memory.
+/// What the backward pass reads in addition to the recurrence's own memory.
 #[derive(Clone, Copy)]
-pub(crate) struct WayBack<'a> {
+pub(crate) struct BackwardArgs<'a> {
     /// Packed [`crate::exec::weights::Way::Backward`].
     pub weights: &'a LayerWeights,
     pub upstream: &'a Upstream<'a>,
@@ -89,37 +89,37 @@ impl Recurrence<'_> {
     /// pre-activations in `gates`, telling `after_step` which step is done.
     ///
     /// # Safety
-    /// As [`Recurrence::forward_rows`], after a forward pass with `keep`.
+    /// As [`Recurrence::forward_rows`], after a forward pass with `save`.
     pub unsafe fn backward_rows(
         &self,
-        way: WayBack,
+        args: BackwardArgs,
         rows: Range<usize>,
         steps: Range<usize>,
         after_step: &mut dyn FnMut(usize),
     ) {
         // SAFETY: the caller's promise.
-        unsafe { self.backward(way, rows, steps, None, after_step) }
+        unsafe { self.backward(args, rows, steps, None, after_step) }
     }
 
-    /// Takes all rows back, together with the other members of a gang.
+    /// Takes all rows back, together with the other members of a parallel region.
     ///
     /// # Safety
-    /// As [`Recurrence::forward_gang`], after a forward pass with `keep`.
-    pub unsafe fn backward_gang(&self, way: WayBack, member: &Member) {
+    /// As [`Recurrence::forward_gang`], after a forward pass with `save`.
+    pub unsafe fn backward_parallel(&self, args: BackwardArgs, member: &Member) {
         let (rows, steps) = (0..self.schedule.rows(), self.steps());
         // SAFETY: the caller's promise.
-        unsafe { self.backward(way, rows, steps, Some(member), &mut |_| {}) }
+        unsafe { self.backward(args, rows, steps, Some(member), &mut |_| {}) }
     }
 
     unsafe fn backward(
         &self,
-        way: WayBack,
+        args: BackwardArgs,
         rows: Range<usize>,
         steps: Range<usize>,
         member: Option<&Member>,
         after_step: &mut dyn FnMut(usize),
     ) {
-        let (n, ends) = (self.n, way.ends);
+        let (n, ends) = (self.n, args.ends);
         let units = own_units(n, self.kernels.width, member);
         for t in steps.clone().rev() {
             let running = self.running(t, &rows);
@@ -131,8 +131,8 @@ impl Recurrence<'_> {
             // SAFETY: rows of this step, which nobody else has; barriers separate what members write
             // from who reads it.
             unsafe {
-                self.state_gradient(way, t + 1, ends.step, going_on, member);
-                self.state_gradient(way, t + 1, ends.step, ending.clone(), member);
+                self.state_gradient(args, t + 1, ends.step, going_on, member);
+                self.state_gradient(args, t + 1, ends.step, ending.clone(), member);
                 wait(member);
                 if self.hold.is_none() {
                     move_all(ends.dh, ends.step, ending, units.clone(), n);
@@ -156,7 +156,7 @@ impl Recurrence<'_> {
         if steps.start == 0 && ends.start && !started.is_empty() {
             // SAFETY: as above.
             unsafe {
-                self.state_gradient(way, 0, ends.dh, started.clone(), member);
+                self.state_gradient(args, 0, ends.dh, started.clone(), member);
                 wait(member);
                 if self.cell == Cell::Gru {
                     move_all(ends.carry, ends.dh, started, units, n);
@@ -203,7 +203,7 @@ impl Recurrence<'_> {
     /// rows that run at the next step, and in place of the first, before the first step, `to` itself.
     unsafe fn state_gradient(
         &self,
-        way: WayBack,
+        args: BackwardArgs,
         next: usize,
         to: Shared,
         rows: Range<usize>,
@@ -214,29 +214,29 @@ impl Recurrence<'_> {
         }
         let (n, columns) = (self.n, self.columns());
         let runs_on = !self.running(next, &rows).is_empty();
-        for (number, home) in self.wiring.homes.iter().enumerate() {
+        for (number, group) in self.wiring.backward_groups.iter().enumerate() {
             // SAFETY: the caller's rows; gates of step `next` are done.
             unsafe {
-                let c = to.at(rows.start * n + home.units.start);
+                let c = to.at(rows.start * n + group.units.start);
                 let (init, mut terms) = match next {
                     0 => (Init::Rows { from: c, stride: n }, Terms::new()),
                     _ => {
                         let packed = self.schedule.offsets[next - 1] + rows.start;
-                        way.upstream.to(number, home, packed)
+                        args.upstream.to(number, group, packed)
                     }
                 };
                 if runs_on {
                     let row = self.schedule.offsets[next] + rows.start;
-                    for (cols, from) in &home.from {
+                    for (cols, from) in &group.from {
                         let a = self.gates.at(row * columns + cols.start);
-                        let w = way.weights.h(from.at).ptr();
+                        let w = args.weights.h(from.at).ptr();
                         terms.push(Term::rows(a, columns, cols.len(), w));
                     }
                 }
-                let panels = panel_count(home.units.len(), self.kernels.width);
+                let panels = panel_count(group.units.len(), self.kernels.width);
                 (self.kernels.product)(&Product {
                     rows: rows.len(),
-                    cols: home.units.len(),
+                    cols: group.units.len(),
                     panels: member.map_or(0..panels, |m| m.share(panels, number)),
                     backwards: next % 2 == 1,
                     c,

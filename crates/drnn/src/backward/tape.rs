@@ -1,27 +1,4 @@
-//! Training passes: forward, keeping what the way back needs, then backward to flat gradients.
-//!
-//! ```
-//! use drnn::{Batch, Cell, Gradient, Lane, Model, NetSpec, Rows, Steps, Tape};
-//!
-//! let spec = NetSpec::builder(Cell::Gru).dense(2).units([8]).outputs(1).build()?;
-//! let model = Model::init(&spec, 1)?;
-//! let x = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]; // one sequence of three vectors
-//! let lanes = [Lane { params: model.params(), batch: Batch::dense(&x, Steps(3), Rows(1)), start: None }];
-//!
-//! let mut tape = Tape::new(&spec)?;
-//! let pass = tape.forward(&lanes)?;
-//! let d_outputs: Vec<f32> = pass.outputs(0).iter().map(|y| 2.0 * y).collect(); // of sum y^2
-//! let mut gradient = vec![0.0; spec.parameters()];
-//! pass.backward(&mut [Gradient {
-//!     outputs: &d_outputs,
-//!     last: None,
-//!     params: &mut gradient,
-//!     input: None,
-//!     start: None,
-//! }])?;
-//! assert!(gradient.iter().any(|g| *g != 0.0));
-//! # Ok::<(), drnn::Error>(())
-//! ```
+//! Training passes: forward, keeping what the backward pass needs, then backward to flat gradients.
 
 use crate::backward::backward;
 use crate::backward::gradient::Gradient;
@@ -41,6 +18,29 @@ use crate::spec::params::Layout;
 
 /// The memory of training passes of one network shape, for any number of lanes. Made once: batches
 /// no larger than those before allocate nothing.
+///
+/// ```
+/// use drnn::{Batch, Cell, Gradient, Lane, Model, NetSpec, Rows, Steps, Tape};
+///
+/// let spec = NetSpec::builder(Cell::Gru).dense(2).units([8]).outputs(1).build()?;
+/// let model = Model::init(&spec, 1)?;
+/// let x = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]; // one sequence of three vectors
+/// let lanes = [Lane { params: model.params(), batch: Batch::dense(&x, Steps(3), Rows(1)), start: None }];
+///
+/// let mut tape = Tape::new(&spec)?;
+/// let pass = tape.forward(&lanes)?;
+/// let d_outputs: Vec<f32> = pass.outputs(0).iter().map(|y| 2.0 * y).collect(); // of sum y^2
+/// let mut gradient = vec![0.0; spec.parameters()];
+/// pass.backward(&mut [Gradient {
+///     outputs: &d_outputs,
+///     last: None,
+///     params: &mut gradient,
+///     input: None,
+///     start: None,
+/// }])?;
+/// assert!(gradient.iter().any(|g| *g != 0.0));
+/// # Ok::<(), drnn::Error>(())
+/// ```
 pub struct Tape {
     cpu: Cpu,
     spec: NetSpec,
@@ -53,18 +53,19 @@ pub struct Tape {
 
 /// Memory of a [`Tape`], in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Memory {
-    /// What the way back needs of every step: gates, cell states, states.
-    pub kept: usize,
+    /// What the backward pass needs of every step: gates, cell states, states.
+    pub saved: usize,
     /// What else grows with the batch: indices, answers, tables.
     pub extra: usize,
-    /// What does not: packed weights, and room for the products that make their gradients.
+    /// What does not: packed weights, and memory for the products that make their gradients.
     pub fixed: usize,
 }
 
 impl Tape {
-    /// A tape on the [global CPU](Cpu::global); an error where the environment asks for one that
-    /// there is not.
+    /// A tape on the [global CPU](Cpu::global); an error where `DRNN_THREADS` or
+    /// `DRNN_ISA` has a value that is not allowed.
     pub fn new(spec: &NetSpec) -> Result<Tape> {
         Ok(Tape::on(Cpu::global()?, spec))
     }
@@ -82,7 +83,7 @@ impl Tape {
         }
     }
 
-    /// Runs all lanes forward. The pass that comes back holds the answers.
+    /// Runs all lanes forward. The pass that comes back holds the outputs.
     pub fn forward<'t>(&'t mut self, lanes: &'t [Lane<'t>]) -> Result<Pass<'t>> {
         if self.spec.blocks().is_some_and(|b| b.start_state() == StartState::Solved) {
             let why = "a solved start has no gradient; train with a held one, or a free one";
@@ -119,11 +120,11 @@ impl Tape {
     /// Memory in use since the largest batch so far.
     pub fn memory(&self) -> Memory {
         let work = self.work.iter().map(LaneWork::bytes);
-        let (kept, held) = work.fold((0, 0), |(a, b), (kept, held)| (a + kept, b + held));
+        let (saved, held) = work.fold((0, 0), |(a, b), (saved, held)| (a + saved, b + held));
         let back: usize = self.back.iter().map(BackWork::bytes).sum();
         let fixed = self.weights.iter().map(Weights::bytes).sum::<usize>()
             + self.outer.iter().map(OuterWork::bytes).sum::<usize>();
-        Memory { kept, extra: held - kept + back, fixed }
+        Memory { saved, extra: held - saved + back, fixed }
     }
 }
 
@@ -134,8 +135,8 @@ pub struct Pass<'t> {
 }
 
 impl Pass<'_> {
-    /// Answers of a lane, (answer steps, B, m), in the caller's order; zeros behind each sequence's end. Of
-    /// a batch that [asks](crate::Batch::asking) for some: (slots, m).
+    /// Outputs of a lane, (output steps, B, m), in the caller's order; zeros after each sequence's end. Of
+    /// a batch with [selected outputs](crate::Batch::select_outputs): (slots, m).
     ///
     /// # Panics
     /// If there is no such lane.

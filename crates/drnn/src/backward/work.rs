@@ -1,4 +1,4 @@
-//! One lane's way back: its memory, and the gradients that enter and leave a layer.
+//! One lane's backward pass: its memory, and the gradients that enter and leave a layer.
 
 use crate::backward::gradient::Gradient;
 use crate::backward::outer::{self, OuterWork};
@@ -20,7 +20,7 @@ struct EndsWork {
     step: Buffer,
 }
 
-/// One lane's memory for the way back, reused from batch to batch.
+/// One lane's memory for the backward pass, reused from batch to batch.
 pub(crate) struct BackWork {
     /// By layer, then direction.
     ends: Vec<EndsWork>,
@@ -134,7 +134,7 @@ impl BackWork {
         (term.index, term.zeros) = (s.output[direction].as_ptr(), work.zeros.ptr());
         if net.spec.blocks().is_some() {
             let outputs = net.spec.output_units();
-            return Upstream::ByHome { d_outputs: term, output: &weights.output, outputs };
+            return Upstream::ByGroup { d_outputs: term, output: &weights.output, outputs };
         }
         let mut init = Init::Zero;
         match weights.output.get(direction) {
@@ -190,7 +190,7 @@ impl BackWork {
         weights: &Weights,
         lane: &Lane,
         work: &LaneWork,
-        room: &mut OuterWork,
+        workspace: &mut OuterWork,
     ) {
         let symbols = &work.table.symbols;
         let (e, columns) = (net.spec.input().width(), net.columns(0));
@@ -199,7 +199,15 @@ impl BackWork {
             let table = self.table[direction].slice(symbols.len() * columns);
             // SAFETY: the caller's promise.
             unsafe {
-                outer::embedded_input(net, lane, work, direction, table, self.target.params, room);
+                outer::embedded_input(
+                    net,
+                    lane,
+                    work,
+                    direction,
+                    table,
+                    self.target.params,
+                    workspace,
+                );
             }
             let weights = &weights.layers[direction];
             for term in input_terms(net, 0, &self.table[direction], weights, 0) {
@@ -207,8 +215,8 @@ impl BackWork {
             }
         }
         let range = net.layout.embedding().unwrap_or_default();
-        room.sums.reserve(symbols.len() * e);
-        let rows = room.sums.slice_mut(symbols.len() * e);
+        workspace.sums.reserve(symbols.len() * e);
+        let rows = workspace.sums.slice_mut(symbols.len() * e);
         // SAFETY: the embedding's part of the flat gradient; `symbols` rows of every table.
         unsafe {
             net.product(symbols.len(), e, rows.as_mut_ptr(), e, Init::Zero, terms.as_slice());
@@ -250,10 +258,10 @@ fn input_terms(
     part: usize,
 ) -> impl Iterator<Item = Term> {
     let (columns, g) = (net.columns(layer), g.ptr());
-    let homes = net.layout.wiring(layer).x_homes.iter().enumerate();
-    homes.filter_map(move |(at, home)| {
+    let backward_groups = net.layout.wiring(layer).input_backward_groups.iter().enumerate();
+    backward_groups.filter_map(move |(at, group)| {
         let w = weights.x(at).get(part)?;
-        let g = g.wrapping_add(home.columns.start);
-        Some(Term::rows(g, columns, home.columns.len(), w.ptr()))
+        let g = g.wrapping_add(group.columns.start);
+        Some(Term::rows(g, columns, group.columns.len(), w.ptr()))
     })
 }

@@ -16,11 +16,11 @@ pub(crate) struct Buffer {
     lines: Vec<UnsafeCell<Line>>,
 }
 
-// SAFETY: plain floats; whoever writes through `shared` sees to it that nobody else uses those rows.
+// SAFETY: plain floats; code that writes through `shared` sees to it that nobody else uses those rows.
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// Makes room for `len` floats.
+    /// Reserves memory for `len` floats.
     pub fn reserve(&mut self, len: usize) {
         let lines = len.div_ceil(16);
         if lines > self.lines.len() {
@@ -60,7 +60,7 @@ impl Buffer {
     }
 }
 
-/// A pointer that several threads use, each on rows of its own. Whoever makes one says why those
+/// A pointer that several threads use, each on rows of its own. The code that makes one says why those
 /// rows are disjoint.
 #[derive(Clone, Copy)]
 pub(crate) struct Shared(pub *mut f32);

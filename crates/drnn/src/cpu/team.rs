@@ -1,7 +1,7 @@
 //! Threads that start together and meet at barriers.
 //!
 //! A recurrence is a chain of short steps. Where several threads share one step they must all be
-//! running, or the barrier behind it waits for the scheduler; a work-stealing pool gives no such
+//! running, or the barrier after it waits for the scheduler; a work-stealing pool gives no such
 //! promise. A [`Team`] does: its members take part in every job, the caller is one of them, and a
 //! job that comes while the team is busy (another thread's, or a nested one) runs on its caller
 //! alone. Results never depend on the number of members, so this changes only the speed.
@@ -164,7 +164,7 @@ impl Team {
     /// Calls `f` once on every member at the same time; they may [`Member::wait`] for each other.
     /// There may be one member only. A panic before a barrier leaves the others waiting: `f` must
     /// not panic.
-    pub fn gang(&self, f: impl Fn(&Member) + Sync) {
+    pub fn parallel_region(&self, f: impl Fn(&Member) + Sync) {
         let barrier = Barrier::default();
         let count = self.threads();
         if !self.start(&|index| f(&Member { index, count, barrier: &barrier })) {
@@ -286,7 +286,7 @@ mod tests {
     fn barriers_hold() {
         let team = Team::new(3);
         let (sum, wrong) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        team.gang(|member| {
+        team.parallel_region(|member| {
             for round in 0..1000 {
                 sum.fetch_add(1, Ordering::Relaxed);
                 member.wait();

@@ -1,4 +1,4 @@
-//! Depth held against the equations: which inputs an answer depends on, and through how much.
+//! Depth held against the equations: which inputs an output depends on, and through how much.
 //!
 //! ```text
 //! slope(p, t) = dy_t / dx_p          0, exactly, where there is no way; not 0 where there is one
@@ -36,7 +36,7 @@ pub struct Mismatch {
     pub graph: Option<Depth>,
     /// By counting.
     pub counted: Option<Depth>,
-    /// The largest derivative of the answer's values, by size.
+    /// The largest derivative of the output's values, by size.
     pub slope: f64,
 }
 
@@ -49,10 +49,10 @@ fn show(depth: &Option<Depth>) -> String {
 }
 
 /// Holds [`depths`] against the equations of a small network of the same layers, directions, blocks and
-/// delay with random weights, for all inputs and all answers of a sequence. Returns how many pairs that were.
+/// delay with random weights, for all inputs and all outputs of a sequence. Returns how many pairs that were.
 ///
 /// Non-linearities are counted in plain cells, see [`crate::depth`]; slopes are those of the cell that
-/// it is. Behind many hundred steps a slope is too small for a number and would be taken for
+/// it is. After many hundred steps a slope is too small for a number and would be taken for
 /// none. Relu may close a way by chance; tanh does not.
 pub fn check(spec: &NetSpec, elements: usize) -> Result<usize, Mismatch> {
     check_graph(spec, elements, |output| depths(spec, elements, output))

@@ -24,7 +24,7 @@ pub(crate) trait Graph {
     fn len(&self) -> usize;
     /// The place of a node among them.
     fn index(&self, node: Node) -> usize;
-    /// All nodes, each behind those that it reads.
+    /// All nodes, each after those that it reads.
     fn computed(&self) -> impl DoubleEndedIterator<Item = Node>;
     /// The states that a node reads.
     fn reads(&self, node: Node) -> impl Iterator<Item = Node>;

@@ -7,7 +7,7 @@
 //! k layers, delay d k + d - dt        dt <= d
 //! both ways           1 + |dt|        every dt
 //! both ways, k layers k + |dt|        the shortest way; the longest goes from end to end of the sequence
-//! flattened stack     as its stack    for every input and every answer
+//! flattened stack     as its stack    for every input and every output
 //! ```
 //!
 //! [`depths`] finds these numbers by walking the unrolled network, not by the formulas, which are there
@@ -35,14 +35,14 @@
 //!
 //! This is what the paper's figure of non-linearities plots (section "Approximating Bidirectional
 //! RNNs") for an RNN, a Bi-RNN and a d-RNN: how many *can be* applied, hence the longest way. In these
-//! three all ways are equally long, so the paper need not say which. To know beside it:
+//! three all ways are equally long, so the paper need not say which. Note also:
 //!
 //! - The output activation (the paper's g) is not counted: the text says that a single non-linearity
 //!   lies between x_t and y_t of an RNN.
 //! - The number "reaches zero" at dt = d + 1, and at dt = 1 for an RNN. Zero means that there is no way at
 //!   all, not a linear one; here it is `None`.
 //! - To have at least as many as a Bi-RNN for every element, a d-RNN of T elements is said to need "a delay
-//!   that is twice the sequence length". It needs 2 (T - 1): the answer to the first element and the last element
+//!   that is twice the sequence length". It needs 2 (T - 1): the output for the first element and the last element
 //!   are T - 1 apart, and 1 + d - dt >= 1 + dt there.
 //! - "Stacking Bi-RNNs would be needed" to have more near dt = 0. By the shortest way that takes d + 1
 //!   layers. By the longest, two layers have more than enough, but for a detour to an end of the sequence and back:
@@ -61,7 +61,7 @@ pub use crate::depth::check::{Mismatch, check};
 use crate::depth::graph::{Graph, InBlocks, Layers};
 use crate::spec::NetSpec;
 
-/// Non-linearities on the ways from one input to one answer.
+/// Non-linearities on the ways from one input to one output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Depth {
     /// On the way with fewest.
@@ -85,7 +85,7 @@ impl Depth {
     }
 }
 
-/// Non-linearities between each element of a sequence and the answer to element `answer`; `None`
+/// Non-linearities between each element of a sequence and the output for element `answer`; `None`
 /// where the answer cannot depend on the element.
 ///
 /// # Panics

@@ -15,7 +15,7 @@ pub enum Error {
     #[error("network spec: {0}")]
     Spec(String),
 
-    /// An array of another shape than the network, or the rest of the call, asks for.
+    /// An array whose shape does not fit the network or the other arguments.
     #[error("`{name}` has {found}, expected {expected}")]
     Shape {
         /// Which array.

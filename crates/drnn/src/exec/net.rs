@@ -12,7 +12,7 @@ use crate::spec::wiring::columns;
 use crate::spec::{Direction, NetSpec};
 
 /// Fewer rows than this per thread, and threads share columns instead.
-pub(crate) const LEAST_ROWS: usize = 4;
+pub(crate) const MIN_ROWS: usize = 4;
 /// Multiplications in a row's step from which sharing columns pays for its barriers.
 const GANG_WORK: usize = 100_000;
 
@@ -45,7 +45,7 @@ impl<'a> Net<'a> {
     /// Whether threads share the columns of a layer's steps, because there are too few rows for the
     /// `parts` that each recurrence would be cut into.
     pub fn shares_columns(&self, parts: usize, rows: usize, layer: usize) -> bool {
-        parts > 1 && rows < parts * LEAST_ROWS && self.step_work(layer) >= GANG_WORK
+        parts > 1 && rows < parts * MIN_ROWS && self.step_work(layer) >= GANG_WORK
     }
 
     /// Whether the layers of a stack run side by side. Measured: it pays where a step is too small to be
@@ -59,8 +59,8 @@ impl<'a> Net<'a> {
             Plan::Auto => {
                 let small = (0..layers).all(|layer| self.step_work(layer) < GANG_WORK);
                 let to_spare = layers >= 2 * self.threads;
-                let most = if to_spare { 2 * LEAST_ROWS * self.threads } else { LEAST_ROWS };
-                small && rows < most
+                let max = if to_spare { 2 * MIN_ROWS * self.threads } else { MIN_ROWS };
+                small && rows < max
             }
             Plan::LayerByLayer => false,
             Plan::Wavefront => true,
@@ -129,7 +129,7 @@ impl<'a> Net<'a> {
         }
     }
 
-    /// `to = b + sum h W_out^T` over the units that answers are made of, one term per direction, whose `w` is
+    /// `to = b + sum h W_out^T` over the units that outputs are made of, one term per direction, whose `w` is
     /// filled in here; nothing without an output layer.
     ///
     /// # Safety

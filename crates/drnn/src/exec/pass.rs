@@ -1,7 +1,7 @@
 //! A whole network forward over lanes: schedule, tables, layer after layer, answers.
 //!
 //! [`LaneWork`] is one lane's memory. Each phase is shared out over the team in items that write
-//! disjoint rows: (lane, direction, some sorted rows) for a recurrence, (lane, some rows of the answers)
+//! disjoint rows: (lane, direction, some sorted rows) for a recurrence, (lane, some rows of the outputs)
 //! for the output layer.
 
 use crate::cpu::buffer::{Buffer, Slots};
@@ -73,35 +73,35 @@ pub(crate) struct LaneWork {
     pub table: Table,
     /// By layer, then direction.
     pub layers: Vec<LayerWork>,
-    /// (answer steps, B, m), or (slots asked for, m)
+    /// (output steps, B, m), or (selected slots, m)
     pub outputs: Buffer,
     /// As many as any row of x, or state, or answer, is wide.
     pub zeros: Buffer,
-    pub keep: bool,
+    pub save: bool,
     /// Where layers run side by side.
     pub waves: Wavefront,
 }
 
 impl LaneWork {
     /// Everything before the first step: packed order, start states, table of symbols.
-    fn prepare(&mut self, net: &Net, weights: &Weights, lane: &Lane, keep: bool) {
+    fn prepare(&mut self, net: &Net, weights: &Weights, lane: &Lane, save: bool) {
         let spec = net.spec;
-        self.keep = keep;
+        self.save = save;
         self.schedule.set(spec, &lane.batch);
         let (rows, total) = (self.schedule.rows(), self.schedule.total());
-        let most = spec.units().iter().max().copied().unwrap_or(0);
-        let most = columns(spec.cell(), most).max(spec.input().width()).max(spec.output_width());
-        self.zeros.reserve(most); // never written, so still zero
+        let max = spec.units().iter().max().copied().unwrap_or(0);
+        let max = columns(spec.cell(), max).max(spec.input().width()).max(spec.output_width());
+        self.zeros.reserve(max); // never written, so still zero
 
         self.layers.resize_with(spec.layers() * net.directions(), Default::default);
         for (i, work) in self.layers.iter_mut().enumerate() {
             let (layer, direction) = (i / net.directions(), i % net.directions());
             let n = spec.units()[layer];
             work.h.reserve((rows + total) * n);
-            let gates = if keep { total } else { Recurrence::scratch_rows(rows) };
+            let gates = if save { total } else { Recurrence::scratch_rows(rows) };
             work.gates.reserve(gates * net.columns(layer));
             if spec.cell().has_cell_state() {
-                work.c.reserve(if keep { (rows + total) * n } else { rows * n });
+                work.c.reserve(if save { (rows + total) * n } else { rows * n });
             }
             for (offset, units) in state_parts(spec, layer, direction, rows) {
                 let h = lane.start.map(|s| &s.h[offset..]);
@@ -127,7 +127,7 @@ impl LaneWork {
         unsafe { self.layers[net.place(layer, direction)].h.ptr().add(self.schedule.rows() * n) }
     }
 
-    /// Where (layer, direction) reads; `parts` is room for the answer.
+    /// Where (layer, direction) reads; `parts` is memory for the answer.
     pub fn feed<'a>(
         &'a self,
         net: &Net,
@@ -177,11 +177,11 @@ impl LaneWork {
             h: work.h.shared(),
             c: work.c.shared(),
             gates: work.gates.shared(),
-            keep: self.keep,
+            save: self.save,
         }
     }
 
-    /// Some rows of the answers: the output layer, or the states themselves; zeros where there is none.
+    /// Some rows of the outputs: the output layer, or the states themselves; zeros where there is none.
     ///
     /// # Safety
     /// The recurrences are done, and nobody else writes these rows.
@@ -219,9 +219,9 @@ impl LaneWork {
 
     /// Bytes of what a backward pass needs (gates, cell states, states), and of all that is held.
     pub fn bytes(&self) -> (usize, usize) {
-        let kept = self.layers.iter().map(|l| l.h.bytes() + l.c.bytes() + l.gates.bytes()).sum();
+        let saved = self.layers.iter().map(|l| l.h.bytes() + l.c.bytes() + l.gates.bytes()).sum();
         let rest = self.outputs.bytes() + self.zeros.bytes() + self.table.bytes();
-        (kept, kept + rest + self.schedule.bytes() + self.waves.bytes())
+        (saved, saved + rest + self.schedule.bytes() + self.waves.bytes())
     }
 
     /// States after the last step, in the caller's order, written over `last`.
@@ -241,7 +241,7 @@ impl LaneWork {
                     let h = work.h.slice((after + 1) * n);
                     last.h[to.clone()].copy_from_slice(&h[after * n..][units.clone()]);
                     if spec.cell().has_cell_state() {
-                        let at = if self.keep { after } else { r };
+                        let at = if self.save { after } else { r };
                         let c = work.c.slice((at + 1) * n);
                         last.c[to].copy_from_slice(&c[at * n..][units.clone()]);
                     }
@@ -258,15 +258,15 @@ impl LaneWork {
     }
 }
 
-/// Sequences of the lane that has most.
-pub(crate) fn most_rows(lanes: &[Lane]) -> usize {
+/// Sequences of the lane with the most of them.
+pub(crate) fn max_rows(lanes: &[Lane]) -> usize {
     lanes.iter().map(|lane| lane.batch.rows()).max().unwrap_or(0)
 }
 
-/// What one thread does of a recurrence: some rows and steps, or its part in a gang.
+/// What one thread does of a recurrence: some rows and steps, or its part in a parallel region.
 enum Share<'a> {
     Rows(Range<usize>, Range<usize>),
-    Gang(&'a Member<'a>),
+    Parallel(&'a Member<'a>),
 }
 
 /// Runs all lanes forward. `weights` gives each lane's, packed forward.
@@ -275,16 +275,16 @@ pub(crate) fn forward<'w>(
     weights: &(dyn Fn(usize) -> &'w Weights + Sync),
     lanes: &[Lane],
     work: &mut [LaneWork],
-    keep: bool,
+    save: bool,
 ) {
     if !net.lanes_alone(lanes.len()) {
-        return phases(net, weights, lanes, work, keep);
+        return phases(net, weights, lanes, work, save);
     }
     let slots = Slots::new(work);
     net.cpu.team.each(lanes.len(), |i| {
         // SAFETY: `work` is as long as `lanes`, and each item has its own.
         let work = unsafe { std::slice::from_mut(slots.get(i)) };
-        phases(&net.alone(), &|_| weights(i), &lanes[i..=i], work, keep);
+        phases(&net.alone(), &|_| weights(i), &lanes[i..=i], work, save);
     });
 }
 
@@ -294,43 +294,45 @@ fn phases<'w>(
     weights: &(dyn Fn(usize) -> &'w Weights + Sync),
     lanes: &[Lane],
     work: &mut [LaneWork],
-    keep: bool,
+    save: bool,
 ) {
     let slots = Slots::new(work);
     net.each(lanes.len(), |i| {
         // SAFETY: `work` is as long as `lanes`, and each item has its own.
-        unsafe { slots.get(i) }.prepare(net, weights(i), &lanes[i], keep);
+        unsafe { slots.get(i) }.prepare(net, weights(i), &lanes[i], save);
     });
     let work = &*work;
     let directions = net.directions();
     let recurrences = lanes.len() * directions;
     let parts = net.parts(recurrences);
-    let most_rows = most_rows(lanes);
+    let max_rows = max_rows(lanes);
     let run = |recurrence: usize, layer: usize, share: Share| {
         let (lane, direction) = (recurrence / directions, recurrence % directions);
         let mut feed_parts = [Part::NONE; 2];
         let feed = work[lane].feed(net, &lanes[lane], layer, direction, &mut feed_parts);
         let weights = &weights(lane).layers[net.place(layer, direction)];
         let recurrence = work[lane].recurrence(net, layer, direction);
-        // SAFETY: items have rows of their own, or steps whose predecessors are done; a gang has the
+        // SAFETY: items have rows of their own, or steps whose predecessors are done; a parallel region has the
         // recurrence to itself.
         unsafe {
             match share {
                 Share::Rows(rows, steps) => recurrence.forward_rows(weights, feed, rows, steps),
-                Share::Gang(member) => recurrence.forward_gang(weights, feed, member),
+                Share::Parallel(member) => recurrence.forward_parallel(weights, feed, member),
             }
         }
     };
-    if net.in_waves(lanes.len(), most_rows) {
+    if net.in_waves(lanes.len(), max_rows) {
         let rows = 0..work[0].schedule.rows();
-        net.cpu.team.gang(|_| {
+        net.cpu.team.parallel_region(|_| {
             work[0].waves.run(|layer, steps| run(0, layer, Share::Rows(rows.clone(), steps)))
         });
     } else {
         for layer in 0..net.spec.layers() {
-            if net.shares_columns(parts, most_rows, layer) {
+            if net.shares_columns(parts, max_rows, layer) {
                 for recurrence in 0..recurrences {
-                    net.cpu.team.gang(|member| run(recurrence, layer, Share::Gang(member)));
+                    net.cpu
+                        .team
+                        .parallel_region(|member| run(recurrence, layer, Share::Parallel(member)));
                 }
                 continue;
             }

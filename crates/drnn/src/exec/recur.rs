@@ -1,4 +1,4 @@
-//! The recurrence: one direction of one layer, step by step. Its way back is in
+//! The recurrence: one direction of one layer, step by step. Its backward pass is in
 //! [`crate::backward::recur`].
 //!
 //! ```text
@@ -7,7 +7,7 @@
 //!
 //! Rows are independent of each other, so a thread takes some of them through all steps and never
 //! waits. Where there are too few rows for that, all threads share the columns of each step instead
-//! (a gang, two barriers a step). Either way every number comes out the same.
+//! (a parallel region, two barriers a step). Either way every number comes out the same.
 
 use crate::cpu::buffer::Shared;
 use crate::cpu::team::{Member, share_vectors};
@@ -50,7 +50,7 @@ impl Part {
     pub const NONE: Part =
         Part { x: std::ptr::null(), width: 0, index: std::ptr::null(), zeros: std::ptr::null() };
 
-    /// `x W`, with W packed; null where only rows are asked for.
+    /// `x W`, with W packed; null where only rows are requested.
     pub fn term(&self, w: *const f32) -> Term {
         let term = Term::rows(self.x, self.width, self.width, w);
         Term { index: self.index, zeros: self.zeros, ..term }
@@ -69,12 +69,12 @@ pub(crate) struct Recurrence<'a> {
     pub schedule: &'a Schedule,
     /// (B + N, n): the start states, then the states by packed row.
     pub h: Shared,
-    /// The same for c if `keep`; else (B, n), replaced at every step. LSTM only.
+    /// The same for c if `save`; else (B, n), replaced at every step. LSTM only.
     pub c: Shared,
-    /// (N, columns) if `keep`; else ([`Recurrence::scratch_rows`], columns).
+    /// (N, columns) if `save`; else ([`Recurrence::scratch_rows`], columns).
     pub gates: Shared,
-    /// Whether gates and cell states are kept for a backward pass.
-    pub keep: bool,
+    /// Whether gates and cell states are saved for a backward pass.
+    pub save: bool,
 }
 
 // SAFETY: the pointers inside are used on rows (or columns) that no other thread has.
@@ -87,7 +87,7 @@ unsafe impl Send for Feed<'_> {}
 unsafe impl Sync for Feed<'_> {}
 
 impl<'a> Recurrence<'a> {
-    /// Rows of `gates` that a pass without `keep` needs for `rows` sequences.
+    /// Rows of `gates` that a pass without `save` needs for `rows` sequences.
     pub fn scratch_rows(rows: usize) -> usize {
         rows + HOIST
     }
@@ -122,11 +122,11 @@ impl<'a> Recurrence<'a> {
         0..self.schedule.alive.len()
     }
 
-    /// Takes all rows through all steps, together with the other members of a gang.
+    /// Takes all rows through all steps, together with the other members of a parallel region.
     ///
     /// # Safety
-    /// The memory is as the fields say, and only the gang uses it meanwhile.
-    pub unsafe fn forward_gang(&self, weights: &LayerWeights, feed: Feed, member: &Member) {
+    /// The memory is as the fields say, and only its members use it meanwhile.
+    pub unsafe fn forward_parallel(&self, weights: &LayerWeights, feed: Feed, member: &Member) {
         // SAFETY: the caller's promise.
         unsafe { self.forward(weights, feed, 0..self.schedule.rows(), self.steps(), Some(member)) }
     }
@@ -152,9 +152,9 @@ impl<'a> Recurrence<'a> {
                     end += 1;
                 }
             }
-            // Packed row that the first row of the gates' memory stands for. Without `keep` a step's
+            // Packed row that the first row of the gates' memory stands for. Without `save` a step's
             // rows lie at their sorted numbers, so threads at different steps never meet.
-            let base = if self.keep { 0 } else { s.offsets[t] };
+            let base = if self.save { 0 } else { s.offsets[t] };
             // SAFETY: the caller's promise; barriers separate what members write from who reads it.
             unsafe {
                 if hoist {
@@ -286,7 +286,7 @@ impl<'a> Recurrence<'a> {
         let n = self.n;
         let gates = self.schedule.offsets[t] + rows.start - base;
         let (before, after) = self.schedule.around(t, rows.start);
-        let (c_prev, c) = if self.keep { (before, after) } else { (rows.start, rows.start) };
+        let (c_prev, c) = if self.save { (before, after) } else { (rows.start, rows.start) };
         // SAFETY: rows of this step, which nobody else has; c is not touched without a cell state.
         unsafe {
             self.kernels.forward(self.cell)(&CellForward {
@@ -295,7 +295,7 @@ impl<'a> Recurrence<'a> {
                 from: units.start,
                 to: units.end,
                 gates: self.gates.at(gates * self.columns()),
-                keep: self.keep,
+                save: self.save,
                 h_prev: self.h.at(before * n),
                 c_prev: self.c.0.wrapping_add(c_prev * n),
                 c: self.c.0.wrapping_add(c * n),
@@ -315,7 +315,7 @@ impl<'a> Recurrence<'a> {
             // SAFETY: states of this row before and after, which are apart.
             unsafe {
                 std::ptr::copy_nonoverlapping(self.h.at(from), self.h.at(to), units.len());
-                if self.keep && self.cell.has_cell_state() {
+                if self.save && self.cell.has_cell_state() {
                     std::ptr::copy_nonoverlapping(self.c.at(from), self.c.at(to), units.len());
                 }
             }
@@ -331,7 +331,7 @@ enum Stage {
     Recurrent(usize, *const f32),
 }
 
-/// The units of a layer that a member of a gang computes, whole vectors; all where there is no gang.
+/// The units of a layer that a member of a parallel region computes, whole vectors; all where there is none.
 pub(crate) fn own_units(n: usize, width: usize, member: Option<&Member>) -> Range<usize> {
     member.map_or(0..n, |m| share_vectors(n, width, m.index, m.count))
 }

@@ -8,7 +8,7 @@
 //!
 //! Rows are sorted by length, the longest first; at step t the first `alive[t]` rows still run, and
 //! row r of step t is packed row `offsets[t] + r`. A sequence with `L > 0` answers takes `L + d` steps.
-//! The index vectors say, for each packed row, which of the caller's rows it reads and answers, and
+//! The index vectors say, for each packed row, which of the caller's rows it reads and outputs, and
 //! the other way round; kernels follow them, so nothing is ever copied into order.
 
 use crate::kernel::product::NULL_ROW;
@@ -27,16 +27,16 @@ pub(crate) struct Schedule {
     pub alive: Vec<usize>,
     /// First packed row of step t, and the total at the end.
     pub offsets: Vec<usize>,
-    /// Rows of the answers' array: one for each slot, or for each that is asked for.
+    /// Rows of the outputs' array: one for each slot, or for each selected slot.
     pub outputs: usize,
 
     /// Packed row -> the caller's input slot (step * B + row), or [`NULL_ROW`] for padding; for the
     /// forward and, where there is one, the reverse direction.
     pub input: [Vec<u32>; 2],
-    /// Packed row -> row of the answers, or [`NULL_ROW`] for the first d steps and where none is asked for;
+    /// Packed row -> row of the outputs, or [`NULL_ROW`] for the first d steps and where none is selected;
     /// by direction.
     pub output: [Vec<u32>; 2],
-    /// Row of the answers -> packed row, or [`NULL_ROW`] behind a sequence's end; by direction.
+    /// Row of the outputs -> packed row, or [`NULL_ROW`] after a sequence's end; by direction.
     pub packed: [Vec<u32>; 2],
     /// Packed row of the forward direction -> packed row of the reverse one that stands at the same
     /// element, and the other way round. Empty for forward networks.
@@ -59,12 +59,12 @@ impl Schedule {
         }));
         self.outputs = spec.output_steps(batch.steps()) * rows;
 
-        let most = self.steps.first().copied().unwrap_or(0);
+        let max = self.steps.first().copied().unwrap_or(0);
         self.alive.clear();
         self.offsets.clear();
         self.offsets.push(0);
         let (mut alive, mut total) = (rows, 0);
-        for t in 0..most {
+        for t in 0..max {
             while self.steps[alive - 1] <= t {
                 alive -= 1;
             }
@@ -115,7 +115,7 @@ impl Schedule {
         }
     }
 
-    /// From rows of the answers for all slots to rows for these.
+    /// From rows of the outputs for all slots to rows for these.
     fn keep_asked(&mut self, slots: &[u32]) {
         self.outputs = slots.len();
         let directions = self.output.iter_mut().zip(&mut self.packed);

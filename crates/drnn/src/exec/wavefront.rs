@@ -20,13 +20,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How the layers of a stack are run. Results never depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Plan {
     /// Whichever is faster.
     #[default]
     Auto,
     /// Each layer over all steps before the next.
     LayerByLayer,
-    /// Layers side by side, each a little behind the one below.
+    /// Layers side by side, each a little later than the one below.
     Wavefront,
 }
 
@@ -66,7 +67,7 @@ impl Wavefront {
         self.done.resize_with(layers, || AtomicUsize::new(0));
     }
 
-    /// Tiles (layer, chunk), wave after wave: each stands behind those it waits for.
+    /// Tiles (layer, chunk), wave after wave: each comes after those it waits for.
     fn tiles(&self) -> impl Iterator<Item = (usize, usize)> {
         let (layers, chunks) = (self.layers, self.steps.div_ceil(self.chunk));
         let waves = if chunks == 0 { 0 } else { chunks + layers - 1 };
@@ -83,7 +84,7 @@ impl Wavefront {
                 continue;
             }
             let done = |layer: usize| self.done[layer].load(Ordering::Acquire);
-            // What this tile reads stands before it, so whoever has that is at work on it.
+            // What this tile reads stands before it, so some thread is at work on it.
             spin_until(|| done(layer) >= chunk && (layer == 0 || done(layer - 1) > chunk));
             work(layer, chunk * self.chunk..self.steps.min((chunk + 1) * self.chunk));
             self.done[layer].store(chunk + 1, Ordering::Release);

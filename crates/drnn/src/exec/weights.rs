@@ -94,8 +94,8 @@ impl Weights {
         if let (Some([weight, _]), Some(m)) = (layout.output(), spec.outputs()) {
             let (hidden, weight) = (spec.hidden_width(), &params[weight]);
             let n = hidden / directions;
-            let homes = &layout.wiring(spec.layers() - 1).homes;
-            self.output.resize_with(directions.max(homes.len()), Default::default);
+            let backward_groups = &layout.wiring(spec.layers() - 1).backward_groups;
+            self.output.resize_with(directions.max(backward_groups.len()), Default::default);
             for direction in 0..directions {
                 let w = &weight[direction * n..];
                 match way {
@@ -105,8 +105,8 @@ impl Weights {
                         self.output[direction].set(w, k, (m, hidden), self.width);
                     }
                     Way::Backward => {
-                        for (at, home) in homes.iter().enumerate() {
-                            let (w, cols) = (&w[home.units.start..], (home.units.len(), 1));
+                        for (at, group) in backward_groups.iter().enumerate() {
+                            let (w, cols) = (&w[group.units.start..], (group.units.len(), 1));
                             self.output[direction + at].set(w, (m, hidden), cols, self.width);
                         }
                     }
@@ -143,12 +143,13 @@ pub(crate) fn packed_bytes(spec: &NetSpec, layout: &Layout, width: usize, traine
         let q = spec.layer_input(layer) / parts;
         let fed = wiring.groups.iter().filter(|g| g.x.is_some());
         let fed = fed.flat_map(|g| std::iter::repeat_n(len(q, g.columns.len()), parts));
-        let homes = wiring.x_homes.iter();
-        let homes = homes.flat_map(|h| std::iter::repeat_n(len(h.rows.len(), q), parts));
-        let x = larger(fed.collect(), homes.collect());
+        let backward_groups = wiring.input_backward_groups.iter();
+        let backward_groups =
+            backward_groups.flat_map(|h| std::iter::repeat_n(len(h.rows.len(), q), parts));
+        let x = larger(fed.collect(), backward_groups.collect());
         let recurrent = wiring.groups.iter().filter_map(|g| g.h.as_ref());
         let recurrent = recurrent.map(|h| len(h.units.len(), h.rows.len()));
-        let back = wiring.homes.iter().flat_map(|home| &home.from);
+        let back = wiring.backward_groups.iter().flat_map(|group| &group.from);
         let back = back.map(|(_, rows)| len(rows.rows.len(), rows.units.len()));
         let h = larger(recurrent.collect(), back.collect());
         let bias = floats([columns(spec.cell(), spec.units()[layer])]);
@@ -156,10 +157,10 @@ pub(crate) fn packed_bytes(spec: &NetSpec, layout: &Layout, width: usize, traine
         bytes = bytes.saturating_add(all.saturating_mul(directions));
     }
     if let Some(m) = spec.outputs() {
-        let homes = &layout.wiring(spec.layers() - 1).homes;
+        let backward_groups = &layout.wiring(spec.layers() - 1).backward_groups;
         let forward = vec![len(spec.output_units().len(), m); directions];
         let back = match directions {
-            1 => homes.iter().map(|home| len(m, home.units.len())).collect(),
+            1 => backward_groups.iter().map(|group| len(m, group.units.len())).collect(),
             _ => vec![len(m, spec.hidden_width() / directions); directions],
         };
         bytes = bytes.saturating_add(larger(forward, back));
@@ -232,23 +233,26 @@ impl LayerWeights {
         let w_ih = &from.params[from.layout.layer(from.layer, from.direction)[0].clone()];
         let wiring = from.layout.wiring(from.layer);
         self.parts = if x { parts } else { 0 };
-        let homes = wiring.homes.iter().flat_map(|home| &home.from);
-        self.reserve(wiring.x_homes.len() * self.parts, homes.clone().count());
-        for (at, home) in wiring.x_homes.iter().enumerate() {
+        let backward_groups = wiring.backward_groups.iter().flat_map(|group| &group.from);
+        self.reserve(
+            wiring.input_backward_groups.len() * self.parts,
+            backward_groups.clone().count(),
+        );
+        for (at, group) in wiring.input_backward_groups.iter().enumerate() {
             for part in 0..self.parts {
-                let w = &w_ih[home.rows.start * q + part * q / parts..];
-                let k = (home.rows.len(), q);
+                let w = &w_ih[group.rows.start * q + part * q / parts..];
+                let k = (group.rows.len(), q);
                 self.x[at * parts + part].set(w, k, (q / parts, 1), from.width);
             }
         }
-        for (_, rows) in homes {
+        for (_, rows) in backward_groups {
             let w = &from.recurrent(rows.matrix)[rows.rows.start * n + rows.units.start..];
             let k = (rows.rows.len(), n);
             self.h[rows.at].set(w, k, (rows.units.len(), 1), from.width);
         }
     }
 
-    /// Makes room for that many matrices; there may be more from packing the other way.
+    /// Reserves memory for that many matrices; there may be more from packing the other way.
     fn reserve(&mut self, x: usize, h: usize) {
         self.x.resize_with(self.x.len().max(x), Default::default);
         self.h.resize_with(self.h.len().max(h), Default::default);

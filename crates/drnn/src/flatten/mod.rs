@@ -37,7 +37,7 @@ use crate::spec::{Cell, Direction, InputSpec, NetSpec, Padding};
 use std::ops::Range;
 
 impl Model {
-    /// The stack as one layer that answers k - 1 steps later, with the same answers and the same states
+    /// The stack as one layer that answers k - 1 steps later, with the same outputs and the same states
     /// in the same shapes. `start` says how the blocks come to begin one after another; a solved one is
     /// solved, and perhaps refused, when the network is run.
     ///
@@ -60,7 +60,7 @@ impl Model {
         self.like(&spec, self.params().to_vec())
     }
 
-    /// The same weights, their answers read `delay` steps late.
+    /// The same weights, their outputs read `delay` steps late.
     pub fn delayed(&self, delay: usize, padding: Padding) -> Result<Model> {
         let builder = rebuilt(self.spec(), delay).delay(delay, padding);
         let builder = match self.spec().blocks() {
@@ -79,7 +79,7 @@ impl Model {
     ///
     /// Blocks that begin one after another are layers of those widths and no others. A layer without such
     /// blocks, one that PyTorch trained perhaps, starts all its units at once:
-    /// its first k - 1 answers are the stack's only from states that lead there (see
+    /// its first k - 1 outputs are the stack's only from states that lead there (see
     /// [`StartState::Solved`]).
     pub fn unflatten(&self, widths: Option<&[usize]>) -> Result<Model> {
         let spec = self.spec();
@@ -153,7 +153,7 @@ impl Model {
         }
         let mut builder = rebuilt(spec, spec.delay()).units([spec.units()[0]]);
         if spec.outputs().is_none() {
-            // Answers are the last block's states: an output layer that picks them.
+            // Outputs are the last block's states: an output layer that picks them.
             let (m, n, units) = (spec.output_width(), spec.units()[0], spec.output_units());
             let first = params.len();
             params.resize(first + m * n + m, 0.0);

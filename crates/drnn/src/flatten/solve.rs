@@ -178,7 +178,7 @@ impl Inverse {
         // What is smaller was not there in single precision.
         let limit = svd.singular_values.max() * f64::from(f32::EPSILON) * rows.max(cols) as f64;
         let rank = svd.rank(limit);
-        // Fails only where U or V was not asked for.
+        // Fails only where U or V was not requested.
         let matrix = svd.pseudo_inverse(limit).unwrap_or_else(|_| DMatrix::zeros(cols, rows));
         Inverse { matrix, rank }
     }

@@ -8,7 +8,7 @@ use crate::model::{Model, Outputs};
 /// order of [`States`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trace {
-    /// h: (steps, B, n) each, aligned with the elements; zeros behind each sequence's end. Steps are as
+    /// h: (steps, B, n) each, aligned with the elements; zeros after each sequence's end. Steps are as
     /// many as the stack takes: its own delay counts, the lag of its flattened form does not.
     pub h: Vec<Vec<f32>>,
     /// c; no entries at all for cells without it.
@@ -17,8 +17,9 @@ pub struct Trace {
 
 /// Largest absolute differences between two runs.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Difference {
-    /// Of the answers.
+    /// Of the outputs.
     pub outputs: f32,
     /// Of h, by layer (and direction), at all steps.
     pub h: Vec<f32>,
@@ -101,7 +102,7 @@ fn check(name: &str, expected: usize, found: usize) -> Result<()> {
     Err(Error::Shape { name: name.into(), found, expected })
 }
 
-/// Largest absolute difference; infinite where one is no number.
+/// Largest absolute difference; infinite where a value is NaN.
 fn largest(name: &str, a: &[f32], b: &[f32]) -> Result<f32> {
     check(name, a.len(), b.len())?;
     let difference = |(a, b): (&f32, &f32)| if a == b { 0.0 } else { (a - b).abs() };

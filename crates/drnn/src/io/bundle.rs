@@ -37,7 +37,7 @@ pub struct Table {
     pub values: Vec<f32>,
 }
 
-/// Networks and tables by name, and what whoever uses them must know.
+/// Networks and tables by name, and what a program needs to use them.
 #[derive(Debug)]
 pub struct Bundle {
     /// Never looked at here.

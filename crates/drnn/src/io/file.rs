@@ -11,7 +11,7 @@
 //! `task` is whatever the program that trained the model needs to use it (see [`Model::task`]); it may be
 //! missing. Values may be written as half-precision numbers, which are half as large; they are read as f32.
 //!
-//! A file is written beside its place, synced and renamed, and its folder is synced: there is the
+//! A file is written under a temporary name in its folder, synced and renamed, and its folder is synced: there is the
 //! old one or the new one, never half of one. A damaged or hostile file is refused with the tensor
 //! and the reason, and nothing is allocated that its header merely claims.
 
@@ -45,6 +45,7 @@ struct Header {
 
 /// How values are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Precision {
     /// As they are.
     #[default]

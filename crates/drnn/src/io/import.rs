@@ -150,7 +150,7 @@ fn find_spec(file: &TensorFile, prefix: &str, options: &Import) -> Result<NetSpe
     builder.build()
 }
 
-/// Biases are all there or none is, and nothing is there that the network would not use.
+/// Either all biases are there or none are, and nothing is there that the network would not use.
 fn check_names(file: &TensorFile, prefix: &str, layout: &Layout, spec: &NetSpec) -> Result<()> {
     let own = file.names().filter_map(|name| name.strip_prefix(prefix));
     let own: Vec<&str> = own.filter(|name| !name.contains('.')).collect();

@@ -13,7 +13,7 @@ pub(crate) const MAX_ARCHIVE_ENTRIES: u64 = 2 * MAX_TENSORS as u64;
 /// Bytes of a pickle; a tensor takes about a hundred of them.
 #[cfg(feature = "torch-files")]
 pub(crate) const MAX_PICKLE: usize = 1 << 26;
-/// Values of a pickle: a loss history of millions of numbers may lie beside the tensors.
+/// Values of a pickle: a loss history of millions of numbers may lie next to the tensors.
 #[cfg(feature = "torch-files")]
 pub(crate) const MAX_PICKLE_VALUES: usize = 1 << 22;
 /// Dictionaries within dictionaries.

@@ -58,13 +58,13 @@ fn read_rest(file: &mut File, len: Option<u64>, max: u64, bytes: &mut Vec<u8>) -
         return too_long();
     }
     let before = bytes.len() as u64;
-    // One byte more tells a stream that ends here from one that goes on.
+    // One byte more shows whether a stream ends here or goes on.
     let limit = len.unwrap_or(max.saturating_add(1));
     file.take(limit.saturating_sub(before)).read_to_end(bytes)?;
     if bytes.len() as u64 > max { too_long() } else { Ok(()) }
 }
 
-/// Bytes that tell a model file from anything else.
+/// Bytes that distinguish a model file from any other.
 const START: u64 = 9;
 
 /// Reads a model file. What does not begin like one is refused before the rest of it is read.

@@ -1,7 +1,7 @@
 //! Named tensors of a file, of safetensors or of `torch.save`, whatever their memory looks like.
 //!
 //! Both kinds of file become the same table: a name, and a view of the file's bytes. Values are made
-//! when they are asked for, and never more of them than the bytes they come from.
+//! when they are requested, and never more of them than the bytes they come from.
 
 use crate::error::text::short;
 use crate::error::{Error, Result};
@@ -26,7 +26,7 @@ pub(crate) struct TensorFile<'a> {
 }
 
 impl<'a> TensorFile<'a> {
-    /// Reads either kind, told apart by its first bytes.
+    /// Reads either format, recognised by its first bytes.
     pub fn parse(bytes: &'a [u8]) -> Result<TensorFile<'a>> {
         let len = bytes.len();
         if torch::is_pt(bytes) {

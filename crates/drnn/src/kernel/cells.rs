@@ -2,7 +2,7 @@
 //!
 //! A row of `gates` holds the pre-activations, gate after gate, `n` units each; the forward pass
 //! leaves the activated gates there, and the backward pass turns them into the gradients of the
-//! pre-activations, in place. Beside `gates` every array has rows of `n` floats.
+//! pre-activations, in place. Except for `gates` every array has rows of `n` floats.
 
 #![allow(
     unsafe_op_in_unsafe_fn,
@@ -22,9 +22,9 @@ pub struct CellForward {
     /// The units to compute: `from..to`.
     pub from: usize,
     pub to: usize,
-    /// (rows, columns of the cell); activated gates are left here if `keep`.
+    /// (rows, columns of the cell); activated gates are left here if `save`.
     pub gates: *mut f32,
-    pub keep: bool,
+    pub save: bool,
     /// State before the step, (rows, n).
     pub h_prev: *const f32,
     /// Cell state before and after; may be the same place. LSTM only.
@@ -48,7 +48,7 @@ pub struct CellBackward {
     pub c: *const f32,
     /// Gradient of h, (rows, n).
     pub dh: *const f32,
-    /// What bypasses the gates on its way back: the gradient of c (LSTM), dh z (GRU). In and out.
+    /// What bypasses the gates on its backward pass: the gradient of c (LSTM), dh z (GRU). In and out.
     pub carry: *mut f32,
 }
 
@@ -166,7 +166,7 @@ unsafe impl CellKernel for Lstm {
         let o = sigmoid::<S>(load::<S>(p.gates, at.gates + 3 * n, count));
         let c_prev = load::<S>(p.c_prev, at.state, count);
         let c = S::fma(f, c_prev, S::mul(i, g));
-        if p.keep {
+        if p.save {
             store::<S>(p.gates, at.gates, count, i);
             store::<S>(p.gates, at.gates + n, count, f);
             store::<S>(p.gates, at.gates + 2 * n, count, g);
@@ -218,7 +218,7 @@ unsafe impl CellKernel for Gru {
         let recurrent = load::<S>(p.gates, at.gates + 3 * n, count);
         let new = tanh::<S>(S::fma(r, recurrent, input));
         let h_prev = load::<S>(p.h_prev, at.state, count);
-        if p.keep {
+        if p.save {
             store::<S>(p.gates, at.gates, count, r);
             store::<S>(p.gates, at.gates + n, count, z);
             store::<S>(p.gates, at.gates + 2 * n, count, new);
@@ -308,7 +308,7 @@ mod tests {
             from: 0,
             to: 1,
             gates: gates.as_mut_ptr(),
-            keep: false,
+            save: false,
             h_prev: &raw const h,
             c_prev: &raw const c,
             c: &raw mut c,

@@ -257,7 +257,7 @@ unsafe fn accumulate<S: Simd, const M: usize, const P: usize>(
         let mut w = term.w.add(first * S::WIDTH * term.k);
         let mut offset = 0;
         for _ in 0..term.k {
-            // One vector of the panel at a time: M + 1 registers beside the M * P of the tile.
+            // One vector of the panel at a time: M + 1 registers next to the M * P of the tile.
             let x: [S::V; M] = std::array::from_fn(|m| S::splat(*a[m].add(offset)));
             for v in 0..P {
                 let panel = S::load(w.add(v * S::WIDTH));

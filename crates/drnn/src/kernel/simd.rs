@@ -19,7 +19,7 @@ pub unsafe trait Simd: Copy {
     type V: Copy;
     /// Elements per vector.
     const WIDTH: usize;
-    /// Rows of a product tile: as many as the register file holds beside a panel of four vectors.
+    /// Rows of a product tile: as many as the register file holds next to a panel of four vectors.
     const ROWS: usize;
 
     unsafe fn splat(x: f32) -> Self::V;
@@ -27,7 +27,7 @@ pub unsafe trait Simd: Copy {
     unsafe fn store(p: *mut f32, v: Self::V);
     /// The first `count < WIDTH` elements; the others are zero.
     unsafe fn load_part(p: *const f32, count: usize) -> Self::V;
-    /// Writes the first `count < WIDTH` elements and touches nothing behind them.
+    /// Writes the first `count < WIDTH` elements and touches nothing after them.
     unsafe fn store_part(p: *mut f32, v: Self::V, count: usize);
 
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;

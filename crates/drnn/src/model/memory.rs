@@ -1,4 +1,4 @@
-//! How much memory a network takes, told from its spec and the shape of a batch before anything is
+//! How much memory a network takes, computed from its spec and the shape of a batch before anything is
 //! allocated.
 //!
 //! ```
@@ -29,7 +29,7 @@ use crate::spec::{InputSpec, NetSpec, Padding};
 
 /// Floats of the widest vector that any kernel has.
 pub(crate) const WIDEST: usize = 16;
-/// Estimates below this are not worth asking the system about.
+/// Estimates below this are not worth probing the allocator for.
 const PROBED: usize = 1 << 28;
 
 /// A model: its parameters, and a copy of them packed for the kernels.
@@ -56,7 +56,7 @@ pub struct BatchSize {
     pub steps: usize,
     /// Sequences, B.
     pub rows: usize,
-    /// Answers that are wanted, where these are not all ([`Batch::asking`]).
+    /// Number of [selected outputs](Batch::select_outputs); None for all.
     pub selected: Option<usize>,
 }
 
@@ -67,32 +67,32 @@ impl BatchSize {
     }
 }
 
-/// A run over such a batch, with its answers but without its input: what [`crate::Model::run`]
+/// A run over such a batch, with its outputs but without its input: what [`crate::Model::run`]
 /// allocates.
 pub fn run(spec: &NetSpec, size: BatchSize) -> usize {
     Pass::new(spec, size).run(false)
 }
 
 /// A training pass over such a batch, forward and backward on `threads` threads: what
-/// [`crate::Tape::memory`] tells afterwards.
+/// [`crate::Tape::memory`] reports afterwards.
 pub fn training(spec: &NetSpec, size: BatchSize, threads: usize) -> Memory {
     let layout = Layout::new(spec);
     let pass = Pass::new(spec, size);
-    let (kept, held) = pass.lane(true);
+    let (saved, held) = pass.lane(true);
     let fixed = [packed_bytes(spec, &layout, WIDEST, true), pass.outer(&layout, threads)];
-    Memory { kept, extra: held.saturating_add(pass.back()), fixed: total(fixed) }
+    Memory { saved, extra: held.saturating_add(pass.back()), fixed: total(fixed) }
 }
 
 /// Whether the system would hand out the memory that a run over this batch takes beyond what is
-/// `held`; `keep` is whether every state is kept. Refused here, because a failed allocation later
+/// `held`; `save` is whether every state is kept. Refused here, because a failed allocation later
 /// on would end the program.
 pub(crate) fn probe_run(
     spec: &NetSpec,
     batch: &Batch,
-    keep: bool,
+    save: bool,
     held: impl FnOnce() -> usize,
 ) -> Result<()> {
-    let bytes = Pass::of(spec, batch).run(keep);
+    let bytes = Pass::of(spec, batch).run(save);
     if bytes < PROBED { Ok(()) } else { probe(bytes.saturating_sub(held())) }
 }
 
@@ -104,14 +104,14 @@ pub(crate) fn probe_training<'a>(
 ) -> Result<()> {
     let bytes = total(batches.map(|batch| {
         let pass = Pass::of(spec, batch);
-        let (kept, rest) = pass.lane(true);
-        total([kept, rest, pass.back()])
+        let (saved, rest) = pass.lane(true);
+        total([saved, rest, pass.back()])
     }));
     if bytes < PROBED {
         return Ok(());
     }
-    let Memory { kept, extra, .. } = held();
-    probe(bytes.saturating_sub(total([kept, extra])))
+    let Memory { saved, extra, .. } = held();
+    probe(bytes.saturating_sub(total([saved, extra])))
 }
 
 fn probe(bytes: usize) -> Result<()> {
@@ -180,12 +180,12 @@ impl<'a> Pass<'a> {
     }
 
     /// What a run allocates.
-    fn run(&self, keep: bool) -> usize {
-        let (kept, held) = self.lane(keep);
+    fn run(&self, save: bool) -> usize {
+        let (saved, held) = self.lane(save);
         let states = if self.spec.cell().has_cell_state() { 2 } else { 1 };
         let outputs = product([self.outputs, self.spec.output_width(), size_of::<f32>()]);
         let last = product([state_width(self.spec), self.rows, states, size_of::<f32>()]);
-        total([kept, held, outputs, last])
+        total([saved, held, outputs, last])
     }
 
     /// What every recurrence has: units, gate columns, and how many there are of it.
@@ -206,17 +206,17 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// As [`crate::exec::pass::LaneWork::bytes`]: what the way back needs, and the rest of what is held.
-    fn lane(&self, keep: bool) -> (usize, usize) {
+    /// As [`crate::exec::pass::LaneWork::bytes`]: what the backward pass needs, and the rest of what is held.
+    fn lane(&self, save: bool) -> (usize, usize) {
         let &Pass { spec, rows, packed, .. } = self;
         let with_start = packed.saturating_add(rows);
-        let scratch = if keep { packed } else { Recurrence::scratch_rows(rows) };
-        let cells = match (spec.cell().has_cell_state(), keep) {
+        let scratch = if save { packed } else { Recurrence::scratch_rows(rows) };
+        let cells = match (spec.cell().has_cell_state(), save) {
             (false, _) => 0,
             (true, true) => with_start,
             (true, false) => rows,
         };
-        let kept = self.layers().map(|(n, columns)| {
+        let saved = self.layers().map(|(n, columns)| {
             total([floats([with_start, n]), floats([scratch, columns]), floats([cells, n])])
         });
         let widest = self.layers().map(|(_, columns)| columns).max().unwrap_or(0);
@@ -228,7 +228,7 @@ impl<'a> Pass<'a> {
             self.table(),
             product([spec.layers(), size_of::<usize>()]),
         ];
-        (total(kept), total(rest))
+        (total(saved), total(rest))
     }
 
     /// As `Schedule::bytes`.
@@ -267,7 +267,7 @@ impl<'a> Pass<'a> {
         total(ends).saturating_add(input)
     }
 
-    /// Room for the products that make gradients, of all items that threads work on.
+    /// Memory for the products that make gradients, of all items that threads work on.
     fn outer(&self, layout: &Layout, threads: usize) -> usize {
         let spec = self.spec;
         let directions = spec.direction().count();

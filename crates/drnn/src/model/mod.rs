@@ -1,21 +1,4 @@
 //! A network with its parameters, ready to answer.
-//!
-//! ```
-//! use drnn::{Batch, Cell, Model, NetSpec, Padding, Rows, Steps};
-//!
-//! let spec = NetSpec::builder(Cell::Lstm)
-//!     .dense(1)
-//!     .units([16])
-//!     .delay(2, Padding::Null) // the answer to x_t is read after x_{t+2}
-//!     .outputs(3)
-//!     .build()?;
-//! let model = Model::init(&spec, 7)?;
-//! let x = [0.1, 0.9, 0.2, 0.8, 0.3, 0.7, 0.4, 0.6]; // (T 4, B 2, q 1)
-//! let answers = model.run(&Batch::dense(&x, Steps(4), Rows(2)).lengths(&[4, 1]), None)?;
-//! assert_eq!(answers.shape(), [4, 2, 3]); // aligned with the input
-//! assert_eq!(answers.at(1, 1), [0.0; 3]); // behind the end of the second sequence
-//! # Ok::<(), drnn::Error>(())
-//! ```
 
 pub(crate) mod batch;
 pub mod memory;
@@ -37,6 +20,23 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// A network with its parameters. Cheap to run from several threads at once.
+///
+/// ```
+/// use drnn::{Batch, Cell, Model, NetSpec, Padding, Rows, Steps};
+///
+/// let spec = NetSpec::builder(Cell::Lstm)
+///     .dense(1)
+///     .units([16])
+///     .delay(2, Padding::Null) // the output for x_t is read after x_{t+2}
+///     .outputs(3)
+///     .build()?;
+/// let model = Model::init(&spec, 7)?;
+/// let x = [0.1, 0.9, 0.2, 0.8, 0.3, 0.7, 0.4, 0.6]; // (T 4, B 2, q 1)
+/// let answers = model.run(&Batch::dense(&x, Steps(4), Rows(2)).lengths(&[4, 1]), None)?;
+/// assert_eq!(answers.shape(), [4, 2, 3]); // aligned with the input
+/// assert_eq!(answers.at(1, 1), [0.0; 3]); // after the end of the second sequence
+/// # Ok::<(), drnn::Error>(())
+/// ```
 pub struct Model {
     pub(crate) cpu: Cpu,
     pub(crate) spec: NetSpec,
@@ -99,8 +99,8 @@ impl Outputs {
 impl Model {
     /// Parameters as PyTorch draws them (its distributions, not its random numbers).
     ///
-    /// The model runs on the [global CPU](Cpu::global); an error where the environment asks for one
-    /// that there is not.
+    /// The model runs on the [global CPU](Cpu::global); an error where `DRNN_THREADS` or `DRNN_ISA`
+    /// has a value that is not allowed.
     pub fn init(spec: &NetSpec, seed: u64) -> Result<Model> {
         let (layout, params) = (Layout::new(spec), initial(spec, seed));
         Ok(Model::assemble(Cpu::global()?.clone(), spec, layout, params))
@@ -169,12 +169,13 @@ impl Model {
         self.packed()
     }
 
-    /// What whoever uses it must know besides: an alphabet, a scale. Kept in its file, and never looked at here.
+    /// What a program needs to use the model, an alphabet or a scale for instance: any JSON, stored in
+    /// the model file and not interpreted here.
     pub fn task(&self) -> Option<&serde_json::Value> {
         self.task.as_ref()
     }
 
-    /// The same model with this to be known of it.
+    /// The same model with this [`Model::task`].
     pub fn with_task(mut self, task: serde_json::Value) -> Model {
         self.task = Some(task);
         self
@@ -231,12 +232,12 @@ impl Model {
         self.run_with(batch, start, false, |_| {})
     }
 
-    /// The same, showing the pass's memory to `look` at its end; with `keep` it holds every state.
+    /// The same, showing the pass's memory to `look` at its end; with `save` it holds the states of every step.
     pub(crate) fn run_with(
         &self,
         batch: &Batch,
         start: Option<&States>,
-        keep: bool,
+        save: bool,
         look: impl FnOnce(&LaneWork),
     ) -> Result<Outputs> {
         batch.check(&self.spec)?;
@@ -250,8 +251,8 @@ impl Model {
         let net = self.net();
         let pool = || self.work.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let mut work = pool().pop().unwrap_or_default();
-        memory::probe_run(&self.spec, batch, keep, || work.bytes().1)?;
-        forward(&net, &|_| &self.weights, &lanes, std::slice::from_mut(&mut work), keep);
+        memory::probe_run(&self.spec, batch, save, || work.bytes().1)?;
+        forward(&net, &|_| &self.weights, &lanes, std::slice::from_mut(&mut work), save);
         let shape = batch.output_shape(&self.spec);
         let values = work.outputs.slice(shape.iter().product()).to_vec();
         let last = work.last(&net);

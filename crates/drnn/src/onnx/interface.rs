@@ -1,6 +1,6 @@
 //! What goes into an exported graph and what comes out: names, shapes, meanings.
 
-use super::Kind;
+use super::GraphKind;
 use super::proto::{Dimension, TensorShape, TensorType, Type, ValueInfo};
 use crate::spec::{InputSpec, NetSpec, Padding};
 use serde::Serialize;
@@ -107,10 +107,10 @@ impl Port {
 
 /// The token that stands for a zero vector in the graph of one step: one more than there are.
 ///
-/// A whole graph pads behind the embedding; who feeds step by step has nothing but tokens to say it with.
-pub(crate) fn null_token(spec: &NetSpec, kind: Kind) -> Option<usize> {
+/// A whole graph pads after the embedding; who feeds step by step has nothing but tokens to say it with.
+pub(crate) fn null_token(spec: &NetSpec, kind: GraphKind) -> Option<usize> {
     match (kind, spec.padding(), spec.input()) {
-        (Kind::Step, Padding::Null, InputSpec::Tokens { symbols, .. }) if spec.delay() > 0 => {
+        (GraphKind::Step, Padding::Null, InputSpec::Tokens { symbols, .. }) if spec.delay() > 0 => {
             Some(symbols)
         }
         _ => None,
@@ -123,10 +123,10 @@ pub(crate) fn one_state(spec: &NetSpec) -> bool {
 }
 
 /// All inputs: elements, then states.
-pub(crate) fn inputs(spec: &NetSpec, kind: Kind) -> Vec<Port> {
+pub(crate) fn inputs(spec: &NetSpec, kind: GraphKind) -> Vec<Port> {
     let from = match kind {
-        Kind::Whole => "to start from, zeros if there are none",
-        Kind::Step => "after the step before, zeros to begin with",
+        GraphKind::Whole => "to start from, zeros if there are none",
+        GraphKind::Step => "after the step before, zeros to begin with",
     };
     let mut ports = vec![elements(spec, kind)];
     states(spec, "0", from, &mut ports);
@@ -134,26 +134,26 @@ pub(crate) fn inputs(spec: &NetSpec, kind: Kind) -> Vec<Port> {
 }
 
 /// All outputs: answers, then states.
-pub(crate) fn outputs(spec: &NetSpec, kind: Kind) -> Vec<Port> {
+pub(crate) fn outputs(spec: &NetSpec, kind: GraphKind) -> Vec<Port> {
     let (d, m) = (spec.delay(), spec.output_width());
     let read = elements(spec, kind).name;
     let (steps, meaning) = match (kind, d, spec.padding()) {
-        (Kind::Step, 0, _) => (None, format!("answers to {read}")),
-        (Kind::Step, ..) => {
+        (GraphKind::Step, 0, _) => (None, format!("answers to {read}")),
+        (GraphKind::Step, ..) => {
             let steps = if d == 1 { "one step".into() } else { format!("{d} steps") };
             (None, format!("answers to what was fed {steps} before"))
         }
-        (Kind::Whole, d, Padding::LookAhead) if d > 0 => {
+        (GraphKind::Whole, d, Padding::LookAhead) if d > 0 => {
             (Some("T"), format!("answers to the first T of {read}"))
         }
-        (Kind::Whole, ..) => (Some("T"), format!("answers to {read}")),
+        (GraphKind::Whole, ..) => (Some("T"), format!("answers to {read}")),
     };
     let shape = steps.into_iter().chain(["B"]).map(Dim::from).chain([Dim::from(m)]);
     let y = Port::floats("y", shape.collect::<Vec<_>>(), meaning);
     let after = match (kind, d, spec.padding()) {
-        (Kind::Step, ..) => "after this step".into(),
-        (Kind::Whole, 0, _) | (_, _, Padding::LookAhead) => "after the last step".to_string(),
-        (Kind::Whole, d, _) => format!("after the last step, {d} behind the last element"),
+        (GraphKind::Step, ..) => "after this step".into(),
+        (GraphKind::Whole, 0, _) | (_, _, Padding::LookAhead) => "after the last step".to_string(),
+        (GraphKind::Whole, d, _) => format!("after the last step, {d} after the last element"),
     };
     let mut ports = vec![y];
     states(spec, "", &after, &mut ports);
@@ -161,15 +161,15 @@ pub(crate) fn outputs(spec: &NetSpec, kind: Kind) -> Vec<Port> {
 }
 
 /// What the network reads.
-fn elements(spec: &NetSpec, kind: Kind) -> Port {
+fn elements(spec: &NetSpec, kind: GraphKind) -> Port {
     let d = spec.delay();
     let (time, more) = match spec.padding() {
         Padding::LookAhead if d > 0 => (format!("T + {d}"), format!(", and {d} that follow")),
         _ => ("T".into(), String::new()),
     };
-    let steps = (kind == Kind::Whole).then_some(Dim::Symbol(time));
+    let steps = (kind == GraphKind::Whole).then_some(Dim::Symbol(time));
     let mut shape: Vec<Dim> = steps.into_iter().chain([Dim::from("B")]).collect();
-    let one = if kind == Kind::Step { ", one element each" } else { &more };
+    let one = if kind == GraphKind::Step { ", one element each" } else { &more };
     match spec.input() {
         InputSpec::Dense(q) => {
             shape.push(q.into());

@@ -40,10 +40,10 @@
 //!
 //! A whole graph runs as [`Model::run`](crate::Model::run) does: d steps of padding after the end, the
 //! first d outputs dropped, so that `y[t]` answers `x[t]`. With [`Padding::LookAhead`] nothing is
-//! padded: `x` is `[T + d, B, q]` for T answers.
+//! padded: `x` is `[T + d, B, q]` for T outputs.
 //!
 //! A graph of one step does what a [`Stream`](crate::Stream) does between two elements, and its caller
-//! keeps the books: hand `h` and `c` back as `h0` and `c0`, ignore the first d answers, and for the
+//! keeps the books: hand `h` and `c` back as `h0` and `c0`, ignore the first d outputs, and for the
 //! last d answers feed d elements more. Those are zero vectors for [`Padding::Null`], which among
 //! tokens is number V, made for the purpose; and that token for [`Padding::Symbol`].
 //!
@@ -77,7 +77,8 @@ use std::path::Path;
 
 /// What a graph does in one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+#[non_exhaustive]
+pub enum GraphKind {
     /// Whole sequences.
     Whole,
     /// One element of each sequence, to run live. Forward networks only.
@@ -104,7 +105,7 @@ const OPSET: i64 = 17;
 /// The file format of that release.
 const IR_VERSION: i64 = 8;
 /// What a protobuf message may have, and ONNX files are one.
-const MOST_BYTES: usize = i32::MAX as usize;
+const MAX_BYTES: usize = i32::MAX as usize;
 
 /// An equal network without blocks; None where there are no blocks.
 #[cfg(feature = "flatten")]
@@ -127,11 +128,11 @@ fn without_blocks(model: &Model) -> Result<Option<Model>> {
 impl Model {
     /// The model as an ONNX graph. A flattened stack is exported as the stack that it is, with the same
     /// answers and states; blocks that begin one after another and are no stack have no standard operator.
-    pub fn to_onnx(&self, kind: Kind) -> Result<Onnx> {
+    pub fn to_onnx(&self, kind: GraphKind) -> Result<Onnx> {
         let plain = without_blocks(self)?;
         let model = plain.as_ref().unwrap_or(self);
         let spec = model.spec();
-        if kind == Kind::Step {
+        if kind == GraphKind::Step {
             check_streams(spec)?;
         }
         // Before the weights are copied; there is a little more to a file than they.
@@ -170,26 +171,26 @@ impl Onnx {
 }
 
 fn check_size(bytes: usize) -> Result<()> {
-    if bytes <= MOST_BYTES {
+    if bytes <= MAX_BYTES {
         return Ok(());
     }
     Err(Error::TooLarge(format!(
         "an ONNX file of {} bytes (at most {}, which is what protobuf allows)",
         grouped(bytes),
-        grouped(MOST_BYTES)
+        grouped(MAX_BYTES)
     )))
 }
 
-fn usage(spec: &NetSpec, kind: Kind) -> String {
+fn usage(spec: &NetSpec, kind: GraphKind) -> String {
     let d = spec.delay();
     match (kind, d, spec.padding()) {
-        (Kind::Whole, 0, _) => "Whole sequences.".into(),
-        (Kind::Whole, _, Padding::LookAhead) => {
+        (GraphKind::Whole, 0, _) => "Whole sequences.".into(),
+        (GraphKind::Whole, _, Padding::LookAhead) => {
             format!("Whole sequences: T + {d} elements get T answers.")
         }
-        (Kind::Whole, ..) => "Whole sequences; delay and padding are in the graph.".into(),
-        (Kind::Step, 0, _) => "One step: hand the states back with the next element.".into(),
-        (Kind::Step, _, padding) => {
+        (GraphKind::Whole, ..) => "Whole sequences; delay and padding are in the graph.".into(),
+        (GraphKind::Step, 0, _) => "One step: hand the states back with the next element.".into(),
+        (GraphKind::Step, _, padding) => {
             let (outputs, times) = match d {
                 1 => ("answer".into(), "once".into()),
                 _ => (format!("{d} answers"), format!("{d} times")),
@@ -208,18 +209,18 @@ fn usage(spec: &NetSpec, kind: Kind) -> String {
 }
 
 /// What says `nothing follows` to a graph of one step.
-fn padding_token(spec: &NetSpec, kind: Kind) -> Option<usize> {
+fn padding_token(spec: &NetSpec, kind: GraphKind) -> Option<usize> {
     match (kind, spec.padding(), spec.input()) {
-        (Kind::Step, Padding::Symbol(id), InputSpec::Tokens { .. }) if spec.delay() > 0 => {
+        (GraphKind::Step, Padding::Symbol(id), InputSpec::Tokens { .. }) if spec.delay() > 0 => {
             Some(id as usize)
         }
         _ => interface::null_token(spec, kind),
     }
 }
 
-fn metadata(spec: &NetSpec, kind: Kind) -> Result<Vec<proto::Entry>> {
+fn metadata(spec: &NetSpec, kind: GraphKind) -> Result<Vec<proto::Entry>> {
     let json = serde_json::to_string(spec).map_err(|e| Error::Spec(e.to_string()))?;
-    let kind_name = if kind == Kind::Step { "step" } else { "whole" };
+    let kind_name = if kind == GraphKind::Step { "step" } else { "whole" };
     let mut entries =
         vec![("drnn", json), ("kind", kind_name.into()), ("delay", spec.delay().to_string())];
     if spec.delay() > 0 {

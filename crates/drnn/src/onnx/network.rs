@@ -8,7 +8,7 @@
 //! Weights are PyTorch's; ONNX orders an LSTM's gates i, o, f, c and a GRU's z, r, h, and wants both
 //! directions in one tensor.
 
-use super::Kind;
+use super::GraphKind;
 use super::graph::{Graph, int, ints, word, words};
 use super::interface::{null_token, one_state};
 use crate::model::Model;
@@ -18,12 +18,12 @@ use crate::spec::{Cell, InputSpec, NetSpec, Padding};
 struct Network<'a> {
     model: &'a Model,
     spec: &'a NetSpec,
-    kind: Kind,
+    kind: GraphKind,
     graph: Graph,
 }
 
 /// The nodes and constants of `model`.
-pub fn graph(model: &Model, kind: Kind) -> Graph {
+pub fn graph(model: &Model, kind: GraphKind) -> Graph {
     let mut network = Network { model, spec: model.spec(), kind, graph: Graph::default() };
     let mut x = network.read();
     network.part_states();
@@ -39,7 +39,7 @@ impl Network<'_> {
     /// The input as the first layer takes it: vectors, padded, (steps, B, q).
     fn read(&mut self) -> String {
         let d = self.spec.delay();
-        let pads = self.kind == Kind::Whole && d > 0;
+        let pads = self.kind == GraphKind::Whole && d > 0;
         let mut x = "x";
         if let InputSpec::Tokens { .. } = self.spec.input() {
             x = "tokens";
@@ -54,7 +54,7 @@ impl Network<'_> {
             self.graph.add("Gather", &["embedding", x], &["embedded"], [int("axis", 0)]);
             x = "embedded";
         }
-        if self.kind == Kind::Step {
+        if self.kind == GraphKind::Step {
             self.graph.list("time_axis", &[0]);
             self.graph.add("Unsqueeze", &[x, "time_axis"], &["element"], []);
             x = "element";
@@ -136,8 +136,8 @@ impl Network<'_> {
         let ends = self.parts().iter().map(|part| self.state(part, "", layer));
         let ends: Vec<String> = ends.collect();
         let all = match self.kind {
-            Kind::Whole => format!("Y_l{layer}"),
-            Kind::Step => String::new(), // one step: its only state is the last one
+            GraphKind::Whole => format!("Y_l{layer}"),
+            GraphKind::Step => String::new(), // one step: its only state is the last one
         };
         let mut inputs = vec![x, &w, &r, &b, ""]; // no lengths
         inputs.extend(names(&starts));
@@ -161,7 +161,7 @@ impl Network<'_> {
         };
         self.graph.add(operator, &inputs, &outputs, attributes);
 
-        if self.kind == Kind::Step {
+        if self.kind == GraphKind::Step {
             return ends[0].clone();
         }
         let rows = format!("states_l{layer}"); // from (T, directions, B, n)
@@ -213,7 +213,7 @@ impl Network<'_> {
     fn output(&mut self, x: &str) {
         let d = self.spec.delay();
         let mut x = x;
-        if self.kind == Kind::Step {
+        if self.kind == GraphKind::Step {
             self.graph.add("Squeeze", &[x, "time_axis"], &["state"], []);
             x = "state";
         } else if d > 0 {

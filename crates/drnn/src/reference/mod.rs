@@ -25,7 +25,7 @@ use crate::spec::{Cell, InputSpec, NetSpec, Padding};
 use std::iter::repeat_n;
 use std::ops::{Add, Mul, Sub};
 
-/// What the equations ask of a number.
+/// The operations that the equations need of a number.
 pub trait Number:
     Copy + From<f64> + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self>
 {
@@ -99,7 +99,7 @@ impl Number for Dual {
     }
 }
 
-/// The elements of one sequence: one per answer, and d more for [`Padding::LookAhead`].
+/// The elements of one sequence: one per output, and d more for [`Padding::LookAhead`].
 #[derive(Debug, Clone, PartialEq)]
 pub enum Sequence<N = f64> {
     /// Vectors of q numbers.
@@ -120,7 +120,7 @@ pub struct RefState<N> {
 /// What a run gives.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RefRun<N> {
-    /// y, one per answer.
+    /// y, one per output.
     pub outputs: Vec<Vec<N>>,
     /// The state after the last step; a reverse direction's last step reads element 0.
     pub last: RefState<N>,

@@ -7,19 +7,9 @@
 //!    2          [  .   W_ih W_hh]             i = j + 1  the layer above, at the same step
 //! ```
 //!
-//! A flattened stack has the diagonal and the one below it, and block i runs i steps behind block 0.
+//! A flattened stack has the diagonal and the one below it, and block i runs i steps after block 0.
 //! Which other blocks may be non-zero is a choice ([`Connections`]), and so is how block i comes to
 //! begin i steps late ([`StartState`]).
-//!
-//! ```
-//! use drnn::{Blocks, Cell, Connections, NetSpec, Padding, StartState};
-//!
-//! // Three layers of 64 as one; free to learn connections back in time from lower to higher layers.
-//! let blocks = Blocks::new([64; 3]).connections(Connections::Lower).start(StartState::Held);
-//! let spec = NetSpec::builder(Cell::Lstm).dense(10).blocks(blocks).delay(2, Padding::Null);
-//! println!("{}", spec.build()?); // dlstm(3 x 64 units in lower blocks, delay 2): ..
-//! # Ok::<(), drnn::Error>(())
-//! ```
 
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -58,6 +48,16 @@ pub enum StartState {
 }
 
 /// The units of a one-layer network in blocks.
+///
+/// ```
+/// use drnn::{Blocks, Cell, Connections, NetSpec, Padding, StartState};
+///
+/// // Three layers of 64 as one; free to learn connections back in time from lower to higher layers.
+/// let blocks = Blocks::new([64; 3]).connections(Connections::Lower).start(StartState::Held);
+/// let spec = NetSpec::builder(Cell::Lstm).dense(10).blocks(blocks).delay(2, Padding::Null);
+/// println!("{}", spec.build()?); // dlstm(3 x 64 units in lower blocks, delay 2): ..
+/// # Ok::<(), drnn::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Blocks {
@@ -66,7 +66,7 @@ pub struct Blocks {
     start: StartState,
 }
 
-/// What a row of recurrent weights belongs to. Only a GRU's candidate tells them apart.
+/// What a row of recurrent weights belongs to. Only in a GRU's candidate do they differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
     /// A gate.
@@ -116,7 +116,7 @@ impl Blocks {
         self.start
     }
 
-    /// Units of all blocks together; None if that is no number.
+    /// Units of all blocks together; None if the sum overflows.
     pub(crate) fn total(&self) -> Option<usize> {
         self.widths.iter().try_fold(0usize, |sum, &n| sum.checked_add(n))
     }

@@ -6,9 +6,9 @@ use crate::spec::blocks::{Blocks, StartState};
 use serde::{Deserialize, Serialize};
 
 /// The deepest network accepted.
-const MOST_LAYERS: usize = 1000;
+const MAX_LAYERS: usize = 1000;
 /// The longest delay accepted.
-const MOST_DELAY: usize = 1 << 20;
+const MAX_DELAY: usize = 1 << 20;
 
 /// Collects the choices for a [`NetSpec`].
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -64,7 +64,7 @@ impl NetSpecBuilder {
         self
     }
 
-    /// Adds an output layer of `m` values; without it the answers are the last layer's states.
+    /// Adds an output layer of `m` values; without it the outputs are the last layer's states.
     pub fn outputs(mut self, m: usize) -> Self {
         self.outputs = Some(m);
         self
@@ -79,9 +79,9 @@ impl NetSpecBuilder {
         if self.units.is_empty() {
             return refuse("no layers: `units` needs one number per layer".into());
         }
-        if self.units.len() > MOST_LAYERS {
+        if self.units.len() > MAX_LAYERS {
             let layers = self.units.len();
-            return Err(Error::TooLarge(format!("{layers} layers (at most {MOST_LAYERS})")));
+            return Err(Error::TooLarge(format!("{layers} layers (at most {MAX_LAYERS})")));
         }
         if let Some(layer) = self.units.iter().position(|&n| n == 0) {
             return refuse(format!("layer {layer} has no units"));
@@ -109,9 +109,9 @@ impl NetSpecBuilder {
                 self.delay
             ));
         }
-        if self.delay > MOST_DELAY {
+        if self.delay > MAX_DELAY {
             return Err(Error::TooLarge(format!(
-                "a delay of {} (at most {MOST_DELAY})",
+                "a delay of {} (at most {MAX_DELAY})",
                 self.delay
             )));
         }
@@ -153,8 +153,8 @@ impl NetSpecBuilder {
     fn check_blocks(&self, blocks: &Blocks) -> Result<()> {
         let (k, total) = (blocks.count(), blocks.total());
         let refuse = |why: String| Err(Error::Spec(why));
-        if k > MOST_LAYERS {
-            return Err(Error::TooLarge(format!("{k} blocks (at most {MOST_LAYERS})")));
+        if k > MAX_LAYERS {
+            return Err(Error::TooLarge(format!("{k} blocks (at most {MAX_LAYERS})")));
         }
         if self.units.len() != 1 || total != Some(self.units[0]) {
             let (units, widths) = (&self.units, blocks.widths());

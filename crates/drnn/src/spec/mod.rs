@@ -1,22 +1,4 @@
 //! What a network is: cell, layers, direction, delay, input and output, checked when built.
-//!
-//! ```
-//! use drnn::{Cell, NetSpec, Padding};
-//!
-//! let spec = NetSpec::builder(Cell::Lstm)
-//!     .tokens(28, 10) // 27 letters and a mask, embedded in 10 dimensions
-//!     .units([512])
-//!     .delay(8, Padding::LookAhead)
-//!     .outputs(27)
-//!     .build()?;
-//! assert_eq!(spec.parameters(), 1_087_283);
-//! assert_eq!(
-//!     spec.to_string(),
-//!     "dlstm(512 units, delay 8): answers 8 steps late; \
-//!      28 symbols -> 10 -> 512 -> 27; 1,087,283 parameters"
-//! );
-//! # Ok::<(), drnn::Error>(())
-//! ```
 
 pub(crate) mod blocks;
 mod builder;
@@ -60,7 +42,7 @@ impl Cell {
         }
     }
 
-    /// Whether the state has a second part, c, beside h.
+    /// Whether the state has a second part, c, next to h.
     pub fn has_cell_state(self) -> bool {
         self == Cell::Lstm
     }
@@ -95,7 +77,7 @@ impl Direction {
     }
 }
 
-/// What a delayed network reads after the end of the sequence, while its last answers come out.
+/// What a delayed network reads after the end of the sequence, while its last outputs come out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Padding {
@@ -103,7 +85,7 @@ pub enum Padding {
     Null,
     /// This token.
     Symbol(u32),
-    /// The d elements that really follow; the caller hands in T + d for T answers.
+    /// The d elements that really follow; the caller hands in T + d for T outputs.
     LookAhead,
 }
 
@@ -133,6 +115,24 @@ impl InputSpec {
 }
 
 /// A checked network description. Made by [`NetSpec::builder`].
+///
+/// ```
+/// use drnn::{Cell, NetSpec, Padding};
+///
+/// let spec = NetSpec::builder(Cell::Lstm)
+///     .tokens(28, 10) // 27 letters and a mask, embedded in 10 dimensions
+///     .units([512])
+///     .delay(8, Padding::LookAhead)
+///     .outputs(27)
+///     .build()?;
+/// assert_eq!(spec.parameters(), 1_087_283);
+/// assert_eq!(
+///     spec.to_string(),
+///     "dlstm(512 units, delay 8): answers 8 steps late; \
+///      28 symbols -> 10 -> 512 -> 27; 1,087,283 parameters"
+/// );
+/// # Ok::<(), drnn::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "NetSpecBuilder", into = "NetSpecBuilder")]
 pub struct NetSpec {
@@ -194,7 +194,7 @@ impl NetSpec {
         self.blocks.as_ref()
     }
 
-    /// Floats per answer, m: the output layer's, or the last layer's state (the last block's).
+    /// Floats per output, m: the output layer's, or the last layer's state (the last block's).
     pub fn output_width(&self) -> usize {
         self.outputs.unwrap_or_else(|| match &self.blocks {
             Some(_) => self.output_units().len(),
@@ -202,7 +202,7 @@ impl NetSpec {
         })
     }
 
-    /// The units of the last layer that answers are made of: of one direction, all; of blocks those of the
+    /// The units of the last layer that outputs are made of: of one direction, all; of blocks those of the
     /// last, unless an output layer may read others too.
     pub(crate) fn output_units(&self) -> Range<usize> {
         match &self.blocks {
@@ -213,7 +213,7 @@ impl NetSpec {
         }
     }
 
-    /// Steps that the last block runs behind the first: block i begins i steps late and, where it
+    /// Steps by which the last block runs after the first: block i begins i steps late and, where it
     /// begins so, ends so.
     pub(crate) fn lag(&self) -> usize {
         match &self.blocks {
@@ -222,7 +222,7 @@ impl NetSpec {
         }
     }
 
-    /// Elements that are read after the last one that is answered, and are not padding.
+    /// Elements that are read after the last element with an output, and are not padding.
     pub fn look_ahead(&self) -> usize {
         match self.padding {
             Padding::LookAhead => self.delay - self.lag(),

@@ -132,7 +132,7 @@ impl Layout {
                 let [_, w_hh, ..] = self.layer(layer, direction);
                 w_hh
             }
-            // There is one layer then, and this tensor behind its four.
+            // There is one layer then, and this tensor after its four.
             Matrix::Hu => self.tensors[usize::from(self.has_embedding) + 4].range.clone(),
         }
     }

@@ -62,16 +62,16 @@ pub(crate) struct Group {
     pub h: Option<Rows>,
 }
 
-/// The way back to some units of h: the gate columns that they feed.
+/// The backward pass to some units of h: the gate columns that they feed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Home {
+pub(crate) struct BackwardGroup {
     pub units: Range<usize>,
     pub from: Vec<(Range<usize>, Rows)>,
 }
 
-/// The way back to x: gate columns, and the rows of `weight_ih` that feed them.
+/// The backward pass to x: gate columns, and the rows of `weight_ih` that feed them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct XHome {
+pub(crate) struct InputBackwardGroup {
     pub columns: Range<usize>,
     pub rows: Range<usize>,
 }
@@ -80,8 +80,8 @@ pub(crate) struct XHome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wiring {
     pub groups: Vec<Group>,
-    pub homes: Vec<Home>,
-    pub x_homes: Vec<XHome>,
+    pub backward_groups: Vec<BackwardGroup>,
+    pub input_backward_groups: Vec<InputBackwardGroup>,
 }
 
 /// Gate columns of a cell with n units.
@@ -119,23 +119,26 @@ impl Wiring {
         let whole = Blocks::new([n]).connections(Connections::All);
         let parted = if *blocks.connected() == Connections::All { &whole } else { &blocks };
         let mut groups = groups(&gates, n, parted);
-        let mut x_homes = Vec::new();
+        let mut input_backward_groups = Vec::new();
         for group in groups.iter().filter(|group| group.x.is_some()) {
             let (columns, rows) = (group.columns.clone(), group.ih.clone().unwrap_or_default());
-            x_homes.push(XHome { columns, rows });
+            input_backward_groups.push(InputBackwardGroup { columns, rows });
         }
-        x_homes.sort_by_key(|home: &XHome| home.columns.start);
-        x_homes.dedup_by(|next, home| {
-            let follows =
-                home.columns.end == next.columns.start && home.rows.end == next.rows.start;
+        input_backward_groups
+            .sort_by_key(|backward_group: &InputBackwardGroup| backward_group.columns.start);
+        input_backward_groups.dedup_by(|next, backward_group| {
+            let follows = backward_group.columns.end == next.columns.start
+                && backward_group.rows.end == next.rows.start;
             if follows {
-                (home.columns.end, home.rows.end) = (next.columns.end, next.rows.end);
+                (backward_group.columns.end, backward_group.rows.end) =
+                    (next.columns.end, next.rows.end);
             }
             follows
         });
         groups.dedup_by(|next, group| group.absorb(next));
-        let homes = (0..blocks.count()).map(|j| home(&gates, n, &blocks, j)).collect();
-        Wiring { groups, homes, x_homes }.numbered()
+        let backward_groups =
+            (0..blocks.count()).map(|j| backward_group(&gates, n, &blocks, j)).collect();
+        Wiring { groups, backward_groups, input_backward_groups }.numbered()
     }
 
     /// Gives the packed matrices their numbers.
@@ -151,8 +154,9 @@ impl Wiring {
                 rows.at = next(&mut h);
             }
         }
-        let homes = self.homes.iter_mut().flat_map(|home| &mut home.from);
-        homes.enumerate().for_each(|(at, (_, rows))| rows.at = at);
+        let backward_groups =
+            self.backward_groups.iter_mut().flat_map(|backward_group| &mut backward_group.from);
+        backward_groups.enumerate().for_each(|(at, (_, rows))| rows.at = at);
         self
     }
 }
@@ -181,8 +185,8 @@ fn groups(gates: &[Gate], n: usize, blocks: &Blocks) -> Vec<Group> {
     groups
 }
 
-/// The way back to block j.
-fn home(gates: &[Gate], n: usize, blocks: &Blocks, j: usize) -> Home {
+/// The backward pass to block j.
+fn backward_group(gates: &[Gate], n: usize, blocks: &Blocks, j: usize) -> BackwardGroup {
     let units = blocks.units(j);
     let mut from: Vec<(Range<usize>, Rows)> = Vec::new();
     for gate in gates {
@@ -200,7 +204,7 @@ fn home(gates: &[Gate], n: usize, blocks: &Blocks, j: usize) -> Home {
         }
         follows
     });
-    Home { units, from }
+    BackwardGroup { units, from }
 }
 
 impl Group {
@@ -256,13 +260,13 @@ mod tests {
         let lstm = wiring(Cell::Lstm, None);
         assert_eq!(lstm.groups.len(), 1);
         assert_eq!(lstm.groups[0].columns, 0..20);
-        assert_eq!(lstm.homes[0].from.len(), 1);
+        assert_eq!(lstm.backward_groups[0].from.len(), 1);
         let gru = wiring(Cell::Gru, None);
         let columns: Vec<_> = gru.groups.iter().map(|g| g.columns.clone()).collect();
         assert_eq!(columns, [0..10, 10..15, 15..20]);
-        assert_eq!(gru.x_homes, [XHome { columns: 0..15, rows: 0..15 }]);
+        assert_eq!(gru.input_backward_groups, [InputBackwardGroup { columns: 0..15, rows: 0..15 }]);
         let from: Vec<_> =
-            gru.homes[0].from.iter().map(|(c, r)| (c.clone(), r.rows.clone())).collect();
+            gru.backward_groups[0].from.iter().map(|(c, r)| (c.clone(), r.rows.clone())).collect();
         assert_eq!(from, [(0..10, 0..10), (15..20, 10..15)]);
     }
 
@@ -272,8 +276,8 @@ mod tests {
         let reads: Vec<_> =
             rnn.groups.iter().map(|g| g.h.as_ref().unwrap().units.clone()).collect();
         assert_eq!(reads, [0..2, 0..3, 2..6]);
-        assert_eq!(rnn.x_homes, [XHome { columns: 0..2, rows: 0..2 }]);
-        let from: Vec<_> = rnn.homes.iter().map(|h| h.from[0].0.clone()).collect();
+        assert_eq!(rnn.input_backward_groups, [InputBackwardGroup { columns: 0..2, rows: 0..2 }]);
+        let from: Vec<_> = rnn.backward_groups.iter().map(|h| h.from[0].0.clone()).collect();
         assert_eq!(from, [0..3, 2..6, 3..6]);
 
         // A GRU's candidate: past the gate from below, gated from itself.

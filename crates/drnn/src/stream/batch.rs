@@ -1,20 +1,4 @@
 //! Many live sequences of one model, stepped together; they join and leave at any time.
-//!
-//! ```
-//! use drnn::{Cell, Model, NetSpec, Padding, StreamBatch};
-//!
-//! let spec = NetSpec::builder(Cell::Lstm).tokens(5, 3).units([8]).outputs(5);
-//! let spec = spec.delay(1, Padding::Symbol(0)).build()?;
-//! let model = Model::init(&spec, 1)?;
-//! let mut streams = StreamBatch::new(&model)?;
-//! let (a, b) = (streams.join(), streams.join());
-//! let mut answered = Vec::new();
-//! streams.step(&[(a, 2.into()), (b, 4.into())], |_, _| unreachable!("one element late"))?;
-//! streams.step(&[(b, 1.into())], |id, _| answered.push(id))?; // only b has an element
-//! streams.finish(&[a], |id, _| answered.push(id))?; // a has ended: padding, last answer, leaves
-//! assert_eq!(answered, [b, a]);
-//! # Ok::<(), drnn::Error>(())
-//! ```
 
 use crate::error::{Error, Result};
 use crate::model::ModelRef;
@@ -34,6 +18,22 @@ pub struct StreamId {
 }
 
 /// Live sequences of one model. A step allocates nothing unless more streams are live than ever.
+///
+/// ```
+/// use drnn::{Cell, Model, NetSpec, Padding, StreamBatch};
+///
+/// let spec = NetSpec::builder(Cell::Lstm).tokens(5, 3).units([8]).outputs(5);
+/// let spec = spec.delay(1, Padding::Symbol(0)).build()?;
+/// let model = Model::init(&spec, 1)?;
+/// let mut streams = StreamBatch::new(&model)?;
+/// let (a, b) = (streams.join(), streams.join());
+/// let mut answered = Vec::new();
+/// streams.step(&[(a, 2.into()), (b, 4.into())], |_, _| unreachable!("one element late"))?;
+/// streams.step(&[(b, 1.into())], |id, _| answered.push(id))?; // only b has an element
+/// streams.finish(&[a], |id, _| answered.push(id))?; // a has ended: padding, last answer, leaves
+/// assert_eq!(answered, [b, a]);
+/// # Ok::<(), drnn::Error>(())
+/// ```
 pub struct StreamBatch<M> {
     model: M,
     steps: Steps,
@@ -74,7 +74,7 @@ impl<M: ModelRef> StreamBatch<M> {
         self.slots.len() - self.free.len()
     }
 
-    /// Whether none is live.
+    /// Whether no stream is live.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -92,7 +92,7 @@ impl<M: ModelRef> StreamBatch<M> {
         self.id(slot as usize)
     }
 
-    /// Ends a stream without its last answers.
+    /// Ends a stream without its last outputs.
     pub fn leave(&mut self, id: StreamId) -> Result<()> {
         let slot = self.slot(id)?;
         self.steps.reset(&self.model.model().net(), slot);
@@ -102,7 +102,7 @@ impl<M: ModelRef> StreamBatch<M> {
         Ok(())
     }
 
-    /// Reads one element of each stream named, and hands on the answers that are known by it. Where
+    /// Reads one element of each stream named, and hands on the outputs that are known by it. Where
     /// any element is refused, no stream has moved.
     pub fn step<'a>(
         &mut self,
@@ -127,7 +127,7 @@ impl<M: ModelRef> StreamBatch<M> {
         Ok(())
     }
 
-    /// Ends streams: hands on the answers still due, each stream's in order, and lets them leave.
+    /// Ends streams: hands on the outputs still due, each stream's in order, and lets them leave.
     pub fn finish(
         &mut self,
         ids: &[StreamId],

@@ -1,17 +1,4 @@
-//! One live sequence: an element in, an answer out, d elements late.
-//!
-//! ```
-//! use drnn::{Cell, Model, NetSpec, Padding, Stream};
-//!
-//! let spec = NetSpec::builder(Cell::Gru).dense(1).units([8]).delay(2, Padding::Null).build()?;
-//! let model = Model::init(&spec, 1)?;
-//! let mut stream = Stream::new(&model)?;
-//! assert!(stream.push(&[0.1])?.is_none()); // the answer to this one ..
-//! assert!(stream.push(&[0.2])?.is_none());
-//! assert!(stream.push(&[0.3])?.is_some()); // .. is known here
-//! assert_eq!(stream.finish().len(), 2); // the last two, after two padding steps
-//! # Ok::<(), drnn::Error>(())
-//! ```
+//! One live sequence: an element in, an output out, d elements late.
 
 pub(crate) mod batch;
 pub(crate) mod snapshot;
@@ -23,6 +10,19 @@ use crate::stream::step::{Element, Steps};
 
 /// A live sequence of one model, which may be borrowed or shared ([`ModelRef`]). A push
 /// allocates nothing.
+///
+/// ```
+/// use drnn::{Cell, Model, NetSpec, Padding, Stream};
+///
+/// let spec = NetSpec::builder(Cell::Gru).dense(1).units([8]).delay(2, Padding::Null).build()?;
+/// let model = Model::init(&spec, 1)?;
+/// let mut stream = Stream::new(&model)?;
+/// assert!(stream.push(&[0.1])?.is_none()); // the output for this one ..
+/// assert!(stream.push(&[0.2])?.is_none());
+/// assert!(stream.push(&[0.3])?.is_some()); // .. is known here
+/// assert_eq!(stream.finish().len(), 2); // the last two, after two padding steps
+/// # Ok::<(), drnn::Error>(())
+/// ```
 pub struct Stream<M> {
     model: M,
     steps: Steps,
@@ -48,7 +48,7 @@ impl<M: ModelRef> Stream<M> {
         Ok(self.steps.outputs(model.spec()).next().map(|(_, output)| output))
     }
 
-    /// Ends the sequence: the answers still due, in order. The stream is then as new.
+    /// Ends the sequence: the outputs still due, in order. The stream is then as new.
     ///
     /// With [`crate::Padding::LookAhead`] there are none, because the last d elements were there to be looked at;
     /// but for a flattened stack's lag of k - 1 steps.

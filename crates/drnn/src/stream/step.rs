@@ -1,13 +1,13 @@
 //! One step of several live sequences: what [`crate::Stream`] and [`crate::StreamBatch`] share.
 //!
 //! States lie in slots, one per live sequence; a step names the slots that have an element, and the
-//! kernels follow that index. Order of arithmetic is that of a whole run, so answers are the same to
+//! kernels follow that index. Order of arithmetic is that of a whole run, so outputs are the same to
 //! the bit.
 
 use crate::cpu::buffer::Buffer;
 use crate::cpu::team::{Member, share};
 use crate::error::{Error, Result, check_finite, check_shape};
-use crate::exec::net::{LEAST_ROWS, Net};
+use crate::exec::net::{MIN_ROWS, Net};
 use crate::exec::recur::{meet, own_units, wait};
 use crate::exec::wavefront::Hold;
 use crate::kernel::cells::CellForward;
@@ -84,7 +84,7 @@ pub(crate) fn check_streams(spec: &NetSpec) -> Result<()> {
     Ok(())
 }
 
-/// States of live sequences by slot, and room for one step of them.
+/// States of live sequences by slot, and memory for one step of them.
 #[derive(Default)]
 pub(crate) struct Steps {
     /// Per layer: h (slots, n), and c the same (empty for cells without it).
@@ -125,7 +125,7 @@ impl Steps {
         Ok(Steps { start: [start.h, start.c].concat(), ..Steps::default() })
     }
 
-    /// Makes room for `slots` sequences; states of the first ones are kept.
+    /// Reserves memory for `slots` sequences; states of the first ones are kept.
     pub fn grow(&mut self, net: &Net, slots: usize) {
         if slots <= self.slots {
             return;
@@ -140,8 +140,8 @@ impl Steps {
                 let mut larger = Buffer::default();
                 larger.reserve(slots * n);
                 larger.slice_mut(slots * n).fill(0.0);
-                let kept = self.slots * n;
-                larger.slice_mut(kept).copy_from_slice(part.slice(kept));
+                let saved = self.slots * n;
+                larger.slice_mut(saved).copy_from_slice(part.slice(saved));
                 *part = larger;
             }
         }
@@ -242,14 +242,16 @@ impl Steps {
             self.last = Some(now);
         }
         let this = &*self;
-        if rows >= threads * LEAST_ROWS && work >= ROWS_WORK {
+        if rows >= threads * MIN_ROWS && work >= ROWS_WORK {
             net.cpu.team.each(threads, |part| {
                 // SAFETY: each part has rows of its own, and slots appear once in a step.
                 unsafe { this.run_rows(net, model, share(rows, part, threads), None) }
             });
         } else if awake && work >= COLUMNS_WORK {
-            // SAFETY: the gang has all rows, and each member columns of its own.
-            net.cpu.team.gang(|member| unsafe { this.run_rows(net, model, 0..rows, Some(member)) });
+            // SAFETY: the parallel region has all rows, and each member columns of its own.
+            net.cpu.team.parallel_region(|member| unsafe {
+                this.run_rows(net, model, 0..rows, Some(member))
+            });
         } else {
             // SAFETY: all rows are ours.
             net.cpu.team.each(1, |_| unsafe { this.run_rows(net, model, 0..rows, None) });
@@ -260,7 +262,7 @@ impl Steps {
         }
     }
 
-    /// Reads padding until every answer that `slots` still owe is out; they come in order. There are
+    /// Reads padding until every output that `slots` still owe is out; they come in order. There are
     /// none where nothing was read, or for elements that were there only to be looked at.
     pub fn drain(
         &mut self,
@@ -287,7 +289,7 @@ impl Steps {
     }
 
     /// # Safety
-    /// Nobody else has these rows of the step, but for the other members of a gang, and no slot
+    /// Nobody else has these rows of the step, but for the other members of a parallel region, and no slot
     /// appears twice.
     unsafe fn run_rows(
         &self,
@@ -397,7 +399,7 @@ impl Steps {
                     from: units.start,
                     to: units.end,
                     gates: self.gates.shared().at(row * columns),
-                    keep: false,
+                    save: false,
                     h_prev: h.add(at),
                     c_prev: c.wrapping_add(at),
                     c: c.wrapping_add(at),
@@ -434,7 +436,7 @@ impl Steps {
         }
     }
 
-    /// The slots of the last step and their answers; none while a delay is still filling.
+    /// The slots of the last step and their outputs; none while a delay is still filling.
     pub fn outputs<'a>(&'a self, spec: &'a NetSpec) -> impl Iterator<Item = (usize, &'a [f32])> {
         let m = spec.output_width();
         let rows = self.outputs.slice(self.active.len() * m).chunks_exact(m);

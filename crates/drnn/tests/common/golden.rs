@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 pub struct Case {
     pub name: String,
     pub spec: NetSpec,
-    /// Answers of each row.
+    /// Outputs of each row.
     pub lengths: Vec<usize>,
     params: BTreeMap<String, Vec<f64>>,
     pub inputs: Vec<f64>,
@@ -67,7 +67,7 @@ impl Case {
         self.lengths.iter().copied().max().unwrap_or(0)
     }
 
-    /// Elements of each row: one per answer, and d more to look ahead.
+    /// Elements of each row: one per output, and d more to look ahead.
     pub fn elements(&self) -> Vec<usize> {
         let more = match self.spec.padding() {
             Padding::LookAhead => self.spec.delay(),

@@ -17,7 +17,7 @@ pub struct Sample {
     pub steps: usize,
     pub rows: usize,
     pub lengths: Vec<usize>,
-    /// Slots whose answers are asked for, and gradients given; all if None.
+    /// Slots whose outputs are requested, and gradients given; all if None.
     pub selected: Option<Vec<u32>>,
     pub x: Vec<f32>,
     pub tokens: Vec<u32>,

@@ -226,7 +226,7 @@ fn train(cpu: &Cpu, shape: &'static Shape, lanes: usize) -> Result<Work> {
     };
     let memory = move || {
         let memory = held.borrow().memory();
-        let held_bytes = memory.kept + memory.extra;
+        let held_bytes = memory.saved + memory.extra;
         Some(Memory { must_keep_bytes: must_keep, held_bytes, fixed_bytes: memory.fixed })
     };
     let flop = flop(shape).1 * lanes as f64;

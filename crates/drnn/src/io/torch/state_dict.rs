@@ -53,12 +53,12 @@ pub(crate) fn tensors(bytes: &[u8]) -> Result<Tensors<'_>> {
     }
     let storage = |key: &str| entry(&format!("data/{key}"));
     // Values that are contained in many places multiply: their names may take some times the pickle.
-    let room = 8 * bytes.len();
+    let budget = 8 * bytes.len();
     let mut walk = Walk {
         pickle: &pickle,
         storage: &storage,
         name: String::new(),
-        room,
+        budget,
         tensors: BTreeMap::new(),
     };
     walk.visit(pickle.root, 0)?;
@@ -84,7 +84,7 @@ struct Walk<'w, 'a> {
     /// The name so far.
     name: String,
     /// Bytes of names, and things without a name, that may still come.
-    room: usize,
+    budget: usize,
     tensors: Tensors<'a>,
 }
 
@@ -146,8 +146,8 @@ impl<'a> Walk<'_, 'a> {
     }
 
     fn pay(&mut self, bytes: usize) -> Result<()> {
-        let left = self.room.checked_sub(bytes);
-        self.room = left.ok_or_else(|| refuse("data.pkl holds the same things over and over"))?;
+        let left = self.budget.checked_sub(bytes);
+        self.budget = left.ok_or_else(|| refuse("data.pkl holds the same things over and over"))?;
         Ok(())
     }
 

@@ -10,7 +10,7 @@
 //!
 //! Entries are slices of the file: nothing is copied and nothing is unpacked, so there is nothing to
 //! blow up. What `torch.save` never writes is refused: two entries of one name or in one place, bytes
-//! behind the end, and, where they are asked for, entries that are compressed or encrypted.
+//! after the end, and, where they are requested, entries that are compressed or encrypted.
 
 use crate::error::Result;
 use crate::error::text::short;
@@ -82,7 +82,7 @@ struct Entry<'a> {
 }
 
 fn cut() -> crate::Error {
-    refuse("is not a whole zip archive: cut short, damaged, or with bytes behind its end")
+    refuse("is not a whole zip archive: cut short, damaged, or with bytes after its end")
 }
 
 fn broken(name: &str, how: &str) -> crate::Error {
@@ -91,7 +91,7 @@ fn broken(name: &str, how: &str) -> crate::Error {
 
 /// Place of the directory and the number of its entries.
 fn directory(bytes: &[u8]) -> Option<(Range<usize>, u64)> {
-    let at = bytes.len().checked_sub(22)?; // no comment behind it
+    let at = bytes.len().checked_sub(22)?; // no comment after it
     let mut end = signed(bytes.get(at..)?, b"PK\x05\x06")?;
     let (_disks, _here) = (u16(&mut end)?, u16(&mut end)?);
     let [_, mut count] = [u16(&mut end)?, u16(&mut end)?].map(u64::from);
@@ -116,7 +116,7 @@ struct Line {
     flags: u16,
     method: u16,
     checksum: u32,
-    packed: u64,
+    compressed: u64,
     size: u64,
     start: u64,
 }
@@ -127,7 +127,7 @@ impl Line {
         let mut line = signed(rest, b"PK\x01\x02")?;
         let (_versions, flags, method) = (u32(&mut line)?, u16(&mut line)?, u16(&mut line)?);
         let (_time, checksum) = (u32(&mut line)?, u32(&mut line)?);
-        let [mut packed, mut size] = [u32(&mut line)?, u32(&mut line)?].map(u64::from);
+        let [mut compressed, mut size] = [u32(&mut line)?, u32(&mut line)?].map(u64::from);
         let (name, extra, comment) = (u16(&mut line)?, u16(&mut line)?, u16(&mut line)?);
         let (_disk, _kind, _attributes) = (u16(&mut line)?, u16(&mut line)?, u32(&mut line)?);
         let mut start = u64::from(u32(&mut line)?);
@@ -139,7 +139,7 @@ impl Line {
             let mut field = take(&mut extra, len.into())?;
             if id == 1 {
                 // Zip64: what does not fit into 32 bits, in this order.
-                for long in [&mut size, &mut packed, &mut start] {
+                for long in [&mut size, &mut compressed, &mut start] {
                     if *long == u64::from(u32::MAX) {
                         *long = u64(&mut field)?;
                     }
@@ -147,12 +147,12 @@ impl Line {
             }
         }
         *rest = line;
-        Some((name, Line { flags, method, checksum, packed, size, start }))
+        Some((name, Line { flags, method, checksum, compressed, size, start }))
     }
 
     /// Whether the bytes are there as they are.
     fn is_stored(&self) -> bool {
-        self.flags & 1 == 0 && self.method == 0 && self.size == self.packed
+        self.flags & 1 == 0 && self.method == 0 && self.size == self.compressed
     }
 
     /// The entry's place, header included, and its bytes.
@@ -164,7 +164,7 @@ impl Line {
             return None;
         }
         take(&mut rest, extra.into())?;
-        let data = take(&mut rest, usize::try_from(self.packed).ok()?)?;
+        let data = take(&mut rest, usize::try_from(self.compressed).ok()?)?;
         Some((start..bytes.len() - rest.len(), data))
     }
 }

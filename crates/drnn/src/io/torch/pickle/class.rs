@@ -54,7 +54,7 @@ impl Class {
     }
 }
 
-/// Storages and types by their names in `torch`. Weights are floats; the others may lie beside them.
+/// Storages and types by their names in `torch`. Weights are floats; the others may lie next to them.
 const DTYPES: &[(&str, &str, Dtype)] = &[
     ("FloatStorage", "float32", Dtype::F32),
     ("DoubleStorage", "float64", Dtype::F64),
