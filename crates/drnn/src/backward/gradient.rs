@@ -6,7 +6,7 @@ use crate::exec::pass::Lane;
 use crate::model::batch::{Batch, States};
 use crate::spec::{InputSpec, NetSpec};
 
-/// What a loss says about a lane's answers, and where its gradient goes.
+/// What a loss says about a lane's outputs, and where its gradient goes.
 #[derive(Debug)]
 pub struct Gradient<'a> {
     /// In: gradient of the outputs, (output steps, B, m), or (slots, m) where only those are requested.

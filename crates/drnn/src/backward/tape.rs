@@ -57,7 +57,7 @@ pub struct Tape {
 pub struct Memory {
     /// What the backward pass needs of every step: gates, cell states, states.
     pub saved: usize,
-    /// What else grows with the batch: indices, answers, tables.
+    /// What else grows with the batch: indices, outputs, tables.
     pub extra: usize,
     /// What does not: packed weights, and memory for the products that make their gradients.
     pub fixed: usize,

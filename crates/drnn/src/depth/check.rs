@@ -21,7 +21,7 @@ use std::ops::{Add, Mul, Sub};
 /// Units per layer or block while checking: what can reach what does not depend on them.
 const UNITS: usize = 4;
 
-/// A pair of input and answer for which [`depths`] and the equations disagree.
+/// A pair of input and output for which [`depths`] and the equations disagree.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error(
     "input {input} to answer {output}: the graph says {}, the equations {}, and the derivative is {slope:e}",
@@ -30,7 +30,7 @@ const UNITS: usize = 4;
 pub struct Mismatch {
     /// Element of the sequence.
     pub input: usize,
-    /// Element whose answer it is.
+    /// Element whose output it is.
     pub output: usize,
     /// By the graph.
     pub graph: Option<Depth>,
@@ -119,7 +119,7 @@ fn draw(spec: &NetSpec, rng: &mut Rng) -> Vec<f32> {
     params
 }
 
-/// The largest |dy_t / dx_input| of each answer, exact but for rounding.
+/// The largest |dy_t / dx_input| of each output, exact but for rounding.
 fn slopes(spec: &NetSpec, elements: usize, input: usize) -> Vec<f64> {
     let mut rng = Rng::new(1);
     let params: Vec<Dual> = draw(spec, &mut rng).iter().map(|&p| f64::from(p).into()).collect();
@@ -131,7 +131,7 @@ fn slopes(spec: &NetSpec, elements: usize, input: usize) -> Vec<f64> {
     found.outputs.iter().map(largest).collect()
 }
 
-/// Non-linearities between x_input and each answer, by the equations.
+/// Non-linearities between x_input and each output, by the equations.
 fn counts(spec: &NetSpec, elements: usize, input: usize) -> Vec<Option<Depth>> {
     let weight = |&p: &f32| if p == 0.0 { Count::Zero } else { Count::CONSTANT };
     let params: Vec<Count> = draw(spec, &mut Rng::new(1)).iter().map(weight).collect();
@@ -239,7 +239,7 @@ mod tests {
         }
     }
 
-    /// Blocks with every kind of connections, start and answer.
+    /// Blocks with every kind of connections, start and output.
     fn in_blocks(cell: Cell) -> Vec<NetSpec> {
         let list = Connections::List(vec![(0, 2), (1, 0), (2, 1)]);
         let all = [Connections::Lower, Connections::Upper, Connections::All, list];

@@ -1,4 +1,4 @@
-//! How deep a network is in time: the non-linearities between input x_{t+dt} and answer y_t.
+//! How deep a network is in time: the non-linearities between input x_{t+dt} and output y_t.
 //!
 //! ```text
 //! RNN                   1 - dt        dt <= 0
@@ -46,7 +46,7 @@
 //!   are T - 1 apart, and 1 + d - dt >= 1 + dt there.
 //! - "Stacking Bi-RNNs would be needed" to have more near dt = 0. By the shortest way that takes d + 1
 //!   layers. By the longest, two layers have more than enough, but for a detour to an end of the sequence and back:
-//!   with elements 0 to T - 1, input p and answer t it is `2 + max(p + t, 2 (T - 1) - p - t)`. So there
+//!   with elements 0 to T - 1, input p and output t it is `2 + max(p + t, 2 (T - 1) - p - t)`. So there
 //!   longest and shortest differ, and the longest is no function of dt alone.
 //! - The figure is about plain cells; the paper's experiments are not. A gated cell counts here as one
 //!   non-linearity too. Tanh by tanh and sigmoid by sigmoid, a step of LSTM or GRU is two of them by
@@ -85,11 +85,11 @@ impl Depth {
     }
 }
 
-/// Non-linearities between each element of a sequence and the output for element `answer`; `None`
-/// where the answer cannot depend on the element.
+/// Non-linearities between each element of a sequence and the output for element `output`; `None`
+/// where the output cannot depend on the element.
 ///
 /// # Panics
-/// If a sequence of `elements` elements has no such answer (see [`NetSpec::output_steps`]).
+/// If a sequence of `elements` elements has no such output (see [`NetSpec::output_steps`]).
 pub fn depths(spec: &NetSpec, elements: usize, output: usize) -> Vec<Option<Depth>> {
     let outputs = spec.output_steps(elements);
     assert!(output < outputs, "no answer {output} among the {outputs} to {elements} elements");
@@ -101,9 +101,9 @@ pub fn depths(spec: &NetSpec, elements: usize, output: usize) -> Vec<Option<Dept
     }
 }
 
-/// Non-linearities between each of `elements` elements and the output of step `answer`.
+/// Non-linearities between each of `elements` elements and the output of step `output`.
 fn walk(net: &impl Graph, elements: usize, output: usize) -> Vec<Option<Depth>> {
-    // From each node to the answer, the node itself included.
+    // From each node to the output, the node itself included.
     let mut ahead: Vec<Option<Depth>> = vec![None; net.len()];
     for last in net.outputs(output) {
         ahead[net.index(last)] = Some(Depth { shortest: 1, longest: 1 });
@@ -175,7 +175,7 @@ mod tests {
         for k in 2..=5 {
             compare(layers(k).bidirectional(), |p, t, elements| {
                 // The longest way turns round at an end of the sequence after every layer but the
-                // last: k - 2 times from end to end, and once each from the input and to the answer.
+                // last: k - 2 times from end to end, and once each from the input and to the output.
                 let (k, end) = (k as i64, elements - 1);
                 let outer = match k % 2 {
                     0 => (p + t).max(2 * end - p - t),

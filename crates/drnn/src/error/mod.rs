@@ -120,7 +120,7 @@ pub enum Error {
     #[error("too large: {0}")]
     TooLarge(String),
 
-    /// A network that cannot answer while input is still arriving.
+    /// A network that has no outputs while input is still arriving.
     #[error("cannot stream: {0}")]
     Stream(String),
 

@@ -1,4 +1,4 @@
-//! A whole network forward over lanes: schedule, tables, layer after layer, answers.
+//! A whole network forward over lanes: schedule, tables, layer after layer, outputs.
 //!
 //! [`LaneWork`] is one lane's memory. Each phase is shared out over the team in items that write
 //! disjoint rows: (lane, direction, some sorted rows) for a recurrence, (lane, some rows of the outputs)
@@ -75,7 +75,7 @@ pub(crate) struct LaneWork {
     pub layers: Vec<LayerWork>,
     /// (output steps, B, m), or (selected slots, m)
     pub outputs: Buffer,
-    /// As many as any row of x, or state, or answer, is wide.
+    /// As many as any row of x, or state, or output, is wide.
     pub zeros: Buffer,
     pub save: bool,
     /// Where layers run side by side.
@@ -127,7 +127,7 @@ impl LaneWork {
         unsafe { self.layers[net.place(layer, direction)].h.ptr().add(self.schedule.rows() * n) }
     }
 
-    /// Where (layer, direction) reads; `parts` is memory for the answer.
+    /// Where (layer, direction) reads; `parts` is memory for the output.
     pub fn feed<'a>(
         &'a self,
         net: &Net,
@@ -189,7 +189,7 @@ impl LaneWork {
         let (m, last) = (net.spec.output_width(), net.spec.layers() - 1);
         let (n, units) = (net.spec.units()[last], net.spec.output_units());
         let to = self.outputs.shared();
-        // SAFETY: rows of `answers`, and the packed rows they name are rows of `h`.
+        // SAFETY: rows of `outputs`, and the packed rows they name are rows of `h`.
         unsafe {
             let mut terms = Terms::new();
             for direction in 0..net.directions() {

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Rows are sorted by length, the longest first; at step t the first `alive[t]` rows still run, and
-//! row r of step t is packed row `offsets[t] + r`. A sequence with `L > 0` answers takes `L + d` steps.
+//! row r of step t is packed row `offsets[t] + r`. A sequence with `L > 0` outputs takes `L + d` steps.
 //! The index vectors say, for each packed row, which of the caller's rows it reads and outputs, and
 //! the other way round; kernels follow them, so nothing is ever copied into order.
 
@@ -21,7 +21,7 @@ use std::ops::Range;
 pub(crate) struct Schedule {
     /// The caller's row of each sorted row, longest first.
     pub order: Vec<u32>,
-    /// Steps of each sorted row, d included; 0 where there is nothing to answer.
+    /// Steps of each sorted row, d included; 0 where there are no outputs.
     pub steps: Vec<usize>,
     /// Rows that run at step t.
     pub alive: Vec<usize>,

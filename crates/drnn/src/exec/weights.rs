@@ -54,9 +54,9 @@ impl LayerWeights {
 /// Which way the matrices are packed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// x and h to gates; hidden states to answers.
+    /// x and h to gates; hidden states to outputs.
     Forward,
-    /// Gradients of gates to x and h; of answers to hidden states.
+    /// Gradients of gates to x and h; of outputs to hidden states.
     Backward,
 }
 

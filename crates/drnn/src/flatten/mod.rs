@@ -37,7 +37,7 @@ use crate::spec::{Cell, Direction, InputSpec, NetSpec, Padding};
 use std::ops::Range;
 
 impl Model {
-    /// The stack as one layer that answers k - 1 steps later, with the same outputs and the same states
+    /// The stack as one layer whose outputs come k - 1 steps later, with the same outputs and the same states
     /// in the same shapes. `start` says how the blocks come to begin one after another; a solved one is
     /// solved, and perhaps refused, when the network is run.
     ///

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! [`super::product`] would leave most of its vectors empty here. Vectors run along k instead, so
-//! `W` is read as it is, row after row. Each answer depends on its own row alone, here as there.
+//! `W` is read as it is, row after row. Each output depends on its own row alone, here as there.
 
 use super::product::Term;
 use super::simd::Simd;

@@ -1,4 +1,4 @@
-//! A network with its parameters, ready to answer.
+//! A network with its parameters, ready to run.
 
 pub(crate) mod batch;
 pub mod memory;
@@ -32,9 +32,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 ///     .build()?;
 /// let model = Model::init(&spec, 7)?;
 /// let x = [0.1, 0.9, 0.2, 0.8, 0.3, 0.7, 0.4, 0.6]; // (T 4, B 2, q 1)
-/// let answers = model.run(&Batch::dense(&x, Steps(4), Rows(2)).lengths(&[4, 1]), None)?;
-/// assert_eq!(answers.shape(), [4, 2, 3]); // aligned with the input
-/// assert_eq!(answers.at(1, 1), [0.0; 3]); // after the end of the second sequence
+/// let outputs = model.run(&Batch::dense(&x, Steps(4), Rows(2)).lengths(&[4, 1]), None)?;
+/// assert_eq!(outputs.shape(), [4, 2, 3]); // aligned with the input
+/// assert_eq!(outputs.at(1, 1), [0.0; 3]); // after the end of the second sequence
 /// # Ok::<(), drnn::Error>(())
 /// ```
 pub struct Model {

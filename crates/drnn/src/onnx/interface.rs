@@ -133,7 +133,7 @@ pub(crate) fn inputs(spec: &NetSpec, kind: GraphKind) -> Vec<Port> {
     ports
 }
 
-/// All outputs: answers, then states.
+/// All results of the graph: outputs, then states.
 pub(crate) fn outputs(spec: &NetSpec, kind: GraphKind) -> Vec<Port> {
     let (d, m) = (spec.delay(), spec.output_width());
     let read = elements(spec, kind).name;

@@ -30,7 +30,7 @@
 //! | `x` | `float [T, B, q]` | `float [B, q]` | vectors, where the network reads those |
 //! | `tokens` | `int64 [T, B]` | `int64 [B]` | symbols from 0 to V - 1, where it reads tokens |
 //! | `h0`, `c0` | `float [layers * directions, B, n]` | the same | states to start from, PyTorch's `h_0` and `c_0`; `c0` for the LSTM only |
-//! | `y` | `float [T, B, m]` | `float [B, m]` | answers; without an output layer, the last layer's states |
+//! | `y` | `float [T, B, m]` | `float [B, m]` | outputs; without an output layer, the last layer's states |
 //! | `h`, `c` | `float [layers * directions, B, n]` | the same | states after the last step |
 //!
 //! One tensor cannot hold the states of layers that differ in width. Each layer then has its own:
@@ -44,7 +44,7 @@
 //!
 //! A graph of one step does what a [`Stream`](crate::Stream) does between two elements, and its caller
 //! keeps the books: hand `h` and `c` back as `h0` and `c0`, ignore the first d outputs, and for the
-//! last d answers feed d elements more. Those are zero vectors for [`Padding::Null`], which among
+//! last d outputs feed d elements more. Those are zero vectors for [`Padding::Null`], which among
 //! tokens is number V, made for the purpose; and that token for [`Padding::Symbol`].
 //!
 //! # Form
@@ -92,7 +92,7 @@ pub struct Onnx {
     pub bytes: Vec<u8>,
     /// What to feed: elements, then states.
     pub inputs: Vec<Port>,
-    /// What comes out: answers, then states.
+    /// What comes out: outputs, then states.
     pub outputs: Vec<Port>,
     /// How it is fed, in a line.
     pub usage: String,
@@ -127,7 +127,7 @@ fn without_blocks(model: &Model) -> Result<Option<Model>> {
 
 impl Model {
     /// The model as an ONNX graph. A flattened stack is exported as the stack that it is, with the same
-    /// answers and states; blocks that begin one after another and are no stack have no standard operator.
+    /// outputs and states; blocks that begin one after another and are no stack have no standard operator.
     pub fn to_onnx(&self, kind: GraphKind) -> Result<Onnx> {
         let plain = without_blocks(self)?;
         let model = plain.as_ref().unwrap_or(self);

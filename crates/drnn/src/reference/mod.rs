@@ -11,7 +11,7 @@
 //!        h = (1 - z) n + z h'
 //! both ways    layer input of position t = [forward h_t; reverse h_t] of the layer below
 //! output       y = W h + b                                or y = h without an output layer
-//! delay d      answer t is y of step t + d; after the sequence come d elements of padding
+//! delay d      output t is y of step t + d; after the sequence come d elements of padding
 //! blocks       one layer; block i keeps its state before step i and after its last, S - (k - 1) + i - 1,
 //!              where S is the number of steps; a GRU's n = tanh(.. + W_hu h' + r (W_hn h' + b_hn))
 //! ```
@@ -175,7 +175,7 @@ pub fn zero_state<N: Number>(spec: &NetSpec) -> RefState<N> {
     RefState { h: zeros, c }
 }
 
-/// Runs the network over one sequence. A sequence without answers takes no step.
+/// Runs the network over one sequence. A sequence without outputs takes no step.
 ///
 /// # Panics
 /// If a shape does not fit the network.
@@ -261,7 +261,7 @@ fn run_blocks<N: Number>(
     hidden
 }
 
-/// What the first layer reads, padding included: L + d vectors for L answers, none for none.
+/// What the first layer reads, padding included: L + d vectors for L outputs, none for none.
 fn padded<N: Number>(spec: &NetSpec, net: &Named<N>, sequence: &Sequence<N>) -> Vec<Vec<N>> {
     let q = spec.input().width();
     let embed = |&token: &u32| net.get("embedding.weight")[token as usize * q..][..q].to_vec();

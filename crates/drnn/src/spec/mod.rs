@@ -174,7 +174,7 @@ impl NetSpec {
         self.direction
     }
 
-    /// Steps between an input and its answer, d.
+    /// Steps between an element and its output, d.
     pub fn delay(&self) -> usize {
         self.delay
     }

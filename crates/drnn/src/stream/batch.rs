@@ -30,7 +30,7 @@ pub struct StreamId {
 /// let mut answered = Vec::new();
 /// streams.step(&[(a, 2.into()), (b, 4.into())], |_, _| unreachable!("one element late"))?;
 /// streams.step(&[(b, 1.into())], |id, _| answered.push(id))?; // only b has an element
-/// streams.finish(&[a], |id, _| answered.push(id))?; // a has ended: padding, last answer, leaves
+/// streams.finish(&[a], |id, _| answered.push(id))?; // a has ended: padding, last output, leaves
 /// assert_eq!(answered, [b, a]);
 /// # Ok::<(), drnn::Error>(())
 /// ```

@@ -36,7 +36,7 @@ impl<M: ModelRef> Stream<M> {
         Ok(Stream { model, steps })
     }
 
-    /// Reads the next element; answers the one d before it, once there is one. An element that is
+    /// Reads the next element; returns the output for the one d before it, once there is one. An element that is
     /// refused changes nothing.
     pub fn push<'a>(&mut self, element: impl Into<Element<'a>>) -> Result<Option<&[f32]>> {
         let (model, element) = (self.model.model(), element.into());

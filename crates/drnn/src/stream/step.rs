@@ -72,7 +72,7 @@ impl Element<'_> {
     }
 }
 
-/// Refuses networks that need the whole sequence before their first answer.
+/// Refuses networks that need the whole sequence before their first output.
 pub(crate) fn check_streams(spec: &NetSpec) -> Result<()> {
     if spec.direction() == Direction::Bidirectional {
         return Err(Error::Stream(
