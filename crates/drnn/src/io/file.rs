@@ -18,13 +18,13 @@
 use crate::error::text::short;
 use crate::error::{Error, FileError, Result};
 use crate::io::atomic::write_atomically;
+use crate::io::half_precision::f32_to_f16;
 use crate::io::read::read_model_file;
 use crate::io::tensors::TensorFile;
 use crate::io::torch;
 use crate::model::Model;
 use crate::spec::NetSpec;
 use crate::spec::params::{Layout, Tensor};
-use half::f16;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -137,7 +137,7 @@ pub(crate) fn write_tensors(
     for values in tensors.iter().flat_map(|(_, _, values)| values.chunks(1 << 16)) {
         let bytes: Vec<u8> = match precision {
             Precision::F32 => values.iter().flat_map(|x| x.to_le_bytes()).collect(),
-            Precision::F16 => values.iter().flat_map(|x| f16::from_f32(*x).to_le_bytes()).collect(),
+            Precision::F16 => values.iter().flat_map(|x| f32_to_f16(*x)).collect(),
         };
         to.write_all(&bytes)?;
     }

@@ -9,6 +9,7 @@ pub(crate) mod atomic;
 pub(crate) mod bundle;
 pub mod checksum;
 pub(crate) mod file;
+mod half_precision;
 pub(crate) mod import;
 pub(crate) mod limits;
 pub(crate) mod read;

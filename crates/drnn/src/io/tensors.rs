@@ -6,9 +6,9 @@
 use crate::error::text::short;
 use crate::error::{Error, Result};
 use crate::io::file::{KEY, refuse, refuse_because};
+use crate::io::half_precision::{bf16_to_f32, f16_to_f32};
 use crate::io::limits::{MAX_TENSOR_NAME, MAX_TENSORS};
 use crate::io::torch;
-use half::{bf16, f16};
 use safetensors::{Dtype, SafeTensorError, SafeTensors};
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, Visitor};
@@ -92,8 +92,8 @@ impl<'a> TensorFile<'a> {
         match view.dtype {
             Dtype::F32 => view.each(name, f32::from_le_bytes),
             Dtype::F64 => view.each(name, |b| f64::from_le_bytes(b) as f32),
-            Dtype::F16 => view.each(name, |b| f16::from_le_bytes(b).to_f32()),
-            Dtype::BF16 => view.each(name, |b| bf16::from_le_bytes(b).to_f32()),
+            Dtype::F16 => view.each(name, f16_to_f32),
+            Dtype::BF16 => view.each(name, bf16_to_f32),
             other => {
                 let (name, expected) = (short(name), "F32, F64, F16 or BF16");
                 Err(refuse(format!("tensor `{name}` is {other:?}, expected {expected}")))

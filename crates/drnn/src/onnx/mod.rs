@@ -6,12 +6,12 @@
 //! ```
 //!
 //! ```
-//! use drnn::onnx::Kind;
+//! use drnn::onnx::GraphKind;
 //! use drnn::{Cell, Model, NetSpec, Padding};
 //!
 //! let spec = NetSpec::builder(Cell::Lstm).dense(3).units([8]).outputs(2);
 //! let model = Model::init(&spec.delay(4, Padding::Null).build()?, 1)?;
-//! let onnx = model.to_onnx(Kind::Whole)?;
+//! let onnx = model.to_onnx(GraphKind::Whole)?;
 //! let inputs: Vec<String> = onnx.inputs.iter().map(|port| port.to_string()).collect();
 //! assert_eq!(inputs, ["x: float [T, B, 3]", "h0: float [1, B, 8]", "c0: float [1, B, 8]"]);
 //! # let folder = tempfile::tempdir().unwrap();
@@ -25,7 +25,7 @@
 //! T and B are symbols: one graph takes sequences of any length from 1 on, in batches of any size. All
 //! sequences of a batch are equally long. Every input must be given.
 //!
-//! | name | [`Kind::Whole`] | [`Kind::Step`] | |
+//! | name | [`GraphKind::Whole`] | [`GraphKind::Step`] | |
 //! |---|---|---|---|
 //! | `x` | `float [T, B, q]` | `float [B, q]` | vectors, where the network reads those |
 //! | `tokens` | `int64 [T, B]` | `int64 [B]` | symbols from 0 to V - 1, where it reads tokens |
