@@ -11,12 +11,13 @@ Two folders of cubins are compared file by file and kernel by kernel:
 The tests compile every variant of every kernel with NVRTC and leave the cubins in the folder that
 DRNN_CUBINS names. BIN is the folder of NVIDIA's nvdisasm and cuobjdump (default: PATH).
 
-Of each kernel it compares: registers, stack (local memory: spills and indexed arrays), static shared
-memory, instruction count, and the multiset and the sequence of arithmetic instructions (FADD, FMUL,
-FFMA, DADD, DMUL, DFMA, HMMA, HGMMA, MUFU, conversions ..., without operands). The sequence may differ
-where the scheduler reorders independent instructions; the multiset may not, unless the arithmetic
-itself changed. It also counts generic loads and stores (LD, ST: slower than LDG, STG) and the bulk
-copies (UBLKCP), and reports whether any bulk copy has a zero register as an address.
+Of each kernel it compares: registers, stack (local memory: spills and indexed arrays), static
+shared memory, instruction count, and the multiset and the sequence of arithmetic instructions
+(FADD, FMUL, FFMA, DADD, DMUL, DFMA, HMMA, HGMMA, MUFU, conversions ..., without operands). The
+sequence may differ where the scheduler reorders independent instructions; the multiset may not,
+unless the arithmetic itself changed. It also counts generic loads and stores (LD, ST: slower than
+LDG, STG) and the bulk copies (UBLKCP), and reports bulk copies with an address whose upper half is
+zero: NVRTC 13.0 miscompiles some of them so.
 
 Files and kernels that were renamed: --rename OLD=NEW, for file prefixes and kernel names.
 The exit status is 1 if registers grew, local memory grew, or the multiset of arithmetic changed.
@@ -34,9 +35,11 @@ ARITHMETIC = re.compile(
     r"^(FADD|FMUL|FFMA|FMNMX|FSEL|DADD|DMUL|DFMA|DSETP|HADD|HADD2|HMUL2|HMMA|HGMMA|MUFU|F2F|F2FP|"
     r"F2I|I2F|I2FP|FSETP|FCHK)\b"
 )
-# HADD2.F32 converts f16 to f32; F2FP packs two f16; FSEL, FSETP and FMNMX select and compare. HFMA2 is
-# left out: the compiler moves constants with it, and no kernel computes in f16.
-INSTRUCTION = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:\{\s*)?(@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)\s*([^;]*);")
+# HADD2.F32 converts f16 to f32; F2FP packs two f16; FSEL, FSETP and FMNMX select and compare. HFMA2
+# is left out: the compiler moves constants with it, and no kernel computes in f16.
+INSTRUCTION = re.compile(
+    r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:\{\s*)?(@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]*)\s*([^;]*);"
+)
 
 
 def run(command):
@@ -54,7 +57,7 @@ def kernels(cubin, tools):
     for line in run([tools + "nvdisasm", "--print-code", str(cubin)]).splitlines():
         section = re.match(r"^\s*\.section\s+\.text\.(\w+)", line)
         if section:
-            name = section[1]
+            name, zero = section[1], set()
             found.setdefault(name, {}).update(ops=[], bulk_zero=0)
             continue
         match = INSTRUCTION.match(line)
@@ -62,8 +65,15 @@ def kernels(cubin, tools):
             continue
         opcode, operands = match[2], match[3]
         found[name]["ops"].append(opcode)
-        if opcode.startswith("UBLKCP") and re.search(r"\bU?RZ\b", operands):
-            found[name]["bulk_zero"] += 1
+        if opcode.startswith("UBLKCP"):
+            upper = ["UR%d" % (int(low) + 1) for low in re.findall(r"\[UR(\d+)\]", operands)]
+            found[name]["bulk_zero"] += any(register in zero for register in upper)
+        # Uniform registers that hold a zero that was moved there.
+        target, _, source = operands.partition(",")
+        is_move = opcode.split(".")[0] in ("UMOV", "R2UR")
+        zero.discard(target.strip())
+        if is_move and source.strip() in ("URZ", "RZ"):
+            zero.add(target.strip())
     for kernel in found.values():
         ops = kernel.get("ops", [])
         kernel["arithmetic"] = [op for op in ops if ARITHMETIC.match(op)]
@@ -84,18 +94,21 @@ def renamed(name, renames, prefix):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("old", type=pathlib.Path)
     parser.add_argument("new", type=pathlib.Path)
     parser.add_argument("--tools", default="", help="folder of nvdisasm and cuobjdump")
     parser.add_argument("--rename", action="append", default=[], metavar="OLD=NEW")
     parser.add_argument("--only", default="", help="compare files whose name contains this")
-    parser.add_argument("--diff", action="store_true", help="show how sequences of arithmetic differ")
+    parser.add_argument("--diff", action="store_true", help="show how the sequences differ")
     args = parser.parse_args()
     tools = args.tools.rstrip("/") + "/" if args.tools else ""
     renames = [tuple(r.split("=", 1)) for r in args.rename]
     worse, same, missing = 0, 0, []
-    print("file kernel | registers | local | shared | instructions | arithmetic | generic | bulk copies")
+    columns = ["registers", "local", "shared", "instructions", "arithmetic", "generic", "bulk"]
+    print(" | ".join(["file kernel"] + columns))
     for old in sorted(args.old.glob("*.cubin")):
         if args.only not in old.name:
             continue
@@ -126,7 +139,7 @@ def main():
                 more = collections.Counter(a["arithmetic"]) - collections.Counter(b["arithmetic"])
                 print(f"      gone {dict(gone)}, more {dict(more)}")
             if a["bulk_zero"]:
-                print(f"      {a['bulk_zero']} bulk copies with a zero register")
+                print(f"      {a['bulk_zero']} bulk copies with a zero upper half of an address")
             if args.diff and not sequence:
                 lines = difflib.unified_diff(b["arithmetic"], a["arithmetic"], lineterm="", n=1)
                 print("\n".join("      " + line for line in list(lines)[2:]))

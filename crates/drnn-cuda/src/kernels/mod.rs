@@ -155,8 +155,8 @@ mod tests {
     use drnn::Cell;
     use drnn_testing::{Need, found};
 
-    /// Compiles a source. If the variable DRNN_CUBINS names a folder, the machine code is left there
-    /// for `tools/compare_sass.py`.
+    /// Compiles a source. If the variable DRNN_CUBINS names a folder, the machine code is left
+    /// there for `tools/compare_sass.py`.
     fn compiled(source: &Source, arch: &str, what: &str) {
         let code = source.compile(arch).unwrap_or_else(|e| panic!("{arch} {what}: {e}"));
         assert!(!code.is_empty());
@@ -183,8 +183,8 @@ mod tests {
         }
     }
 
-    /// The paper's sizes, every number of rows per block, every cell, stacks; batches of training, and
-    /// those of 500 for evaluation. For Hopper only.
+    /// The paper's sizes, every number of rows per block, every cell, stacks; batches of training,
+    /// and those of 500 for evaluation. For Hopper only.
     #[test]
     fn every_persistent_kernel_compiles() {
         if found(Need::Nvrtc, library::nvrtc()).is_none() {

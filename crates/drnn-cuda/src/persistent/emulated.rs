@@ -1,6 +1,6 @@
 //! Both kernels on the CPU, compared with the equations: `tests/emulated` has C++ for Hopper's
-//! instructions. Needs a C++ compiler with `_Float16`; where its address sanitizer works, accesses outside
-//! of arrays are found too.
+//! instructions. Needs a C++ compiler with `_Float16`; where its address sanitizer works, accesses
+//! outside of arrays are found too.
 
 use super::tiling::{CONSUMER_THREADS, DeviceLimits, KernelSpec, Tiling, WARP, padded};
 use crate::kernels::params::{
@@ -85,8 +85,8 @@ fn program(folder: &Path, kind: &KernelSpec, what: &str) -> Option<PathBuf> {
     }
 }
 
-/// Runs a kernel on a random network of `units` units, with a last group that is not full. `naps` is a
-/// warp that is slowed down.
+/// Runs a kernel on a random network of `units` units, with a last group that is not full. `naps`
+/// is a warp that is slowed down.
 fn run(
     program: &Path,
     kind: &KernelSpec,
@@ -170,8 +170,8 @@ fn layers_that_multiply_the_input_too() {
     check(above(layer(Cell::Lstm, 150, 24, 1, 1)), 150, 3, false);
 }
 
-/// A phase of an mbarrier is known by its parity alone: a thread that nothing waits for could miss two of
-/// them and then wait for ever.
+/// A phase of an mbarrier is known by its parity alone: a thread that nothing waits for could miss
+/// two of them and then wait for ever.
 #[test]
 fn no_producer_can_miss_a_phase() {
     check_slow_producers(layer(Cell::RnnTanh, 33, 24, 1, 1), 33, 6);

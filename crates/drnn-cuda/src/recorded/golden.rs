@@ -1,9 +1,9 @@
 //! All work that a training step submits, line by line, compared with `tests/plans/NAME.txt`.
 //!
-//! `DRNN_RENEW_PLANS=1 cargo test -p drnn-cuda` rewrites those files after an intended change; review
-//! their diff. A line names the fields of a kernel's parameters. Buffers are named by the fields that
-//! own them, with the index of a value: `work.outputs:64`; a matrix also has its row stride:
-//! `work.outputs:64/16`.
+//! `DRNN_RENEW_PLANS=1 cargo test -p drnn-cuda` rewrites those files after an intended change;
+//! review their diff. A line names the fields of a kernel's parameters. Buffers are named by the
+//! fields that own them, with the index of a value: `work.outputs:64`; a matrix also has its row
+//! stride: `work.outputs:64/16`.
 
 use super::{Zeros, batches, hopper};
 use crate::learner::CudaLearner;

@@ -51,8 +51,8 @@ fn others() -> Vec<NetSpec> {
     nets.into_iter().map(|net| net.build().expect("a network")).collect()
 }
 
-/// Training steps on full batches and a smaller last one, then an evaluation: with sequences of each
-/// of the lengths, for all outputs and for selected ones.
+/// Training steps on full batches and a smaller last one, then an evaluation: with sequences of
+/// each of the lengths, for all outputs and for selected ones.
 fn train(device: &Device, precision: Precision, spec: &NetSpec, rows: usize, lengths: &[usize]) {
     let learner = CudaLearner::new(device, precision, spec, AdamOptions::default(), 1);
     let mut learner = learner.expect("a learner");

@@ -121,8 +121,8 @@ impl<P: Params> Kernel<P> {
         Ok(blocks.max(0) as usize)
     }
 
-    /// A cooperative launch, for blocks that wait for each other: the driver either runs all of them
-    /// at the same time or refuses the launch.
+    /// A cooperative launch, for blocks that wait for each other: the driver either runs all of
+    /// them at the same time or refuses the launch.
     ///
     /// # Safety
     /// As [`Kernel::launch_with`].

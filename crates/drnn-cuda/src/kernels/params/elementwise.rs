@@ -3,7 +3,8 @@
 use super::{Header, Uint4, params};
 
 params! {
-    /// `gates` (B, 4n), biases (4n), `c_before` and `c` (B, n), `h` (B, n) with rows `h_stride` apart.
+    /// `gates` (B, 4n), biases (4n), `c_before` and `c` (B, n), `h` (B, n) with rows `h_stride`
+    /// apart.
     LstmForward for "lstm_forward" {
         gates: *mut f32,
         bias_ih: *const f32,
@@ -49,7 +50,8 @@ params! {
         n: u32,
     }
 
-    /// `gates` and `from_h` become their gradients; `d_h` is read for step s + 1 and written for s - 1.
+    /// `gates` and `from_h` become their gradients; `d_h` is read for step s + 1 and written for s
+    /// - 1.
     GruBackward for "gru_backward" {
         gates: *mut f32,
         from_h: *mut f32,

@@ -1,7 +1,7 @@
 //! The functions of `driver::cuda`, recorded. Handles are numbers.
 //!
-//! Their safety contracts are those of `driver::cuda`, but nothing depends on them: device addresses are
-//! never dereferenced.
+//! Their safety contracts are those of `driver::cuda`, but nothing depends on them: device
+//! addresses are never dereferenced.
 
 #![allow(clippy::missing_safety_doc)]
 

@@ -27,8 +27,8 @@ const NULLABLE: [(&str, &str); 4] = [
 /// Fields that write f32 into a buffer of u32: targets, which may also be classes.
 const WRITES_WORDS: [(&str, &str); 1] = [("make_sine", "y")];
 
-/// Whether a pointer to the C type `of` may point into a buffer of `element`. A staged batch is a buffer
-/// of u32 that may hold anything, so it may be read as f32; writes must match the buffer.
+/// Whether a pointer to the C type `of` may point into a buffer of `element`. A staged batch is a
+/// buffer of u32 that may hold anything, so it may be read as f32; writes must match the buffer.
 fn matches_buffer(of: &str, element: &str, constant: bool) -> bool {
     match of {
         "float" => element == "f32" || element == "u32" && constant,

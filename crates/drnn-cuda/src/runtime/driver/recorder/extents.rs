@@ -1,7 +1,7 @@
 //! How much memory kernels read and write, and how many threads they need, from their parameters.
 //!
-//! A kernel that is not listed here is rejected. Where the contents of device memory decide (symbols,
-//! recipes), only the minimum is counted.
+//! A kernel that is not listed here is rejected. Where the contents of device memory decide
+//! (symbols, recipes), only the minimum is counted.
 
 use super::node::Launch;
 use super::source::Signature;
@@ -381,7 +381,8 @@ fn persistent_backward(call: &Call) -> Extents {
     needs(lanes * groups * blocks * call.launch.threads, arrays)
 }
 
-/// `group/*.cu`, with the sizes of `group/common.cuh`; images, gates and d_outputs are in buffers of bytes.
+/// `group/*.cu`, with the sizes of `group/common.cuh`; images, gates and d_outputs are in buffers
+/// of bytes.
 fn group(call: &Call) -> Option<Extents> {
     let v = |name: &str| call.number(name);
     let [n, q, out, directions, rows] = ["N", "Q", "OUT", "DIRECTIONS", "ROWS"].map(v);

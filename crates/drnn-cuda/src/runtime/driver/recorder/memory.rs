@@ -47,8 +47,8 @@ impl Memory {
         self.live.remove(&at)
     }
 
-    /// The allocation that contains an address, and the offset in it. An empty one contains its first
-    /// address.
+    /// The allocation that contains an address, and the offset in it. An empty one contains its
+    /// first address.
     pub fn find(&self, at: u64) -> Option<(Allocation, usize)> {
         let (_, allocation) = self.live.range(..=at).next_back()?;
         let offset = (at - allocation.at) as usize;

@@ -5,10 +5,11 @@
 //!                                                       └ recorder   simulated addresses; a list of what was submitted
 //! ```
 //!
-//! It rejects what would fail on a GPU, or worse, would not: pointers to buffers of the wrong type or
-//! beyond their ends, products of the wrong type, cooperative launches that do not fit, concurrent work
-//! that races. Nothing is computed, and reads return zeros. That a parameter struct has the fields that
-//! its kernel reads needs no check here: there is one declaration (`kernels::params`).
+//! It rejects what would fail on a GPU, or worse, would not: pointers to buffers of the wrong type
+//! or beyond their ends, products of the wrong type, cooperative launches that do not fit,
+//! concurrent work that races. Nothing is computed, and reads return zeros. That a parameter struct
+//! has the fields that its kernel reads needs no check here: there is one declaration
+//! (`kernels::params`).
 //!
 //! | file | what |
 //! |---|---|

@@ -65,7 +65,8 @@ pub(super) struct Factor {
 }
 
 impl Product {
-    /// The matrices by the host's names, whose A is cuBLAS's B, with their rows and columns in memory.
+    /// The matrices by the host's names, whose A is cuBLAS's B, with their rows and columns in
+    /// memory.
     pub fn matrices(&self) -> [(&'static str, &Factor, [usize; 2]); 3] {
         let Product { rows, columns, depth, a, b, c, .. } = self;
         let in_memory = |m: &Factor, [rows, columns]: [i32; 2]| {

@@ -1,7 +1,7 @@
 //! Happens-before between a stream that captures and its side streams.
 //!
-//! Every stream has a vector clock: of each stream, how many nodes happened before. Nodes that are not
-//! ordered may run concurrently, and then neither may write what the other accesses.
+//! Every stream has a vector clock: of each stream, how many nodes happened before. Nodes that are
+//! not ordered may run concurrently, and then neither may write what the other accesses.
 
 use super::extents::{Call, extents};
 use super::node::{Factor, Node};
