@@ -38,7 +38,7 @@
 //! | folder | what |
 //! |---|---|
 //! | `runtime/` | CUDA libraries, device, compilation, memory, streams and graphs, GEMM |
-//! | `kernels/` | CUDA C++ by family: elementwise, optimiser, resident, persistent, group |
+//! | `kernels/` | CUDA C++ by family (elementwise, persistent, ...), and parameter structs |
 //! | `step/` | shapes, staged batches, workspace, selected outputs, parameters and optimiser |
 //! | `plain/` | recurrences on every GPU, step by step; small LSTMs in one launch |
 //! | `persistent/` | recurrences on Hopper in one launch on many multiprocessors |

@@ -1,4 +1,4 @@
-//! Data sets on the GPU, whole: made there where a recipe says how, otherwise copied.
+//! Data sets in device memory: generated there from their recipe, or copied.
 //!
 //! ```text
 //! x (sequences, T, q) f32        y (sequences, T) classes, or (sequences, T, m) f32
@@ -17,9 +17,9 @@ use drnn_train::sine::SinePart;
 use drnn_train::{Dataset, Error, Examples, IGNORE, Inputs, Recipe, Result, TargetData};
 
 const THREADS: usize = 256;
-/// More than a card runs at once; each thread makes some elements.
+/// More than a GPU runs at a time; a thread generates several elements.
 const MAX_BLOCKS: usize = 4096;
-/// Words of `struct Recipe`.
+/// Length of `struct Recipe` in words.
 const WORDS: usize = 12;
 
 /// Where a data set comes from.
@@ -29,7 +29,7 @@ pub(crate) enum DataOrigin<'d> {
     Memory(&'d Examples),
 }
 
-/// What tells a data set from others.
+/// Identifies a data set.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum DataKey {
     Recipe(Recipe),
@@ -37,22 +37,22 @@ pub(crate) enum DataKey {
 }
 
 impl<'d> DataOrigin<'d> {
-    /// What a group can keep of `data`; the error says why nothing.
+    /// How `data` gets to the device; the error says why it cannot.
     pub fn of(spec: &NetSpec, data: &'d dyn Dataset) -> Result<DataOrigin<'d>> {
         data.fits(spec)?;
         if let Some(recipe) = data.recipe() {
             return Ok(DataOrigin::Recipe(recipe));
         }
         let Some(examples) = data.whole() else {
-            return Err(Error::Data("a group learns from sequences that lie in memory".into()));
+            return Err(Error::Data("a group trains on sequences in memory".into()));
         };
         if !examples.are_equally_long() {
-            return Err(Error::Data("a group learns from sequences of one length".into()));
+            return Err(Error::Data("a group trains on sequences of one length".into()));
         }
         Ok(DataOrigin::Memory(examples))
     }
 
-    pub fn mark(&self) -> DataKey {
+    pub fn key(&self) -> DataKey {
         match self {
             DataOrigin::Recipe(recipe) => DataKey::Recipe(**recipe),
             DataOrigin::Memory(examples) => DataKey::Key(examples.key()),
@@ -60,62 +60,62 @@ impl<'d> DataOrigin<'d> {
     }
 }
 
-/// A data set on the GPU.
+/// A data set in device memory.
 #[derive(Debug)]
 pub(crate) struct DataSet {
-    pub mark: DataKey,
+    pub key: DataKey,
     pub x: Buffer<f32>,
     pub y: Buffer<u32>,
     pub elements: usize,
-    pub goal: TargetType,
+    pub target_type: TargetType,
 }
 
 impl DataSet {
-    /// Made or copied, for networks that give answers of `m` values.
+    /// Generated or copied, for networks with `m` outputs.
     pub fn new(
         device: &Device,
-        makers: &DataKernels,
+        kernels: &DataKernels,
         origin: DataOrigin,
         m: usize,
     ) -> Result<DataSet> {
         match origin {
-            DataOrigin::Recipe(recipe) => makers.make(device, recipe, m),
+            DataOrigin::Recipe(recipe) => kernels.generate(device, recipe, m),
             DataOrigin::Memory(examples) => DataSet::copied(device, examples, m),
         }
     }
 
     fn copied(device: &Device, examples: &Examples, m: usize) -> Result<DataSet> {
         let Inputs::Dense(x) = examples.inputs() else {
-            return Err(Error::Data("a group learns from vectors".into()));
+            return Err(Error::Data("a group trains on vectors".into()));
         };
-        let (goal, y) = match examples.targets() {
+        let (target_type, y) = match examples.targets() {
             TargetData::Values(values) => {
                 (TargetType::Values, values.iter().map(|v| v.to_bits()).collect::<Vec<u32>>())
             }
             TargetData::Classes(classes) => {
                 let known = classes.iter().filter(|class| **class != IGNORE);
-                check_classes(known.max().map_or(0, |most| *most as usize + 1), m)?;
+                check_classes(known.max().map_or(0, |max| *max as usize + 1), m)?;
                 (TargetType::Classes, classes.clone())
             }
         };
         let (x, y) = (Buffer::from(device, x)?, Buffer::from(device, &y)?);
-        let mark = DataOrigin::Memory(examples).mark();
-        Ok(DataSet { mark, x, y, elements: examples.steps(), goal })
+        let key = DataOrigin::Memory(examples).key();
+        Ok(DataSet { key, x, y, elements: examples.steps(), target_type })
     }
 
-    /// Copied back.
+    /// Copied to host memory, for `q` inputs and `m` outputs.
     pub fn examples(&self, [q, m]: [usize; 2]) -> Result<Examples> {
         let (x, y) = (self.x.get(0, self.x.len())?, self.y.get(0, self.y.len())?);
-        let answers = match self.goal {
+        let targets = match self.target_type {
             TargetType::Classes => TargetData::Classes(y),
             TargetType::Values => TargetData::Values(y.into_iter().map(f32::from_bits).collect()),
         };
         let count = x.len() / (self.elements * q);
-        Examples::new(Inputs::Dense(x), answers, [count, self.elements], [q, m])
+        Examples::new(Inputs::Dense(x), targets, [count, self.elements], [q, m])
     }
 }
 
-/// A network has no answer for a class beyond its outputs.
+/// Fails if there are more classes than outputs, m.
 fn check_classes(classes: usize, m: usize) -> Result<()> {
     match classes <= m {
         true => Ok(()),
@@ -123,7 +123,7 @@ fn check_classes(classes: usize, m: usize) -> Result<()> {
     }
 }
 
-/// The kernels that make data sets.
+/// The kernels that generate data sets.
 #[derive(Debug)]
 pub(crate) struct DataKernels {
     sine: Kernel<MakeSine>,
@@ -136,9 +136,9 @@ impl DataKernels {
         Ok(DataKernels { sine: module.kernel()?, reversal: module.kernel()? })
     }
 
-    fn make(&self, device: &Device, recipe: &Recipe, m: usize) -> Result<DataSet> {
+    fn generate(&self, device: &Device, recipe: &Recipe, m: usize) -> Result<DataSet> {
         let elements = recipe.count() * recipe.steps();
-        let (goal, q) = match recipe {
+        let (target_type, q) = match recipe {
             Recipe::Sine { .. } => (TargetType::Values, 1),
             Recipe::Reversal { task, .. } => {
                 check_classes(task.symbols, m)?;
@@ -149,7 +149,7 @@ impl DataKernels {
         let staged = Buffer::from(device, &words(recipe)?)?;
         let (words, to_x, to_y) = (ptr(staged.at(0)), ptr(x.at(0)), y.at(0));
         let grid = [elements.div_ceil(THREADS).min(MAX_BLOCKS), 1];
-        // A stream of its own: that of the rounds may be busy with other lanes.
+        // A stream of its own: the executor's may be busy with other lanes.
         let stream = Stream::new(device)?;
         // SAFETY: the buffers have as many elements as the recipe says.
         unsafe {
@@ -165,12 +165,12 @@ impl DataKernels {
             }
         }
         stream.synchronize()?;
-        let mark = DataKey::Recipe(*recipe);
-        Ok(DataSet { mark, x, y, elements: recipe.steps(), goal })
+        let key = DataKey::Recipe(*recipe);
+        Ok(DataSet { key, x, y, elements: recipe.steps(), target_type })
     }
 }
 
-/// `struct Recipe`.
+/// Writes `struct Recipe` of `kernels/group/data.cu`.
 fn words(recipe: &Recipe) -> Result<[u32; WORDS]> {
     let (seed, filter, gamma, [ahead, taps, symbols]) = match *recipe {
         Recipe::Sine { task, set_seed, part, .. } => {
@@ -217,16 +217,16 @@ mod tests {
     #[test]
     fn equal_recipes_are_one_data_set_and_equal_examples_are_two() {
         let spec = NetSpec::builder(Cell::Lstm).dense(4).units([3]).outputs(4).build().unwrap();
-        let (task, mark) = (Reversal::default(), |data: &dyn Dataset| {
-            DataOrigin::of(&spec, data).map(|origin| origin.mark()).unwrap()
+        let (task, key) = (Reversal::default(), |data: &dyn Dataset| {
+            DataOrigin::of(&spec, data).map(|origin| origin.key()).unwrap()
         });
         let made = |seed| task.generated(2, seed).unwrap();
         let [first, again] = [1, 1].map(|seed| task.examples(2, seed).unwrap());
-        assert_eq!(mark(&made(1)), mark(&made(1)));
-        assert_ne!(mark(&made(1)), mark(&made(2)));
-        assert_ne!(mark(&made(1)), mark(&first));
-        assert_ne!(mark(&first), mark(&again));
-        assert_eq!(mark(&first), mark(&first.clone()));
+        assert_eq!(key(&made(1)), key(&made(1)));
+        assert_ne!(key(&made(1)), key(&made(2)));
+        assert_ne!(key(&made(1)), key(&first));
+        assert_ne!(key(&first), key(&again));
+        assert_eq!(key(&first), key(&first.clone()));
         assert!(check_classes(4, 4).is_ok() && check_classes(0, 4).is_ok());
         assert_eq!(check_classes(5, 4).unwrap_err().to_string(), "class 4 of 4");
     }

@@ -19,7 +19,7 @@ pub(crate) struct Job {
     pub x: u64,
     pub y: u64,
     pub elements: usize,
-    pub goal: TargetType,
+    pub target_type: TargetType,
     /// Indices of the sequences, in order.
     pub chosen: Vec<u32>,
     pub kind: JobKind,
@@ -83,8 +83,12 @@ impl Executor {
         let mut left: Vec<usize> = (0..jobs.len()).collect();
         while let Some(&first) = left.first() {
             let shape = |i: usize| {
-                let Job { elements, goal, kind, .. } = &jobs[i].1;
-                (*elements, *goal == TargetType::Classes, matches!(kind, JobKind::Train { .. }))
+                let Job { elements, target_type, kind, .. } = &jobs[i].1;
+                (
+                    *elements,
+                    *target_type == TargetType::Classes,
+                    matches!(kind, JobKind::Train { .. }),
+                )
             };
             let (now, later) = left.into_iter().partition(|&i| shape(i) == shape(first));
             left = later;
@@ -109,7 +113,7 @@ impl Executor {
             }
         });
         let max_batch = batches.max().unwrap_or(DEFAULT_BATCH);
-        self.reserve(jobs[0].1.elements, jobs[0].1.goal, max_batch)?;
+        self.reserve(jobs[0].1.elements, jobs[0].1.target_type, max_batch)?;
         let workspace = self.workspace.as_ref().expect("reserved above");
         let batch_of = |job: &Job| match job.kind {
             JobKind::Train { batch, .. } => batch.max(1),
@@ -141,13 +145,13 @@ impl Executor {
         let mut outputs: Vec<Vec<f32>> = vec![Vec::new(); jobs.len()];
         let wants_outputs = |job: &Job| job.kind == JobKind::Evaluate { outputs: true };
         for batch in 0..batches {
-            self.stream.launch(if train { &workspace.step } else { &workspace.look })?;
+            self.stream.launch(if train { &workspace.step } else { &workspace.evaluation })?;
             if jobs.iter().any(|(_, job)| wants_outputs(job)) {
                 self.stream.synchronize()?;
                 for ((lane, job), to) in jobs.iter().zip(&mut outputs) {
                     let left = job.chosen.len().saturating_sub(batch * workspace.plan.batch);
                     if wants_outputs(job) && left > 0 {
-                        by_sequence(&workspace.plan, &workspace.answers(*lane)?, left, to);
+                        by_sequence(&workspace.plan, &workspace.outputs(*lane)?, left, to);
                     }
                 }
             }
@@ -158,7 +162,7 @@ impl Executor {
             let [loss, norms, count, right, ..] = progress[lane * PROGRESS..][..PROGRESS] else {
                 unreachable!("PROGRESS values per lane")
             };
-            let right = (job.goal == TargetType::Classes).then_some(right as usize);
+            let right = (job.target_type == TargetType::Classes).then_some(right as usize);
             let loss = LossSum { sum: loss, count: count as usize, correct: right };
             JobResult { steps: Steps { loss, norms }, outputs }
         });
@@ -167,15 +171,15 @@ impl Executor {
 
     /// Makes sure that kernels and workspace fit a batch; replaces those that are too small or of
     /// another shape.
-    fn reserve(&mut self, elements: usize, goal: TargetType, batch: usize) -> Result<()> {
+    fn reserve(&mut self, elements: usize, target_type: TargetType, batch: usize) -> Result<()> {
         let fits = |plan: &GroupPlan| {
-            plan.elements == elements && plan.goal == goal && plan.batch >= batch
+            plan.elements == elements && plan.target_type == target_type && plan.batch >= batch
         };
         if self.workspace.as_ref().is_some_and(|workspace| fits(&workspace.plan)) {
             return Ok(());
         }
         self.workspace = None;
-        let plan = GroupPlan::new(self.net, goal, elements, batch, self.device.shared());
+        let plan = GroupPlan::new(self.net, target_type, elements, batch, self.device.shared());
         let plan = plan.ok_or_else(|| {
             Error::Device(format!(
                 "batches of {batch} sequences do not fit the GPU's shared memory; smaller ones \
@@ -251,7 +255,7 @@ mod tests {
 
     fn job(kind: JobKind) -> Job {
         let (x, y, chosen) = (0x1_0000_0002, 0x3_0000_0004, vec![7, 8, 9]);
-        Job { x, y, elements: 2, goal: TargetType::Values, chosen, kind }
+        Job { x, y, elements: 2, target_type: TargetType::Values, chosen, kind }
     }
 
     #[test]

@@ -134,8 +134,8 @@ impl CudaLane {
     fn data_set(&mut self, data: &dyn Dataset) -> Result<&DataSet> {
         let Shared { device, data_kernels, spec, .. } = &*self.shared;
         let origin = DataOrigin::of(spec, data)?;
-        let mark = origin.mark();
-        if let Some(at) = self.data_sets.iter().position(|set| set.mark == mark) {
+        let key = origin.key();
+        if let Some(at) = self.data_sets.iter().position(|set| set.key == key) {
             return Ok(&self.data_sets[at]);
         }
         let new = DataSet::new(device, data_kernels, origin, spec.output_width())?;
@@ -175,9 +175,9 @@ impl CudaLane {
 
     /// Runs a job on the sequences `chosen` of `data`, together with those of other lanes.
     fn submit(&mut self, data: &dyn Dataset, chosen: Vec<u32>, kind: JobKind) -> Result<JobResult> {
-        let DataSet { x, y, elements, goal, .. } = self.data_set(data)?;
-        let (x, y, elements, goal) = (x.at(0), y.at(0), *elements, *goal);
-        let job = Job { x, y, elements, goal, chosen, kind };
+        let DataSet { x, y, elements, target_type, .. } = self.data_set(data)?;
+        let (x, y, elements, target_type) = (x.at(0), y.at(0), *elements, *target_type);
+        let job = Job { x, y, elements, target_type, chosen, kind };
         let shared = &self.shared;
         shared.rendezvous.submit(self.number, job, |jobs| shared.executor().run(jobs))
     }

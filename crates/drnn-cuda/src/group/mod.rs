@@ -1,24 +1,25 @@
-//! Many small LSTMs in training at once, each on its own.
+//! Trains many small LSTMs of one shape at the same time, independently of each other.
 //!
 //! ```text
-//! lane   batch -> forward -> answers, loss -> backward -> gradients of weights -> norm, clip -> Adam
-//! lane   batch -> forward -> ...                                                  every kernel for all lanes at once
+//! lane 0   batch -> forward -> outputs, loss -> backward -> weight gradients -> norm, clip -> Adam
+//! lane 1   batch -> forward -> ...                         each kernel is launched for all lanes
 //! ```
 //!
 //! | file | what |
 //! |---|---|
-//! | `plan` | which networks, how large everything is; nothing of the GPU |
-//! | `room` | kernels and memory for batches of some shape; a step as a graph |
-//! | `data` | data sets, made on the GPU or copied there |
-//! | `round` | what lanes are to do, all of it in one go |
-//! | `meeting` | lanes of many threads come together for a round |
+//! | `plan` | which networks are supported, and sizes; no GPU calls |
+//! | `workspace` | kernels and device memory for batches of one shape; a step as a graph |
+//! | `data` | data sets, generated on the GPU or copied there |
+//! | `executor` | runs the jobs of many lanes together |
+//! | `rendezvous` | collects the jobs of lanes on many threads |
 //! | `lane` | [`CudaGroup`] and its [`CudaLane`]s, each a [`drnn_train::Engine`] |
 //!
-//! A lane's numbers are its own: no sum goes over lanes and none depends on how many there are, so a lane beside others is
-//! the lane alone, to the bit. Factors of products are f16, all sums, cell states and parameters f32.
+//! Lanes are independent: no sum crosses lanes and none depends on their number, so a lane computes
+//! the same bits alone and with others. Factors of products are f16; sums, cell states and
+//! parameters are f32.
 //!
-//! Kernels are `kernels/group*`. They use Hopper's products (wgmma), so there are groups on compute capability 9 only. No block
-//! waits for another, so they cannot hang whatever fits at once.
+//! The kernels, in `kernels/group/`, use `wgmma`, which only compute capability 9 has. Their blocks
+//! never wait for each other, so more blocks than fit the GPU are no problem.
 
 mod data;
 mod executor;

@@ -1,21 +1,24 @@
-//! Which networks make a group, and how large everything of theirs is: the numbers of `kernels/group/common.cuh`.
+//! Which networks groups support, and the sizes of their buffers and blocks, as
+//! `kernels/group/common.cuh` has them.
 
 use crate::step::plan::TargetType;
 use drnn::{Cell, InputSpec, NetSpec, Padding};
 
-/// Rows of a product.
+/// Rows of the batch per `wgmma` product (its n).
 const HALF: usize = 56;
-/// The most units, inputs and outputs: more would not fit into registers or shared memory.
-const MOST: [usize; 3] = [128, 8, 16];
+/// Limits that registers and shared memory set.
+const MAX_UNITS: usize = 128;
+const MAX_INPUTS: usize = 8;
+const MAX_OUTPUTS: usize = 16;
 
-/// A network as groups take it.
+/// A network that groups support.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GroupNet {
     /// Units of a direction, n.
     pub n: usize,
     /// Width of the input, q.
     pub q: usize,
-    /// Answers' width, m.
+    /// Width of the output, m.
     pub outputs: usize,
     pub directions: usize,
     pub delay: usize,
@@ -23,28 +26,27 @@ pub(crate) struct GroupNet {
 }
 
 impl GroupNet {
-    /// The error says why there is no group of such networks.
+    /// The error says why groups do not support the network.
     pub fn new(spec: &NetSpec) -> Result<GroupNet, String> {
         let refuse = |why: String| Err(format!("no group for {spec}: {why}"));
-        let [max_units, max_inputs, max_outputs] = MOST;
         if spec.cell() != Cell::Lstm || spec.layers() != 1 || spec.blocks().is_some() {
             return refuse("only LSTMs of one layer".into());
         }
         let n = spec.units()[0];
-        if n > max_units {
-            return refuse(format!("only up to {max_units} units"));
+        if n > MAX_UNITS {
+            return refuse(format!("only up to {MAX_UNITS} units"));
         }
         let InputSpec::Dense(q) = spec.input() else {
             return refuse("only vectors as input".into());
         };
         let outputs = spec.outputs().unwrap_or(0);
-        if q > max_inputs || !(1..=max_outputs).contains(&outputs) {
+        if q > MAX_INPUTS || !(1..=MAX_OUTPUTS).contains(&outputs) {
             return refuse(format!(
-                "only up to {max_inputs} inputs and 1 to {max_outputs} outputs"
+                "only up to {MAX_INPUTS} inputs and 1 to {MAX_OUTPUTS} outputs"
             ));
         }
         if spec.delay() > 0 && spec.padding() != Padding::Null {
-            return refuse("only zeros behind the end".into());
+            return refuse("only zeros after the end".into());
         }
         let (directions, parameters) = (spec.direction().count(), spec.parameters());
         Ok(GroupNet { n, q, outputs, directions, delay: spec.delay(), parameters })
@@ -59,7 +61,7 @@ impl GroupNet {
         (self.n + 3 * self.q + 2).next_multiple_of(16) / 8
     }
 
-    /// And of a d image.
+    /// Groups of 8 columns of a d image.
     fn d_groups(&self) -> usize {
         (4 * self.n + self.outputs).next_multiple_of(16) / 8
     }
@@ -76,7 +78,7 @@ impl GroupNet {
         self.n.div_ceil(64) * self.d_groups() * 1024
     }
 
-    /// Values of the gradients of a direction's weights, with those that are none.
+    /// Length of the gradient of a direction's weights, with padding.
     pub fn products(&self) -> usize {
         8 * self.d_groups() * HALF * self.parts()
     }
@@ -86,16 +88,16 @@ impl GroupNet {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GroupPlan {
     pub net: GroupNet,
-    pub goal: TargetType,
-    /// Elements of a sequence, T: as many answers.
+    pub target_type: TargetType,
+    /// Elements of a sequence, T, which is also its number of outputs.
     pub elements: usize,
     /// Sequences of a batch, B.
     pub batch: usize,
-    /// Halves that the rows of a block fill.
+    /// Products, of 56 rows each, that cover the rows of a block: 1 or 2.
     halves: usize,
-    /// Images at hand for gradients of weights.
+    /// Pairs of images in shared memory in the kernel of weight gradients.
     in_turn: usize,
-    /// Blocks that share a batch's rows.
+    /// Blocks that the rows of a batch are divided among.
     pub chunks: usize,
 }
 
@@ -107,10 +109,11 @@ pub(crate) struct Block {
 }
 
 impl GroupPlan {
-    /// For cards whose blocks may have `shared` bytes; None where it does not fit.
+    /// For devices whose blocks may have `shared` bytes of shared memory; `None` if it does not
+    /// fit.
     pub fn new(
         net: GroupNet,
-        goal: TargetType,
+        target_type: TargetType,
         elements: usize,
         batch: usize,
         shared: usize,
@@ -119,7 +122,7 @@ impl GroupPlan {
         let ways = (1..=halves).rev().flat_map(|halves| [(halves, 3), (halves, 2)]);
         let mut plans = ways.map(|(halves, in_turn)| {
             let chunks = batch.div_ceil(HALF * halves);
-            GroupPlan { net, goal, elements, batch, halves, in_turn, chunks }
+            GroupPlan { net, target_type, elements, batch, halves, in_turn, chunks }
         });
         plans.find(|plan| {
             let blocks = [plan.forward(), plan.backward(), plan.gradients()];
@@ -127,7 +130,7 @@ impl GroupPlan {
         })
     }
 
-    /// Rows of a block.
+    /// Rows per block.
     pub fn rows(&self) -> usize {
         self.batch.div_ceil(self.chunks)
     }
@@ -149,7 +152,7 @@ impl GroupPlan {
         self.net.d_groups() * self.group()
     }
 
-    /// Gates, or cells, of a step.
+    /// Number of (unit, row) pairs saved per step, with padding.
     pub fn saved(&self) -> usize {
         self.halves * HALF * self.net.n
     }
@@ -173,15 +176,15 @@ impl GroupPlan {
         Block { threads: 128 * share.div_ceil(8), shared }
     }
 
-    /// Blocks that share the d columns of gradients.
+    /// Blocks that the columns of the d images are divided among.
     pub fn gradient_blocks(&self) -> usize {
         self.net.d_groups().div_ceil(32)
     }
 
-    /// What kernels are compiled with.
+    /// Preprocessor definitions for the kernels.
     pub fn defines(&self) -> Vec<String> {
         let GroupNet { n, q, outputs, directions, .. } = self.net;
-        let classes = usize::from(self.goal == TargetType::Classes);
+        let classes = usize::from(self.target_type == TargetType::Classes);
         let named = [
             ("N", n),
             ("Q", q),
@@ -210,20 +213,21 @@ pub(crate) mod tests {
         .unwrap()
     }
 
-    /// Of every kind, and why.
+    /// Plans of different kinds, and what each is for.
     pub fn plans() -> Vec<(GroupPlan, &'static str)> {
-        let plan = |net, goal, batch| GroupPlan::new(net, goal, 50, batch, HOPPER).unwrap();
-        let both_ways = GroupNet { directions: 2, ..net(70, 4, 4) };
+        let plan =
+            |net, target_type, batch| GroupPlan::new(net, target_type, 50, batch, HOPPER).unwrap();
+        let bidirectional = GroupNet { directions: 2, ..net(70, 4, 4) };
         vec![
             (plan(net(100, 1, 1), TargetType::Values, 100), "the paper's"),
-            (plan(both_ways, TargetType::Classes, 50), "both ways"),
+            (plan(bidirectional, TargetType::Classes, 50), "bidirectional"),
             (plan(net(128, 8, 16), TargetType::Classes, 100), "the largest"),
             (plan(net(1, 1, 1), TargetType::Values, 1), "the smallest"),
         ]
     }
 
     #[test]
-    fn what_is_refused_and_why() {
+    fn unsupported_networks_are_refused_with_a_reason() {
         let lstm = || NetSpec::builder(Cell::Lstm).dense(1).units([20]).outputs(1);
         let refused =
             |builder: drnn::NetSpecBuilder| GroupNet::new(&builder.build().unwrap()).unwrap_err();
@@ -241,9 +245,9 @@ pub(crate) mod tests {
         assert!(refused(tokens).contains("vectors"));
     }
 
-    /// The paper's networks take a batch of 100 in one block; the largest share it.
+    /// The paper's networks need one block for a batch of 100, the largest ones two.
     #[test]
-    fn what_fits_a_block() {
+    fn rows_per_block() {
         let plan = |net, batch| GroupPlan::new(net, TargetType::Values, 50, batch, HOPPER);
         let paper = plan(net(100, 1, 1), 100).unwrap();
         assert_eq!((paper.chunks, paper.rows(), paper.halves), (1, 100, 2));
@@ -260,7 +264,7 @@ pub(crate) mod tests {
         assert_eq!(GroupPlan::new(net(100, 1, 1), TargetType::Values, 50, 100, 99 << 10), None);
     }
 
-    /// Kernels count on it.
+    /// The kernels depend on this layout.
     #[test]
     fn parameters_lie_as_the_kernels_expect() {
         let builder = NetSpec::builder(Cell::Lstm).dense(3).units([7]).bidirectional().outputs(2);

@@ -1,4 +1,4 @@
-//! Kernels and memory of a group for batches of one shape, and a step as a graph.
+//! Kernels and device memory of a group for batches of one shape, and a step as a CUDA graph.
 
 use super::plan::{Block, GroupPlan};
 use crate::error::Result;
@@ -13,10 +13,10 @@ use crate::runtime::memory::Buffer;
 use crate::runtime::stream::{Graph, Stream};
 use drnn_train::AdamOptions;
 
-/// Blocks of sums, as `kernels/group/step.cu` has them.
+/// Blocks per lane of reductions, as in `kernels/group/step.cu`.
 const BLOCKS: usize = 32;
 const THREADS: usize = 256;
-/// Words of `struct Task`, and f64s of `struct Progress`.
+/// Length of `struct Task` in words, and of `struct Progress` in f64.
 pub(crate) const TASK: usize = 12;
 pub(crate) const PROGRESS: usize = 6;
 
@@ -53,7 +53,7 @@ impl Kernels {
     }
 }
 
-/// What stays whatever the shape of batches: parameters and optimiser of all lanes, one lane behind the other.
+/// Parameters and optimisers of all lanes, one lane after another; independent of the batch shape.
 #[derive(Debug)]
 pub(crate) struct GroupState {
     pub lanes: usize,
@@ -87,27 +87,28 @@ impl GroupState {
     }
 }
 
-/// Everything for batches of one shape.
+/// Graphs, kernels and buffers for batches of one shape.
 #[derive(Debug)]
 pub(crate) struct GroupWorkspace {
     pub plan: GroupPlan,
-    /// A step, and a batch that is only looked at. Before the buffers that they use.
+    /// A training step, and an evaluation. Declared, and so dropped, before the buffers they use.
     pub step: Graph,
-    pub look: Graph,
-    work: Work,
+    pub evaluation: Graph,
+    work: Buffers,
 }
 
+/// Kernels and buffers.
 #[derive(Debug)]
-struct Work {
+struct Buffers {
     kernels: Kernels,
     h_images: Buffer<u8>,
     d_images: Buffer<u8>,
-    /// Gates, four f16 each, and cells.
+    /// Saved for backward: gates, four f16 each, and cell states.
     gates: Buffer<u8>,
     cells: Buffer<u8>,
-    d_answers: Buffer<u8>,
-    /// (lanes, A, rows, m), of a batch that is only looked at.
-    answers: Buffer<f32>,
+    d_outputs: Buffer<u8>,
+    /// (lanes, A, rows, m), of evaluations.
+    outputs: Buffer<f32>,
     products: Buffer<f32>,
     losses: Buffer<f64>,
     squares: Buffer<f64>,
@@ -119,68 +120,69 @@ impl GroupWorkspace {
         device: &Device,
         stream: &Stream,
         plan: GroupPlan,
-        kept: &GroupState,
+        state: &GroupState,
     ) -> Result<GroupWorkspace> {
         let kernels = Kernels::new(device, &plan)?;
-        let lanes = kept.lanes;
+        let lanes = state.lanes;
         let directions = lanes * plan.net.directions;
-        let (places, steps) = (directions * plan.chunks, plan.steps());
-        let answers = lanes * plan.elements * plan.chunks * plan.rows() * plan.net.outputs;
+        let (blocks, steps) = (directions * plan.chunks, plan.steps());
+        let outputs = lanes * plan.elements * plan.chunks * plan.rows() * plan.net.outputs;
         let bytes = |len| Buffer::<u8>::zeros(device, len);
-        let work = Work {
+        let work = Buffers {
             kernels,
-            h_images: bytes(places * (steps + 1) * plan.h_image())?,
-            d_images: bytes(places * (steps + 1) * plan.d_image())?,
-            gates: bytes(places * steps * plan.saved() * 8)?,
-            cells: bytes(places * steps * plan.saved() * 2)?,
-            d_answers: bytes(2 * answers)?,
-            answers: Buffer::zeros(device, answers)?,
+            h_images: bytes(blocks * (steps + 1) * plan.h_image())?,
+            d_images: bytes(blocks * (steps + 1) * plan.d_image())?,
+            gates: bytes(blocks * steps * plan.saved() * 8)?,
+            cells: bytes(blocks * steps * plan.saved() * 2)?,
+            d_outputs: bytes(2 * outputs)?,
+            outputs: Buffer::zeros(device, outputs)?,
             products: Buffer::zeros(device, directions * plan.net.products())?,
             losses: Buffer::zeros(device, lanes * BLOCKS * 3)?,
             squares: Buffer::zeros(device, lanes * BLOCKS)?,
             coefficients: Buffer::zeros(device, lanes * 4)?,
         };
-        let step = stream.capture(|| work.record(&plan, kept, stream, true))?;
-        let look = stream.capture(|| work.record(&plan, kept, stream, false))?;
-        Ok(GroupWorkspace { plan, step, look, work })
+        let step = stream.capture(|| work.record(&plan, state, stream, true))?;
+        let evaluation = stream.capture(|| work.record(&plan, state, stream, false))?;
+        Ok(GroupWorkspace { plan, step, evaluation, work })
     }
 
-    /// Forgets what lanes had come to.
-    pub fn begin(&self, stream: &Stream, kept: &GroupState) -> Result<()> {
-        let params = GroupBegin { progress: ptr(kept.progress.at(0)), lanes: size(kept.lanes) };
-        let blocks = kept.lanes.div_ceil(THREADS);
+    /// Resets the sums and batch counters of all lanes.
+    pub fn begin(&self, stream: &Stream, state: &GroupState) -> Result<()> {
+        let params = GroupBegin { progress: ptr(state.progress.at(0)), lanes: size(state.lanes) };
+        let blocks = state.lanes.div_ceil(THREADS);
         // SAFETY: there is progress of every lane.
         unsafe { self.work.kernels.begin.launch(stream, [blocks, 1], THREADS, &params) }
     }
 
-    /// A lane's answers to the batch that was looked at last, (A, rows, m). It must have finished.
-    pub fn answers(&self, lane: usize) -> Result<Vec<f32>> {
+    /// A lane's outputs of the latest evaluation, (A, rows, m). The stream must have been
+    /// synchronised.
+    pub fn outputs(&self, lane: usize) -> Result<Vec<f32>> {
         let plan = &self.plan;
         let each = plan.elements * plan.chunks * plan.rows() * plan.net.outputs;
-        self.work.answers.get(lane * each, each)
+        self.work.outputs.get(lane * each, each)
     }
 
     pub fn bytes(&self) -> usize {
         let w = &self.work;
-        let bytes = [&w.h_images, &w.d_images, &w.gates, &w.cells, &w.d_answers];
-        bytes.iter().map(|b| b.bytes()).sum::<usize>() + w.products.bytes() + w.answers.bytes()
+        let bytes = [&w.h_images, &w.d_images, &w.gates, &w.cells, &w.d_outputs];
+        bytes.iter().map(|b| b.bytes()).sum::<usize>() + w.products.bytes() + w.outputs.bytes()
     }
 }
 
-impl Work {
-    /// Puts a step, or a look, into the stream: all lanes that have a batch.
+impl Buffers {
+    /// Submits a training step or an evaluation of all lanes; blocks of lanes without a batch exit.
     fn record(
         &self,
         plan: &GroupPlan,
-        kept: &GroupState,
+        state: &GroupState,
         stream: &Stream,
-        learn: bool,
+        train: bool,
     ) -> Result<()> {
-        let Work { kernels, h_images, d_images, gates, cells, d_answers, .. } = self;
-        let lanes = kept.lanes;
+        let Buffers { kernels, h_images, d_images, gates, cells, d_outputs, .. } = self;
+        let lanes = state.lanes;
         let directions = lanes * plan.net.directions;
-        let (tasks, progress) = (ptr(kept.tasks.at(0)), ptr(kept.progress.at(0)));
-        let (params, learns) = (ptr(kept.params.at(0)), u32::from(learn));
+        let (tasks, progress) = (ptr(state.tasks.at(0)), ptr(state.progress.at(0)));
+        let (params, trains) = (ptr(state.params.at(0)), u32::from(train));
         let (steps, elements, chunks) =
             (size(plan.steps()), size(plan.elements), size(plan.chunks));
         let forward = GroupForward {
@@ -192,16 +194,16 @@ impl Work {
             cells: ptr(cells.at(0)),
             steps,
             elements,
-            save: learns,
+            save: trains,
         };
         let outputs = GroupOutputs {
             tasks,
             progress,
             params,
             h_images: ptr(h_images.at(0)),
-            d_outputs: ptr(d_answers.at(0)),
+            d_outputs: ptr(d_outputs.at(0)),
             losses: ptr(self.losses.at(0)),
-            outputs: ptr(if learn { 0 } else { self.answers.at(0) }),
+            outputs: ptr(if train { 0 } else { self.outputs.at(0) }),
             steps,
             elements,
             chunks,
@@ -210,7 +212,7 @@ impl Work {
             tasks,
             progress,
             params,
-            d_outputs: ptr(d_answers.at(0)),
+            d_outputs: ptr(d_outputs.at(0)),
             gates: ptr(gates.at(0)),
             cells: ptr(cells.at(0)),
             d_images: ptr(d_images.at(0)),
@@ -232,23 +234,23 @@ impl Work {
             products: ptr(self.products.at(0)),
             partial: ptr(self.squares.at(0)),
         };
-        let AdamOptions { beta1, beta2, eps } = kept.adam;
+        let AdamOptions { beta1, beta2, eps } = state.adam;
         let finish = GroupFinish {
             tasks,
-            progress: ptr(kept.progress.at(0)),
+            progress: ptr(state.progress.at(0)),
             squares: ptr(self.squares.at(0)),
             losses: ptr(self.losses.at(0)),
             coefficients: ptr(self.coefficients.at(0)),
             beta1,
             beta2,
-            learn: learns,
+            learn: trains,
         };
         let adam = GroupAdam {
             coefficients: ptr(self.coefficients.at(0)),
             products: ptr(self.products.at(0)),
-            params: ptr(kept.params.at(0)),
-            mean: ptr(kept.mean.at(0)),
-            square: ptr(kept.square.at(0)),
+            params: ptr(state.params.at(0)),
+            mean: ptr(state.mean.at(0)),
+            square: ptr(state.square.at(0)),
             beta1,
             beta2,
             eps,
@@ -260,7 +262,7 @@ impl Work {
         unsafe {
             kernels.forward.launch_with(stream, by_row_chunk, threads, shared, &forward)?;
             kernels.outputs.launch(stream, [BLOCKS, lanes], THREADS, &outputs)?;
-            if learn {
+            if train {
                 let Block { threads, shared } = plan.backward();
                 kernels.backward.launch_with(stream, by_row_chunk, threads, shared, &backward)?;
                 let Block { threads, shared } = plan.gradients();
@@ -268,7 +270,7 @@ impl Work {
                 kernels.squares.launch(stream, [BLOCKS, lanes], THREADS, &squares)?;
             }
             kernels.finish.launch(stream, [lanes, 1], BLOCKS, &finish)?;
-            if learn {
+            if train {
                 kernels.adam.launch(stream, [BLOCKS, lanes], THREADS, &adam)?;
             }
         }

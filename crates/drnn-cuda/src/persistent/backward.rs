@@ -104,7 +104,7 @@ impl PersistentPass<'_> {
                 rows: size(shape.rows),
             };
             let blocks = tiling.lanes * groups * tiling.blocks();
-            // SAFETY: the workspace has room for the shape.
+            // SAFETY: the workspace is large enough for the shape.
             unsafe { backward.launch(stream, blocks, &params)? }
             first_group += groups;
         }
@@ -133,9 +133,9 @@ impl PersistentPass<'_> {
         Ok(())
     }
 
-    /// The gradient of a weight matrix: the product of output gradients and inputs, unscaled and copied
-    /// without padding to `to`. `padding`: rows per unit, gates, units, columns, contiguous columns
-    /// without and with padding.
+    /// The gradient of a weight matrix: the product of output gradients and inputs, unscaled and
+    /// copied without padding to `to`. `padding`: rows per unit, gates, units, columns, contiguous
+    /// columns without and with padding.
     fn weight_gradient(
         &self,
         factors: [Matrix; 2],
@@ -243,7 +243,8 @@ impl PersistentPass<'_> {
             stride,
         };
         let grid = [TABLE_PARTIALS, embedding];
-        // SAFETY: the workspace has room for the partial sums; a block of 8 warps per sum and dimension.
+        // SAFETY: the workspace is large enough for the partial sums; a block of 8 warps per sum
+        // and dimension.
         unsafe { kernels.half.table_to_partials.launch(stream, grid, 256, &params)? };
         let params = PartialsToEmbeddings {
             header: ptr(self.header()),

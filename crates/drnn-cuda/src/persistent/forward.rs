@@ -37,8 +37,8 @@ pub(super) struct LaneArrays {
 }
 
 impl PersistentPass<'_> {
-    /// Submits everything up to `until`; with the losses, the gradient of the outputs too. `packed` is
-    /// whether the packed weights are still valid from the previous pass.
+    /// Submits everything up to `until`; with the losses, the gradient of the outputs too. `packed`
+    /// is whether the packed weights are still valid from the previous pass.
     pub fn forward(&self, until: Until, packed: bool) -> Result<()> {
         self.states(until == Until::Step, packed)?;
         if until >= Until::Outputs {
@@ -291,7 +291,7 @@ impl PersistentPass<'_> {
                 save: u32::from(save),
             };
             let blocks = tiling.lanes * groups * tiling.blocks();
-            // SAFETY: the workspace has room for the shape, launch after launch.
+            // SAFETY: the workspace is large enough for the shape, launch after launch.
             unsafe { forward.launch(stream, blocks, &params)? }
             exchange += tiling.exchange_len(shape.steps, groups);
             below += tiling.exchange_len(shape.steps, groups);

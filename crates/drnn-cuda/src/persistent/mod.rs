@@ -2,13 +2,13 @@
 //! Factors are f16, sums f32; `docs/GPU.md` explains the kernels.
 //!
 //! ```text
-//! slots = x W_ih^T             a GEMM; a table lookup if there are few symbols; inside the recurrence
-//!                              for a layer above one of the same padded width
-//! recurrence                   one launch: both directions of a layer,  kernels/persistent/forward.cu
-//!                              or all layers of a stack as a wavefront
-//! outputs = h W_o^T + b        a GEMM
-//! dslots                       one launch                               kernels/persistent/backward.cu
-//! dW = dslots^T [h x]          GEMMs
+//! slots = x W_ih^T         a GEMM; a table lookup for few symbols; inside the recurrence for a
+//!                          layer above one of the same padded width
+//! recurrence               one launch (kernels/persistent/forward.cu): both directions of a layer,
+//!                          or all layers of a stack as a wavefront
+//! outputs = h W_o^T + b    a GEMM
+//! dslots                   one launch (kernels/persistent/backward.cu)
+//! dW = dslots^T [h x]      GEMMs
 //! ```
 //!
 //! A side stream packs the weights and resets the h exchange at the same time.
@@ -119,8 +119,8 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    /// Units of each direction of the layer below whose h this launch multiplies with W_ih; 0 for the
-    /// lowest layer and where a GEMM computes x W_ih^T.
+    /// Units of each direction of the layer below whose h this launch multiplies with W_ih; 0 for
+    /// the lowest layer and where a GEMM computes x W_ih^T.
     fn units_below(&self, layer: usize, r: &Recurrence) -> usize {
         if self.tiling.below > 0 && layer > 0 { r.inputs / self.tiling.below } else { 0 }
     }

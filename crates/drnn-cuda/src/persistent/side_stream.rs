@@ -1,5 +1,5 @@
-//! Work that overlaps with a pass in the low-priority side stream: packing weights into the order in
-//! which kernels read them, and resetting the h exchange of the previous pass.
+//! Work that overlaps with a pass in the low-priority side stream: packing weights into the order
+//! in which kernels read them, and resetting the h exchange of the previous pass.
 //!
 //! No GEMMs: the cuBLAS handle is bound to the main stream.
 
@@ -63,8 +63,8 @@ impl PersistentPass<'_> {
         Ok(())
     }
 
-    /// Resets the h exchange of the previous pass to the empty sentinel. All of it, since that pass may
-    /// have had a larger batch.
+    /// Resets the h exchange of the previous pass to the empty sentinel. All of it, since that pass
+    /// may have had a larger batch.
     pub(super) fn reset_exchange(&self) -> Result<()> {
         let [even, odd] = self.h_exchange(0);
         let words = self.work.h_exchange[0].len() / 8;
@@ -152,8 +152,8 @@ impl PersistentPass<'_> {
         Ok(())
     }
 
-    /// Converts a matrix of parameters to f16 with `per_unit` rows per unit; `sizes` are units, padded
-    /// units, columns, and contiguous columns without and with padding.
+    /// Converts a matrix of parameters to f16 with `per_unit` rows per unit; `sizes` are units,
+    /// padded units, columns, and contiguous columns without and with padding.
     fn pack_weights(&self, from: usize, to: Matrix, slots: Slots, per_unit: usize) -> PackWeights {
         PackWeights {
             from: ptr(self.pass.state.params.at(from)),

@@ -3,7 +3,7 @@
 //! ```text
 //!        of W_ih, b_ih    of W_hh, b_hh
 //! lstm   i  f  g  o       i  f  g  o
-//! gru    r  z  -  n       r  z  n  -        the reset gate multiplies W_hn h + b_hn: a slot of its own
+//! gru    r  z  -  n       r  z  n  -       the reset gate multiplies W_hn h + b_hn: its own slot
 //! rnn    h  -  -  -       h  -  -  -
 //! ```
 

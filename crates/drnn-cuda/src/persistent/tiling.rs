@@ -4,7 +4,7 @@
 //! blocks of a group = N / 32         N: units, padded to a multiple of 32
 //! groups            = B / rows       rows of the batch per block: 16, 24, 32, 48 or 64
 //! lanes             = directions of a layer, or layers of a stack, in one launch
-//! blocks in all     = lanes * groups * N / 32 <= multiprocessors; larger batches take several waves
+//! blocks in all     = lanes * groups * N / 32 <= multiprocessors; larger batches take waves
 //! ```
 
 use super::workspace::MAX_TABLE_SYMBOLS;
@@ -18,8 +18,8 @@ const MAX_UNITS: usize = 1024;
 pub(super) const WARP: usize = 32;
 /// Consumer threads of a block, two warpgroups: they run the matrix products and the cell.
 pub(super) const CONSUMER_THREADS: usize = 256;
-/// Ring of partial sums that a layer of a stack sends to the one below: how many steps it may be ahead
-/// in the backward pass.
+/// Ring of partial sums that a layer of a stack sends to the one below: how many steps it may be
+/// ahead in the backward pass.
 const RING: usize = 4;
 /// Double buffer of the partial sums that a layer's own blocks send each other.
 const OWN_BUFFERS: usize = 2;
@@ -80,8 +80,8 @@ pub(crate) enum Lanes {
 }
 
 impl Tiling {
-    /// The tiling with the fewest waves, among those the one with the fewest rows per block. `None` if
-    /// none fits.
+    /// The tiling with the fewest waves, among those the one with the fewest rows per block. `None`
+    /// if none fits.
     pub fn of(
         cell: Cell,
         units: usize,
@@ -107,7 +107,8 @@ impl Tiling {
     }
 
     fn fits(&self, limits: DeviceLimits) -> bool {
-        // A layer that multiplies h of the layer below has no table, unless it is the lowest of a stack.
+        // A layer that multiplies h of the layer below has no table, unless it is the lowest of a
+        // stack.
         let may_have_table = self.stacked || self.below == 0;
         self.forward(may_have_table, limits).is_some() && self.backward().shared <= limits.shared
     }
@@ -185,8 +186,8 @@ impl Tiling {
         specs.find(|spec| spec.shared <= limits.shared)
     }
 
-    /// Ways to load h, the best first. More weights in registers are tried only if shared memory is too
-    /// small, because the compiler begins to spill.
+    /// Ways to load h, the best first. More weights in registers are tried only if shared memory is
+    /// too small, because the compiler begins to spill.
     fn h_load_strategies(&self) -> Vec<HLoadStrategy> {
         let Tiling { padded, rows, .. } = *self;
         let bulk = [(0, 56), (2, 56), (4, 40)].map(|(more, producer_registers)| HLoadStrategy {

@@ -1,7 +1,7 @@
 //! Device memory of persistent recurrences: f16, except for sums.
 //!
-//! N: a layer's units, padded to a multiple of 32; W = directions N: width of its H; K: width of its
-//! input, padded.
+//! N: a layer's units, padded to a multiple of 32; W = directions N: width of its H; K: width of
+//! its input, padded.
 
 use super::tiling::{Tiling, padded};
 use crate::error::Result;
@@ -10,8 +10,8 @@ use crate::runtime::memory::Buffer;
 use crate::step::plan::{Plan, Recurrence, Shape};
 use drnn::InputSpec;
 
-/// Up to this many symbols, `E W_ih^T` is precomputed as a table and padded_rows in shared memory; with more,
-/// tokens are embedded.
+/// Up to this many symbols, `E W_ih^T` is precomputed as a table and kept in shared memory; with
+/// more, tokens are embedded.
 pub(super) const MAX_TABLE_SYMBOLS: usize = 64;
 
 /// Partial sums over gate rows in the gradient of the embeddings of a table.
@@ -88,7 +88,8 @@ const EMPTY_SENTINEL: u8 = 0xff;
 #[derive(Debug)]
 pub(crate) struct PersistentWorkspace {
     pub layers: Vec<LayerWorkspace>,
-    /// By layer (directions, S, B, N, 4): the slots saved for backward, overwritten by their gradients.
+    /// By layer (directions, S, B, N, 4): the slots saved for backward, overwritten by their
+    /// gradients.
     pub gates: Buffer<u16>,
     /// By layer (directions, S + 2, B, N): cell states saved for backward.
     pub c: Buffer<u16>,
@@ -115,8 +116,8 @@ pub(crate) struct PersistentWorkspace {
     /// Tokens with a table: (partial sums, symbols, E).
     pub table_partials: Buffer<f32>,
     /// Mailboxes through which blocks exchange h in the forward pass, by launch. A double buffer: a
-    /// pass writes one while the side stream resets the other to [`EMPTY_SENTINEL`]. The lowest bit of
-    /// `exchange_parity` says which is which.
+    /// pass writes one while the side stream resets the other to [`EMPTY_SENTINEL`]. The lowest bit
+    /// of `exchange_parity` says which is which.
     pub h_exchange: [Buffer<u16>; 2],
     pub exchange_parity: Buffer<u32>,
     /// Partial sums of dh that blocks send each other in the backward pass, and how many of them
@@ -147,7 +148,7 @@ impl PersistentWorkspace {
         let (all, table) = (Padded::layers(plan), has_table(plan));
         let halves = |len: usize| Buffer::<u16>::zeros(device, len);
         let floats = |len: usize| Buffer::<f32>::zeros(device, len);
-        let most = |of: &dyn Fn(&Padded) -> usize| all.iter().map(of).max().unwrap_or(0);
+        let max = |of: &dyn Fn(&Padded) -> usize| all.iter().map(of).max().unwrap_or(0);
         let directions = plan.layers[0].len();
         let (mut gates, mut c, mut h) = (0, 0, 0);
         let mut layers = Vec::new();
@@ -164,7 +165,7 @@ impl PersistentWorkspace {
         };
         let m = plan.spec.output_width().next_multiple_of(8);
         let last = all.last().map_or(0, |p| p.width);
-        let widest = most(&|p| p.width);
+        let widest = max(&|p| p.width);
         // For any number of rows up to these: a group has at least 16, and the last one up to 64 of
         // padding.
         let (rows, groups) = (capacity.rows + 64, capacity.rows.div_ceil(16));
@@ -191,10 +192,10 @@ impl PersistentWorkspace {
             table_partials: floats(if table { TABLE_PARTIALS * symbols * embedding } else { 0 })?,
             h_exchange: [h_exchange()?, h_exchange()?],
             exchange_parity: Buffer::zeros(device, 1)?,
-            dh_partials: halves(most(&|p| rows * of_one(p.n).partials_len()))?,
-            read_counts: Buffer::zeros(device, most(&|p| groups * of_one(p.n).read_counts_len()))?,
-            d_bias: floats(lanes * groups * 4 * most(&|p| p.n))?,
-            d_w: floats(most(&|p| 4 * p.n * p.n.max(p.inputs)).max(m * last))?,
+            dh_partials: halves(max(&|p| rows * of_one(p.n).partials_len()))?,
+            read_counts: Buffer::zeros(device, max(&|p| groups * of_one(p.n).read_counts_len()))?,
+            d_bias: floats(lanes * groups * 4 * max(&|p| p.n))?,
+            d_w: floats(max(&|p| 4 * p.n * p.n.max(p.inputs)).max(m * last))?,
         })
     }
 

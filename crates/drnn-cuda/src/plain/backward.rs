@@ -1,8 +1,9 @@
 //! The backward pass, step by step.
 //!
 //! ```text
-//! dh_s = gradient from above + dgates_{s+1} W_hh           then the cell's arithmetic, step by step
-//! dW_hh = dgates^T h_{s-1}   dW_ih = dgates^T x   db = sum of dgates   dx = dgates W_ih    all steps
+//! dh_s = gradient from above + dgates_{s+1} W_hh      then the cell's arithmetic, step by step
+//! dW_hh = dgates^T h_{s-1}   dW_ih = dgates^T x       all steps at once
+//! db = sum of dgates         dx = dgates W_ih         all steps at once
 //! ```
 
 use super::PlainPass;

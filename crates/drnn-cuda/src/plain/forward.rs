@@ -60,7 +60,8 @@ impl PlainPass<'_> {
         self.pass.loss(outputs)
     }
 
-    /// The products of h with W_hh: first row of W_hh, number of rows, destination and its row length.
+    /// The products of h with W_hh: first row of W_hh, number of rows, destination and its row
+    /// length.
     pub fn recurrent<'w>(
         &'w self,
         layer: usize,
@@ -203,7 +204,7 @@ impl PlainPass<'_> {
         };
         let (kernel, blocks) =
             (&self.pass.kernels.add_output_bias, (positions * m).div_ceil(THREADS));
-        // SAFETY: the workspace has room for the outputs.
+        // SAFETY: the workspace is large enough for the outputs.
         unsafe { kernel.launch(self.pass.stream, [blocks, 1], THREADS, &params) }
     }
 }

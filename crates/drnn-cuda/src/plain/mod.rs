@@ -58,7 +58,7 @@ impl PlainPass<'_> {
     /// Launches a cell's kernel for step `s`: a thread per row and unit.
     fn each_cell<P: Params>(&self, kernel: &Kernel<P>, r: &Recurrence, params: &P) -> Result<()> {
         let blocks = (self.pass.shape.rows * r.n).div_ceil(THREADS);
-        // SAFETY: the workspace has room for the shape.
+        // SAFETY: the workspace is large enough for the shape.
         unsafe { kernel.launch(self.pass.stream, [blocks, 1], THREADS, params) }
     }
 }

@@ -1,5 +1,5 @@
-//! LSTMs whose recurrent weights fit the registers of a block: all steps of a direction in one launch.
-//! The kernels are `kernels/resident/resident.cu`.
+//! LSTMs whose recurrent weights fit the registers of a block: all steps of a direction in one
+//! launch. The kernels are `kernels/resident/resident.cu`.
 
 use super::PlainPass;
 use crate::error::Result;
@@ -24,8 +24,8 @@ pub(crate) struct Resident {
     backward: Kernel<ResidentBackward>,
 }
 
-/// Bytes of shared memory for staging rows: gates of two steps, c and h, each row padded against bank
-/// conflicts.
+/// Bytes of shared memory for staging rows: gates of two steps, c and h, each row padded against
+/// bank conflicts.
 fn shared(n: usize) -> usize {
     let stride = |width: usize| width + (40 - width % 32) % 32;
     ROWS * (2 * stride(4 * n) + 2 * stride(n)) * size_of::<f32>()
@@ -116,7 +116,8 @@ impl Resident {
         params: &P,
     ) -> Result<()> {
         let (blocks, threads) = (pass.pass.shape.rows.div_ceil(ROWS), 32 * self.groups);
-        // SAFETY: the workspace has room for the shape; a warp per 8 units, a block per 16 rows.
+        // SAFETY: the workspace is large enough for the shape; a warp per 8 units, a block per 16
+        // rows.
         unsafe { kernel.launch_with(pass.pass.stream, [blocks, 1], threads, shared(r.n), params) }
     }
 }

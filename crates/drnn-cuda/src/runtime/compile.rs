@@ -1,12 +1,12 @@
 //! Compiles CUDA C++ to machine code for the device with NVRTC, and caches it on disk.
 //!
 //! ```text
-//! key = hash(compiler version, architecture, options, source)     ~/.cache/drnn/cuda/NAME-KEY.cubin
+//! key = hash(compiler version, architecture, options, source)   ~/.cache/drnn/cuda/NAME-KEY.cubin
 //! ```
 //!
 //! A file begins with a hash of the rest; a file whose hash is wrong is compiled again. Files are
-//! written under a temporary name and renamed, so that processes starting at the same time never read
-//! an incomplete one.
+//! written under a temporary name and renamed, so that processes starting at the same time never
+//! read an incomplete one.
 
 use crate::error::{Error, Result};
 use crate::runtime::library;

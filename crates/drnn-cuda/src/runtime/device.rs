@@ -44,10 +44,10 @@ unsafe impl Send for Inner {}
 unsafe impl Sync for Inner {}
 
 impl Device {
-    /// The first GPU, with everything that training needs: driver, NVRTC, cuBLAS, compute capability
-    /// 8.0 or newer. The error says what is missing and how to install it. The search runs once per
-    /// process and its result is kept, and so is the context: cuBLAS does not survive its
-    /// re-creation.
+    /// The first GPU, with everything that training needs: driver, NVRTC, cuBLAS, compute
+    /// capability 8.0 or newer. The error says what is missing and how to install it. The search
+    /// runs once per process and its result is kept, and so is the context: cuBLAS does not survive
+    /// its re-creation.
     pub fn find() -> Result<Device> {
         static FOUND: OnceLock<Result<Device>> = OnceLock::new();
         FOUND.get_or_init(Device::search).clone()
@@ -123,7 +123,8 @@ impl Device {
         self.0.kernels.get_or_init(|| Kernels::new(self)).as_ref().map_err(Clone::clone)
     }
 
-    /// The register-resident kernels for recurrences of `groups` times 8 units, loaded on first use.
+    /// The register-resident kernels for recurrences of `groups` times 8 units, loaded on first
+    /// use.
     pub(crate) fn resident(&self, groups: usize) -> Result<Resident> {
         let mut known = self.0.resident.lock().unwrap_or_else(|p| p.into_inner());
         if let Some(resident) = known.get(&groups) {
@@ -156,7 +157,8 @@ impl Device {
         DeviceLimits { multiprocessors: self.0.multiprocessors, shared: self.0.shared }
     }
 
-    /// Whether it has compute capability 9.x: `wgmma`, `setmaxnreg` and bulk copies exist there only.
+    /// Whether it has compute capability 9.x: `wgmma`, `setmaxnreg` and bulk copies exist there
+    /// only.
     pub(crate) fn is_hopper(&self) -> bool {
         self.0.capability.0 == 9
     }

@@ -1,9 +1,9 @@
 //! Products of row-major matrices with cuBLAS (GEMM).
 //!
 //! ```text
-//! TimesTransposed   C = beta C + A B^T        C (M, N), A (M, K), B (N, K)      layers forward
-//! Times             C = beta C + A B          C (M, N), A (M, K), B (K, N)      gradients of inputs
-//! TransposedTimes   C = beta C + A^T B        C (M, N), A (K, M), B (K, N)      gradients of weights
+//! TimesTransposed   C = beta C + A B^T        C (M, N), A (M, K), B (N, K)   layers forward
+//! Times             C = beta C + A B          C (M, N), A (M, K), B (K, N)   gradients of inputs
+//! TransposedTimes   C = beta C + A^T B        C (M, N), A (K, M), B (K, N)   gradients of weights
 //! ```
 //!
 //! cuBLAS is column-major, so the transposed product is computed: C^T = B A^T.
@@ -25,9 +25,9 @@ pub enum Precision {
     F32,
     /// Factors rounded to TF32 (10 bits of mantissa): several times faster for large matrices.
     Tf32,
-    /// Factors in f16, which has as many bits of mantissa as TF32, in kernels that run all time steps
-    /// in one launch: LSTMs of up to 128 units on every GPU; on Hopper LSTMs, GRUs and tanh RNNs of
-    /// up to 1024 units. Other networks are computed as with [`Precision::Tf32`].
+    /// Factors in f16, which has as many bits of mantissa as TF32, in kernels that run all time
+    /// steps in one launch: LSTMs of up to 128 units on every GPU; on Hopper LSTMs, GRUs and tanh
+    /// RNNs of up to 1024 units. Other networks are computed as with [`Precision::Tf32`].
     F16,
 }
 
@@ -117,8 +117,8 @@ impl Gemm {
         Ok(gemm)
     }
 
-    /// `C = beta C +` the product of f32 factors, rounded to the handle's precision. `sizes` are M, N
-    /// and K.
+    /// `C = beta C +` the product of f32 factors, rounded to the handle's precision. `sizes` are M,
+    /// N and K.
     pub fn f32(
         &self,
         form: Form,

@@ -1,9 +1,9 @@
 //! Finds and opens the CUDA libraries before anything calls into them.
 //!
 //! cudarc loads a library by name at the first call into it, and panics if there is none. Each is
-//! therefore opened here first: by name through the dynamic loader, then in the folders where CUDA is
-//! usually installed. The loader resolves later requests for the same name to the library that is
-//! already open, so cudarc gets the same one.
+//! therefore opened here first: by name through the dynamic loader, then in the folders where CUDA
+//! is usually installed. The loader resolves later requests for the same name to the library that
+//! is already open, so cudarc gets the same one.
 
 use crate::error::{Error, Result};
 use libloading::Library;
@@ -68,8 +68,8 @@ fn open(path: &Path) -> bool {
     unsafe { Library::new(path) }.map(std::mem::forget).is_ok()
 }
 
-/// Opens the `libnvrtc-builtins` in NVRTC's folder. NVRTC opens it by name at its first compilation,
-/// and some versions do not search their own folder.
+/// Opens the `libnvrtc-builtins` in NVRTC's folder. NVRTC opens it by name at its first
+/// compilation, and some versions do not search their own folder.
 fn open_nvrtc_builtins(path: &Path) {
     let Some(files) = path.parent().and_then(|folder| std::fs::read_dir(folder).ok()) else {
         return;

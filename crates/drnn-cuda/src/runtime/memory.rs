@@ -13,7 +13,8 @@ impl Pod for u32 {}
 impl Pod for f32 {}
 impl Pod for f64 {}
 
-/// Waits for the default stream, which synchronous copies use; learners' streams do not wait for it.
+/// Waits for the default stream, which synchronous copies use; learners' streams do not wait for
+/// it.
 fn wait() -> Result<()> {
     // SAFETY: the default stream always exists.
     Ok(unsafe { stream::synchronize(stream::null()) }?)

@@ -170,8 +170,8 @@ impl Event {
         Ok(Event { device: device.clone(), raw })
     }
 
-    /// Seconds between this event and `later`. Both have time stamps and were recorded; blocks until
-    /// `later` has happened.
+    /// Seconds between this event and `later`. Both have time stamps and were recorded; blocks
+    /// until `later` has happened.
     pub fn seconds_to(&self, later: &Event) -> Result<f64> {
         later.synchronize()?;
         // SAFETY: both are recorded events of this context.

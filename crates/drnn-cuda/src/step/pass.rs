@@ -79,7 +79,7 @@ impl Pass<'_> {
             e: size(embedding),
         };
         let blocks = (slots * embedding).div_ceil(THREADS);
-        // SAFETY: the workspace has room for the shape; staged tokens are symbols or NONE.
+        // SAFETY: the workspace is large enough for the shape; staged tokens are symbols or NONE.
         unsafe { self.kernels.embed.launch(self.stream, [blocks, 1], THREADS, &params) }
     }
 
@@ -115,7 +115,7 @@ impl Pass<'_> {
         };
         let (losses, hits, m) = (ptr(losses), ptr(hits), size(m));
         let (grid, positions) = ([(positions * 32).div_ceil(THREADS), 1], size(positions));
-        // SAFETY: the workspace has room for the shape; a warp per position.
+        // SAFETY: the workspace is large enough for the shape; a warp per position.
         unsafe {
             match self.work.target_type {
                 TargetType::Classes => {
@@ -176,7 +176,8 @@ impl Pass<'_> {
         };
         let Kernels { sum_columns, sum_chunks, .. } = self.kernels;
         let grid = [columns.div_ceil(32), chunks];
-        // SAFETY: the workspace has room for the chunks; the kernel's shared memory is for 256 threads.
+        // SAFETY: the workspace is large enough for the chunks; the kernel's shared memory is for
+        // 256 threads.
         unsafe {
             sum_columns.launch(self.stream, grid, 256, &by_chunk)?;
             let blocks = columns.div_ceil(THREADS);

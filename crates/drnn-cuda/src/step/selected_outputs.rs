@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The two buffers for layer gradients, `d_above`, are free while the output layer runs: the first
-//! holds the gathered states, the second their gradient until it is scattered into the first. If all
-//! outputs are computed, the output layer reads H in place.
+//! holds the gathered states, the second their gradient until it is scattered into the first. If
+//! all outputs are computed, the output layer reads H in place.
 
 use crate::error::Result;
 use crate::kernels::RowKernels;
@@ -31,8 +31,8 @@ impl Pass<'_> {
         self.part(self.staged().selected_rows)
     }
 
-    /// What says where answers end: steps that each row takes, delay, rows. Those selected for are rows of a single step, which
-    /// takes place where they have one.
+    /// How kernels find out which outputs exist: number of steps of each row, delay, rows. Selected
+    /// outputs are rows of a single step, which exists where the row of H is not 0.
     pub fn output_mask(&self) -> OutputMask {
         match self.shape.selected {
             None => {
@@ -71,8 +71,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Where the output layer writes the gradient of its input states. The first d steps of dH, which
-    /// have no output, are set to zero.
+    /// Where the output layer writes the gradient of its input states. The first d steps of dH,
+    /// which have no output, are set to zero.
     pub fn output_gradient<T: Pod>(
         &self,
         d_above: &[Buffer<T>; 2],

@@ -47,8 +47,8 @@ pub(crate) unsafe fn load(code: &[u8]) -> std::result::Result<sys::CUmodule, Dri
 /// Launches a kernel asynchronously. It takes `params` by value, as its only argument.
 ///
 /// # Safety
-/// The kernel takes a `P`, its addresses cover everything that the kernel reads and writes, and it was
-/// allowed as much shared memory.
+/// The kernel takes a `P`, its addresses cover everything that the kernel reads and writes, and it
+/// was allowed as much shared memory.
 pub(crate) unsafe fn launch<P: Params>(
     kernel: sys::CUfunction,
     [x, y]: [usize; 2],
