@@ -66,7 +66,7 @@ pub(crate) fn tensors(bytes: &[u8]) -> Result<Tensors<'_>> {
 }
 
 /// What stands before the names of all entries.
-fn folder<'a>(archive: &Archive<'a>) -> Result<&'a str> {
+fn folder<'a>(archive: &'a Archive) -> Result<&'a str> {
     let found = archive.names().filter_map(|name| name.strip_suffix("data.pkl"));
     let mut found =
         found.filter(|folder| folder.find('/').is_some_and(|at| at + 1 == folder.len()));
