@@ -281,3 +281,26 @@ fn a_folder_in_use_is_refused_until_its_training_is_killed() {
         }
     }
 }
+
+/// A checkpoint that an earlier version of the program wrote after the first of two epochs. Its first
+/// loss is in the results, so that epoch was not trained again.
+#[test]
+fn a_tagger_of_an_earlier_version_is_resumed() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/tagger-checkpoint");
+    std::fs::create_dir_all(folder.path().join("out/checkpoints")).unwrap();
+    let copies = [("last", "out/checkpoints/last"), ("last", "out/checkpoints/best")];
+    for (from, to) in copies.into_iter().chain([("tags.conll", "tags.conll")]) {
+        std::fs::copy(data.join(from), folder.path().join(to)).unwrap();
+    }
+    let train = "train tagger --train tags.conll --dev tags.conll --char-units 6 --word-units 6 \
+        --symbol-width 4 --vector-width 4 --epochs 2 --threads 2 --out out --resume --json";
+    let output = drnn(folder.path(), train);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(!said.contains("warning:") && !said.contains("epoch 1 of 2"), "{said}");
+    let results: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let history = results["history"].as_array().unwrap();
+    assert_eq!(history.len(), 2);
+    assert_eq!(history[0]["valid_loss"].as_f64(), Some(1.1020517839325799));
+}

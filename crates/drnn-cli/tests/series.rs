@@ -55,7 +55,7 @@ fn a_series_is_learned_and_its_model_evaluated() {
     one_series(folder, 1000);
     let said = done(folder, &format!("{SMALL} --target y --delay 2 --epochs 60 --out a"));
     assert!(
-        said.contains("mean squared error") && said.contains("TargetData come 2 steps late"),
+        said.contains("mean squared error") && said.contains("Answers come 2 steps late"),
         "{said}"
     );
     for name in ["model.safetensors", "training.json", "index.html", "losses.svg", "log.jsonl"] {
@@ -214,7 +214,7 @@ fn what_is_wrong_with_data_is_told_with_its_place() {
         (good.clone(), "--valid none.csv", "none.csv: cannot be read"),
         (good.clone(), "--window 0", "0 is not in 1"),
         (good.clone(), "--delimiter ab", "expected one character, or tab"),
-        ("x,y\n1,a\n2,a\n3,a\n4,a\n".into(), "", "one class only to learn from"),
+        ("x,y\n1,a\n2,a\n3,a\n4,a\n".into(), "", "only one class to learn from"),
         ("s,x,y\na,1,1\nb,1,1\na,1,1\n".into(), "--sequence s", "a.csv:4: sequence `a` comes back"),
         ("s,x,y\na,1,1\nb,1,1\n".into(), "--sequence s", "2 sequences cannot be parted"),
     ] {

@@ -13,7 +13,7 @@ use super::model::{LiveModel, LiveTask};
 use super::sequence::{Awaited, Sequence};
 use crate::error::{Error, Result};
 use crate::series::{Missing, SeriesTask};
-use crate::tagger::{BEGIN, END, Encoder, Form, PAD};
+use crate::tagger::{BEGIN, Encoder, Form, after_last};
 use crate::text::quote;
 use drnn::InputSpec;
 
@@ -106,8 +106,7 @@ impl<'m> Reader<'m> {
         match &self.model.task {
             LiveTask::Chars(_, task) => Ok(vec![Input::Token(task.mask()); ahead]),
             LiveTask::Tagger(tagger) => {
-                let late = self.model.latency();
-                let special = std::iter::once(END).chain(std::iter::repeat_n(PAD, late));
+                let special = after_last(self.model.latency());
                 let mut input = |special| self.encoder.encode(tagger, Form::Special(special));
                 special.map(|s| Ok(Input::Numbers(input(s)?))).collect()
             }

@@ -88,8 +88,7 @@ impl Encoder {
         } else {
             let mut spellings = Spellings::default();
             let number = match form {
-                // Spellings 0, 1 and 2 are those of BEGIN, END and PAD.
-                Form::Special(special) => special - BEGIN,
+                Form::Special(special) => Spellings::of_special(special),
                 Form::Word(form) => spellings.number(tagger.vocabulary(), form),
             };
             let symbols = spellings.get(number);

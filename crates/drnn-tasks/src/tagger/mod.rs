@@ -26,4 +26,6 @@ pub use model::Tagger;
 pub use network::TaggerNet;
 pub use spellings::Spellings;
 pub use tokenize::tokenize;
-pub use vocabulary::{BEGIN, END, Limits, MAX_SYMBOLS, PAD, SPECIAL, UNKNOWN, Vocabulary};
+pub use vocabulary::{
+    BEGIN, END, Limits, MAX_SYMBOLS, PAD, SPECIAL, UNKNOWN, Vocabulary, after_last,
+};

@@ -34,6 +34,11 @@ impl Spellings {
         number
     }
 
+    /// The index of the spelling of BEGIN, END or PAD, which consists of that symbol alone.
+    pub fn of_special(special: u32) -> u32 {
+        special - BEGIN
+    }
+
     /// The number of spellings.
     pub fn len(&self) -> usize {
         self.starts.len() - 1

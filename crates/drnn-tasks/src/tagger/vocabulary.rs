@@ -18,6 +18,11 @@ pub const PAD: u32 = 3;
 /// The number of special ids; the ids of characters and words start here.
 pub const SPECIAL: usize = 4;
 
+/// Special ids after the last word of a sentence: END, then a PAD per step of the word net's delay.
+pub fn after_last(delay: usize) -> impl Iterator<Item = u32> {
+    std::iter::once(END).chain(std::iter::repeat_n(PAD, delay))
+}
+
 /// Maximum symbols of a word that are read, including BEGIN and END.
 pub const MAX_SYMBOLS: usize = 75;
 

@@ -42,7 +42,7 @@ pub struct Row {
     pub net: Net,
     /// Layers.
     pub layers: usize,
-    /// Steps that it answers late.
+    /// Delay in steps.
     pub delay: usize,
     /// Per layer and direction.
     pub units: usize,

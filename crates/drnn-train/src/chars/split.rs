@@ -1,7 +1,7 @@
 //! Which part of a text is for what.
 //!
 //! ```text
-//! | to learn from | to judge by | to test with |        in the text's own order
+//! | training | validation | test |        in the text's own order
 //! ```
 
 use crate::error::{Error, Result};
@@ -26,13 +26,12 @@ impl Held {
     }
 }
 
-/// The parts of a text of `len` characters: the last to test with, those before them to judge by, and all before
-/// to learn from.
+/// The parts of a text of `len` characters: training, then validation, then test.
 pub fn split(len: usize, valid: Held, test: Held) -> Result<[Range<usize>; 3]> {
     let (valid, test) = (valid.of(len), test.of(len));
     let held = valid.checked_add(test).filter(|held| *held < len).ok_or_else(|| {
         Error::Data(format!(
-            "{valid} characters to judge by and {test} to test with leave none of {len} to learn from"
+            "{valid} characters for validation and {test} for the test leave none of {len} for training"
         ))
     })?;
     Ok([0..len - held, len - held..len - test, len - test..len])

@@ -21,7 +21,7 @@ pub enum PaperNet {
 }
 
 impl PaperNet {
-    /// The network for vectors of q floats and answers of m.
+    /// The network for inputs of q values and outputs of m.
     pub fn spec(self, q: usize, m: usize) -> Result<NetSpec> {
         let builder = NetSpec::builder(Cell::Lstm).dense(q).outputs(m);
         match self {
@@ -32,7 +32,7 @@ impl PaperNet {
         .build()
     }
 
-    /// Elements that it sees beyond the one it answers, of a sequence of `steps`.
+    /// Elements that it reads after the one it predicts, in a sequence of `steps`.
     pub fn ahead(self, steps: usize) -> usize {
         match self {
             PaperNet::Lstm => 0,

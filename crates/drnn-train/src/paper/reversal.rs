@@ -43,8 +43,8 @@ impl Reversal {
                 classes[sequence * steps + steps - 1 - t] = symbol as u32;
             }
         }
-        let (inputs, answers) = (Inputs::Dense(x), TargetData::Classes(classes));
-        Examples::new(inputs, answers, [count, steps], [symbols, symbols])
+        let (inputs, targets) = (Inputs::Dense(x), TargetData::Classes(classes));
+        Examples::new(inputs, targets, [count, steps], [symbols, symbols])
     }
 
     /// The same, generated when they are first used.
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_the_sequence_backwards() {
+    fn targets_are_the_sequence_backwards() {
         let examples = Reversal { steps: 5, symbols: 3 }.examples(2, 1).unwrap();
         let mut batch = Gathered::default();
         examples.gather(0, &[1], &mut batch);
@@ -148,8 +148,8 @@ mod tests {
     #[test]
     fn drawing_follows_the_probabilities() {
         let mut accuracy = Accuracy::new(1);
-        let answers = [0.0f32, 3f32.ln()].repeat(20_000); // 1/4, 3/4
-        accuracy.add(&answers, 2, Targets::Classes(&vec![0; 20_000]));
+        let logits = [0.0f32, 3f32.ln()].repeat(20_000); // 1/4, 3/4
+        accuracy.add(&logits, 2, Targets::Classes(&vec![0; 20_000]));
         assert_eq!(accuracy.likeliest(), 0.0);
         assert!((accuracy.drawn() - 0.25).abs() < 0.01, "{}", accuracy.drawn());
     }

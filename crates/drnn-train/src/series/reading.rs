@@ -79,7 +79,7 @@ impl Columns {
         let fail = |what: String| Err(Error::Options(what));
         let Columns { inputs, targets, sequence, .. } = self;
         if targets.is_empty() {
-            return fail("no target: which column is to be answered?".into());
+            return fail("no target: which column is to be predicted?".into());
         }
         let all = || inputs.iter().flatten().chain(targets).chain(sequence);
         let mut seen = HashSet::new();

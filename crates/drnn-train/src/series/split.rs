@@ -1,36 +1,36 @@
-//! A part to learn from, one to judge by, one to test with.
+//! Training, validation and test part.
 //!
 //! ```text
-//! several sequences   drawn: a tenth of them to judge by, a tenth to test with
-//! one sequence        cut by time: train | valid | test, nobody looks into the part that follows
+//! several sequences   drawn at random
+//! one sequence        cut by time: train | valid | test, so no part sees what follows it
 //! ```
 
 use super::sequences::Sequences;
 use crate::data::order;
 use crate::error::{Error, Result};
 
-/// Shares of the whole; the rest is to learn from.
+/// Shares of the whole; the rest is for training.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shares {
-    /// To judge by; 0 for none.
+    /// For validation; 0 for none.
     pub valid: f64,
-    /// To test with; 0 for none.
+    /// For the test; 0 for none.
     pub test: f64,
 }
 
 /// The parts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parts {
-    /// To learn from.
+    /// For training.
     pub train: Sequences,
-    /// To judge by.
+    /// For validation.
     pub valid: Option<Sequences>,
-    /// To test with.
+    /// For the test.
     pub test: Option<Sequences>,
 }
 
 impl Sequences {
-    /// Parts these; which sequences go where depends on `seed`. A share above 0 gets one at least.
+    /// Splits the sequences; which go where depends on `seed`. A share above 0 gets at least one.
     pub fn part(self, shares: Shares, seed: u64) -> Result<Parts> {
         let by_time = self.len() == 1;
         let count = if by_time { self.steps() } else { self.len() };
@@ -42,8 +42,8 @@ impl Sequences {
         let Some(train) = count.checked_sub(valid + test).filter(|train| *train > 0) else {
             let what = if by_time { "rows of one sequence" } else { "sequences" };
             return Err(Error::Data(format!(
-                "{count} {what} cannot be parted into some to learn from, {valid} to judge by and {test} to test \
-                 with; there should be more of them, or other files to judge by and to test with"
+                "{count} {what} cannot be parted: {valid} for validation and {test} for the test leave none for \
+                 training; use more of them, or other files for --valid and --test"
             )));
         };
         let cuts = [0..train, train..train + valid, train + valid..count];
@@ -58,7 +58,7 @@ impl Sequences {
                 (!ranges.is_empty()).then(|| self.select(&ranges))
             })
         };
-        let train = train.ok_or_else(|| Error::Data("nothing to learn from".into()))?;
+        let train = train.ok_or_else(|| Error::Data("nothing to train on".into()))?;
         Ok(Parts { train, valid, test })
     }
 }

@@ -7,7 +7,7 @@ use crate::read::quote;
 use drnn_tasks::series::{Missing, Scaling, Scalings, SeriesTask};
 use std::collections::HashSet;
 
-/// Learned from the part that is learned from. Classes are in order, numbers by their size.
+/// The task of the training part: its columns, classes (in order, numbers by their size) and scaling.
 pub fn learn_task(
     train: &Sequences,
     missing: Missing,
@@ -28,7 +28,7 @@ pub fn learn_task(
             names.sort_by(key);
             if names.len() < 2 {
                 let one = names.first().map_or("no class", |name| name);
-                let what = "one class only to learn from, there should be two at least";
+                let what = "only one class to learn from, expected at least two";
                 return Err(Error::Data(format!("{}: {what}", quote(one))));
             }
             (Some(names), None)

@@ -71,7 +71,7 @@ fn classes_are_recognised_by_their_first_field() {
     assert_eq!(learn(&read(numbers, &said).unwrap()).classes.unwrap(), ["9", "10", "b"]);
     let one = read("x,y\n1,a\n2,a\n", &columns(&["y"])).unwrap();
     let message = learn_task(&one, Missing::Refuse, None, b',').unwrap_err().to_string();
-    assert!(message.contains("one class only"), "{message}");
+    assert!(message.contains("only one class"), "{message}");
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn missing_numbers() {
     assert_eq!(with(Missing::Previous).unwrap().x, [1.0, 1.0, 5.0]);
     let dropped = with(Missing::Drop).unwrap();
     assert_eq!((&dropped.x[..], dropped.dropped), (&[1.0][..], 2));
-    // The mean is that of what is learned from: it is known only then, and it is 0 when scaled.
+    // The mean is that of the training part, and 0 when scaled.
     let mean = with(Missing::Mean).unwrap();
     assert!(mean.x[1].is_nan() && [mean.filled, mean.unanswered] == [1, 1]);
     let mut batch = Gathered::default();
@@ -148,7 +148,7 @@ fn columns_that_never_change() {
 fn windows_read_what_follows() {
     let data = ramp(10);
     let task = learn(&data);
-    let windows = Windows::new(&data, &task, 4, 3).unwrap(); // 4 + 4 + 2 answers
+    let windows = Windows::new(&data, &task, 4, 3).unwrap(); // 4 + 4 + 2 outputs
     assert_eq!((windows.len(), windows.longest()), (3, 7));
     let mut batch = Gathered::default();
     windows.gather(0, &[0, 1, 2], &mut batch);
@@ -165,7 +165,7 @@ fn windows_read_what_follows() {
     assert!(Windows::whole(&data, &task).unwrap().fits(&spec(9)).is_ok());
 }
 
-/// With no memory in the network a window's answers are those of the whole, to the last: look-ahead and padding are
+/// Without memory in the network a window's outputs are those of the whole, to the last: look-ahead and padding are
 /// where they should be.
 #[test]
 fn answers_of_windows_are_those_of_the_whole() {
@@ -177,7 +177,7 @@ fn answers_of_windows_are_those_of_the_whole() {
     let layout = drnn::params::Layout::new(&spec);
     params[layout.find("weight_hh_l0").unwrap().range.clone()].fill(0.0);
     let model = Model::from_params(&spec, params).unwrap();
-    let answers = |windows: &Windows| {
+    let outputs = |windows: &Windows| {
         let mut all = Vec::new();
         let mut batch = Gathered::default();
         for i in 0..windows.len() as u32 {
@@ -185,13 +185,13 @@ fn answers_of_windows_are_those_of_the_whole() {
             let found = model.run(&batch.batch(), None).unwrap();
             let Targets::Values(y) = batch.targets() else { panic!() };
             let counted = found.values.iter().zip(y).filter(|(_, y)| !y.is_nan());
-            all.extend(counted.map(|(answer, _)| *answer));
+            all.extend(counted.map(|(output, _)| *output));
         }
         all
     };
-    let whole = answers(&Windows::whole(&data, &task).unwrap());
-    assert_eq!(answers(&Windows::new(&data, &task, 3, 1).unwrap()), whole);
-    assert_ne!(answers(&Windows::new(&data, &task, 3, 0).unwrap()), whole);
+    let whole = outputs(&Windows::whole(&data, &task).unwrap());
+    assert_eq!(outputs(&Windows::new(&data, &task, 3, 1).unwrap()), whole);
+    assert_ne!(outputs(&Windows::new(&data, &task, 3, 0).unwrap()), whole);
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn scores() {
     );
     let data = data.unwrap();
     let task = learn(&data);
-    // All weights 0: the answer is the mean, 10 and 1.
+    // All weights 0: the output is the mean, 10 and 1.
     let spec = NetSpec::builder(Cell::Lstm).dense(1).units([2]).outputs(2).build().unwrap();
     let model = Model::from_params(&spec, vec![0.0; spec.parameters()]).unwrap();
     let found = score(&model, &task, &data).unwrap();
@@ -305,7 +305,7 @@ fn arrays() {
     }
 }
 
-/// Answers one by one are what answers all at once are.
+/// Outputs one by one are those of a whole run.
 #[test]
 fn scores_of_streams_are_scores_of_runs() {
     let rows: String =

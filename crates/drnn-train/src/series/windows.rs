@@ -35,8 +35,8 @@ pub struct Windows {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Window {
     start: usize,
-    /// Steps that are answered.
-    answered: usize,
+    /// Steps that are predicted.
+    predicted: usize,
     /// Steps that are read.
     read: usize,
 }
@@ -58,7 +58,7 @@ impl Windows {
             let length = sequence.len().div_ceil(count).max(1);
             windows.extend(sequence.clone().step_by(length).map(|start| Window {
                 start,
-                answered: length.min(sequence.end - start),
+                predicted: length.min(sequence.end - start),
                 read: length.saturating_add(ahead).min(sequence.end - start),
             }));
         }
@@ -107,13 +107,13 @@ impl Windows {
         let finite = |values: &[f32]| !values.iter().any(|x| x.is_infinite());
         if !finite(&x) || matches!(&y, TargetData::Values(y) if !finite(y)) {
             let what =
-                "a number lies too far from all that were learned from: scaled, it is not finite";
+                "a number lies too far from those of the training part: scaled, it is not finite";
             return Err(Error::Data(what.into()));
         }
         Ok(Windows { x, y, windows, ahead, widths: [q, m], unknown })
     }
 
-    /// Steps whose class was not learned: nothing can be learned from them.
+    /// Steps whose class is not in the training part: they are not trained on.
     pub fn unknown(&self) -> usize {
         self.unknown
     }
@@ -125,11 +125,11 @@ impl Windows {
 
     /// A window that is a whole sequence: its elements one by one, and all its targets.
     pub(super) fn sequence(&self, row: u32) -> (impl Iterator<Item = &[f32]>, Targets<'_>) {
-        let Window { start, answered, read } = self.windows[row as usize];
+        let Window { start, predicted, read } = self.windows[row as usize];
         let [q, m] = self.widths;
         let targets = match &self.y {
-            TargetData::Classes(y) => Targets::Classes(&y[start..][..answered]),
-            TargetData::Values(y) => Targets::Values(&y[start * m..][..answered * m]),
+            TargetData::Classes(y) => Targets::Classes(&y[start..][..predicted]),
+            TargetData::Values(y) => Targets::Values(&y[start * m..][..predicted * m]),
         };
         (self.x[start * q..][..read * q].chunks_exact(q), targets)
     }
@@ -167,9 +167,7 @@ impl Dataset for Windows {
 
     fn fits(&self, spec: &NetSpec) -> Result<()> {
         if spec.look_ahead() > 0 {
-            return Err(Error::Data(
-                "answers to the last elements need padding that is null".into(),
-            ));
+            return Err(Error::Data("outputs for the last elements need null padding".into()));
         }
         if let Some(ahead) = self.ahead.filter(|ahead| spec.delay() > *ahead) {
             let delay = spec.delay();
@@ -190,10 +188,10 @@ impl Dataset for Windows {
         }
         let (of, [q, m]) = ((chosen, steps), self.widths);
         self.turn(&self.x, q, 0.0, of, |window| window.read, to.inputs.dense());
-        let answered = |window: &Window| window.answered;
+        let predicted = |window: &Window| window.predicted;
         match &self.y {
-            TargetData::Classes(y) => self.turn(y, 1, IGNORE, of, answered, to.targets.classes()),
-            TargetData::Values(y) => self.turn(y, m, f32::NAN, of, answered, to.targets.values()),
+            TargetData::Classes(y) => self.turn(y, 1, IGNORE, of, predicted, to.targets.classes()),
+            TargetData::Values(y) => self.turn(y, m, f32::NAN, of, predicted, to.targets.values()),
         }
     }
 }

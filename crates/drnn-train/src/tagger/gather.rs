@@ -8,7 +8,7 @@
 
 use super::sentences::{Sentences, Word};
 use drnn::{Batch, Rows, States, Steps};
-use drnn_tasks::tagger::{BEGIN, END, EncodingLayout, PAD, TaggerNet};
+use drnn_tasks::tagger::{BEGIN, EncodingLayout, PAD, Spellings, TaggerNet, after_last};
 
 /// No row yet.
 const NONE: u32 = u32::MAX;
@@ -63,10 +63,10 @@ pub(super) fn gather(
     words.elements.resize(words.steps * rows, (PAD, 0));
     for (row, &sentence) in chosen.iter().enumerate() {
         let sentence = data.get(sentence as usize);
-        // Spellings 0, 1, 2 are those of BEGIN, END and PAD.
-        let begin = std::iter::once((BEGIN, 0));
+        let special = |id: u32| (id, Spellings::of_special(id));
+        let begin = std::iter::once(special(BEGIN));
         let each = sentence.iter().map(|&Word { word, spelling, .. }| (word, spelling));
-        let end = std::iter::once((END, 1)).chain(std::iter::repeat_n((PAD, 2), delay));
+        let end = after_last(delay).map(special);
         for (step, (word, spelling)) in begin.chain(each).chain(end).enumerate() {
             words.elements[step * rows + row] = (word, chars.row(spelling));
         }

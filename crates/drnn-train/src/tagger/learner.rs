@@ -24,7 +24,7 @@ pub struct TaggerLearner {
     chars: CharRows,
     words: WordRows,
     encodings: States,
-    /// Gradients: of parameters, answers, what the word net reads, encodings.
+    /// Gradients of parameters, outputs, the word net's input and encodings.
     gradient: Vec<f32>,
     d_outputs: Vec<f32>,
     d_x: Vec<f32>,
@@ -143,7 +143,7 @@ impl Engine for TaggerLearner {
 
     fn check(&self, data: &Sentences) -> Result<()> {
         match data.words().is_empty() {
-            true => Err(Error::Data("no words to learn from".into())),
+            true => Err(Error::Data("no words to train on".into())),
             false => Ok(()),
         }
     }

@@ -22,7 +22,7 @@ pub type Plain = Box<dyn Engine<Data = dyn Dataset>>;
 /// Makes one, its parameters as [`drnn::Model::init`] draws them from the seed.
 pub type Make<'a> = &'a dyn Fn(&NetSpec, u64) -> Plain;
 
-/// Networks of every kind, each with data to learn from.
+/// Networks of every cell and shape, each with data to train on.
 pub fn cases() -> Vec<(NetSpec, Examples)> {
     let reversal = Reversal { steps: 7, symbols: 3 }.examples(50, 1);
     let sine = Sine { steps: 11, taps: 4, ..Sine::new(0.5, 2) }.examples(50, 1, SinePart::Train);

@@ -22,7 +22,7 @@ pub struct Estimate {
 
 impl Estimate {
     /// A network on `threads` threads of the processor, with batches of `batch` sequences, on all
-    /// of `data`: what is learned from first, then what it is judged by and tested with.
+    /// of `data`: the training set first, then those that are only evaluated.
     pub fn new(spec: &NetSpec, data: &[&dyn Dataset], batch: usize, threads: usize) -> Estimate {
         let size = |(i, data): (usize, &&dyn Dataset)| match i {
             0 => data.batch_size(batch),

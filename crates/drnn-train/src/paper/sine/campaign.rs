@@ -125,7 +125,7 @@ impl FromStr for Shard {
 /// Everything but the cell that a result depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Protocol {
-    /// Sequences to learn from, to stop by, to test with.
+    /// Number of training, validation and test sequences.
     pub sequences: [usize; 3],
     /// How each network is trained. The seed is the campaign's; every cell derives its own from it.
     pub training: Options,

@@ -78,9 +78,9 @@ impl Sine {
         let w = self.filter(set_seed);
         let mut rng = Rng::new(part.seed(set_seed));
         let x: Vec<f32> = (0..count * steps).map(|_| rng.uniform()).collect();
-        let y = x.chunks_exact(steps).flat_map(|x| (0..steps).map(|t| self.answer(&w, x, t)));
-        let (answers, inputs) = (TargetData::Values(y.collect()), Inputs::Dense(x));
-        Examples::new(inputs, answers, [count, steps], [1, 1])
+        let y = x.chunks_exact(steps).flat_map(|x| (0..steps).map(|t| self.target(&w, x, t)));
+        let (targets, inputs) = (TargetData::Values(y.collect()), Inputs::Dense(x));
+        Examples::new(inputs, targets, [count, steps], [1, 1])
     }
 
     /// The same, generated when they are first used.
@@ -100,7 +100,7 @@ impl Sine {
     }
 
     /// y_t.
-    fn answer(&self, w: &[f32], x: &[f32], t: usize) -> f32 {
+    fn target(&self, w: &[f32], x: &[f32], t: usize) -> f32 {
         // w_1 lies on x_{t-c+1}, which may be before the sequence.
         let first = (t + 1 + self.ahead) as isize - self.taps as isize;
         let w = w.get(first.min(0).unsigned_abs()..).unwrap_or_default();
@@ -127,7 +127,7 @@ mod tests {
 
     /// The formula, with its indices from 1 and zeros outside.
     #[test]
-    fn answers_are_the_formula() {
+    fn targets_are_the_formula() {
         for (ahead, taps, steps) in [(0, 20, 50), (7, 20, 50), (10, 20, 50), (3, 4, 2), (4, 4, 9)] {
             let task = Sine { gamma: 0.7, ahead, steps, taps };
             let examples = task.examples(3, 5, SinePart::Train).unwrap();
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn a_filter_by_hand() {
         let task = Sine { gamma: 1.0, ahead: 1, steps: 3, taps: 3 };
-        let y = |t| task.answer(&[0.25, 0.5, 1.0], &[1.0, 2.0, 3.0], t);
+        let y = |t| task.target(&[0.25, 0.5, 1.0], &[1.0, 2.0, 3.0], t);
         assert_eq!(y(0), 2.5f64.sin() as f32); // 1/2 * 1 + 1 * 2
         assert_eq!(y(1), 4.25f64.sin() as f32); // 1/4 * 1 + 1/2 * 2 + 1 * 3
         assert_eq!(y(2), 2.0f64.sin() as f32); // 1/4 * 2 + 1/2 * 3
