@@ -262,7 +262,7 @@ fn streams_of_one_model_never_mix() {
 }
 
 #[test]
-fn a_batch_answers_as_each_alone_whoever_joins_leaves_or_flushes() {
+fn batching_never_changes_a_prediction_while_streams_join_leave_and_flush() {
     let mut rng = Rng::new(2);
     for model in models() {
         let mut batch = LiveBatch::new(&model).unwrap();

@@ -71,7 +71,7 @@ fn kinds_tokens_and_numbers() {
 }
 
 #[test]
-fn slots_that_cannot_be_asked_for() {
+fn positions_that_cannot_be_selected() {
     let x = [0.0; 18];
     let batch = Batch::dense(&x, Steps(3), Rows(2)).lengths(&[3, 1]);
     let error = |slots: &[u32]| run_error(&dense(), &batch.select_outputs(slots), None);

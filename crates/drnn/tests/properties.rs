@@ -177,7 +177,7 @@ fn denormals_are_zero_on_every_path() {
 
 #[test]
 fn large_single_sequences_share_columns_among_threads() {
-    // Wide and few: the case in which a gang shares each step. Dense, tokens, GRU's odd group.
+    // Wide and few: the case in which all threads share each step. Dense, tokens, GRU's odd group.
     let mut rng = Rng::new(5);
     for cell in Cell::ALL {
         for tokens in [false, true] {
@@ -322,7 +322,7 @@ fn a_tape_remembers_nothing() {
 }
 
 #[test]
-fn what_lies_behind_the_end_and_the_order_of_rows_do_not_matter() {
+fn values_after_the_end_and_the_order_of_rows_do_not_matter() {
     for seed in 0..40 {
         let s = Sample::new(4000 + seed);
         let cpu = Cpu::new(2);

@@ -55,7 +55,7 @@ pub(crate) fn backward(
     net.cpu.team.each(lanes.len(), |i| {
         // The lanes that went forward last are in cache still.
         let i = lanes.len() - 1 - i;
-        // SAFETY: each item has a lane of its own, and as many rooms as directions.
+        // SAFETY: each item has a lane of its own, and a workspace for each of its directions.
         unsafe {
             let (back, gradient) = (back.some(i, 1), gradients.some(i, 1));
             let weights = weights.some(i, 1);
@@ -139,7 +139,7 @@ impl Phases<'_> {
             let (lane, direction, part) = self.item(i);
             let (outputs, params) = (self.gradients[lane].outputs, self.back[lane].target.params);
             let columns = (part, self.parts);
-            // SAFETY: items have columns and room of their own.
+            // SAFETY: items have separate columns and workspaces.
             unsafe {
                 let workspace = self.workspace.get(i);
                 outer::output(
@@ -236,7 +236,7 @@ impl Phases<'_> {
         let back = &self.back[lane];
         let table = back.table[direction].shared();
         let targets = Targets { params: back.target.params, table };
-        // SAFETY: each item has its own room.
+        // SAFETY: each item has its own workspace.
         let workspace = unsafe { self.workspace.get(i) };
         let (at, columns) = ((layer, direction), (part, self.parts));
         LayerGradient::new(
@@ -272,7 +272,7 @@ impl Phases<'_> {
         }
         self.net.each(self.lanes.len(), |lane| {
             let (weights, work) = (&self.weights[lane], &self.work[lane]);
-            // SAFETY: one item per lane, and there is at least one room per lane.
+            // SAFETY: one item per lane, and at least one workspace per lane.
             unsafe {
                 let workspace = self.workspace.get(lane);
                 self.back[lane].embedding(self.net, weights, &self.lanes[lane], work, workspace);

@@ -86,7 +86,7 @@ pub(crate) struct BackwardArgs<'a> {
 
 impl Recurrence<'_> {
     /// Takes sorted rows back through steps `steps`, those after being done, and leaves gradients of the
-    /// pre-activations in `gates`, telling `after_step` which step is done.
+    /// pre-activations in `gates`, and calls `after_step` with each completed step.
     ///
     /// # Safety
     /// As [`Recurrence::forward_rows`], after a forward pass with `save`.
@@ -104,7 +104,7 @@ impl Recurrence<'_> {
     /// Takes all rows back, together with the other members of a parallel region.
     ///
     /// # Safety
-    /// As [`Recurrence::forward_gang`], after a forward pass with `save`.
+    /// As [`Recurrence::forward_parallel`], after a forward pass with `save`.
     pub unsafe fn backward_parallel(&self, args: BackwardArgs, member: &Member) {
         let (rows, steps) = (0..self.schedule.rows(), self.steps());
         // SAFETY: the caller's promise.

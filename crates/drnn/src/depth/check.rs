@@ -1,4 +1,4 @@
-//! Depth held against the equations: which inputs an output depends on, and through how much.
+//! Depth checked against the equations: which inputs an output depends on, and through how much.
 //!
 //! ```text
 //! slope(p, t) = dy_t / dx_p          0, exactly, where there is no way; not 0 where there is one

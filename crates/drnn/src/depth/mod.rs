@@ -11,7 +11,7 @@
 //! ```
 //!
 //! [`depths`] finds these numbers by walking the unrolled network, not by the formulas, which are there
-//! to check it; [`check`] holds them against the network's equations. Nodes are the states h of every
+//! to check it; [`check`] compares them with the network's equations. Nodes are the states h of every
 //! layer, direction and step; a state reads the one before it in its own direction and, at its own
 //! step, the states of the layer below (layer 0: the input). Each node is one non-linearity. Where a layer
 //! comes in blocks ([`crate::Blocks`]) nodes are the states of every block and step, and a block reads those
@@ -61,12 +61,12 @@ pub use crate::depth::check::{Mismatch, check};
 use crate::depth::graph::{Graph, InBlocks, Layers};
 use crate::spec::NetSpec;
 
-/// Non-linearities on the ways from one input to one output.
+/// The number of non-linearities on the paths from one input to one output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Depth {
-    /// On the way with fewest.
+    /// The smallest number on any path.
     pub shortest: usize,
-    /// On the way with most: how many can be applied.
+    /// The largest number on any path: how many can be applied.
     pub longest: usize,
 }
 
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn the_delay_that_a_bidirectional_network_asks_for() {
+    fn the_delay_that_matches_a_bidirectional_network() {
         let elements = 6;
         let at_least = |d| {
             let late = layers(1).delay(d, Padding::Null).build().unwrap();

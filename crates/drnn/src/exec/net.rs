@@ -14,7 +14,7 @@ use crate::spec::{Direction, NetSpec};
 /// Fewer rows than this per thread, and threads share columns instead.
 pub(crate) const MIN_ROWS: usize = 4;
 /// Multiplications in a row's step from which sharing columns pays for its barriers.
-const GANG_WORK: usize = 100_000;
+const PARALLEL_STEP_WORK: usize = 100_000;
 
 /// A network and what it runs on.
 #[derive(Clone, Copy)]
@@ -45,7 +45,7 @@ impl<'a> Net<'a> {
     /// Whether threads share the columns of a layer's steps, because there are too few rows for the
     /// `parts` that each recurrence would be cut into.
     pub fn shares_columns(&self, parts: usize, rows: usize, layer: usize) -> bool {
-        parts > 1 && rows < parts * MIN_ROWS && self.step_work(layer) >= GANG_WORK
+        parts > 1 && rows < parts * MIN_ROWS && self.step_work(layer) >= PARALLEL_STEP_WORK
     }
 
     /// Whether the layers of a stack run side by side. Measured: it pays where a step is too small to be
@@ -57,7 +57,7 @@ impl<'a> Net<'a> {
         let can = self.threads > 1 && lanes == 1 && layers > 1 && forward;
         can && match self.cpu.plan {
             Plan::Auto => {
-                let small = (0..layers).all(|layer| self.step_work(layer) < GANG_WORK);
+                let small = (0..layers).all(|layer| self.step_work(layer) < PARALLEL_STEP_WORK);
                 let to_spare = layers >= 2 * self.threads;
                 let max = if to_spare { 2 * MIN_ROWS * self.threads } else { MIN_ROWS };
                 small && rows < max

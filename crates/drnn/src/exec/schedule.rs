@@ -33,8 +33,8 @@ pub(crate) struct Schedule {
     /// Packed row -> the caller's input slot (step * B + row), or [`NULL_ROW`] for padding; for the
     /// forward and, where there is one, the reverse direction.
     pub input: [Vec<u32>; 2],
-    /// Packed row -> row of the outputs, or [`NULL_ROW`] for the first d steps and where none is selected;
-    /// by direction.
+    /// Packed row -> row of the outputs, or [`NULL_ROW`] for the first d steps and for outputs that
+    /// are not selected; by direction.
     pub output: [Vec<u32>; 2],
     /// Row of the outputs -> packed row, or [`NULL_ROW`] after a sequence's end; by direction.
     pub packed: [Vec<u32>; 2],
@@ -74,7 +74,7 @@ impl Schedule {
         }
         self.set_indices(spec, batch);
         if let Some(slots) = batch.selected() {
-            self.keep_asked(slots);
+            self.retain_selected(slots);
         }
     }
 
@@ -116,7 +116,7 @@ impl Schedule {
     }
 
     /// From rows of the outputs for all slots to rows for these.
-    fn keep_asked(&mut self, slots: &[u32]) {
+    fn retain_selected(&mut self, slots: &[u32]) {
         self.outputs = slots.len();
         let directions = self.output.iter_mut().zip(&mut self.packed);
         for (output, packed) in directions.filter(|(_, packed)| !packed.is_empty()) {
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_asked_for() {
+    fn only_selected_outputs() {
         let x = [0.0; 6];
         let batch = Batch::dense(&x, Steps(3), Rows(2)).lengths(&[1, 3]);
         let mut s = Schedule::default();

@@ -50,7 +50,7 @@ impl Model {
                 let n = self.spec().units()[layer];
                 for (i, (_, units)) in state_parts(self.spec(), layer, direction, rows).enumerate()
                 {
-                    let behind = if lag > 0 { i } else { 0 };
+                    let offset = if lag > 0 { i } else { 0 };
                     let gather = |from: &crate::cpu::buffer::Buffer| {
                         let from = from.slice((rows + s.total()) * n);
                         let mut to = vec![0.0; steps * rows * units.len()];
@@ -58,7 +58,7 @@ impl Model {
                             let own = s.steps[r].saturating_sub(lag);
                             for t in 0..own {
                                 let at = if direction == 0 { t } else { own - 1 - t };
-                                let from = &from[s.before(t + behind + 1, r) * n..][units.clone()];
+                                let from = &from[s.before(t + offset + 1, r) * n..][units.clone()];
                                 let to = &mut to[(at * rows + row as usize) * units.len()..];
                                 to[..units.len()].copy_from_slice(from);
                             }

@@ -14,7 +14,7 @@
 //!
 //! All numbers are bytes, those of the widest instruction set, and stop at `usize::MAX` instead of
 //! overflowing. A batch of B sequences counts as if all of them were as long as the longest. What a
-//! pass allocates is known here line by line; tests hold the estimates against what is really held.
+//! pass allocates is known here line by line; tests compare the estimates with what is really allocated.
 
 use crate::backward::outer::{BLOCK, feature_stride};
 use crate::backward::tape::Memory;
