@@ -104,7 +104,7 @@ fn what_cannot_be_learned_from_is_refused_and_nothing_is_written() {
         ("--mask 0", "a share of 0 is masked"),
         ("--mask nan", "a share of NaN is masked"),
         ("--valid 0.6 --test 0.5", "leave none of"),
-        ("--valid 0", "to judge by (--valid): 0 characters"),
+        ("--valid 0", "the validation set (--valid): 0 characters"),
         ("--valid 1.5", "1.5: cannot be read"),
         ("--net lstm --delay 2", "--delay 2 with --net lstm: for a delay say"),
         ("--window 0", "0 is not in 1"),
@@ -132,7 +132,7 @@ fn delays_are_compared() {
     }
     assert!(folder.path().join("out/sweep-chars/index.html").exists());
     let said = refused(folder.path(), &format!("{sweep} --test 0 --out none"));
-    assert!(said.contains("needs characters to test with"), "{said}");
+    assert!(said.contains("needs a test set"), "{said}");
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn rows_of_the_papers_table() {
     let (table, along) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{along}");
     assert!(along.contains("of another length than text8; its last 5 % to test"), "{along}");
-    assert!(along.contains("not as in the paper (--full): a text of "), "{along}");
+    assert!(along.contains("differs from the paper (--full): a text of "), "{along}");
     let first: Vec<_> =
         table.lines().take(4).map(|line| line.split("  ").next().unwrap()).collect();
     assert_eq!(first, ["net", "LSTM, quick", "Bi-LSTM, quick", "d-LSTM 2, quick"], "{table}");
@@ -178,7 +178,7 @@ fn rows_of_the_papers_table() {
 
     for (more, why) in [
         ("--rows small-dlstm-4", "expected quick-lstm"),
-        ("--rows quick-lstm,quick-lstm", "quick-lstm is there twice"),
+        ("--rows quick-lstm,quick-lstm", "quick-lstm is given twice"),
         ("--data nowhere", "nowhere: cannot be read"),
         ("--data out", "there is no text8, text8.zip"),
     ] {

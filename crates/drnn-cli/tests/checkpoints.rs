@@ -86,7 +86,7 @@ fn results(folder: &Path, out: &str) -> Value {
 }
 
 #[test]
-fn a_damaged_or_missing_checkpoint_is_told_and_the_one_before_used() {
+fn a_damaged_or_missing_checkpoint_is_reported_and_the_previous_one_used() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     table(folder, 200);
@@ -121,7 +121,7 @@ fn a_damaged_or_missing_checkpoint_is_told_and_the_one_before_used() {
         std::fs::remove_dir_all(at).unwrap();
         std::fs::create_dir(at).unwrap();
     });
-    assert!(said.contains("none/checkpoints: holds no checkpoints; starting from"), "{said}");
+    assert!(said.contains("none/checkpoints: has no checkpoints; starting from"), "{said}");
     // What an interrupted write has left is removed.
     resumed("unfinished", &|at| {
         ["last.new", "best.new", ".tmpAb12Cd"].iter().for_each(|name| write_half(&at.join(name)));
@@ -170,7 +170,7 @@ fn a_checkpoint_that_cannot_be_written_ends_the_training_and_loses_nothing() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("full/checkpoints/last: cannot be written: File too large"), "{said}");
-    assert!(said.contains("to go on: drnn train series"), "{said}");
+    assert!(said.contains("to continue: drnn train series"), "{said}");
     assert!(files() == before);
     done(folder, &format!("{TRAIN} --out full --resume"));
     assert!(model(folder, "full") == model(folder, "straight"));
@@ -182,7 +182,7 @@ fn write_half(path: &Path) {
 
 /// Never another model without a word: stderr and report say which epoch's it is, and why.
 #[test]
-fn a_best_model_that_is_lost_is_told() {
+fn a_best_model_that_is_lost_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     table(folder, 200);

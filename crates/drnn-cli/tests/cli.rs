@@ -40,7 +40,10 @@ total                                1,087,283
     let text = stdout(&output);
     let (tensors, memory) = text.split_once("\nmemory, ").unwrap();
     assert_eq!(tensors, expected);
-    assert!(memory.starts_with("model        8.7 MB  weights, and a copy packed"), "{memory}");
+    assert!(
+        memory.starts_with("model        8.7 MB  weights, and a copy in the kernels' layout"),
+        "{memory}"
+    );
     assert!(memory.contains("\nmemory, training"), "{memory}");
 }
 
@@ -100,7 +103,7 @@ fn networks_of_every_kind_can_be_named() {
 fn bad_usage_is_refused_with_the_remedy() {
     assert!(refused("inspect --net dlstm").contains("needs --delay D"));
     assert!(
-        refused("inspect --net lstm --delay 3").contains("for a delay say drnn, dlstm or dgru")
+        refused("inspect --net lstm --delay 3").contains("use drnn, dlstm or dgru for a delay")
     );
     assert!(refused("inspect --net lstm --units 0").contains("layer 0 has no units"));
     assert!(

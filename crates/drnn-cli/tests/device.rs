@@ -1,4 +1,4 @@
-//! `--device`: a GPU where one is asked for, and what is said where there is none.
+//! `--device`: a GPU where one is requested, and the message where there is none.
 
 mod common;
 

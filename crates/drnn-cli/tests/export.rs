@@ -113,7 +113,10 @@ fn what_is_refused_leaves_the_old_file() {
         ("text --onnx m.onnx", "text: is not a whole safetensors file"),
         ("both.safetensors --onnx m.onnx --prefix a.", "both.safetensors: is drnn's own"),
         ("both.safetensors --onnx nowhere/m.onnx", "nowhere/m.onnx: cannot be written: "),
-        ("both.safetensors --onnx ./both.safetensors", "is read here; --onnx needs another file"),
+        (
+            "both.safetensors --onnx ./both.safetensors",
+            "is an input of this command; --onnx needs another file",
+        ),
         ("both.safetensors", "--onnx <F>"),
     ] {
         let found = export(folder.path(), arguments).unwrap_err();

@@ -174,7 +174,7 @@ fn what_is_read_is_not_written_over_and_folders_are_made() {
     assert!(at("new/start/h0.npy").exists());
     done(folder.path(), "run f.safetensors x.npy -o y.npy --states new/last");
     assert!(at("new/last/c.npy").exists());
-    // What cannot be reached is said of the file that asks for it.
+    // What cannot be reached is reported with the file that requests it.
     write(&at("h0.npy"), &[2, 1, 4], &[5.0; 8]);
     let said = refused(folder.path(), "run f.safetensors x.npy -o y2.npy --h0 h0.npy");
     assert!(said.contains("h0.npy: no solved start for sequence 0: block 1"), "{said}");

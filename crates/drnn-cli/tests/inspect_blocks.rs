@@ -7,7 +7,7 @@ use drnn::{Blocks, Cell, Connections, Model, NetSpec, Padding, StartState};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// A stack of 4 and 1 units, one wide at both ends, with all parameters 1: norms are easily told.
+/// A stack of 4 and 1 units, one wide at both ends, with all parameters 1: norms are easily computed.
 fn ones() -> Model {
     let spec = NetSpec::builder(Cell::RnnTanh).dense(1).units([4, 1]).outputs(1).build().unwrap();
     Model::from_params(&spec, vec![1.0; spec.parameters()]).unwrap()
@@ -33,7 +33,7 @@ fn folder(models: &[(&str, Model)]) -> tempfile::TempDir {
     folder
 }
 
-/// What `inspect` says behind the table of tensors, but for memory.
+/// The output of `inspect` after the table of tensors, without memory.
 fn blocks_of(folder: &Path, file: &str) -> String {
     let output = drnn(folder, &format!("inspect {file}"));
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -58,12 +58,12 @@ block (i, j) connects layer j at step t to layer i at step t + j - i + 1:
   i = j + 1  the layer above, at the same step  norm 2.00
 ";
     let found = blocks_of(folder.path(), "ones_flat.safetensors");
-    let first = "\nblocks, their widths and norms: to (row) from (column); . is kept at zero\n";
+    let first = "\nblocks, their widths and norms: to (row) from (column); . is fixed at zero\n";
     assert_eq!(found, format!("{first}{table}"));
     // The stack has the same table.
     let found = blocks_of(folder.path(), "ones.safetensors");
     let first = "\nlayers, as the blocks of one layer that they would be flattened to, their widths \
-                 and norms: to (row) from (column); . is kept at zero\n";
+                 and norms: to (row) from (column); . is fixed at zero\n";
     assert_eq!(found, format!("{first}{table}"));
     // Freed but not trained yet: zero, not kept at zero.
     let found = blocks_of(folder.path(), "ones_free.safetensors");
@@ -212,7 +212,7 @@ fn networks_without_blocks_are_refused_and_files_left_alone() {
     assert!(found.contains("one.safetensors: dlstm(3 units, delay 2)"), "{found}");
     assert!(found.contains("nothing to draw for --svg: it is one layer"), "{found}");
     let found = refused("inspect both.safetensors --svg old.svg");
-    assert!(found.contains("it reads both ways"), "{found}");
+    assert!(found.contains("it is bidirectional"), "{found}");
     assert!(refused("inspect nowhere.safetensors --svg old.svg").contains("cannot be read"));
     assert!(
         refused("inspect --net lstm --layers 2 --svg old.svg").contains("--svg needs a model file")
@@ -220,6 +220,6 @@ fn networks_without_blocks_are_refused_and_files_left_alone() {
     assert_eq!(std::fs::read_to_string(folder.path().join("old.svg")).unwrap(), "old");
     let found = refused("inspect ones.safetensors --svg no/such/folder.svg");
     assert!(found.contains("folder.svg: cannot be written"), "{found}");
-    // Without blocks there is nothing behind the table of tensors.
+    // Without blocks there is nothing after the table of tensors.
     assert_eq!(blocks_of(folder.path(), "one.safetensors"), "");
 }

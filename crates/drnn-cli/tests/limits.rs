@@ -80,7 +80,7 @@ fn many_classes_are_trained_and_too_many_refused() {
     let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
     let confusion = json["judged"].as_array().unwrap().iter().find_map(|j| j.get("confusion"));
     assert_eq!(confusion.unwrap()["others"], 600 - 59);
-    // A file with more classes than a picture has room for is drawn of the most frequent.
+    // Of a file with more classes than a picture can show, the most frequent are drawn.
     let mut large = json.clone();
     let names: Vec<String> = (0..80).map(|i| format!("c{i}")).collect();
     large["judged"][1]["confusion"] =
@@ -106,7 +106,7 @@ fn what_expands_too_much_is_stopped_and_first_reads_no_further() {
     done(folder, &format!("{CHARS} --text a.gz --first 5000 --out a"));
     let said = refused(folder, &format!("{CHARS} --text a.gz --max-input 5M --out b"));
     assert!(said.contains("it has more than 5242880 bytes"), "{said}");
-    // Behind the first characters there may be anything.
+    // Anything may follow the first characters.
     let text = [&b"abcdefgh ".repeat(1000)[..], &[0xff; 100_000]].concat();
     std::fs::write(folder.join("b.txt"), text).unwrap();
     done(folder, &format!("{CHARS} --text b.txt --first 5000 --out c"));

@@ -45,7 +45,7 @@ fn sizes_beyond_all_memory_are_refused_everywhere() {
     ] {
         let said = refused(folder, arguments);
         assert!(said.contains("needs about"), "{arguments}: {said}");
-        assert!(said.contains("are free") && said.contains("--force"), "{arguments}: {said}");
+        assert!(said.contains("is free") && said.contains("--force"), "{arguments}: {said}");
         assert!(!folder.join("out").exists() && !folder.join("a.safetensors").exists());
     }
     for (arguments, why) in [
@@ -75,7 +75,7 @@ fn what_a_limit_leaves_is_what_is_free() {
     let (code, said) = limited(2_000_000, "init --net lstm --units 12000 -o a.safetensors");
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("needs about 4.6 GB of memory (weights 4.6 GB), "), "{said}");
-    assert!(said.contains(" 2.0 GB are free") || said.contains(" 1."), "{said}");
+    assert!(said.contains(" 2.0 GB is free") || said.contains(" 1."), "{said}");
     // A batch that a file names: 1,000 sequences that run for a million steps after their only
     // element.
     done(folder, "init --net drnn --delay 1000000 --units 100 -o late.safetensors");
@@ -113,7 +113,7 @@ fn inspect_says_what_memory_a_network_takes() {
         assert!(small > 100_000 && large > 20 * small, "{key}: {small} {large}");
     }
     assert_eq!((&small["model"], &small["stream"]), (&large["model"], &large["stream"]));
-    // The file holds the same weights, and a copy of them is packed.
+    // The file has the same weights, and there is a copy in the kernels' layout.
     done(folder, &format!("init {net} -o a.safetensors"));
     assert_eq!(of("a.safetensors")["training"], small["training"]);
     let parameters = 100 * 4 * (100 + 4 + 2) + 4 * 101;

@@ -46,7 +46,7 @@ fn refused(results: &str) -> String {
 }
 
 #[test]
-fn beside_the_results_and_the_same_again() {
+fn next_to_the_results_and_the_same_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("reversal.json");
     std::fs::write(&path, RESULTS).unwrap();
@@ -131,7 +131,7 @@ fn text_of_a_file_stays_text() {
 }
 
 #[test]
-fn a_run_that_diverged_is_told() {
+fn a_run_that_diverged_is_reported() {
     let results = changed(|v| {
         let run = &mut v["runs"][6];
         run["ended"] = "not-finite".into();
@@ -141,7 +141,7 @@ fn a_run_that_diverged_is_told() {
     });
     let read = report(&results);
     let page = text(&read("index.html"));
-    assert!(page.contains("dlstm-19, repetition 0: the loss became no number"), "{page}");
+    assert!(page.contains("dlstm-19, repetition 0: the loss became NaN"), "{page}");
     assert!(page.contains("<td>not finite</td>") && !page.contains("NaN"), "{page}");
 }
 
@@ -206,7 +206,9 @@ fn nothing_that_is_read_is_overwritten() {
         assert!(!at("report.md").exists() && !at("a/report.md").exists(), "{arguments}");
         text(&output.stderr)
     };
-    assert!(refused("report index.html").contains("index.html: is read here; --out"));
+    assert!(
+        refused("report index.html").contains("index.html: is an input of this command; --out")
+    );
     assert!(refused("report x.json x.json").contains("both reports would go to"));
     assert!(refused("report x.json none.json --out b").contains("none.json: cannot be read"));
     assert!(refused("report x.json --out x.json").contains("x.json: cannot be made"));

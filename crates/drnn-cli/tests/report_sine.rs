@@ -5,7 +5,7 @@ mod common;
 use common::{done, drnn, text};
 use serde_json::{Value, json};
 
-/// Made up: two data sets of three networks. One cell is missing, one ran away, of one a half did.
+/// Made up: two data sets of three networks. One cell is missing, one diverged, of one a half did.
 const RESULTS: &str = include_str!("data/sine.json");
 /// A campaign's own file: one network, two cells.
 const CAMPAIGN: &str = r#"{"campaign":"drnn sine","format":1,"protocol":{"sequences":[20,4,4],"training":{"epochs":2,"batch":10,"rate":0.01,"schedule":"cosine","clip":1.0,"adam":{"beta1":0.9,"beta2":0.999,"eps":1e-8},"stopping":{"patience":null,"min_delta":0.0,"at_value":0.00001},"seed":1}}}
@@ -41,7 +41,7 @@ fn refused(results: &str) -> String {
 }
 
 #[test]
-fn beside_the_results_and_the_same_again() {
+fn next_to_the_results_and_the_same_again() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("sine.json"), RESULTS).unwrap();
     let output = drnn(folder.path(), "report sine.json");
@@ -54,19 +54,19 @@ gamma 1.0  3.9e-4  5.3e-2       .
 
 Bi-LSTM     a = 0   a = 5     a = 7
 gamma 0.5  1.7e-3  2.0e-3    1.3e-3
-gamma 1.0  4.1e-3  2.4e-2  ran away
+gamma 1.0  4.1e-3  2.4e-2  diverged
 
 d-LSTM 5    a = 0   a = 5   a = 7
 gamma 0.5  2.2e-3  1.0e-3  6.5e-3
 gamma 1.0  9.6e-3  5.0e-4  4.0e-3
 
-the step behind a = d
+the step after a = d
            d-LSTM 5: a = 7 over a = 5
 gamma 0.5                         6.5
 gamma 1.0                         8.0
 
-not the paper's: 100 epochs (paper: 1,000)
-not the paper's: 2 data set(s) per cell (paper: 5)
+differs from the paper: 100 epochs (paper: 1,000)
+differs from the paper: 2 data set(s) per cell (paper: 5)
 ";
     assert_eq!(text(&output.stdout), expected);
     let names = ["index.html", "report.md", "sine.csv", "sine.svg", "sine.png", "sine-sd.svg"];
@@ -99,7 +99,7 @@ fn what_the_files_hold() {
         "<th scope=\"col\">a = 7</th>",
         "<th scope=\"row\">gamma 0.5</th><td>1.7e-3</td>",
         "is 6.5 to 8.0 times that at",
-        "3 of 34 trainings ran away",
+        "3 of 34 trainings diverged",
         "<li>100 epochs (paper: 1,000)</li>",
         "--nets lstm,bilstm,dlstm-5",
         "not in sine.json but in results.jsonl",
@@ -119,7 +119,7 @@ fn what_the_files_hold() {
 }
 
 #[test]
-fn a_campaigns_own_file_tells_time_and_machine() {
+fn a_campaigns_own_file_has_time_and_machine() {
     let read = report(CAMPAIGN);
     let page = read("index.html");
     for inside in ["1 min 30 s of one thread", "slow &lt;one&gt;", "is 4.0 times that at"] {
@@ -214,7 +214,7 @@ fn damaged_and_foreign_files_are_refused() {
         ("mean_mse", json!(null), "no mean_mse, of 2 data sets"),
         ("sd_mse", json!(null), "no sd_mse, of 2 data sets"),
         ("ran_away", json!(2), "mean_mse is 0.0017, of 0 data sets"),
-        ("ran_away", json!(3), "2 data sets, 3 of them ran away"),
+        ("ran_away", json!(3), "2 data sets, 3 of them diverged"),
         ("mean_epochs", json!(-0.5), "mean_epochs is -0.5, expected 0 or more"),
     ] {
         let said = with(&format!("/cells/0/{field}"), value);
@@ -227,7 +227,7 @@ fn damaged_and_foreign_files_are_refused() {
         ("net", json!("gru"), "expected lstm, bilstm or dlstm-DELAY"),
         ("gamma", json!(0.25), "expected a multiple of 0.1"),
         ("gamma", json!(null), "invalid type: null"),
-        ("ahead", json!(5), "cells[1], lstm gamma 0.5 a 5: is there twice"),
+        ("ahead", json!(5), "cells[1], lstm gamma 0.5 a 5: is given twice"),
     ] {
         let said = with(&format!("/cells/0/{field}"), value);
         assert!(said.contains(why), "{said}");

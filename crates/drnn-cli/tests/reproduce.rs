@@ -13,15 +13,15 @@ fn depth_is_the_papers_figure() {
     let output = drnn(folder.path(), "reproduce depth");
     assert_eq!(output.status.code(), Some(0));
     let expected = "\
-non-linearities between input x_{t+dt} and answer y_t
+non-linearities between input x_{t+dt} and output y_t
 
 offset dt       -8 -7 -6 -5 -4 -3 -2 -1  0  1  2  3  4  5  6  7  8
 RNN              9  8  7  6  5  4  3  2  1  .  .  .  .  .  .  .  .
 Bi-RNN           9  8  7  6  5  4  3  2  1  2  3  4  5  6  7  8  9
 d-RNN, delay 5  14 13 12 11 10  9  8  7  6  5  4  3  2  1  .  .  .
 
-. the answer does not depend on that input
-checked against the equations, 867 pairs of input and answer: same counts, and a derivative exactly where there is a way
+. the output does not depend on that input
+checked against the equations, 867 pairs of input and output: same counts, and a derivative exactly where there is a path
 ";
     assert_eq!(text(&output.stdout), expected);
     let out = Path::new("out").join("depth");
@@ -96,7 +96,7 @@ fn bad_usage_is_refused() {
 }
 
 #[test]
-fn the_theorem_holds_and_is_told() {
+fn the_theorem_holds_and_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let output =
         drnn(folder.path(), "reproduce theorem --layers 3 --units 4,9 --steps 20 --out here");
@@ -135,7 +135,7 @@ fn results(folder: &Path) -> serde_json::Value {
 }
 
 #[test]
-fn reversal_is_told_in_a_table_and_files() {
+fn reversal_is_reported_in_a_table_and_files() {
     let folder = tempfile::tempdir().unwrap();
     let output = drnn(folder.path(), TINY);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -143,7 +143,7 @@ fn reversal_is_told_in_a_table_and_files() {
     let first: Vec<_> = said.lines().map(|line| line.get(..10).unwrap_or("").trim()).collect();
     assert_eq!(first[..4], ["net", "LSTM", "d-LSTM 3", "Bi-LSTM"], "{said}");
     let along = text(&output.stderr);
-    assert!(along.contains("not as in the paper (--full): learning rate 0.01"), "{along}");
+    assert!(along.contains("differs from the paper (--full): learning rate 0.01"), "{along}");
     assert!(along.contains("dlstm-3-0 epoch 3 of 3: train "), "{along}");
     let out = folder.path().join("out/reversal");
     for name in ["index.html", "report.md", "reversal.csv", "accuracy.svg", "accuracy.png"] {
@@ -155,7 +155,8 @@ fn reversal_is_told_in_a_table_and_files() {
     assert_eq!(runs.as_array().unwrap().len(), 3);
     // What is there is not overwritten, and what is done is not done again.
     assert!(
-        refused(folder.path(), TINY).contains("results of an earlier run; go on with --resume")
+        refused(folder.path(), TINY)
+            .contains("results of an earlier run; continue it with --resume")
     );
     let again = drnn(folder.path(), &format!("{TINY} --resume"));
     assert_eq!(again.status.code(), Some(0), "{}", text(&again.stderr));
@@ -164,7 +165,7 @@ fn reversal_is_told_in_a_table_and_files() {
     assert!(other.contains("is of another training"), "{other}");
     assert!(refused(folder.path(), "reproduce reversal --delays 0").contains("0 is not in 1..=19"));
     let twice = refused(folder.path(), "reproduce reversal --out new --delays 5,10,5");
-    assert!(twice.contains("--delays: 5 is there twice"), "{twice}");
+    assert!(twice.contains("--delays: 5 is given twice"), "{twice}");
     assert!(!folder.path().join("new").exists());
     for rate in ["nan", "0", "-1", "inf"] {
         let said = refused(folder.path(), &format!("reproduce reversal --out new --rate={rate}"));
@@ -217,20 +218,20 @@ fn ctrl_c_saves_and_says_how_to_go_on() {
     stderr.read_to_string(&mut said).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert!(
-        said.contains("to go on: drnn reproduce reversal --delays 3 --sequences 2000"),
+        said.contains("to continue: drnn reproduce reversal --delays 3 --sequences 2000"),
         "{said}"
     );
     assert!(folder.path().join("out/reversal/checkpoints/bilstm-0").exists());
 }
 
 #[test]
-fn lanes_that_run_away_are_told() {
+fn lanes_that_diverge_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let output = drnn(folder.path(), &format!("{TINY} --rate 3e38"));
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("lstm-0 epoch 1: the loss is no number any more"), "{said}");
-    assert!(said.contains("no numbers any more from lstm-0, dlstm-3-0, bilstm-0"), "{said}");
+    assert!(said.contains("lstm-0 epoch 1: the loss became NaN"), "{said}");
+    assert!(said.contains("the loss became NaN in lstm-0, dlstm-3-0, bilstm-0"), "{said}");
     let out = folder.path().join("out/reversal");
     assert_eq!(results(&out)["runs"][0]["ended"], "not-finite");
     assert!(out.join("index.html").exists());

@@ -105,7 +105,7 @@ fn trainings_go_on_to_the_same_end() {
     let train = format!("{SMALL} --target y --delay 2 --window 20 --epochs 4");
     done(folder, &format!("{train} --out a"));
     let said = refused(folder, &format!("{train} --out a"));
-    assert!(said.contains("there is an earlier training; go on with --resume"), "{said}");
+    assert!(said.contains("there is an earlier training; continue it with --resume"), "{said}");
     done(folder, &format!("{train} --out a --resume"));
     done(folder, &format!("{train} --out b --threads 2").replace("--threads 1", ""));
     assert_eq!(results(&folder.join("a")), results(&folder.join("b")));
@@ -134,7 +134,7 @@ fn classes_and_what_they_are_taken_for() {
     assert_eq!(found["sequences"], serde_json::json!([24, 3, 3]));
     assert!(found["test"].as_f64().unwrap() > 0.8, "{said}");
 
-    // A class that was not there: told, and wrong.
+    // A class that the training set does not have: reported, and wrong.
     std::fs::write(folder.join("new.csv"), "next,id,x\nup,a,0.1\nsideways,a,0.9\n").unwrap();
     let new = json(&done(folder, "eval a/model.safetensors new.csv --json"));
     assert_eq!((&new["counts"]["unknown"], &new["counts"]["scored"]), (&1.into(), &2.into()));
@@ -178,7 +178,7 @@ fn arrays_instead_of_tables() {
 }
 
 #[test]
-fn what_is_wrong_with_data_is_told_with_its_place() {
+fn errors_in_data_are_reported_with_their_position() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let long: String = (0..40).map(|i| format!("{i},{}\n", i % 7)).collect();
@@ -207,8 +207,12 @@ fn what_is_wrong_with_data_is_told_with_its_place() {
         (good.clone(), "--sequence y", "column `y` is named twice"),
         (good.clone(), "--sequence x --inputs x", "column `x` is named twice"),
         (good.clone(), "--batch 33", "batches of 33 sequences, of 1 in all"),
-        (format!("{good}5,\n6,\n7,\n8,\n"), "--missing zero", "nothing to test with: no step"),
-        (good.clone(), "--valid 0", "--valid 0: something is needed to judge by"),
+        (
+            format!("{good}5,\n6,\n7,\n8,\n"),
+            "--missing zero",
+            "no step of the test set has a target",
+        ),
+        (good.clone(), "--valid 0", "--valid 0: a validation set is needed"),
         (good.clone(), "--valid 0.9 --test 0.2", "cannot be parted"),
         (good.clone(), "--valid 1.5", "expected a share from 0 to below 1"),
         (good.clone(), "--valid none.csv", "none.csv: cannot be read"),
@@ -248,10 +252,10 @@ fn odd_data_that_can_be_learned_from() {
     // A target and an input that never change; inputs that are missing.
     let said =
         done(folder, &format!("{SMALL} --target y --missing mean --net gru --out a --epochs 2"));
-    for told in
-        ["the target y never changes", "the input z never changes", "12 missing inputs", "constant"]
+    for expected in
+        ["the target y is constant", "the input z is constant", "12 missing inputs", "constant"]
     {
-        assert!(said.contains(told), "{told}: {said}");
+        assert!(said.contains(expected), "{expected}: {said}");
     }
     let said = done(folder, "eval a/model.safetensors a.csv");
     assert!(said.contains("12 missing inputs were filled in"), "{said}");
@@ -354,10 +358,7 @@ fn a_sweep_over_a_table() {
         "sweep series --csv a.csv --target y --units 8 --epochs 2 --window 50 --nets dgru,bigru";
     let said = done(folder, sweep);
     assert!(said.contains("Recommended: dgru-") && said.contains("bigru"), "{said}");
-    assert!(
-        refused(folder, &format!("{sweep} --out b --test 0"))
-            .contains("needs something to test with")
-    );
+    assert!(refused(folder, &format!("{sweep} --out b --test 0")).contains("needs a test set"));
     assert!(
         refused(folder, &format!("{sweep} --out b --delays 400"))
             .contains("a delay of 319 sees all")
@@ -383,13 +384,13 @@ fn files_of_several_networks() {
     };
     bundle.save(folder.join("b.safetensors"), drnn::Precision::F32).unwrap();
     let said = done(folder, "inspect b.safetensors");
-    for told in [
+    for expected in [
         "char: gru(",
         "word.weight_ih_l0  [9, 4]",
         "table vectors: [2, 1]",
         "task: pairs\n  tags: a, b",
     ] {
-        assert!(said.contains(told), "{told}: {said}");
+        assert!(said.contains(expected), "{expected}: {said}");
     }
     let value = json(&done(folder, "inspect b.safetensors --json"));
     assert_eq!(value["networks"]["word"]["tensors"][0]["name"], "weight_ih_l0");

@@ -119,7 +119,7 @@ fn an_rnn_of_pytorch_is_served_with_the_activation_it_has() {
     common::write(&folder.join("x.npy"), &[2, 1, 3], &x);
     done(folder, "run relu.safetensors x.npy -o y.npy --nonlinearity relu");
     let (shape, y) = common::read(&folder.join("y.npy"));
-    // Beside one of drnn's own, which it does not concern.
+    // Together with one of drnn's own, to which it does not apply.
     let server = Server::start(folder, "relu.safetensors small.safetensors --nonlinearity relu");
     let body = r#"{"model": "relu", "sequences": [[[0.5, -1, 0.25], [2, 1, 1]]]}"#;
     let reply: serde_json::Value =
@@ -161,8 +161,11 @@ fn what_cannot_be_served_is_refused() {
         ("a/b=small.safetensors", "is not a name for a model"),
         ("=small.safetensors", "\"\" is not a name for a model"),
         ("ä.safetensors", "is not a name for a model"),
-        ("--listen 0.0.0.0:0", "others can reach that; say --token-file FILE, or --insecure"),
-        ("--listen [::]:0", "others can reach that"),
+        (
+            "--listen 0.0.0.0:0",
+            "other machines can reach that address; use --token-file FILE, or --insecure",
+        ),
+        ("--listen [::]:0", "other machines can reach that"),
         ("--listen nowhere", "invalid socket address"),
         ("--token-file none", "none: cannot be read"),
         ("--token-file short", "short: the token has 6 characters, expected 16 to 256"),

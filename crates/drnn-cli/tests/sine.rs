@@ -36,7 +36,7 @@ fn report(folder: &Path) -> Vec<String> {
     names.map(|name| std::fs::read_to_string(folder.join(name)).unwrap()).to_vec()
 }
 
-/// The page without what only a machine can tell.
+/// The page without times and machine.
 fn page(folder: &Path) -> Vec<String> {
     let markdown = std::fs::read_to_string(folder.join("report.md")).unwrap();
     assert!(markdown.contains("| Machine | ") && markdown.contains(" s of one thread"));
@@ -64,7 +64,7 @@ fn split_killed_and_resumed_campaigns_give_the_straight_ones_files() {
     let (said, lines) = (text(&output.stdout), text(&output.stderr));
     assert!(said.contains("\nLSTM        a = 5   a = 7\ngamma 0.5 "), "{said}");
     assert!(said.contains("d-LSTM 5: a = 7 over a = 5\ngamma 0.5 "), "{said}");
-    assert!(said.contains("not the paper's: 2 epochs (paper: 1,000)"), "{said}");
+    assert!(said.contains("differs from the paper: 2 epochs (paper: 1,000)"), "{said}");
     assert!(lines.contains("training 16 of 16: gamma "), "{lines}");
     let straight = report(&folder.join("straight"));
     assert_eq!(straight[0].lines().count(), 1 + 2 * 2 * 2);
@@ -137,7 +137,7 @@ fn what_makes_no_sense_is_refused_and_nothing_overwritten() {
     let one = "--cells 0.5:5 --nets lstm --epochs 1 --sequences 20 --batch 10 --out o";
     done(folder, one);
     let before = std::fs::read(folder.join("o/results.jsonl")).unwrap();
-    assert!(refused(one).contains("results.jsonl: is there already; --resume"));
+    assert!(refused(one).contains("results.jsonl: exists already; --resume"));
     let other = refused(&format!("{one} --resume --seed 2"));
     assert!(other.contains("results of another campaign"), "{other}");
     assert!(std::fs::read(folder.join("o/results.jsonl")).unwrap() == before);

@@ -386,7 +386,7 @@ fn what_cannot_be_meant_is_refused_with_its_place() {
         (
             "tokens.safetensors --from csv",
             b"",
-            "the model reads tokens below 5; say lines, json or",
+            "the model reads tokens below 5; use lines, json or",
         ),
         ("both.safetensors", b"", "both.safetensors: cannot stream: the network is bidirectional"),
         ("none.safetensors", b"", "none.safetensors: cannot be read"),

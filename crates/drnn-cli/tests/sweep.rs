@@ -62,10 +62,10 @@ fn a_sweep_of_errors() {
 fn what_makes_no_sense_is_refused_and_nothing_is_written() {
     let folder = tempfile::tempdir().unwrap();
     for (more, why) in [
-        ("--delays 1,2,1", "--delays: 1 is there twice"),
+        ("--delays 1,2,1", "--delays: 1 is given twice"),
         ("--delays 6", "a delay of 5 sees all of it"),
         ("--nets lstm", "none of them is delayed"),
-        ("--nets dlstm,dlstm", "is there twice"),
+        ("--nets dlstm,dlstm", "is given twice"),
         ("--nets tcn", "invalid value 'tcn'"),
         ("--sequences 99", "batches of 100 sequences, of 99 in all"),
         ("--tolerance -1", "unexpected argument"),

@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Sentences in which endings, and the words around, tell the tags.
+/// Sentences in which endings, and the words around, determine the tags.
 fn treebank(folder: &Path) {
     let sentences = [
         "the/DET saw/NOUN cuts/VERB ./PUNCT",
@@ -173,7 +173,7 @@ fn the_papers_pairs() {
     for (more, why) in [
         ("--out pos", "results of an earlier run"),
         ("--lang fr", "no fr*train*.conllu or .tsv"),
-        ("--char lstm,lstm --word lstm", "is there twice"),
+        ("--char lstm,lstm --word lstm", "is given twice"),
         ("--char lstm --word dlstm-99", "delays from 1 to 50"),
         ("--char lstm", "required arguments were not provided"),
     ] {

@@ -1,4 +1,4 @@
-//! A text on the command line, as masked characters to train on and to test with: for `train` and `sweep`.
+//! A text on the command line as masked characters, for `train` and `sweep`.
 
 use crate::Failure;
 use crate::args::reading::Reading;
@@ -18,61 +18,61 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// A text and what is made of it.
+/// A text, and how it becomes training, validation and test data.
 #[derive(Debug, Args)]
 pub struct CharsArguments {
-    /// The text, UTF-8; plain, or packed by gzip, zstd or zip
+    /// The text, UTF-8; plain, or compressed with gzip, zstd or zip
     #[arg(long, value_name = "FILE")]
     text: PathBuf,
-    /// Only the first so many characters of it; what follows is not read
+    /// Read only the first N characters
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     first: Option<u64>,
-    /// The characters that the model knows, \n for a line's end [default: those of the text]
+    /// The model's alphabet, \n for a line end [default: the characters of the text]
     #[arg(long, value_name = "CHARACTERS", conflicts_with = "symbols")]
     alphabet: Option<String>,
-    /// Of the text's characters, how many the model knows, the most frequent first
+    /// Size of the alphabet: the N most frequent characters of the text
     #[arg(long, value_name = "N", default_value_t = 255, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     symbols: u32,
-    /// Characters of a window, T
+    /// Characters per window, T
     #[arg(long, value_name = "T", default_value_t = WINDOW as u32, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     window: u32,
-    /// Share of characters that are masked
+    /// Fraction of characters that are masked
     #[arg(long, value_name = "SHARE", default_value_t = SHARE)]
     pub mask: f64,
-    /// Dimensions in which characters are embedded
+    /// Embedding dimension of a character
     #[arg(long, value_name = "E", default_value_t = EMBEDDING as u16, value_parser = clap::value_parser!(u16).range(1..=4096))]
     embedding: u16,
-    /// To judge by while training: a share of the text or a number of characters, before those to test with; or
-    /// another file
+    /// Validation set: a fraction of the text or a number of characters, taken before the test set;
+    /// or another file
     #[arg(long, value_name = "SHARE|N|FILE", default_value = "0.05")]
-    valid: Apart,
-    /// To test with at the end: likewise, the last of the text; 0 for none
+    valid: HeldOut,
+    /// Test set, likewise: the end of the text; 0 for none
     #[arg(long, value_name = "SHARE|N|FILE", default_value = "0.05")]
-    test: Apart,
+    test: HeldOut,
     #[command(flatten)]
     reading: Reading,
 }
 
-/// What is not learned from.
+/// A validation or test set.
 #[derive(Debug, Clone)]
-enum Apart {
-    Held(Held),
+enum HeldOut {
+    Part(Held),
     File(PathBuf),
 }
 
-impl FromStr for Apart {
+impl FromStr for HeldOut {
     type Err = Infallible;
-    /// What is no number names a file.
-    fn from_str(text: &str) -> Result<Apart, Infallible> {
-        Ok(text.parse().map_or_else(|_| Apart::File(text.into()), Apart::Held))
+    /// Anything but a number is the name of a file.
+    fn from_str(text: &str) -> Result<HeldOut, Infallible> {
+        Ok(text.parse().map_or_else(|_| HeldOut::File(text.into()), HeldOut::Part))
     }
 }
 
-impl Apart {
+impl HeldOut {
     fn held(&self) -> Held {
         match self {
-            Apart::Held(held) => *held,
-            Apart::File(_) => Held::Characters(0),
+            HeldOut::Part(held) => *held,
+            HeldOut::File(_) => Held::Characters(0),
         }
     }
 }
@@ -82,7 +82,7 @@ impl CharsArguments {
         self.window as usize
     }
 
-    /// Opens the text, of which so much is read as is wanted.
+    /// Opens the text, up to `--first` characters of it.
     fn open(&self, text: &Input) -> Result<Opened, Failure> {
         let source = text.open()?;
         Ok(self.first.into_iter().fold(source, Opened::first_characters))
@@ -98,14 +98,14 @@ impl CharsArguments {
     }
 }
 
-/// The text, read.
+/// A text split into training, validation and test set, with its alphabet.
 pub struct Characters {
     pub alphabet: Alphabet,
     embedding: usize,
     pub window: usize,
-    /// All of it in a line: a checkpoint of another is refused.
+    /// Describes the data in a line; a checkpoint of other data is refused.
     pub what: String,
-    /// What else there is to say.
+    /// For stderr and the report.
     pub notes: Vec<String>,
     pub train: Masked,
     pub valid: Masked,
@@ -113,7 +113,7 @@ pub struct Characters {
 }
 
 impl Characters {
-    /// `seed` is of the masks.
+    /// `seed` draws the masks.
     pub fn read(arguments: &CharsArguments, seed: u64) -> Result<Characters, Failure> {
         let CharsArguments { text, mask, valid, test, .. } = arguments;
         let input = arguments.reading.input(text)?;
@@ -121,11 +121,11 @@ impl Characters {
         let symbols = Arc::new(Symbols::read(arguments.open(&input)?, &alphabet)?);
         let mut notes: Vec<String> = unknown(text, &symbols).into_iter().collect();
         let [train, held_valid, held_test] = split(symbols.len(), valid.held(), test.held())?;
-        let mut masked = |name: &str, number: u64, apart: Option<(&Apart, Range<usize>)>| {
+        let mut masked = |name: &str, number: u64, apart: Option<(&HeldOut, Range<usize>)>| {
             let (text, range) = match apart {
                 None => (symbols.clone(), train.clone()),
-                Some((Apart::Held(_), range)) => (symbols.clone(), range),
-                Some((Apart::File(path), _)) => {
+                Some((HeldOut::Part(_), range)) => (symbols.clone(), range),
+                Some((HeldOut::File(path), _)) => {
                     let text = Arc::new(Symbols::read(arguments.reading.open(path)?, &alphabet)?);
                     notes.extend(unknown(path, &text));
                     let range = 0..text.len();
@@ -136,12 +136,12 @@ impl Characters {
             let masking = Masking { window, share: *mask, mask: alphabet.unknown(), seed };
             Ok::<_, Failure>(Masked::new(name, text, range, masking)?)
         };
-        let none = matches!(test, Apart::Held(_)) && held_test.is_empty();
-        let train = masked("to learn from", 1, None)?;
-        let valid = masked("to judge by (--valid)", 2, Some((valid, held_valid)))?;
+        let none = matches!(test, HeldOut::Part(_)) && held_test.is_empty();
+        let train = masked("the training set", 1, None)?;
+        let valid = masked("the validation set (--valid)", 2, Some((valid, held_valid)))?;
         let test = match none {
             true => None,
-            false => Some(masked("to test with (--test)", 3, Some((test, held_test)))?),
+            false => Some(masked("the test set (--test)", 3, Some((test, held_test)))?),
         };
         let characters: String = alphabet.symbols().iter().take(40).collect();
         let what = format!(
@@ -158,8 +158,8 @@ impl Characters {
         Ok(Characters { alphabet, embedding, window, what, notes, train, valid, test })
     }
 
-    /// Says what may surprise.
-    pub fn tell(&self) {
+    /// Prints the notes.
+    pub fn print_notes(&self) {
         self.notes.iter().for_each(|note| note!("{note}"));
     }
 
@@ -169,22 +169,22 @@ impl Characters {
         move |builder| builder.tokens(classes + 1, embedding).outputs(classes)
     }
 
-    /// A network: where it is delayed, it looks ahead.
+    /// A network for this text. A delayed one reads on after its window (look-ahead padding).
     pub fn spec(&self, shape: &Shape) -> Result<NetSpec, Failure> {
         Ok(shape.spec(Padding::LookAhead, self.data())?)
     }
 
-    /// The paper's; but no batch is larger than all there is.
+    /// The paper's options, with a batch of at most the whole training set.
     pub fn options(&self) -> Options {
         Options { batch: 128.min(self.train.len()), ..Options::default() }
     }
 }
 
-/// Characters that the alphabet does not have.
+/// A note on characters that are not in the alphabet, if there are any.
 pub fn unknown(path: &Path, symbols: &Symbols) -> Option<String> {
     (symbols.unknown() > 0).then(|| {
         format!(
-            "{}: {} of {} characters are not in the alphabet; they are read as masks and not asked for",
+            "{}: {} of {} characters are not in the alphabet; they are read as masks and never predicted",
             path.display(),
             grouped(symbols.unknown() as usize),
             grouped(symbols.len())

@@ -1,4 +1,4 @@
-//! A model file on the command line: drnn's own, or PyTorch's with what it does not say.
+//! A model file on the command line: drnn's own, or PyTorch's with the options it needs.
 
 use crate::Failure;
 use crate::args::network::Nonlinearity;
@@ -8,13 +8,13 @@ use drnn::{Bundle, Cell, Import, Model, NetSpec};
 use drnn_tasks::live::LiveModel;
 use std::path::Path;
 
-/// What a PyTorch file does not say.
+/// What a PyTorch file does not contain.
 #[derive(Debug, Args)]
 pub struct ImportArguments {
-    /// PyTorch files: what stands before the tensors' names, such as encoder.lstm.
+    /// PyTorch files: prefix of the tensors' names, such as encoder.lstm.
     #[arg(long)]
     prefix: Option<String>,
-    /// PyTorch files: a plain RNN was trained with this activation [default: tanh]
+    /// PyTorch files: activation that a plain RNN was trained with [default: tanh]
     #[arg(long, value_enum)]
     nonlinearity: Option<Nonlinearity>,
 }
@@ -27,14 +27,14 @@ impl ImportArguments {
         Ok(model)
     }
 
-    /// The same for whatever streams or is served.
+    /// Reads the model for streaming or serving, with its task.
     pub fn load_live(&self, path: &Path) -> Result<LiveModel, Failure> {
         let model = LiveModel::import(path, &self.options())?;
         note_activation(path, model.spec(), self.nonlinearity);
         Ok(model)
     }
 
-    /// Whether anything is said.
+    /// Whether any of these options was given.
     pub fn are_given(&self) -> bool {
         self.prefix.is_some() || self.nonlinearity.is_some()
     }
@@ -45,7 +45,7 @@ impl ImportArguments {
     }
 }
 
-/// Whether a file is of PyTorch, not drnn's own.
+/// Whether a file was written by PyTorch and not by drnn.
 pub fn is_foreign(path: &Path) -> bool {
     std::fs::read(path).is_ok_and(|bytes| Bundle::is_bundle(&bytes).is_none())
 }

@@ -6,7 +6,7 @@ use crate::Failure;
 use clap::{Args, ValueEnum};
 use drnn::{Blocks, Cell, Connections, NetSpec, Padding, StartState};
 
-/// Kind of network: cell, and whether it reads both ways (bi) or answers late (d).
+/// The cell, and whether the network is bidirectional (bi) or delayed (d).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
     Rnn,
@@ -45,7 +45,7 @@ impl Kind {
         matches!(self, Kind::Drnn | Kind::Dlstm | Kind::Dgru)
     }
 
-    /// The same cell, one way and without delay.
+    /// The same cell, unidirectional and without delay.
     pub fn plain(self) -> Kind {
         match self {
             Kind::Rnn | Kind::Birnn | Kind::Drnn => Kind::Rnn,
@@ -55,7 +55,7 @@ impl Kind {
     }
 }
 
-/// The network.
+/// A network on the command line.
 #[derive(Debug, Args)]
 pub struct Net {
     /// Kind of network
@@ -67,17 +67,17 @@ pub struct Net {
     /// Units per layer, n; or one number per layer: 128,64
     #[arg(long, value_delimiter = ',', default_value = "100")]
     units: Vec<usize>,
-    /// Steps between an input and its answer, d
+    /// Delay between an input and its output in steps, d
     #[arg(long)]
     delay: Option<usize>,
-    /// One layer in blocks instead of layers, connected so: stacked, lower, upper, all, or a list of to-from
-    /// pairs such as 0-0,1-0,1-1; delayed networks only
+    /// One layer in blocks instead of a stack, with these connections: stacked, lower, upper, all, or
+    /// a list of to-from pairs such as 0-0,1-0,1-1; delayed networks only
     #[arg(long, value_parser = parse_connections, value_name = "CONNECTIONS")]
     blocks: Option<Connections>,
     /// How the blocks start: one after another, or all at once [default: held]
     #[arg(long, value_enum, requires = "blocks")]
     block_start: Option<BlockStart>,
-    /// What a delayed network reads after the end: null, look-ahead, or the number of a symbol
+    /// What a delayed network reads after the end: null, look-ahead, or a token
     /// [default: null]
     #[arg(long, value_parser = parse_padding)]
     padding: Option<Padding>,
@@ -90,7 +90,7 @@ pub struct Net {
     /// Token input: dimensions of the embedding, E
     #[arg(long, requires = "symbols")]
     embedding: Option<usize>,
-    /// Values per answer, m; without it the answers are the last layer's states
+    /// Values per output, m; without it the outputs are the last layer's states
     #[arg(long)]
     outputs: Option<usize>,
     /// Activation of a plain RNN [default: tanh]
@@ -98,7 +98,7 @@ pub struct Net {
     nonlinearity: Option<Nonlinearity>,
 }
 
-/// How blocks start, where it is a choice.
+/// How the blocks of a network start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum BlockStart {
     Held,
@@ -129,11 +129,11 @@ fn parse_padding(text: &str) -> Result<Padding, String> {
         id => id
             .parse()
             .map(Padding::Symbol)
-            .map_err(|_| "expected null, look-ahead, or the number of a symbol".into()),
+            .map_err(|_| "expected null, look-ahead, or the number of a token".into()),
     }
 }
 
-/// Units of each layer, of what --units and --layers say.
+/// Units of each layer, from --units and --layers.
 pub fn layer_units(units: &[usize], layers: Option<usize>) -> Result<Vec<usize>, Failure> {
     match (units, layers) {
         ([n], layers) => Ok(vec![*n; layers.unwrap_or(1)]),
@@ -145,12 +145,12 @@ pub fn layer_units(units: &[usize], layers: Option<usize>) -> Result<Vec<usize>,
     }
 }
 
-/// The delay that --delay says: delayed networks need one, others have none.
+/// The delay from --delay: delayed networks need one, others must have none.
 pub fn checked_delay(net: Kind, delay: Option<usize>) -> Result<usize, Failure> {
     match (net.delayed(), delay) {
         (true, Some(delay)) => Ok(delay),
         (true, None) => {
-            let why = "a delayed network needs --delay D, the steps it answers late";
+            let why = "a delayed network needs --delay D, the number of steps its output is late";
             Err(Failure::Input(why.into()))
         }
         (false, None | Some(0)) => Ok(0),
@@ -158,19 +158,19 @@ pub fn checked_delay(net: Kind, delay: Option<usize>) -> Result<usize, Failure> 
             let kind = net.to_possible_value();
             let name = kind.as_ref().map_or("", |v| v.get_name());
             Err(Failure::Input(format!(
-                "--delay {delay} with --net {name}: for a delay say drnn, dlstm or dgru"
+                "--delay {delay} with --net {name}: use drnn, dlstm or dgru for a delay"
             )))
         }
     }
 }
 
 impl Net {
-    /// The activation of a plain RNN, where it is said.
+    /// The value of --nonlinearity.
     pub fn nonlinearity(&self) -> Option<Nonlinearity> {
         self.nonlinearity
     }
 
-    /// Whether a plain RNN is said to have relu.
+    /// Whether --nonlinearity relu was given.
     pub fn is_relu(&self) -> bool {
         self.nonlinearity == Some(Nonlinearity::Relu)
     }
@@ -180,13 +180,11 @@ impl Net {
         let refuse = |message: String| Err(Failure::Input(message));
         let units = layer_units(&self.units, self.layers.map(|k| k as usize))?;
         if self.nonlinearity.is_some() && self.net.cell(Nonlinearity::Tanh) != Cell::RnnTanh {
-            return refuse(
-                "--nonlinearity: only a plain RNN (rnn, birnn, drnn) has a choice".into(),
-            );
+            return refuse("--nonlinearity: only a plain RNN (rnn, birnn, drnn) has one".into());
         }
         if self.padding.is_some() && !self.net.delayed() {
             return refuse(
-                "--padding: only a delayed network (drnn, dlstm, dgru) reads any".into(),
+                "--padding: only a delayed network (drnn, dlstm, dgru) has padding".into(),
             );
         }
         let delay = checked_delay(self.net, self.delay)?;
@@ -196,7 +194,7 @@ impl Net {
             None => builder.units(units),
             Some(_) if !self.net.delayed() => {
                 return refuse(
-                    "--blocks: only a delayed network (drnn, dlstm, dgru) has any".into(),
+                    "--blocks: only a delayed network (drnn, dlstm, dgru) has blocks".into(),
                 );
             }
             Some(connections) => {

@@ -1,15 +1,15 @@
-//! How much is read of users' files, on the command line.
+//! The limit on how much of a data file is read.
 
 use crate::Failure;
 use clap::Args;
 use drnn_train::read::{self, Input, ReadLimits, Source};
 use std::path::Path;
 
-/// How much is read.
+/// The limit on the size of data files.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub struct Reading {
-    /// Most bytes that are read of a data file, after unpacking, such as 500M or 20G [default: 16G;
-    /// of compressed files 8M and 200 times what they take; of pipes 256M]
+    /// Maximum bytes read from a data file, after decompression, such as 500M or 20G [default: 16G;
+    /// for compressed files 8M plus 200 times their size; for pipes 256M]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     max_input: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Series on the command line, the same for `train` and `sweep`: `--csv F --target y --sequence id`.
+//! Series on the command line, for `train` and `sweep`: `--csv F --target y --sequence id`.
 
 use crate::Failure;
 use crate::args::reading::Reading;
@@ -15,19 +15,19 @@ use drnn_train::series::{
 };
 use std::path::PathBuf;
 
-/// Which data, and what of it is what.
+/// Data files, and the role of their columns.
 #[derive(Debug, Args)]
 pub struct SeriesData {
-    /// Table with a line of names: CSV, plain or packed by gzip, zstd or zip
+    /// CSV table with a header line; plain, or compressed with gzip, zstd or zip
     #[arg(long, value_name = "F", required_unless_present = "x", conflicts_with_all = ["x", "y"])]
     csv: Option<PathBuf>,
     /// Instead of a table: inputs as a NumPy array [T, B, q]
     #[arg(long, value_name = "X", requires = "y")]
     x: Option<PathBuf>,
-    /// And targets: [T, B, m] floats, or [T, B] integers that are classes, negative for none
+    /// And targets: [T, B, m] floats, or [T, B] integer classes, negative for none
     #[arg(long, value_name = "Y", requires = "x")]
     y: Option<PathBuf>,
-    /// Columns to be answered; a column of text holds classes
+    /// Columns to predict; a column of text holds classes
     #[arg(
         long,
         value_name = "COL,..",
@@ -36,47 +36,51 @@ pub struct SeriesData {
         conflicts_with = "x"
     )]
     target: Vec<String>,
-    /// Columns to answer from [default: all others, which must then be numbers]
+    /// Input columns [default: all others, which must then be numbers]
     #[arg(long, value_name = "COL,..", value_delimiter = ',', conflicts_with = "x")]
     inputs: Option<Vec<String>>,
-    /// Column that says which sequence a row belongs to [default: all rows are one]
+    /// Column with the sequence that a row belongs to [default: all rows are one sequence]
     #[arg(long, value_name = "COL", conflicts_with = "x")]
     sequence: Option<String>,
-    /// The target is a class even where it is a number
+    /// Treat a numeric target as a class
     #[arg(long, conflicts_with = "x")]
     classify: bool,
-    /// What becomes of missing inputs (empty, NA, NaN); rows without a target are refused, dropped, or do not count
+    /// What to do with missing inputs (empty, NA, NaN). Rows without a target are refused, dropped,
+    /// or not counted
     #[arg(long, value_enum, default_value = "refuse")]
     missing: MissingName,
-    /// Between the columns: one character, or tab
+    /// Column separator: one character, or tab
     #[arg(long, value_name = "C", default_value = ",", value_parser = delimiter)]
     delimiter: u8,
-    /// Longer sequences are learned from in windows of at most so many steps
+    /// Train on windows of at most W steps, plus the delay
     #[arg(long, value_name = "W", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     window: u32,
-    /// To judge by: a share of the sequences (of one sequence, of its time), or a CSV file, or X.npy,Y.npy
+    /// Validation set: a fraction of the sequences (or of the time of a single one), a CSV file, or
+    /// X.npy,Y.npy
     #[arg(long, value_name = "SHARE|FILE", default_value = "0.1", value_parser = held)]
     valid: Held,
-    /// To test with, likewise; 0 for nothing
+    /// Test set, likewise; 0 for none
     #[arg(long, value_name = "SHARE|FILE", default_value = "0.1", value_parser = held)]
     test: Held,
-    /// Most classes that the target may have
+    /// Maximum number of classes of the target
     #[arg(long, value_name = "N", default_value_t = MAX_CLASSES as u32, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
     max_classes: u32,
     #[command(flatten)]
     reading: Reading,
 }
 
-/// What becomes of missing inputs.
+/// What to do with missing inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum MissingName {
+    /// Refuse the data
     Refuse,
+    /// Use 0
     Zero,
-    /// Of the part that is learned from
+    /// Use the column's mean in the training set
     Mean,
-    /// What the row before has
+    /// Use the value of the previous row
     Previous,
-    /// The row is left out
+    /// Leave the row out
     Drop,
 }
 
@@ -92,7 +96,7 @@ impl From<MissingName> for Missing {
     }
 }
 
-/// A part that is not learned from.
+/// A validation or test set.
 #[derive(Debug, Clone, PartialEq)]
 enum Held {
     Share(f64),
@@ -115,21 +119,22 @@ fn delimiter(text: &str) -> Result<u8, String> {
     }
 }
 
-/// Data at hand, and what was learned of it.
+/// The data split into training, validation and test set, with classes and scaling from the
+/// training set.
 pub struct Ready {
     pub task: SeriesTask,
-    /// The data with everything that changes it.
+    /// Describes the data; a checkpoint of other data is refused.
     pub what: String,
     pub train: Sequences,
     pub valid: Sequences,
     pub test: Option<Sequences>,
-    /// What the user should know.
+    /// For stderr and the report.
     pub notes: Vec<String>,
     window: usize,
 }
 
 impl SeriesData {
-    /// Reads, parts by `seed`, and learns scalings and classes.
+    /// Reads the data, splits them by `seed`, and computes scaling and classes.
     pub fn ready(&self, seed: u64) -> Result<Ready, Failure> {
         let missing = self.missing.into();
         let files: Vec<PathBuf> =
@@ -140,10 +145,10 @@ impl SeriesData {
             classes: Some(all.is_classes()),
             ..self.columns()
         };
-        let mut notes = told_of(&all);
+        let mut notes = missing_notes(&all);
         let share = |held: &Held| if let Held::Share(share) = held { *share } else { 0.0 };
         if self.valid == Held::Share(0.0) {
-            let why = "--valid 0: something is needed to judge by, and not to learn from";
+            let why = "--valid 0: a validation set is needed, apart from the training set";
             return Err(Failure::Input(why.into()));
         }
         let shares = Shares { valid: share(&self.valid), test: share(&self.test) };
@@ -154,10 +159,12 @@ impl SeriesData {
             Held::Files(files) => read_files(files, &columns, self.reading).map(Some),
         };
         let (valid, test) = (read_held(&self.valid, valid)?, read_held(&self.test, test)?);
-        let valid = valid.ok_or_else(|| Failure::Input("nothing to judge by".into()))?;
-        for (part, what) in [(Some(&valid), "judge by"), (test.as_ref(), "test with")] {
+        let valid = valid.ok_or_else(|| {
+            Failure::Input("the validation set is empty; --valid sets its size or file".into())
+        })?;
+        for (part, what) in [(Some(&valid), "validation"), (test.as_ref(), "test")] {
             if part.is_some_and(|part| !part.has_targets()) {
-                let why = format!("nothing to {what}: no step of that part has a target");
+                let why = format!("no step of the {what} set has a target");
                 return Err(Failure::Input(why));
             }
         }
@@ -202,27 +209,27 @@ impl SeriesData {
 }
 
 impl Ready {
-    /// What is learned from, judged by and tested with, in windows that read `ahead` more elements.
+    /// Training, validation and test set in windows with `ahead` look-ahead steps.
     pub fn windows(&self, ahead: usize) -> Result<(Windows, Windows, Option<Windows>), Failure> {
         let of = |part: &Sequences| Windows::new(part, &self.task, self.window, ahead);
         Ok((of(&self.train)?, of(&self.valid)?, self.test.as_ref().map(of).transpose()?))
     }
 
-    /// The memory that a network takes to be scored on whole sequences.
+    /// The memory to evaluate a network on whole sequences.
     pub fn scoring(&self, spec: &NetSpec) -> Needs {
-        let longest = [Some(&self.valid), self.test.as_ref()].into_iter().flatten();
-        let steps = longest.map(Sequences::longest).max().unwrap_or(0);
+        let sets = [Some(&self.valid), self.test.as_ref()].into_iter().flatten();
+        let steps = sets.map(Sequences::longest).max().unwrap_or(0);
         let run = memory::run(spec, BatchSize::new(steps, 1));
         Needs::new("scoring", memory::model(spec).saturating_add(run))
     }
 
-    /// Sequences of a batch where nobody says: enough steps in an epoch, also of small data.
+    /// The default batch size: small enough that an epoch over small data has several steps.
     pub fn batch(&self, train: &Windows) -> usize {
         (train.len() / 16).clamp(4, 32).min(train.len())
     }
 }
 
-/// Tables, joined; or two arrays.
+/// Reads tables, appended to each other, or two arrays.
 pub fn read_files(
     files: &[PathBuf],
     columns: &Columns,
@@ -239,7 +246,7 @@ pub fn read_files(
         [] => Err(Failure::Input("no data".into())),
         [x, y] if arrays == 2 => Ok(from_arrays(x, y, columns.missing, columns.max_classes)?),
         [first, ..] if arrays > 0 => {
-            let why = "arrays come in twos: inputs X.npy, then targets Y.npy";
+            let why = "arrays come in pairs: inputs X.npy, then targets Y.npy";
             Err(Failure::Input(format!("{}: {why}", first.path().display())))
         }
         [first, others @ ..] => {
@@ -262,8 +269,8 @@ fn counted(n: usize, what: &str) -> String {
     format!("{} {what}{}", grouped(n), if n == 1 { "" } else { "s" })
 }
 
-/// What became of missing numbers.
-pub fn told_of(data: &Sequences) -> Vec<String> {
+/// Notes on missing numbers.
+pub fn missing_notes(data: &Sequences) -> Vec<String> {
     let Sequences { filled, unanswered, dropped, .. } = data;
     let all = [
         (filled, "missing inputs were filled in"),
@@ -276,21 +283,21 @@ pub fn told_of(data: &Sequences) -> Vec<String> {
         .collect()
 }
 
-/// Columns of which a note says that they never change.
+/// At most this many constant columns have a note of their own.
 const MAX_NOTES: usize = 8;
 
-/// Columns that never change in what is learned from.
+/// Notes on columns that are constant in the training set.
 fn constant(task: &SeriesTask, train: &Sequences) -> Vec<String> {
     let names = train.constant();
     let kind = |name: &String| if task.targets.contains(name) { "the target" } else { "the input" };
     let note = |name: &&String| {
         let (kind, name) = (kind(name), shortened(name, 60));
-        format!("{kind} {name} never changes in the part to learn from.")
+        format!("{kind} {name} is constant in the training set.")
     };
     let mut notes: Vec<String> = names.iter().take(MAX_NOTES).map(note).collect();
     if names.len() > MAX_NOTES {
         let more = grouped(names.len() - MAX_NOTES);
-        notes.push(format!("{more} more columns never change in the part to learn from."));
+        notes.push(format!("{more} more columns are constant in the training set."));
     }
     notes
 }

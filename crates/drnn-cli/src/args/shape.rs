@@ -1,4 +1,4 @@
-//! A network's kind and size, for whatever data: `dlstm-5`, `bilstm`, `gru`.
+//! A network's kind, size and delay, independent of the data: `dlstm-5`, `bilstm`, `gru`.
 
 use crate::Failure;
 use crate::args::network::{self, Kind, Nonlinearity};
@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use drnn::{NetSpec, NetSpecBuilder, Padding, Result};
 use std::fmt;
 
-/// A shape on the command line.
+/// Kind, size and delay on the command line.
 #[derive(Debug, Args)]
 pub struct ShapeArguments {
     /// Kind of network
@@ -18,7 +18,7 @@ pub struct ShapeArguments {
     /// Units per layer, n; or one number per layer: 128,64
     #[arg(long, value_name = "N,..", value_delimiter = ',', default_value = "100")]
     units: Vec<usize>,
-    /// Steps between an input and its answer, d
+    /// Delay between an input and its output in steps, d
     #[arg(long, value_name = "D")]
     delay: Option<usize>,
 }
@@ -43,8 +43,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The network for the input and outputs that `data` puts to a builder; `padding` is what a delayed one reads
-    /// after the end.
+    /// The network with the input and outputs that `data` adds to a builder; `padding` is what a
+    /// delayed one reads after the end.
     pub fn spec(
         &self,
         padding: Padding,
@@ -56,30 +56,30 @@ impl Shape {
         if self.kind.bidirectional() { builder.bidirectional().build() } else { builder.build() }
     }
 
-    /// A bidirectional network gets as many units as make it about as large as the plain one: the fair
-    /// comparison. Others stay as they are.
+    /// For a fair comparison: a bidirectional network gets the largest number of units with which it
+    /// has no more parameters than the unidirectional one. Others stay as they are.
     pub fn same_size(mut self, data: impl Fn(NetSpecBuilder) -> NetSpecBuilder) -> Result<Shape> {
         if !self.kind.bidirectional() {
             return Ok(self);
         }
         let plain = Shape { kind: self.kind.plain(), units: self.units.clone(), delay: 0 };
-        let most = plain.spec(Padding::Null, &data)?.parameters();
+        let limit = plain.spec(Padding::Null, &data)?.parameters();
         let (all, first) = (self.units.clone(), self.units[0]);
         let mut of = |k: usize| {
             self.units = all.iter().map(|n| (n * k / first).max(1)).collect();
             Ok(self.spec(Padding::Null, &data)?.parameters())
         };
-        // The largest that is no larger: sizes rise with every unit.
+        // Bisection: the number of parameters rises with every unit.
         let (mut fits, mut too_large) = (1, first);
         while too_large - fits > 1 {
             let middle = (fits + too_large) / 2;
-            if of(middle)? <= most { fits = middle } else { too_large = middle }
+            if of(middle)? <= limit { fits = middle } else { too_large = middle }
         }
         of(fits)?;
         Ok(self)
     }
 
-    /// Steps that an answer waits for; None where it waits for the end.
+    /// The delay d in steps; None for a bidirectional network, which needs the whole sequence.
     pub fn latency(&self) -> Option<usize> {
         (!self.kind.bidirectional()).then_some(self.delay)
     }

@@ -1,4 +1,4 @@
-//! `drnn export`: a model for other runtimes.
+//! `drnn export`: writes a model for other runtimes.
 
 use crate::Failure;
 use crate::args::import::ImportArguments;
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 /// Write a model as an ONNX file, for ONNX Runtime, tract and others
 ///
-/// Standard operators; any length T, any batch size B; delay and padding are inside. The model is drnn's
+/// Standard operators; any length T, any batch size B; delay and padding are part of the graph. The model is drnn's
 /// own, or the state dict of a PyTorch nn.RNN, nn.LSTM or nn.GRU as safetensors or .pt. Examples:
 ///   drnn export model.safetensors --onnx model.onnx
 ///   drnn export model.safetensors --onnx step.onnx --step
@@ -22,17 +22,17 @@ use std::path::PathBuf;
 pub struct Arguments {
     /// Model file
     model: PathBuf,
-    /// Where the graph goes
+    /// File for the graph
     #[arg(long, value_name = "F")]
     onnx: PathBuf,
-    /// One step, to run live, instead of whole sequences; not for bidirectional networks
+    /// Export one step, for streaming, instead of whole sequences; not for bidirectional networks
     #[arg(long)]
     step: bool,
     #[command(flatten)]
     import: ImportArguments,
     #[command(flatten)]
     force: Force,
-    /// One JSON object instead of text
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 }
@@ -41,7 +41,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let model = arguments.import.load(&arguments.model)?;
     check_not_read("--onnx", &arguments.onnx, [arguments.model.as_path()])?;
     let kind = if arguments.step { GraphKind::Step } else { GraphKind::Whole };
-    // The graph's tensors, and the same as the bytes of a file.
+    // The graph's tensors, and the encoded file.
     let bytes = model.params().len().saturating_mul(3 * size_of::<f32>());
     Needs::new("the graph", bytes).check(arguments.force, "smaller models")?;
     let onnx = model

@@ -1,5 +1,5 @@
-//! `drnn flatten` and `drnn unflatten`: a stack as one delayed layer and back, checked before it is
-//! written.
+//! `drnn flatten` and `drnn unflatten`: turn a stack into one delayed layer and back, with a check
+//! before anything is written.
 
 use crate::Failure;
 use crate::args::import::ImportArguments;
@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 /// Largest difference between the two forms of a network.
 const TOLERANCE: f32 = 1e-5;
 
-/// Turn a stack of k layers into one layer that answers k - 1 steps later, exactly
+/// Turn a stack of k layers into one layer with delay k - 1, exactly
 ///
 /// IN is drnn's own model, or the state dict of a PyTorch nn.RNN, nn.LSTM or nn.GRU. Both networks are
 /// run on random sequences from random states; OUT is written only if they agree. Examples:
@@ -36,25 +36,25 @@ const TOLERANCE: f32 = 1e-5;
 pub struct Flatten {
     /// Model to flatten
     input: PathBuf,
-    /// Where the flattened model goes
+    /// File for the flattened model
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
-    /// How block i comes to begin i steps late: held at its start state till then, or solved, running from
-    /// a state that leads there (where there is one)
+    /// How block i starts i steps late: held at its start state until then, or solved: running from a
+    /// state that leads there, if one exists
     #[arg(long, value_enum, default_value = "held")]
     start: Start,
-    /// Blocks that training may fill later: stacked, lower, upper, all, or a list of to-from pairs such
-    /// as 0-0,1-0,1-1
+    /// Connections that later training may use: stacked, lower, upper, all, or a list of to-from pairs
+    /// such as 0-0,1-0,1-1
     #[arg(long, value_parser = parse_connections, default_value = "stacked")]
     connections: Connections,
-    /// With --start solved: the stack's states to start from, [layers, B, n] [default: zeros]
+    /// With --start solved: the stack's start states, [layers, B, n] [default: zeros]
     #[arg(long, value_name = "H")]
     h0: Option<PathBuf>,
     /// With --start solved: an LSTM's cell states
     #[arg(long, value_name = "C")]
     c0: Option<PathBuf>,
-    /// With --start solved: folder for the start found, h0.npy and c0.npy, [1, B, all units], as the initial
-    /// state of one plain layer anywhere
+    /// With --start solved: folder for the solution, h0.npy and c0.npy, [1, B, all units], which is the
+    /// initial state of one plain layer in any framework
     #[arg(long, value_name = "DIR")]
     states: Option<PathBuf>,
     #[command(flatten)]
@@ -67,9 +67,8 @@ pub struct Flatten {
 
 /// Turn one layer that is a flattened stack back into the stack
 ///
-/// Widths of the layers are those that IN says, those of --units, or found from the zeros of its weights.
-/// Weights outside the blocks of a stack are refused, with the block. IN may be a PyTorch file: say then how
-/// late its answers are read. Examples:
+/// Layer widths come from IN, from --units, or from the zeros of its weights. Weights outside the blocks
+/// of a stack are refused, with the block. IN may be a PyTorch file: --delay gives its delay. Examples:
 ///   drnn unflatten flat.safetensors -o stack.safetensors
 ///   drnn unflatten lstm.safetensors -o stack.safetensors --units 64,64,32 --delay 2
 #[derive(Debug, Args)]
@@ -77,13 +76,13 @@ pub struct Flatten {
 pub struct Unflatten {
     /// Model to unflatten
     input: PathBuf,
-    /// Where the stack goes
+    /// File for the stack
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
     /// Units of each layer: 64,64,32
     #[arg(long, value_delimiter = ',')]
     units: Option<Vec<usize>>,
-    /// Steps between an input and its answer, where the file does not say
+    /// Delay in steps, if the file does not have it
     #[arg(long)]
     delay: Option<usize>,
     #[command(flatten)]
@@ -92,13 +91,13 @@ pub struct Unflatten {
     check: Check,
 }
 
-/// How the check is made and told.
+/// Arguments of the check.
 #[derive(Debug, Args)]
 struct Check {
-    /// Seed of the random sequences of the check
+    /// Random seed of the check's sequences
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// One JSON object instead of text
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -106,7 +105,7 @@ struct Check {
 }
 
 impl Check {
-    /// Whether there is memory for so many copies of the flattened network, and for running it.
+    /// Checks that `copies` of the flattened network, and a run of it, fit into memory.
     fn memory(&self, flat: &NetSpec, copies: usize) -> Result<(), Failure> {
         let size = BatchSize::new(STEPS + flat.look_ahead(), ROWS);
         let run = memory::training(flat, size, 1);
@@ -129,7 +128,7 @@ pub fn flatten(arguments: &Flatten) -> Result<(), Failure> {
         [(&arguments.h0, "--h0"), (&arguments.c0, "--c0"), (&arguments.states, "--states")];
     if let Some((_, name)) = only_solved.iter().find(|(path, _)| path.is_some() && !solved) {
         return Err(Failure::Input(format!(
-            "{name} is for --start solved; a held start takes its states when it is run"
+            "{name} is for --start solved; with a held start, `drnn run --h0 --c0` sets the states"
         )));
     }
     check_not_read("-o", &arguments.output, [arguments.input.as_path()])?;
@@ -157,7 +156,7 @@ pub fn flatten(arguments: &Flatten) -> Result<(), Failure> {
     }
     flat.save(&arguments.output)?;
     progress!("wrote {}", arguments.output.display());
-    tell(&arguments.check, [&stack, &flat], &difference)
+    print(&arguments.check, [&stack, &flat], &difference)
 }
 
 /// States of some sequences.
@@ -166,7 +165,7 @@ struct Beginning {
     rows: usize,
 }
 
-/// What the check of a held start begins with.
+/// Random start states for the check of a held start.
 fn random_start(spec: &NetSpec, seed: u64) -> Beginning {
     let (mut states, mut rng) = (States::zeros(spec, ROWS), Rng::new(seed ^ 0x5EED));
     states.h.iter_mut().chain(&mut states.c).for_each(|x| *x = rng.symmetric(1.0));
@@ -174,7 +173,7 @@ fn random_start(spec: &NetSpec, seed: u64) -> Beginning {
 }
 
 impl Flatten {
-    /// The states that a solved start is to lead to: those given, or zeros for one sequence.
+    /// The start states of the stack that a solved start must lead to: those given, or zeros.
     fn given(&self, stack: &Model) -> Result<Beginning, Failure> {
         let Some(path) = self.h0.as_ref().or(self.c0.as_ref()) else {
             return Ok(Beginning { states: States::zeros(stack.spec(), 1), rows: 1 });
@@ -195,7 +194,7 @@ impl Flatten {
     }
 }
 
-/// The start of a plain layer: all blocks side by side.
+/// Writes the start states of a plain layer: all blocks concatenated.
 fn write_start(folder: &Path, flat: &Model, start: &States, rows: usize) -> Result<(), Failure> {
     let spec = flat.spec();
     make_folder(folder)?;
@@ -224,10 +223,10 @@ pub fn unflatten(arguments: &Unflatten) -> Result<(), Failure> {
     let stack = flat.unflatten(arguments.units.as_deref()).map_err(refuse)?;
     let again = stack.flatten(StartState::Held)?;
     if again.params() != flat.params() {
-        return Err(Failure::Check("flattened again, the stack has other weights".into()));
+        return Err(Failure::Check("the stack, flattened again, has other weights".into()));
     }
-    // A layer that starts all its units at once is no stack in its first steps; one that begins as a
-    // stack does is run itself.
+    // A layer that starts all its units at once differs from the stack in its first steps, so the
+    // stack flattened again is run instead.
     let at_once = flat.spec().blocks().is_none_or(|b| b.start_state() == StartState::Free);
     let solved = flat.spec().blocks().is_some_and(|b| b.start_state() == StartState::Solved);
     let start = match solved {
@@ -240,18 +239,18 @@ pub fn unflatten(arguments: &Unflatten) -> Result<(), Failure> {
     progress!("wrote {}", arguments.output.display());
     if at_once {
         note!(
-            "this layer started all its units at once, so its first answers may differ from the \
-             stack's, which begins layer after layer"
+            "this layer started all its units at once, so its first outputs may differ from the \
+             stack's, which starts layer after layer"
         );
     }
-    tell(&arguments.check, [&flat, &stack], &difference)
+    print(&arguments.check, [&flat, &stack], &difference)
 }
 
 fn at(path: &Path, error: &drnn::Error) -> String {
     format!("{}: {error}", path.display())
 }
 
-/// Sequences of the check, unless their start states are given, and the elements of the longest.
+/// Sequences of the check, unless start states are given, and the length of the longest.
 const ROWS: usize = 8;
 const STEPS: usize = 60;
 
@@ -287,8 +286,8 @@ fn check(
     }
 }
 
-/// What was converted, and how close the two are.
-fn tell(check: &Check, [from, to]: [&Model; 2], difference: &Difference) -> Result<(), Failure> {
+/// Prints what was converted, and the largest differences.
+fn print(check: &Check, [from, to]: [&Model; 2], difference: &Difference) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     let describe = |spec: &NetSpec| json!({"description": spec.to_string(), "spec": spec});
     if check.json {
@@ -308,7 +307,7 @@ fn tell(check: &Check, [from, to]: [&Model; 2], difference: &Difference) -> Resu
     }
     writeln!(out, "   {from}\n-> {to}\n")?;
     writeln!(out, "largest differences on random sequences of up to {STEPS} elements:")?;
-    writeln!(out, "  answers       {:.1e}", difference.outputs)?;
+    writeln!(out, "  outputs       {:.1e}", difference.outputs)?;
     for (layer, h) in difference.h.iter().enumerate() {
         write!(out, "  layer {layer:<5} h {h:.1e}")?;
         match difference.c.get(layer) {

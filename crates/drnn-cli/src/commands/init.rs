@@ -1,4 +1,4 @@
-//! `drnn init`: a network with random weights, to try things on or to train elsewhere.
+//! `drnn init`: writes a network with random weights.
 
 use crate::Failure;
 use crate::args::network::Net;
@@ -9,7 +9,7 @@ use drnn::{Model, memory};
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Write a network with random weights, as PyTorch would begin with
+/// Write a network with random weights, initialised as PyTorch does
 ///
 /// Example:
 ///   drnn init --net lstm --layers 4 --units 64 --inputs 10 --outputs 5 -o stack.safetensors
@@ -18,10 +18,10 @@ use std::path::PathBuf;
 pub struct Arguments {
     #[command(flatten)]
     net: Net,
-    /// Where the model goes
+    /// File for the model
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
-    /// Seed of the weights
+    /// Random seed of the weights
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]

@@ -10,15 +10,16 @@ use std::path::{Path, PathBuf};
 
 /// Make the report again from results files: HTML, Markdown, plots, CSV
 ///
-/// The page index.html is one file: it can be sent, and read offline. The table is printed here too.
+/// The page index.html is self-contained and can be read offline. The table is also printed.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
-    /// Results that `drnn reproduce` wrote: reversal.json, sine.json; or a campaign's results.jsonl, finished or not
+    /// Results files of `drnn reproduce`, `drnn sweep` or `drnn train`: reversal.json, sweep.json, ...; or a campaign's
+    /// results.jsonl, finished or not
     #[arg(required = true)]
     results: Vec<PathBuf>,
-    /// Folder for the report, made where there is none; of several results a folder in it for each
-    /// [default: where the results lie]
+    /// Folder for the report; with several results files, a folder in it for each
+    /// [default: the folder of the results]
     #[arg(long, value_name = "DIR", verbatim_doc_comment)]
     out: Option<PathBuf>,
 }
@@ -44,7 +45,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A folder for the report of each of `results`.
+/// The folder of each report.
 fn folders(results: &[PathBuf], out: Option<&Path>) -> Result<Vec<PathBuf>, Failure> {
     let folder_of = |path: &Path| match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_path_buf(),
@@ -69,7 +70,7 @@ fn folders(results: &[PathBuf], out: Option<&Path>) -> Result<Vec<PathBuf>, Fail
             let (a, b) = (results[j].display(), results[i].display());
             let to = folder.display();
             return Err(Failure::Input(format!(
-                "{a} and {b}: both reports would go to {to}; make one after the other, with --out"
+                "{a} and {b}: both reports would go to {to}; make them one at a time, with --out"
             )));
         }
     }

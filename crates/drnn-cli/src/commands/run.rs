@@ -1,5 +1,4 @@
-//! `drnn run`: whole sequences through a model file, so that anyone can check us against another
-//! framework.
+//! `drnn run`: runs whole sequences through a model file, for comparison with other frameworks.
 
 use crate::Failure;
 use crate::args::import::ImportArguments;
@@ -16,9 +15,9 @@ use std::path::{Path, PathBuf};
 /// Run whole sequences through a model: X.npy in, Y.npy out
 ///
 /// X is [T, B, q] floats, or [T, B] integers where the model reads tokens; Y is [T, B, m], aligned with X
-/// and zero behind each sequence's end. The model is drnn's own, or the state dict of a PyTorch nn.RNN,
-/// nn.LSTM or nn.GRU as safetensors or .pt, which answers with hidden states.
-/// One of `drnn train series` reads and answers scaled numbers, (x - mean) / sd; `drnn inspect` shows them.
+/// and zero after each sequence's end. The model is drnn's own, or the state dict of a PyTorch nn.RNN,
+/// nn.LSTM or nn.GRU as safetensors or .pt, whose outputs are hidden states.
+/// A model of `drnn train series` reads and returns scaled numbers, (x - mean) / sd; `drnn inspect` shows mean and sd.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
@@ -26,17 +25,17 @@ pub struct Arguments {
     model: PathBuf,
     /// Input sequences
     x: PathBuf,
-    /// Where the answers go
+    /// File for the outputs
     #[arg(short, long, value_name = "Y")]
     output: PathBuf,
     /// Elements of each sequence, [B] integers [default: all T]
     #[arg(long, value_name = "L")]
     lengths: Option<PathBuf>,
-    /// States to start from, [layers * directions, B, n], a flattened model's in its stack's shape; [1, B, sum of
-    /// n] where layers differ in width [default: zeros]
+    /// Start states, [layers * directions, B, n], for a flattened model in its stack's shape; [1, B, sum
+    /// of n] if layers differ in width [default: zeros]
     #[arg(long, value_name = "H")]
     h0: Option<PathBuf>,
-    /// An LSTM's cell states to start from, in the same shape [default: zeros]
+    /// An LSTM's start cell states, in the same shape [default: zeros]
     #[arg(long, value_name = "C")]
     c0: Option<PathBuf>,
     /// Folder for the states after the last step, h.npy and c.npy
@@ -69,7 +68,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let (h0, c0) = (arguments.h0.as_ref(), arguments.c0.as_ref());
     let start = states::read(h0, c0, spec, input.rows, arguments.reading)?;
-    // The answers are copied once more on their way to the file.
+    // The outputs are copied once more when they are written.
     let size = BatchSize::new(input.steps, input.rows);
     let answers =
         [spec.output_steps(input.steps), input.rows, spec.output_width(), size_of::<f32>()];
@@ -87,7 +86,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 impl Arguments {
-    /// What cannot be meant, before anything is computed.
+    /// Refuses output paths that overwrite each other or an input.
     fn check(&self) -> Result<(), Failure> {
         let read = || {
             let more = [&self.lengths, &self.h0, &self.c0].into_iter().flatten();
@@ -100,14 +99,14 @@ impl Arguments {
             check_not_read("--states", &path, read())?;
             if same_file(&path, &self.output) {
                 let path = self.output.display();
-                let why = "both the answers and --states go there";
+                let why = "both -o and --states write to it";
                 return Err(Failure::Input(format!("{path}: {why}")));
             }
         }
         Ok(())
     }
 
-    /// The error with the file that it is about, and with the number that stands there.
+    /// The error with the file that caused it, and the value found there.
     fn explain(&self, input: &Input, error: Error) -> String {
         let path = match &error {
             Error::Length { .. } => self.lengths.as_ref(),
@@ -130,10 +129,10 @@ impl Arguments {
     }
 }
 
-/// An array without elements may claim any number of rows; states would be made for each.
-const MOST_OF_NOTHING: usize = 1 << 20;
+/// Maximum rows of an array without elements: a state is allocated for each row.
+const MAX_EMPTY_ROWS: usize = 1 << 20;
 
-/// X, of the kind that the network reads.
+/// X as the network reads it.
 struct Input {
     steps: usize,
     rows: usize,
@@ -148,8 +147,8 @@ impl Input {
             let (kind, path) = (values.kind(), path.display());
             Err(Failure::Input(format!("{path}: {kind} of shape {shape:?}, expected {expected}")))
         };
-        if shape.contains(&0) && shape.iter().any(|&n| n > MOST_OF_NOTHING) {
-            return wrong("fewer sequences of nothing");
+        if shape.contains(&0) && shape.iter().any(|&n| n > MAX_EMPTY_ROWS) {
+            return wrong("fewer empty sequences");
         }
         match (spec.input(), &values, shape.as_slice()) {
             (InputSpec::Dense(q), Values::Floats(_), &[steps, rows, width]) if width == q => {
@@ -157,7 +156,7 @@ impl Input {
             }
             (InputSpec::Dense(q), ..) => wrong(&format!("floats [T, B, {q}]")),
             (InputSpec::Tokens { .. }, Values::Integers(tokens), &[steps, rows]) => {
-                // What no token can be becomes one that the library refuses, with its place.
+                // A value that cannot be a token becomes one that the library refuses with its position.
                 let tokens = tokens.iter().map(|&t| u32::try_from(t).unwrap_or(u32::MAX)).collect();
                 Ok(Input { steps, rows, values, tokens })
             }

@@ -1,18 +1,18 @@
-//! A model file of any kind: one network, or several that belong together.
+//! A model file: one network, or a bundle of several.
 
 use crate::Failure;
 use drnn::{Bundle, Import, Model};
 use serde_json::Value;
 use std::path::Path;
 
-/// What a file holds.
+/// The contents of a model file.
 pub enum ModelFile {
     One(Box<Model>),
     Several(Bundle),
 }
 
 impl ModelFile {
-    /// Reads a file; `options` say what one of PyTorch does not.
+    /// Reads a file; `options` are for those of PyTorch.
     pub fn open(path: &Path, options: &Import) -> Result<ModelFile, Failure> {
         // Read once: it may be a pipe.
         let bytes = drnn::io::read_model_file(path)?;
@@ -30,7 +30,7 @@ impl ModelFile {
         })
     }
 
-    /// What whoever uses it must know, where something trained it for a task.
+    /// The task that it was trained for, as JSON, if it has one.
     pub fn task(&self) -> Option<&Value> {
         match self {
             ModelFile::One(model) => model.task(),
@@ -39,8 +39,8 @@ impl ModelFile {
     }
 }
 
-/// The name of a task, and the rest of it as facts for people: long lists are cut, and what would steer a terminal
-/// is replaced.
+/// The name of a task, and its other fields as text: long lists are cut, and control characters are
+/// replaced.
 pub fn task_facts(task: &Value) -> (String, Vec<(String, String)>) {
     let name = task["task"].as_str().unwrap_or("without a name");
     let others = task.as_object().into_iter().flatten().filter(|(key, _)| *key != "task");
@@ -49,19 +49,19 @@ pub fn task_facts(task: &Value) -> (String, Vec<(String, String)>) {
     (plain(name), facts)
 }
 
-/// Most entries of a list that are shown.
-const MOST: usize = 8;
+/// Maximum number of list entries that are shown.
+const MAX_SHOWN: usize = 8;
 
 fn shown(value: &Value) -> String {
-    let cut = |shown: Vec<String>, count: usize| match count > MOST {
+    let cut = |shown: Vec<String>, count: usize| match count > MAX_SHOWN {
         true => format!("{}, .. ({count})", shown.join(", ")),
         false => shown.join(", "),
     };
     match value {
         Value::String(text) => plain(text),
-        Value::Array(list) => cut(list.iter().take(MOST).map(shown).collect(), list.len()),
+        Value::Array(list) => cut(list.iter().take(MAX_SHOWN).map(shown).collect(), list.len()),
         Value::Object(map) => {
-            let entries = map.iter().filter(|(_, value)| !value.is_null()).take(MOST);
+            let entries = map.iter().filter(|(_, value)| !value.is_null()).take(MAX_SHOWN);
             let entries = entries.map(|(key, value)| format!("{} [{}]", plain(key), shown(value)));
             cut(entries.collect(), map.len())
         }

@@ -1,4 +1,4 @@
-//! NumPy arrays in and out.
+//! NumPy array files.
 
 use crate::Failure;
 use crate::args::reading::Reading;
@@ -12,7 +12,7 @@ pub fn read(path: &Path, reading: Reading) -> Result<Array, Failure> {
     Ok(drnn_train::read::array(reading.open(path)?)?)
 }
 
-/// Writes floats of `shape` to `path`: all of the file or nothing.
+/// Writes floats of `shape` to `path`, atomically.
 pub fn write(path: &Path, shape: &[usize], values: &[f32]) -> Result<(), Failure> {
     let make = || -> std::io::Result<()> {
         let mut bytes = Vec::new();

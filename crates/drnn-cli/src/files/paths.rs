@@ -5,7 +5,7 @@ use crate::console::progress;
 use std::io::Write;
 use std::path::Path;
 
-/// Refuses to write `to`, said by option `name`, over something that the command reads.
+/// Refuses to write to `to`, the value of option `name`, if the command reads that file.
 pub fn check_not_read<'a>(
     name: &str,
     to: &Path,
@@ -13,7 +13,9 @@ pub fn check_not_read<'a>(
 ) -> Result<(), Failure> {
     if read.into_iter().any(|path| same_file(path, to)) {
         let to = to.display();
-        return Err(Failure::Input(format!("{to}: is read here; {name} needs another file")));
+        return Err(Failure::Input(format!(
+            "{to}: is an input of this command; {name} needs another file"
+        )));
     }
     Ok(())
 }
@@ -23,7 +25,7 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Whether two paths, that may not exist yet, are one file.
+/// Whether two paths name the same file, which need not exist yet.
 pub fn same_file(a: &Path, b: &Path) -> bool {
     let whole = |path: &Path| {
         let folder = folder_of(path);
@@ -36,17 +38,17 @@ pub fn same_file(a: &Path, b: &Path) -> bool {
     matches!((whole(a), whole(b)), (Ok(a), Ok(b)) if a == b)
 }
 
-/// Makes a folder where there is none, and sees to it that it survives a loss of power.
+/// Creates a folder if it does not exist, and syncs it to disk.
 pub fn make_folder(folder: &Path) -> Result<(), Failure> {
     let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !path.exists();
     let made: Vec<&Path> = folder.ancestors().take_while(is_missing).collect();
     let sync = |made: &&Path| drnn::io::sync_folder(folder_of(made));
     std::fs::create_dir_all(folder)
         .and_then(|()| made.iter().try_for_each(sync))
-        .map_err(|e| Failure::Input(format!("{}: cannot be made: {e}", folder.display())))
+        .map_err(|e| Failure::Input(format!("{}: cannot be created: {e}", folder.display())))
 }
 
-/// Writes files of these names and contents to `folder`, which is made where there is none.
+/// Writes files of these names and contents to `folder`, which is created if needed.
 pub fn write_files(folder: &Path, files: &[(&str, impl AsRef<[u8]>)]) -> Result<(), Failure> {
     let refuse = |path: &Path, what: &str, error: std::io::Error| {
         Failure::Input(format!("{}: cannot be {what}: {error}", path.display()))

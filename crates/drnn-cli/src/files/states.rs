@@ -7,7 +7,7 @@ use crate::files::paths::make_folder;
 use drnn::{NetSpec, States};
 use std::path::{Path, PathBuf};
 
-/// `[layers * directions, B, n]`; `[1, B, sum of n]`, layers side by side, where they differ in width.
+/// `[layers * directions, B, n]`; `[1, B, sum of n]`, with layers concatenated, if they differ in width.
 pub fn shape(spec: &NetSpec, rows: usize) -> [usize; 3] {
     let widths = spec.state_widths();
     match widths.iter().all(|n| *n == widths[0]) {
@@ -16,7 +16,7 @@ pub fn shape(spec: &NetSpec, rows: usize) -> [usize; 3] {
     }
 }
 
-/// Reads h and c, zeros where only the other half is given; None where neither is.
+/// Reads h and c; if only one is given the other is zero. None if neither is given.
 pub fn read(
     h: Option<&PathBuf>,
     c: Option<&PathBuf>,
@@ -68,14 +68,14 @@ pub fn write(
     Ok(())
 }
 
-/// Widths of all parts, where they lie side by side in a file; None where each is a page of its own.
+/// Widths of all layers if a file concatenates them; None if each is a page of its own.
 fn parts(spec: &NetSpec) -> Option<Vec<usize>> {
     let widths = spec.state_widths();
     let both = |&n: &usize| std::iter::repeat_n(n, spec.direction().count());
     (!widths.iter().all(|n| *n == widths[0])).then(|| widths.iter().flat_map(both).collect())
 }
 
-/// From rows with all layers side by side to layer after layer, as [`States`] has them.
+/// From rows of concatenated layers to layer after layer, as in [`States`].
 fn by_layer(spec: &NetSpec, rows: usize, values: &[f32]) -> Vec<f32> {
     let Some(parts) = parts(spec) else { return values.to_vec() };
     let (total, mut first, mut out) = (parts.iter().sum::<usize>(), 0, Vec::new());
@@ -86,7 +86,7 @@ fn by_layer(spec: &NetSpec, rows: usize, values: &[f32]) -> Vec<f32> {
     out
 }
 
-/// The other way round. Also what a plain layer of the same units would start from.
+/// The inverse. Also the start state of a single layer with the same units.
 pub fn side_by_side(spec: &NetSpec, rows: usize, values: &[f32]) -> Vec<f32> {
     match parts(spec) {
         Some(parts) => joined(&parts, rows, values),
@@ -94,7 +94,7 @@ pub fn side_by_side(spec: &NetSpec, rows: usize, values: &[f32]) -> Vec<f32> {
     }
 }
 
-/// Rows with all parts side by side.
+/// Concatenates the parts of each row.
 pub fn joined(parts: &[usize], rows: usize, values: &[f32]) -> Vec<f32> {
     let mut out = Vec::with_capacity(values.len());
     for row in 0..rows {

@@ -1,4 +1,4 @@
-//! The folder that trainings write to, which no other program trains in meanwhile.
+//! The output folder of a training, locked against other trainings.
 
 use crate::Failure;
 use crate::console::{note, warning};
@@ -8,17 +8,16 @@ use std::fs::{File, TryLockError};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Its process number is in this file, which stays when the training has ended.
+/// The lock file. It contains the process id, and stays when the training has ended.
 const LOCK: &str = ".drnn.lock";
 
-/// Keeps other trainings out of a folder while it lives. The system lets go of it whatever ends the
-/// program.
+/// Locks a folder until it is dropped. The system releases the lock however the program ends.
 pub struct FolderLock {
     _file: File,
 }
 
 impl FolderLock {
-    /// Refused while another program has it.
+    /// Refused while another program holds the lock.
     pub fn take(folder: &Path) -> Result<FolderLock, Failure> {
         let path = folder.join(LOCK);
         let mut options = File::options();
@@ -34,7 +33,7 @@ impl FolderLock {
                 path.display()
             ),
         }
-        // Only for people: what counts is the lock.
+        // For error messages only; the lock decides.
         let _ = file.set_len(0);
         let _ = file.write_all(format!("{}\n", std::process::id()).as_bytes());
         Ok(FolderLock { _file: file })
@@ -52,7 +51,7 @@ fn in_use(folder: &Path, lock: &mut File) -> Failure {
     ))
 }
 
-/// Where a training writes its checkpoints, locked.
+/// A locked output folder with its folder for checkpoints.
 pub struct TrainingFolder {
     checkpoints: PathBuf,
     is_new: bool,
@@ -60,9 +59,9 @@ pub struct TrainingFolder {
 }
 
 impl TrainingFolder {
-    /// Makes `out`, and a folder for checkpoints in it, where there is none. What is there already
-    /// is never overwritten by something else: refused with `found` where `out` has checkpoints, or
-    /// any of `results`, unless the training is to `resume`.
+    /// Creates `out` and its folder for checkpoints if needed. An earlier training is never
+    /// overwritten: if `out` has checkpoints or any of `results`, it is refused with the message
+    /// `found`, unless `resume`.
     pub fn open(
         out: &Path,
         results: &[&str],
@@ -75,7 +74,7 @@ impl TrainingFolder {
             match used && !resume {
                 false => Ok(()),
                 true => Err(Failure::Input(format!(
-                    "{}: {found}; go on with --resume, or choose another --out",
+                    "{}: {found}; continue it with --resume, or choose another --out",
                     out.display()
                 ))),
             }
@@ -83,13 +82,13 @@ impl TrainingFolder {
         check()?; // before anything is written
         make_folder(out)?;
         let lock = FolderLock::take(out)?;
-        check()?; // another program may have been quicker
+        check()?; // another program may have written in the meantime
         make_folder(&checkpoints)?;
         checkpoint::remove_unfinished(&checkpoints);
         let is_new = std::fs::read_dir(&checkpoints).is_ok_and(|mut files| files.next().is_none());
         if resume && is_new {
             let folder = checkpoints.display();
-            note!("{folder}: holds no checkpoints; starting from the beginning");
+            note!("{folder}: has no checkpoints; starting from the beginning");
         }
         Ok(TrainingFolder { checkpoints, is_new, _lock: lock })
     }
@@ -99,7 +98,7 @@ impl TrainingFolder {
         &self.checkpoints
     }
 
-    /// Whether it held none.
+    /// Whether it had no checkpoints.
     pub fn is_new(&self) -> bool {
         self.is_new
     }

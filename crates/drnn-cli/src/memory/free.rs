@@ -1,17 +1,17 @@
-//! How much memory this process may still take, where the system tells.
+//! How much memory this process can still allocate.
 //!
-//! On Linux the least of what is available, what control groups leave (`memory.max` of version 2,
-//! `memory.limit_in_bytes` of version 1) and what `ulimit -v` leaves. Elsewhere it is not known.
+//! On Linux the minimum of the available memory, the limits of control groups (`memory.max` in
+//! version 2, `memory.limit_in_bytes` in version 1) and `ulimit -v`. Unknown elsewhere.
 
 use std::path::{Path, PathBuf};
 
-/// Bytes that are free; None where the system does not tell.
+/// Free memory in bytes; None if unknown.
 pub fn free() -> Option<u64> {
     let read = |path: &Path| std::fs::read_to_string(path).ok();
     from_files(&read)
 }
 
-/// The same, with `read` giving the text of a file where there is one.
+/// The same; `read` returns the text of a file if it exists.
 fn from_files(read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
     let system = read(Path::new("/proc/meminfo")).and_then(|text| available(&text));
     let address_space = || {
@@ -40,7 +40,7 @@ fn address_space_limit(limits: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// What the group of a line of /proc/self/cgroup, and those above it, leave: the least.
+/// The smallest remainder of the group in a line of /proc/self/cgroup and of the groups above it.
 fn left_of_group(line: &str, read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
     let mut fields = line.splitn(3, ':').skip(1);
     let (controllers, group) = (fields.next()?, fields.next()?);
@@ -56,7 +56,7 @@ fn left_of_group(line: &str, read: &dyn Fn(&Path) -> Option<String>) -> Option<u
     let group = Path::new(root).join(group.trim_start_matches('/'));
     let groups = group.ancestors().take_while(|path| path.starts_with(root));
     let left = |path: &Path| {
-        let limit = number(path.join(limit))?; // "max" is no number
+        let limit = number(path.join(limit))?; // "max" is not a number
         let statistics = read(&path.join("memory.stat")).unwrap_or_default();
         let used = number(path.join(used)).unwrap_or(0).saturating_sub(reclaimable(&statistics));
         Some(limit.saturating_sub(used))
@@ -64,7 +64,7 @@ fn left_of_group(line: &str, read: &dyn Fn(&Path) -> Option<String>) -> Option<u
     groups.filter_map(left).min()
 }
 
-/// Of what a group uses, the bytes of files that nobody needs now: they go when memory runs short.
+/// The bytes of a group's usage that are inactive page cache, which the system can reclaim.
 fn reclaimable(statistics: &str) -> u64 {
     let of = |name: &str| {
         let line = statistics.lines().find_map(|line| line.strip_prefix(name))?;

@@ -1,4 +1,4 @@
-//! Memory is asked for before it is needed: what a command is about to take, against what is free.
+//! The memory that a command will need, compared with what is free before it starts.
 
 mod free;
 pub mod usage;
@@ -8,32 +8,32 @@ use crate::training::place::Place;
 use clap::Args;
 use drnn_train::Estimate;
 
-/// Whether to try what does not seem to fit.
+/// Whether to start although memory seems too small.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct Force {
-    /// Try even what needs more memory than is free; the system may then end the program
+    /// Start even if more memory is needed than is free; the system may then kill the program
     #[arg(long)]
     force: bool,
 }
 
-/// What is copied on its way to a file.
+/// The name of the copies that checkpoints need while they are written.
 const CHECKPOINTS: &str = "checkpoints";
 
-/// Bytes that a command is about to take, by what they are for.
+/// Bytes that a command will need, by purpose.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Needs {
     parts: Vec<(&'static str, usize)>,
-    /// Of a GPU's memory.
+    /// GPU memory.
     card: usize,
 }
 
 impl Needs {
-    /// So many bytes for one purpose.
+    /// For one purpose.
     pub fn new(what: &'static str, bytes: usize) -> Needs {
         Needs::default().and(what, bytes)
     }
 
-    /// And so many for another, or for the same.
+    /// Adds bytes for another, or the same, purpose.
     pub fn and(mut self, what: &'static str, bytes: usize) -> Needs {
         match self.parts.iter_mut().find(|(name, _)| *name == what) {
             Some((_, all)) => *all = all.saturating_add(bytes),
@@ -42,27 +42,27 @@ impl Needs {
         self
     }
 
-    /// And so many of a GPU's memory.
+    /// Adds GPU memory.
     pub fn and_card(mut self, bytes: usize) -> Needs {
         self.card = self.card.saturating_add(bytes);
         self
     }
 
-    /// Both at the same time.
+    /// The sum of both.
     pub fn join(self, other: Needs) -> Needs {
         let card = other.card;
         other.parts.into_iter().fold(self, |all, (what, bytes)| all.and(what, bytes)).and_card(card)
     }
 
-    /// So many of these at the same time.
+    /// `count` times as much.
     pub fn times(mut self, count: usize) -> Needs {
         self.parts.iter_mut().for_each(|(_, bytes)| *bytes = bytes.saturating_mul(count));
         self.card = self.card.saturating_mul(count);
         self
     }
 
-    /// Trainings side by side, on so many threads: all keep their memory, but no more checkpoints
-    /// are written at a time than there are threads.
+    /// For concurrent trainings on `threads` threads: all hold their memory, but at most one
+    /// checkpoint per thread is written at a time.
     pub fn side_by_side(all: impl IntoIterator<Item = Needs>, threads: usize) -> Needs {
         let (mut sum, mut count, mut largest) = (Needs::default(), 0, 0);
         for mut needs in all {
@@ -73,24 +73,24 @@ impl Needs {
         sum.and(CHECKPOINTS, largest.saturating_mul(threads.min(count)))
     }
 
-    /// On this machine.
+    /// Without GPU memory.
     pub fn total(&self) -> usize {
         self.parts.iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes))
     }
 
-    /// Refused where it is more than is free, with both numbers and `less`, the options that make
-    /// it less.
+    /// Refuses to start if more is needed than is free. The error has both numbers and `less`, the
+    /// options that reduce it.
     pub fn check(&self, force: Force, less: &str) -> Result<(), Failure> {
         self.check_at(force, &Place::Cpu, less)
     }
 
-    /// The same where networks are trained at `place`.
+    /// The same for networks that are trained at `place`.
     pub fn check_at(&self, force: Force, place: &Place, less: &str) -> Result<(), Failure> {
         if force.force {
             return Ok(());
         }
         let card = match place {
-            // What the driver cannot tell is left to it.
+            // If the driver does not know, the allocation itself may fail later.
             Place::Cuda(device, _) => device.free_memory().ok(),
             Place::Cpu => None,
         };
@@ -102,11 +102,11 @@ impl Needs {
     }
 
     fn refusal(&self, free: Option<usize>, card: Option<usize>, less: &str) -> Option<String> {
-        let try_it = format!("{less} take less, --force tries it");
+        let try_it = format!("{less} need less; --force starts anyway");
         if let Some(free) = card.filter(|free| self.card > *free) {
             let (needed, free) = (shown(self.card), shown(free));
             return Some(format!(
-                "needs about {needed} of the GPU's memory, of which {free} are free; {try_it}"
+                "needs about {needed} of the GPU's memory, of which {free} is free; {try_it}"
             ));
         }
         let free = free.filter(|free| self.total() > *free)?;
@@ -116,7 +116,7 @@ impl Needs {
             parts.iter().map(|(what, bytes)| format!("{what} {}", shown(*bytes))).collect();
         let (needed, free) = (shown(self.total()), shown(free));
         let parts = parts.join(", ");
-        Some(format!("needs about {needed} of memory ({parts}), {free} are free; {try_it}"))
+        Some(format!("needs about {needed} of memory ({parts}), {free} is free; {try_it}"))
     }
 }
 
@@ -129,7 +129,7 @@ impl From<Estimate> for Needs {
     }
 }
 
-/// Bytes for people: `1.5 GB`.
+/// Bytes as text: `1.5 GB`.
 pub fn shown(bytes: usize) -> String {
     const UNITS: [&str; 7] = ["bytes", "kB", "MB", "GB", "TB", "PB", "EB"];
     let (mut value, mut unit) = (bytes as f64, 0);
@@ -152,8 +152,8 @@ mod tests {
         assert_eq!(needs.refusal(None, Some(0), "fewer --units"), None);
         assert_eq!(
             needs.refusal(Some(1 << 30), None, "fewer --units").unwrap(),
-            "needs about 5.4 GB of memory (weights 3.2 GB, passes 2.1 GB), 1.1 GB are free; fewer \
-             --units take less, --force tries it"
+            "needs about 5.4 GB of memory (weights 3.2 GB, passes 2.1 GB), 1.1 GB is free; fewer \
+             --units need less; --force starts anyway"
         );
         let all = needs.clone().join(Needs::new("weights", usize::MAX)).times(3);
         assert_eq!(all.total(), usize::MAX);

@@ -1,4 +1,4 @@
-//! What memory a network takes in all its uses: as a model, live, run and trained.
+//! The memory of a network: as a model, streamed, run on whole sequences, and trained.
 
 use super::free::free;
 use super::shown;
@@ -10,22 +10,22 @@ use drnn::{Direction, NetSpec};
 use drnn_train::Estimate;
 use serde::Serialize;
 
-/// Bytes that a network takes, for machines.
+/// Bytes for each use of a network.
 #[derive(Serialize)]
 pub struct MemoryUse {
-    /// Sequences of a batch, and elements of each.
+    /// Sequences per batch, and elements per sequence.
     batch: usize,
     steps: usize,
-    /// Weights, and a copy packed for the kernels.
+    /// Weights, and a copy in the kernels' layout.
     model: usize,
-    /// The state of a live sequence, where it streams.
+    /// The state of a live sequence; None for a bidirectional network.
     stream: Option<usize>,
     run: usize,
-    /// On all cores, with gradient, optimiser and checkpoints.
+    /// Training on all cores: activations, gradients, optimiser and checkpoints.
     training: usize,
-    /// Of a GPU's memory, where it can be trained there.
+    /// GPU memory to train; None if there is no GPU engine for it.
     training_gpu: Option<usize>,
-    /// What this machine has left, where the system tells.
+    /// Free memory of this machine, if known.
     free: Option<u64>,
 }
 
@@ -44,7 +44,7 @@ impl MemoryUse {
         })
     }
 
-    /// The same for people.
+    /// As lines of text.
     pub fn text(&self) -> String {
         let batch =
             format!("{} sequences of {} elements", grouped(self.batch), grouped(self.steps));
@@ -52,8 +52,8 @@ impl MemoryUse {
             Some(bytes) => format!("; on a GPU about {} of its memory", shown(bytes)),
             None => String::new(),
         };
-        let packed = "weights, and a copy packed for the kernels";
-        let mut lines = vec![("model", self.model, packed.to_string())];
+        let copy = "weights, and a copy in the kernels' layout";
+        let mut lines = vec![("model", self.model, copy.to_string())];
         lines.extend(self.stream.map(|bytes| ("stream", bytes, "each live sequence".into())));
         lines.push(("run", self.run, format!("over {batch}, besides the model")));
         lines.push(("training", self.training, format!("on such batches, with checkpoints{gpu}")));

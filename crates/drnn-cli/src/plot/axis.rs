@@ -12,8 +12,8 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// An axis over `values`, from `start` on the paper over `length` (which may be negative), with about
-    /// `ticks` ticks. Values that are no numbers are left out.
+    /// An axis over `values`, from `start` in the picture over `length` (which may be negative), with
+    /// about `ticks` ticks. Values that are not finite are ignored.
     pub fn over(values: impl Iterator<Item = f64>, start: f64, length: f64, ticks: f64) -> Axis {
         let mut range = (f64::INFINITY, f64::NEG_INFINITY);
         for value in values.filter(|v| v.is_finite()) {
@@ -26,20 +26,20 @@ impl Axis {
         Axis { log: false, low, high, step: round_step((high - low) / ticks), start, length }
     }
 
-    /// The same, as far as the next tick.
+    /// The same, extended up to the next tick.
     pub fn up_to_a_tick(mut self) -> Axis {
         self.high = (self.high / self.step - 1e-9).ceil() * self.step;
         self
     }
 
-    /// The same, down to the tick before too.
+    /// The same, also extended down to the previous tick.
     pub fn out_to_ticks(mut self) -> Axis {
         self.low = (self.low / self.step + 1e-9).floor() * self.step;
         self.up_to_a_tick()
     }
 
-    /// A logarithmic axis over those `values` that are above zero, from tick to tick. Numbers of many
-    /// powers of ten have ticks at some of these only.
+    /// A logarithmic axis over the positive `values`, from tick to tick. Over many powers of ten, only
+    /// some of them have ticks.
     pub fn log(values: impl Iterator<Item = f64>, start: f64, length: f64) -> Axis {
         let logs = values.filter(|&v| v > 0.0).map(f64::log10);
         let mut axis = Axis { log: true, ..Axis::over(logs, start, length, 8.0) };
@@ -69,13 +69,13 @@ impl Axis {
         ticks
     }
 
-    /// Where a value lies on the paper.
+    /// The position of a value in the picture.
     pub fn place(&self, value: f64) -> f64 {
         let value = if self.log { value.log10() } else { value };
         self.start + (value - self.low) / (self.high - self.low) * self.length
     }
 
-    /// Values of the ticks and what stands there.
+    /// Values and labels of the ticks.
     pub fn ticks(&self) -> Vec<(f64, String)> {
         if self.log {
             let label = |factor: i32, exponent: i32| match exponent {
@@ -100,7 +100,7 @@ impl Axis {
     }
 }
 
-/// The least of 1, 2, 5 times a power of ten that is not below `step`.
+/// The smallest of 1, 2, 5 times a power of ten that is at least `step`.
 fn round_step(step: f64) -> f64 {
     let power = 10f64.powf(step.log10().floor());
     let fits = |&factor: &f64| factor * power >= step * (1.0 - 1e-9);

@@ -1,10 +1,10 @@
-//! What is taken for what: a square, true classes downwards, answers to the right, and in each cell the share of
-//! its row.
+//! A confusion matrix: true classes in rows, predicted classes in columns, and in each cell its
+//! fraction of the row.
 
 use super::Picture;
 use super::page::{escaped, head, put};
 
-/// Counts by class and answer.
+/// Counts by true and predicted class.
 #[derive(Debug, Clone)]
 pub struct Confusion {
     pub title: String,
@@ -13,14 +13,14 @@ pub struct Confusion {
     pub counts: Vec<Vec<u64>>,
 }
 
-/// Room for the names, and for the title above them.
+/// Space for the names, and for the title above them.
 const NAMES: f64 = 76.0;
 const TOP: f64 = 52.0;
-/// Shares below this are not written.
+/// Fractions below this are not written.
 const WRITTEN: f64 = 0.01;
 /// A cell this wide has its percentage in it.
 const NUMBERED: f64 = 20.0;
-/// Letters of a name that there is room for.
+/// Maximum letters of a name.
 const LETTERS: usize = 9;
 
 impl Picture for Confusion {
@@ -63,7 +63,7 @@ impl Confusion {
                 let share = count as f64 / all;
                 let (x, y) = (left + cell * column as f64, top + cell * row as f64);
                 let class = if row == column { "c2" } else { "c0" };
-                // The root, so that what is rare is seen as well.
+                // The square root, so that small fractions are visible.
                 let opacity = share.sqrt();
                 put(
                     &mut out,
@@ -108,7 +108,7 @@ mod tests {
         let classes = vec!["A<".into(), "averylongname".into()];
         let counts = vec![vec![3, 1], vec![0, 5]];
         let text = Confusion { title: "T".into(), classes, counts }.svg();
-        assert_eq!(text.matches("<rect").count(), 1 + 3); // and the paper
+        assert_eq!(text.matches("<rect").count(), 1 + 3); // and the background
         assert!(text.contains(">75<") && text.contains(">25<") && text.contains(">100<"), "{text}");
         assert!(text.contains("A&lt;") && !text.contains("averylongname"), "{text}");
         let none = Confusion { title: "T".into(), classes: Vec::new(), counts: Vec::new() };

@@ -1,4 +1,4 @@
-//! Heat maps side by side: `colour(v) = (v - low) / (high - low)`, one scale for all, v a power of ten.
+//! Several heat maps: `colour(v) = (v - low) / (high - low)`, one scale for all, v a power of ten.
 
 use super::Picture;
 use super::page::{head, label as short, put};
@@ -8,14 +8,14 @@ use std::fmt::Write;
 #[derive(Debug, Clone)]
 pub struct HeatMaps {
     pub title: String,
-    /// What stands below the columns.
+    /// Label of the x axis.
     pub x: String,
-    /// What stands above the rows.
+    /// Label of the y axis.
     pub y: String,
-    /// What the colours say.
+    /// Label of the colour scale.
     pub scale: String,
     pub columns: Vec<String>,
-    /// From below.
+    /// From bottom to top.
     pub rows: Vec<String>,
     pub maps: Vec<HeatMap>,
 }
@@ -26,11 +26,12 @@ pub struct HeatMap {
     pub name: String,
     /// A line before this column.
     pub guide: Option<usize>,
-    /// Row by row; None where there is none. Only what is above zero has a colour.
+    /// Row by row; None where there is no value. Only positive values have a colour.
     pub values: Vec<Vec<Option<f64>>>,
 }
 
-/// From low to high; seen on light and dark paper alike, and in grey, and by the colour-blind.
+/// From low to high (viridis); readable on light and dark background, in grey, and by colour-blind
+/// readers.
 const COLOURS: [&str; 16] = [
     "#440154", "#481a6c", "#472f7d", "#414487", "#39568c", "#31688e", "#2a788e", "#23888e",
     "#1f988b", "#22a884", "#35b779", "#54c568", "#7ad151", "#a5db36", "#d2e21b", "#fde725",
@@ -38,10 +39,10 @@ const COLOURS: [&str; 16] = [
 /// From here on text in a cell is dark.
 const BRIGHT: usize = 8;
 
-/// Where maps stand on the paper.
+/// The layout of the maps.
 struct Layout {
     width: f64,
-    /// Maps side by side.
+    /// Maps per row.
     across: usize,
     /// Width and height of a map.
     frame: (f64, f64),
@@ -242,9 +243,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_has_no_colour() {
+    fn values_that_are_not_finite_have_no_colour() {
         let text = maps(vec![vec![None, Some(0.0)]]).svg();
-        assert_eq!(text.matches("<rect").count(), 1 + 16); // paper and scale
+        assert_eq!(text.matches("<rect").count(), 1 + 16); // background and scale
         assert!(!maps(vec![]).svg().contains("NaN"));
     }
 }

@@ -2,16 +2,15 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `axis` | the range of the numbers, ticks at round ones, places on the paper |
+//! | `axis` | range, round ticks, positions in the picture |
 //! | `svg` | the drawing |
 //! | `heat` | heat maps |
-//! | `confusion` | what is taken for what |
-//! | `page` | what it shares with other pictures: colours, style, the beginning |
-//! | `png` | an SVG as a bitmap |
+//! | `confusion` | confusion matrices |
+//! | `page` | what all pictures share: colours, style, the head of the file |
+//! | `png` | an SVG as PNG |
 //!
-//! Written by hand, because one file is to follow its reader's light or dark theme: colours sit in a
-//! style sheet, where plotters fixes them in each element. Where a bitmap is wanted, this same SVG
-//! is rendered, rather than drawn a second time.
+//! Written by hand, because one file must follow its reader's light or dark theme: colours are in a
+//! style sheet, whereas plotters sets them in each element. A PNG is rendered from the same SVG.
 
 mod axis;
 mod confusion;
@@ -27,9 +26,9 @@ pub use heat::{HeatMap, HeatMaps};
 #[derive(Debug, Clone)]
 pub struct Plot {
     pub title: String,
-    /// What stands below the x axis.
+    /// Label of the x axis.
     pub x: String,
-    /// What stands above the y axis.
+    /// Label of the y axis.
     pub y: String,
     pub scale: Scale,
     /// A vertical line here.
@@ -42,9 +41,9 @@ pub struct Plot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
     FromZero,
-    /// From tick to tick around what there is.
+    /// From tick to tick around the values.
     Around,
-    /// Logarithmic: what is not above zero is left out.
+    /// Logarithmic; values that are not positive are left out.
     Log,
 }
 
@@ -56,9 +55,9 @@ pub struct Line {
     pub style: Style,
     /// Which of the colours and marks: lines that belong together share one.
     pub colour: usize,
-    /// From 0, not to be seen, to 1.
+    /// Opacity, from 0 to 1.
     pub strength: f64,
-    /// The line has a gap where y is no number.
+    /// The line has a gap where y is NaN.
     pub points: Vec<(f64, f64)>,
     /// For each point, how far a bar reaches up and down; empty for none. One that a mark hides is
     /// not drawn.
@@ -69,9 +68,9 @@ pub struct Line {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
     Solid,
-    /// Lets a line below it be seen.
+    /// A line below it stays visible.
     Dashed,
-    /// Without marks, for what is only beside the point.
+    /// Without marks, for reference values.
     Dotted,
     /// Solid without marks.
     Bare,
@@ -79,7 +78,7 @@ pub enum Style {
     Marks,
 }
 
-/// What can be drawn, for a wide paper and for a narrow screen.
+/// A picture in two forms, for wide and for narrow screens.
 pub trait Picture {
     fn title(&self) -> &str;
     /// The text of an SVG file.

@@ -1,9 +1,9 @@
-//! What all pictures share: colours for light and dark, text, the beginning of the file.
+//! What all pictures share: colours for light and dark, text, the head of the file.
 
 use drnn::text::shortened;
 use std::fmt::Write;
 
-/// Colours of lines, light and dark: of about the same strength each, told apart by most
+/// Colours of lines, light and dark: of similar contrast, distinguishable for most
 /// colour-blind readers, and each with a mark of its own.
 pub const COLOURS: [(&str, &str); 6] = [
     ("#bc4c00", "#f0883e"),
@@ -14,8 +14,8 @@ pub const COLOURS: [(&str, &str); 6] = [
     ("#bf3989", "#f778ba"),
 ];
 
-/// The beginning of a picture: its title, and the style of all that may follow. `more` is style for light and
-/// dark alike.
+/// The head of a picture: its title, and the style of all elements. `more` is additional style for
+/// light and dark.
 pub fn head(title: &str, (w, h): (f64, f64), more: &str) -> String {
     let title = label(title);
     let (mut light, mut dark) = (String::new(), String::new());
@@ -46,12 +46,10 @@ pub fn head(title: &str, (w, h): (f64, f64), more: &str) -> String {
     )
 }
 
-/// Characters of a name or a title in a picture. Whoever renders a picture lays out every one of
-/// them.
+/// Maximum characters of a name or a title in a picture, because a renderer lays out all of them.
 const MAX_LABEL: usize = 120;
 
-/// A name or a title that may come from a file, cut where it is longer than any picture has room
-/// for.
+/// A name or a title that may come from a file, cut to the maximum length.
 pub fn label(text: &str) -> String {
     escaped(&shortened(text, MAX_LABEL))
 }
@@ -62,7 +60,7 @@ pub fn put(out: &mut String, element: String) {
     out.push('\n');
 }
 
-/// Text that stands for itself in XML. What no XML may hold becomes U+FFFD.
+/// Escapes text for XML. Characters that XML does not allow become U+FFFD.
 pub fn escaped(text: &str) -> String {
     let allowed = |c: char| match c {
         '\t' | '\n' | '\r' => true,

@@ -1,8 +1,8 @@
-//! An SVG as a bitmap, in its light colours.
+//! Renders an SVG as PNG, in its light colours.
 //!
-//! resvg renders it. The machine's fonts are not asked: there may be none, and the same results would give
-//! other pictures elsewhere. The text is set in a font that is part of the program (`fonts/`: DejaVu Sans, cut
-//! down to Latin letters, figures and a few signs, 60 kB). A character that it has not is left out or drawn as
+//! The machine's fonts are not used: there may be none, and pictures would differ between machines.
+//! The text is set in a font that is part of the program (`fonts/`: DejaVu Sans, reduced to Latin
+//! letters, digits and a few signs, 60 kB). A character that it does not have is left out or drawn as
 //! an empty box.
 
 use resvg::tiny_skia::{Pixmap, Transform};
@@ -14,10 +14,10 @@ const FONTS: [&[u8]; 2] = [
     include_bytes!("../../fonts/DejaVuSans.ttf"),
     include_bytes!("../../fonts/DejaVuSans-Bold.ttf"),
 ];
-/// Dots per unit of the SVG: sharp on today's screens and on paper.
+/// Pixels per unit of the SVG.
 const ZOOM: f32 = 2.0;
 
-/// The contents of a PNG file; or why there is none, which for our own pictures does not happen.
+/// The contents of a PNG file. An error does not occur for our own pictures.
 pub fn png(svg: &str) -> Result<Vec<u8>, String> {
     let mut fonts = Database::new();
     FONTS.iter().for_each(|font| fonts.load_font_data(font.to_vec()));
@@ -34,7 +34,7 @@ pub fn png(svg: &str) -> Result<Vec<u8>, String> {
 mod tests {
     use super::*;
 
-    /// Dots of an SVG that are neither white nor transparent.
+    /// Pixels of an SVG that are neither white nor transparent.
     fn dark(svg: &str) -> usize {
         let pixels = Pixmap::decode_png(&png(svg).unwrap()).unwrap();
         assert_eq!((pixels.width(), pixels.height()), (200, 80));

@@ -5,7 +5,7 @@ use super::page::{COLOURS, head, label, put};
 use super::{Line, Plot, Scale, Style};
 use std::fmt::Write;
 
-/// Paper, the frame of the axes on it, and the legend.
+/// The size of the picture, the frame of the axes, and the legend.
 pub struct Layout {
     size: (f64, f64),
     frame: (f64, f64, f64, f64),  // left, top, right, bottom
@@ -19,10 +19,10 @@ pub const WIDE: Layout = Layout {
     legend: (522.0, 82.0, 24.0, 386.0),
     x_ticks: 9.0,
 };
-/// Lines of a legend stand at least so far from each other.
-const LEAST_LEGEND: f64 = 15.0;
-/// More points than this are drawn without marks.
-const MOST_MARKS: usize = 60;
+/// Minimum distance between lines of a legend.
+const MIN_LEGEND: f64 = 15.0;
+/// Lines with more points are drawn without marks.
+const MAX_MARKS: usize = 60;
 
 /// For 400 wide, and as high as the legend needs.
 pub fn narrow(plot: &Plot) -> Layout {
@@ -94,19 +94,19 @@ pub fn draw(plot: &Plot, layout: &Layout) -> String {
             }
         }
         let points: Vec<_> = line.points.iter().map(|p| (x.place(p.0), y.place(p.1))).collect();
-        stroke(&mut out, line, &points, points.len() <= MOST_MARKS);
+        stroke(&mut out, line, &points, points.len() <= MAX_MARKS);
     }
     legend(&mut out, plot, layout);
     out + "</svg>\n"
 }
 
-/// Names of lines, closer to each other where there are many, and no more than there is room for.
+/// The legend: if there are many names they are closer to each other, and the last may be left out.
 fn legend(out: &mut String, plot: &Plot, layout: &Layout) {
     let (left, first, next, last) = layout.legend;
     let count = named(plot).count();
-    let next = next.min((last - first) / count.saturating_sub(1).max(1) as f64).max(LEAST_LEGEND);
-    let room = ((last - first) / next + 1e-9) as usize + 1;
-    let shown = if count > room { room - 1 } else { count };
+    let next = next.min((last - first) / count.saturating_sub(1).max(1) as f64).max(MIN_LEGEND);
+    let fit = ((last - first) / next + 1e-9) as usize + 1;
+    let shown = if count > fit { fit - 1 } else { count };
     for (i, line) in named(plot).take(shown).enumerate() {
         let y = first + next * i as f64;
         stroke(out, line, &[(left, y), (left + 34.0, y)], false);
@@ -128,7 +128,7 @@ impl Line {
     }
 }
 
-/// A line through points on the paper, with or without marks; a gap where one is not on it.
+/// A line through points, with or without marks, and with gaps at points that are not finite.
 fn stroke(out: &mut String, line: &Line, points: &[(f64, f64)], marks: bool) {
     let on_paper = |&&(x, y): &&(f64, f64)| x.is_finite() && y.is_finite();
     let class = match line.style {

@@ -1,7 +1,9 @@
-//! A report as one HTML page: pictures inside, no script, nothing fetched (a policy in its head says so too).
+//! A report as one HTML page with inline pictures: no script, nothing fetched, which its content
+//! security policy enforces.
 //!
-//! Each picture is there twice, wide and narrow; the style sheet shows the one that fits. Tables scroll sideways
-//! under a first column that stays. Light or dark follows the reader's system, on paper it is light.
+//! Each picture is included in a wide and a narrow form; the style sheet shows the one that fits.
+//! Tables scroll sideways under a fixed first column. Light or dark follows the reader's system; in
+//! print it is light.
 
 use super::page::{Figure, MAX_CELL, MAX_TITLE, Page, Part, Table};
 use crate::plot::page::escaped as xml;
@@ -80,7 +82,7 @@ fn table(out: &mut String, Table { caption, head, rows }: &Table) -> std::fmt::R
 fn figure(out: &mut String, Figure { name, picture, caption }: &Figure) -> std::fmt::Result {
     writeln!(out, "<figure>")?;
     for (class, svg) in [("wide", picture.svg()), ("narrow", picture.narrow_svg())] {
-        // Ids of a page are its own, once each; the first of these words stand before anything from a file.
+        // Ids are unique in a page. Only the first occurrence is ours; later ones may come from a file.
         let id = format!("{name}-{class}");
         let svg = svg
             .replacen(
@@ -94,7 +96,7 @@ fn figure(out: &mut String, Figure { name, picture, caption }: &Figure) -> std::
     writeln!(out, "<figcaption>{}</figcaption>\n</figure>", escaped(caption))
 }
 
-/// Text that stands for itself, between tags and between quotes.
+/// Escapes text for HTML, also within quotes.
 fn escaped(text: &str) -> String {
     xml(text).replace('"', "&quot;").replace('\'', "&#39;")
 }

@@ -1,4 +1,4 @@
-//! Kinds of results: how a file says what it holds, and what is made of it.
+//! The kinds of results files, and the report on each.
 
 use super::mlm::MlmResults;
 use super::pos::PosResults;
@@ -11,14 +11,14 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::path::Path;
 
-/// All kinds of which there are reports. Another one is a line here.
-const KINDS: [Kind; 6] = [
-    Kind::of::<MlmResults>(),
-    Kind::of::<PosResults>(),
-    Kind::of::<ReversalResults>(),
-    Kind::of::<SineResults>(),
-    Kind::of::<SweepResults>(),
-    Kind::of::<TrainingResults>(),
+/// All kinds of results.
+const KINDS: [ResultsKind; 6] = [
+    ResultsKind::of::<MlmResults>(),
+    ResultsKind::of::<PosResults>(),
+    ResultsKind::of::<ReversalResults>(),
+    ResultsKind::of::<SineResults>(),
+    ResultsKind::of::<SweepResults>(),
+    ResultsKind::of::<TrainingResults>(),
 ];
 
 /// Names and contents of files.
@@ -26,36 +26,36 @@ pub type Files = Vec<(&'static str, Vec<u8>)>;
 
 /// Results that a report is made of: a JSON object with `kind` and `format`.
 pub trait Reported: DeserializeOwned {
-    /// What `kind` says.
+    /// The value of `kind`.
     const KIND: &'static str;
-    /// What `format` says.
+    /// The value of `format`.
     const FORMAT: u64;
 
-    /// Says what makes no sense.
+    /// Checks that the values make sense.
     fn check(&self) -> Result<(), String>;
 
-    /// The report. The results' own file is not among them.
+    /// The files of the report, without the results file itself.
     fn files(&self) -> Result<Files, String>;
 
     /// The table for a terminal.
     fn table(&self) -> String;
 }
 
-/// What is made of a results file.
+/// The report on a results file.
 pub struct Report {
     pub files: Files,
     pub table: String,
 }
 
-struct Kind {
+struct ResultsKind {
     name: &'static str,
     format: u64,
     report: fn(&[u8]) -> Result<Report, String>,
 }
 
-impl Kind {
-    const fn of<R: Reported>() -> Kind {
-        Kind { name: R::KIND, format: R::FORMAT, report: report_on::<R> }
+impl ResultsKind {
+    const fn of<R: Reported>() -> ResultsKind {
+        ResultsKind { name: R::KIND, format: R::FORMAT, report: report_on::<R> }
     }
 }
 
@@ -66,10 +66,10 @@ fn report_on<R: Reported>(bytes: &[u8]) -> Result<Report, String> {
 }
 
 fn damaged(error: serde_json::Error) -> String {
-    format!("no results of drnn: {error}")
+    format!("not a results file of drnn: {error}")
 }
 
-/// The report on a file, if its results are of a kind that we know and make sense.
+/// The report on a results file, if its kind is known and its values make sense.
 pub fn report(path: &Path, bytes: &[u8]) -> Result<Report, String> {
     #[derive(Deserialize)]
     struct Head {
@@ -80,7 +80,7 @@ pub fn report(path: &Path, bytes: &[u8]) -> Result<Report, String> {
         return sine::report_on_campaign(path, bytes);
     }
     let Head { kind, format } = serde_json::from_slice(bytes).map_err(damaged)?;
-    let kind = kind.ok_or("says not what kind of results it holds (`kind`)")?;
+    let kind = kind.ok_or("does not say what kind of results it contains (`kind`)")?;
     let Some(known) = KINDS.iter().find(|known| known.name == kind) else {
         let names = KINDS.map(|known| format!("{:?}", known.name)).join(", ");
         return Err(format!("results of kind {kind:?}; there are reports of {names}"));

@@ -1,4 +1,4 @@
-//! A report as Markdown. Pictures are the files beside it.
+//! A report as Markdown. Pictures are separate files in the same folder.
 
 use super::page::{MAX_CELL, MAX_TITLE, Page, Part, Table};
 use drnn::text::shortened;
@@ -15,7 +15,7 @@ pub fn page(page: &Page) -> String {
                 items.iter().try_for_each(|item| writeln!(out, "- {}", escaped(item)))
             }
             Part::Code(text) => {
-                // Longer than anything in it that could end it.
+                // Longer than any run of backticks in the text.
                 let fence = "`".repeat(longest_run(text, '`').max(2) + 1);
                 writeln!(out, "{fence}text\n{text}\n{fence}")
             }
@@ -45,7 +45,7 @@ fn table(out: &mut String, head: &[String], rows: &[Vec<String>], align: &str) -
     Ok(())
 }
 
-/// Text that stands for itself, on one line.
+/// Escapes text for Markdown, on one line.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

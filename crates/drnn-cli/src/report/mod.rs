@@ -1,19 +1,20 @@
 //! Reports: pages made from results files.
 //!
 //! ```text
-//! results.json -> Reported, checked -> Page -> index.html, report.md        and pictures, CSV beside them
+//! results.json -> Reported, checked -> Page -> index.html, report.md        with pictures and CSV
 //! ```
 //!
 //! | file | what |
 //! |---|---|
-//! | `kinds` | which kinds of results there are; what each must be able to do |
-//! | `mlm`, `reversal`, `sine` | results of `drnn reproduce` of that name, and what is shown of them |
+//! | `kinds` | the kinds of results files |
+//! | `mlm`, `reversal`, `sine` | results of the `drnn reproduce` command of that name, and their reports |
+//! | `pos`, `sweep`, `training_run` | the same for `drnn reproduce pos`, `drnn sweep`, `drnn train` |
 //! | `training` | what reports on trainings share |
 //! | `provenance` | the command, version and machine that made results |
-//! | `page` | headings, text, tables and pictures in their order |
+//! | `page` | a page as headings, text, tables and pictures |
 //! | `html`, `markdown` | the same page as one HTML file and as Markdown |
 //!
-//! A report is a function of its results file: the command that made the results writes the same one.
+//! A report is a function of its results file: `drnn report` writes the same report again.
 
 mod html;
 mod kinds;
@@ -40,19 +41,19 @@ use serde::Serialize;
 use std::io::Write;
 use std::path::Path;
 
-/// Trainings of a results file that a report is made of: more make no page that anybody reads.
+/// The maximum number of trainings in a report; a longer page would not be readable.
 const MAX_RUNS: usize = 20_000;
 
-/// Refuses results of no trainings, or of too many for a report.
+/// Refuses results with no trainings, or too many for a report.
 fn check_runs(runs: usize) -> Result<(), String> {
     match runs {
-        0 => Err("holds no runs".into()),
+        0 => Err("contains no runs".into()),
         1..=MAX_RUNS => Ok(()),
-        _ => Err(format!("holds {runs} runs; reports are made of at most {MAX_RUNS}")),
+        _ => Err(format!("contains {runs} runs; a report has at most {MAX_RUNS}")),
     }
 }
 
-/// A picture as a bitmap; where it cannot be drawn, a note on the page and here.
+/// A picture as PNG; if it cannot be drawn, a note on the page and a warning.
 fn bitmap(name: &'static str, svg: &str, page: &mut Page) -> Option<(&'static str, Vec<u8>)> {
     match png(svg) {
         Ok(picture) => Some((name, picture)),
@@ -65,18 +66,18 @@ fn bitmap(name: &'static str, svg: &str, page: &mut Page) -> Option<(&'static st
     }
 }
 
-/// Writes results as `KIND.json` and their report to `folder`, and tells them: as a table, or as that JSON.
+/// Writes results as `KIND.json` and their report to `folder`, and prints the table, or the JSON.
 pub fn publish<R: Reported + Serialize>(
     results: &R,
     folder: &Path,
     as_json: bool,
 ) -> Result<(), Failure> {
     let json = serde_json::to_string(results).map_err(std::io::Error::from)? + "\n";
-    // Before anything is drawn of them: whatever becomes of the report, the results are there.
+    // First of all: if the report fails, the results are on disk.
     write_files(folder, &[(&format!("{}.json", R::KIND), json.as_bytes())])?;
     match results.files() {
         Ok(report) => write_files(folder, &report)?,
-        Err(why) => warning!("there is no report, it could not be drawn: {why}"),
+        Err(why) => warning!("no report is written: {why}"),
     }
     let text = if as_json { json } else { results.table() };
     Ok(std::io::stdout().lock().write_all(text.as_bytes())?)

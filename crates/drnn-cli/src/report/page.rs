@@ -1,4 +1,4 @@
-//! What a report says, before it is HTML, Markdown or text.
+//! A report independent of its format: HTML, Markdown or text.
 
 use crate::plot::Picture;
 use drnn::text::shortened;
@@ -10,7 +10,7 @@ pub struct Page {
     pub parts: Vec<Part>,
 }
 
-/// A part of it. All text is plain: whoever writes it out escapes it.
+/// A part of a page. Its text is plain; the writers escape it.
 pub enum Part {
     Heading(&'static str),
     Text(String),
@@ -22,10 +22,10 @@ pub enum Part {
     Figure(Figure),
 }
 
-/// Characters of a cell on a terminal, and in a report.
+/// Maximum characters of a cell on a terminal, and in a report.
 const MAX_TEXT_CELL: usize = 60;
 pub const MAX_CELL: usize = 200;
-/// Characters of a title.
+/// Maximum characters of a title.
 pub const MAX_TITLE: usize = 200;
 
 /// The first column names the row; the others hold numbers.
@@ -35,7 +35,7 @@ pub struct Table {
     pub rows: Vec<Vec<String>>,
 }
 
-/// A picture that is a file of its own too, `name`.svg.
+/// A picture, which is also written as `name`.svg.
 pub struct Figure {
     pub name: &'static str,
     pub picture: Box<dyn Picture>,
@@ -43,7 +43,7 @@ pub struct Figure {
 }
 
 impl Table {
-    /// For a terminal. Long cells are cut: a column is as wide as its widest.
+    /// As text for a terminal, with long cells cut.
     pub fn text(&self) -> String {
         let cut = |row: &Vec<String>| -> Vec<String> {
             row.iter().map(|cell| shortened(cell, MAX_TEXT_CELL)).collect()
@@ -57,7 +57,7 @@ impl Table {
         let mut out = String::new();
         for row in rows() {
             for (i, (cell, &width)) in row.iter().zip(&widths).enumerate() {
-                // What moves a terminal's cursor or changes its colours is not for names to hold.
+                // Names must not move the cursor or change colours.
                 let cell = cell.replace(char::is_control, "\u{fffd}");
                 let _ = match i {
                     0 => write!(out, "{cell:width$}"),

@@ -1,4 +1,4 @@
-//! Results of `drnn reproduce pos`: the file, and what is shown of it.
+//! Results of `drnn reproduce pos`: the file, and its report.
 
 use super::kinds::{Files, Reported};
 use super::page::{Figure, Page, Part, Table, duration, mean_sd, moments};
@@ -14,7 +14,7 @@ use std::fmt::Write;
 /// The paper's tables: `lang,char_net,char_delay,word_net,word_delay,val_acc,val_acc_sd,test_acc,test_acc_sd`.
 const PAPER: &str = include_str!("paper-pos.csv");
 
-/// What pos.json holds.
+/// The contents of pos.json.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PosResults {
     /// `pos`.
@@ -23,7 +23,7 @@ pub struct PosResults {
     pub format: u64,
     pub provenance: Provenance,
     pub lang: String,
-    /// The data in full.
+    /// Describes the data.
     pub what: String,
     pub options: Options,
     pub deviations: Vec<String>,
@@ -38,7 +38,7 @@ pub struct Run {
     pub words: PaperNet,
     pub repetition: usize,
     pub parameters: usize,
-    /// None where the training ran away.
+    /// None if the training diverged.
     pub dev: Option<Accuracies>,
     pub test: Option<Accuracies>,
     pub epochs: usize,
@@ -46,7 +46,7 @@ pub struct Run {
     pub seconds: f64,
 }
 
-/// Shares of right answers.
+/// Accuracy, 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Accuracies {
     /// Over words.
@@ -70,7 +70,7 @@ impl From<Scores> for Accuracies {
     }
 }
 
-/// A row of the paper's tables: networks, and accuracies in percent.
+/// A row of the paper's tables: networks, and accuracy in per cent.
 struct PaperRow {
     pair: [PaperNet; 2],
     dev: f64,
@@ -109,7 +109,7 @@ struct Group<'a> {
 }
 
 impl Group<'_> {
-    /// In percent.
+    /// In per cent.
     fn each(&self, value: impl Fn(&Run) -> Option<f64>) -> Vec<f64> {
         self.runs.iter().map(|run| 100.0 * value(run).unwrap_or(f64::NAN)).collect()
     }
@@ -150,7 +150,7 @@ impl PosResults {
             ]
         });
         Table {
-            caption: "Network over characters / over words, and accuracy in percent. paper_acc counts every line of the \
+            caption: "Network over characters / over words, and accuracy in per cent. paper_acc counts every line of the \
                       treebank, as the paper's authors do: lines for several words written as one are easy, so it \
                       is the higher where there are many. Paper: as printed, to be compared with paper_acc. Known: \
                       words that have a vector of their own, test."
@@ -235,7 +235,7 @@ impl PosResults {
             Part::Heading("Training"),
             Part::Text(format!("{}.", self.what)),
             Part::Facts(training_facts([0, 0, 0], &self.options).into_iter().skip(1).collect()),
-            Part::Heading("What is not as in the paper"),
+            Part::Heading("Differences from the paper"),
             deviations_part(&self.deviations),
         ];
         if !self.notes.is_empty() {

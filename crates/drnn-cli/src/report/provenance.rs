@@ -6,13 +6,13 @@ use drnn_train::cpu_name;
 use serde::{Deserialize, Serialize};
 use std::time::SystemTime;
 
-/// What made results: nothing of the machine, so the same command gives the same file.
+/// The origin of results without the machine, so that the same command gives the same file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Origin {
-    /// The command with everything that changes the result.
+    /// The command line, with every option that changes the result.
     pub command: String,
     pub version: String,
-    /// Only where the build was told: `DRNN_COMMIT=$(git rev-parse HEAD) cargo build`.
+    /// Set at build time: `DRNN_COMMIT=$(git rev-parse HEAD) cargo build`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
 }
@@ -24,10 +24,10 @@ impl Origin {
     }
 }
 
-/// Where the results of one run come from: how, when, on what.
+/// The origin of results with time and machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Provenance {
-    /// The command with everything that changes the result.
+    /// The command line, with every option that changes the result.
     pub command: String,
     pub version: String,
     pub commit: Option<String>,
@@ -36,17 +36,17 @@ pub struct Provenance {
     /// Instruction set of the kernels.
     pub isa: String,
     pub cpu: Option<String>,
-    /// The GPU that trained, and what factors were rounded to.
+    /// The GPU, and the precision of its matrix products.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu: Option<String>,
-    /// When, in UTC.
+    /// Start time in UTC.
     pub started: String,
-    /// How long, from beginning to end.
+    /// Wall-clock time.
     pub seconds: f64,
 }
 
 impl Provenance {
-    /// Of a run that began at `started` and ends now.
+    /// For a run that started at `started` and ends now.
     pub fn new(
         command: String,
         seed: u64,

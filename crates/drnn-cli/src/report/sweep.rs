@@ -1,4 +1,4 @@
-//! Results of `drnn sweep`: the file, and what is shown of it.
+//! Results of `drnn sweep`: the file, and its report.
 
 use super::kinds::{Files, Reported};
 use super::page::{Figure, Page, Part, Table, duration, mean_sd, moments, number};
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// What sweep.json holds.
+/// The contents of sweep.json.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SweepResults {
     /// `sweep`.
@@ -19,11 +19,11 @@ pub struct SweepResults {
     /// 1.
     pub format: u64,
     pub provenance: Provenance,
-    /// One word.
+    /// Its name.
     pub task: String,
-    /// The task in full.
+    /// Describes task and data.
     pub what: String,
-    /// To train, to validate, to test.
+    /// Of training, validation and test set.
     pub sequences: [usize; 3],
     pub metric: Metric,
     /// How far from the best is good enough.
@@ -37,21 +37,21 @@ pub struct SweepResults {
 pub struct Run {
     pub net: String,
     pub repetition: usize,
-    /// None for a network that waits for the end.
+    /// None for a bidirectional network.
     pub delay: Option<usize>,
-    /// Whether others are compared with it: it is not recommended.
+    /// Whether it is a baseline, which is not recommended.
     pub compared: bool,
     pub parameters: usize,
-    /// What it is worth on the validation set; None where the training ran away.
+    /// The metric on the validation set; None if the training diverged.
     pub valid: Option<f64>,
-    /// And on the test set.
+    /// The metric on the test set.
     pub test: Option<f64>,
     pub epochs: usize,
     pub ended: Reason,
     pub seconds: f64,
 }
 
-/// Networks that are compared in words; the table has them all.
+/// At most this many baselines are named in the summary.
 const MAX_COMPARED: usize = 20;
 
 /// Repetitions of one network.
@@ -76,7 +76,7 @@ impl Group<'_> {
 }
 
 impl SweepResults {
-    /// By net, the least delay first; those that others are compared with at the end.
+    /// By net and delay, with baselines at the end.
     fn groups(&self) -> Vec<Group<'_>> {
         let mut groups: Vec<Group> = Vec::new();
         let mut places: HashMap<&str, usize> = HashMap::new();
@@ -94,7 +94,7 @@ impl SweepResults {
         groups
     }
 
-    /// The delayed network that waits least among those good enough, of any family.
+    /// The delayed network with the smallest delay among those within the tolerance.
     fn recommended_delay(&self) -> Option<String> {
         let groups = self.groups();
         let delayed: Vec<&Group> = groups.iter().filter(|group| !group.runs[0].compared).collect();
@@ -120,7 +120,7 @@ impl SweepResults {
         }
     }
 
-    /// What is recommended_delay, and why, in a sentence or two.
+    /// The recommendation and its reason.
     fn summary(&self) -> String {
         let groups = self.groups();
         let value =
@@ -132,19 +132,19 @@ impl SweepResults {
         let (delay, worth) = (delay.unwrap_or(0), value(&net).unwrap_or(f64::NAN));
         let close = match self.metric.higher_is_better() {
             true => format!("within {} of the best", self.tolerance),
-            false => format!("within {:.0} % of the least", self.tolerance * 100.0),
+            false => format!("within {:.0} % of the lowest", self.tolerance * 100.0),
         };
         let mut out = format!(
-            "Recommended: {}, which answers {delay} steps late: the shortest delay whose {} on the validation set, {}, is {close}.",
+            "Recommended: {}, with a delay of {delay} steps: the shortest delay whose {} on the validation set, {}, is {close}.",
             shortened(&net, 60),
             self.metric,
             self.shown(worth)
         );
         let compared = |group: &&Group| group.runs[0].compared && group.valid().is_finite();
         for group in groups.iter().filter(compared).take(MAX_COMPARED) {
-            let wait = group.runs[0].delay.map_or("waits for the end".into(), |d| match d {
-                0 => "does not wait".to_string(),
-                d => format!("answers {d} steps late"),
+            let wait = group.runs[0].delay.map_or("needs the whole sequence".into(), |d| match d {
+                0 => "has no delay".to_string(),
+                d => format!("has a delay of {d} steps"),
             });
             let _ = write!(
                 out,
@@ -173,13 +173,9 @@ impl SweepResults {
         });
         Table {
             caption: format!(
-                "{}, {}. Delay: steps that an answer waits for; all, it waits for the end. *: recommended.",
+                "{}, {}. Delay: steps between input and output; all: the whole sequence. *: recommended.",
                 self.metric,
-                if self.metric.higher_is_better() {
-                    "the higher the better"
-                } else {
-                    "the lower the better"
-                }
+                if self.metric.higher_is_better() { "higher is better" } else { "lower is better" }
             ),
             head: ["net", "delay", "valid", "test", "parameters", "epochs", "time"]
                 .map(String::from)
@@ -243,7 +239,7 @@ impl SweepResults {
             Part::Figure(Figure {
                 name: "sweep",
                 picture: Box::new(self.plot()),
-                caption: "A network that answers d steps late has seen d elements more. The upright line is the recommended delay."
+                caption: "A network with delay d reads d more elements before each output. The vertical line is the recommended delay."
                     .into(),
             }),
             Part::Table(self.results_table()),
@@ -280,7 +276,10 @@ impl Reported for SweepResults {
                         if !(x >= 0.0 && x.is_finite())
                             || (self.metric.higher_is_better() && x > 1.0) =>
                     {
-                        return refuse(format!("{name} is {x}, which is no {}", self.metric));
+                        return refuse(format!(
+                            "{name} is {x}, which is not a valid {}",
+                            self.metric
+                        ));
                     }
                     Some(_) => {}
                 }
@@ -307,7 +306,7 @@ impl Reported for SweepResults {
         Ok(files)
     }
 
-    /// And what follows from it.
+    /// With the recommendation.
     fn table(&self) -> String {
         format!("{}\n{}\n", self.results_table().text(), self.summary())
     }

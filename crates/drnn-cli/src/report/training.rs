@@ -1,4 +1,4 @@
-//! What reports on trainings share: how a network was trained, and where that is not the paper's way.
+//! What reports on trainings share: training options, provenance, differences from the paper.
 
 use super::Provenance;
 use super::page::{Part, duration};
@@ -41,7 +41,7 @@ pub fn provenance_parts(provenance: &Provenance) -> [Part; 3] {
         None => cpu,
     };
     [
-        Part::Heading("Where this comes from"),
+        Part::Heading("Provenance"),
         Part::Code(provenance.command.clone()),
         Part::Facts(vec![
             ("Version", format!("drnn {}", provenance.version)),
@@ -55,10 +55,10 @@ pub fn provenance_parts(provenance: &Provenance) -> [Part; 3] {
     ]
 }
 
-/// What is not as in the paper.
+/// Differences from the paper.
 pub fn deviations_part(deviations: &[String]) -> Part {
     match deviations {
-        [] => Part::Text("Nothing that is known.".into()),
+        [] => Part::Text("None known.".into()),
         _ => Part::List(deviations.to_vec()),
     }
 }
@@ -66,18 +66,18 @@ pub fn deviations_part(deviations: &[String]) -> Part {
 fn schedule(schedule: Schedule) -> String {
     match schedule {
         Schedule::Constant => "constant".into(),
-        Schedule::Cosine => "down along a cosine".into(),
+        Schedule::Cosine => "cosine schedule".into(),
         Schedule::Plateau { factor, patience } => {
-            format!("times {factor} after {patience} epochs that are no better")
+            format!("times {factor} after {patience} epochs without improvement")
         }
     }
 }
 
 fn stopping(options: &Options) -> String {
     let stopping = options.stopping;
-    let patience = stopping
-        .patience
-        .map(|patience| format!("after {patience} epochs not better by {}", stopping.min_delta));
+    let patience = stopping.patience.map(|patience| {
+        format!("after {patience} epochs without an improvement of {}", stopping.min_delta)
+    });
     let value = stopping.at_value.map(|value| format!("at a loss below {value}"));
     let ways: Vec<String> = patience.into_iter().chain(value).collect();
     if ways.is_empty() { "no".into() } else { ways.join(", or ") }

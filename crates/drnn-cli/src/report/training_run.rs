@@ -1,4 +1,4 @@
-//! Results of `drnn train`: the file, and what is shown of it.
+//! Results of `drnn train`: the file, and its report.
 
 use super::kinds::{Files, Reported};
 use super::page::{Figure, Page, Part, Table, duration, number};
@@ -10,7 +10,7 @@ use drnn_train::{ConfusionMatrix, Epoch, Metric, Options, Reason};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
-/// What training.json holds.
+/// The contents of training.json.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrainingResults {
     /// `training`.
@@ -18,47 +18,47 @@ pub struct TrainingResults {
     /// 1.
     pub format: u64,
     pub provenance: Provenance,
-    /// One word.
+    /// Its name.
     pub task: String,
-    /// The data in full.
+    /// Describes the data.
     pub what: String,
-    /// The network, for people.
+    /// Describes the network.
     pub net: String,
-    /// Steps that an answer waits for; None where it waits for the end.
+    /// The delay in steps; None for a bidirectional network.
     pub latency: Option<usize>,
     pub parameters: usize,
     pub metric: Metric,
-    /// To train, to validate, to test.
+    /// Of training, validation and test set.
     pub sequences: [usize; 3],
     pub options: Options,
     pub ended: Reason,
-    /// The model is that of this epoch.
+    /// The epoch of the model, from 1.
     pub kept_epoch: usize,
     #[serde(deserialize_with = "number_or_null")]
     pub valid: f64,
     pub test: Option<f64>,
     pub seconds: f64,
     pub history: Vec<Epoch>,
-    /// A closer look at the model.
+    /// Further evaluation.
     #[serde(default)]
     pub judged: Vec<Judged>,
-    /// What else there is to say.
+    /// Remarks.
     #[serde(default)]
     pub notes: Vec<String>,
 }
 
-/// JSON has null for what is no number.
+/// JSON has null for NaN.
 fn number_or_null<'de, D: serde::Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     Ok(Option::<f64>::deserialize(from)?.unwrap_or(f64::NAN))
 }
 
-/// Something that was found out about the model.
+/// A result of the evaluation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Judged {
     /// Numbers in rows: the first column names the row.
     Table { caption: String, head: Vec<String>, rows: Vec<Vec<String>> },
-    /// How often a class (row) was taken for another (column).
+    /// Confusion matrix: how often a class (row) was predicted as another (column).
     Confusion {
         classes: Vec<String>,
         counts: Vec<Vec<u64>>,
@@ -69,7 +69,7 @@ pub enum Judged {
 }
 
 /// Tables and notes for a terminal; pictures are left out.
-pub fn told(judged: &[Judged], notes: &[String]) -> String {
+pub fn judged_text(judged: &[Judged], notes: &[String]) -> String {
     let mut out = String::new();
     for judged in judged {
         if let Judged::Table { caption, head, rows } = judged {
@@ -83,13 +83,13 @@ pub fn told(judged: &[Judged], notes: &[String]) -> String {
     out
 }
 
-/// Classes that a picture of their confusion has room for.
+/// Maximum classes in the picture of a confusion matrix.
 const MAX_SHOWN_CLASSES: usize = 60;
-/// Rows of a table of classes.
+/// Maximum rows of a table of classes.
 const MAX_CLASS_ROWS: usize = 500;
 
 impl Judged {
-    /// What is taken for what. Of many classes the most frequent, and the others together.
+    /// The confusion matrix. Of many classes the most frequent, and the others together.
     pub fn confusion(names: &[String], confusion: &drnn_train::Confusion) -> Judged {
         let ConfusionMatrix { classes, others, counts } = confusion.matrix(MAX_SHOWN_CLASSES);
         let mut classes: Vec<String> = classes.into_iter().map(|i| names[i].clone()).collect();
@@ -104,8 +104,7 @@ fn is_zero(n: &usize) -> bool {
     *n == 0
 }
 
-/// The classes that a table shows, in their order, and what its caption says where these are not
-/// all.
+/// The classes that a table shows, in order, and a phrase for its caption if these are not all.
 pub fn most_frequent(confusion: &drnn_train::Confusion) -> (Vec<usize>, String) {
     let (mut shown, all) = (confusion.by_frequency(), confusion.classes());
     shown.truncate(MAX_CLASS_ROWS);
@@ -131,17 +130,15 @@ impl TrainingResults {
         let _ = write!(out, ". The model is that of epoch {} of {epochs}", self.kept_epoch);
         out += match self.ended {
             Reason::Epochs => ".",
-            Reason::Patience => ", after which the validation loss became no better.",
+            Reason::Patience => "; after it the validation loss did not improve.",
             Reason::Value => ", when the loss was low enough.",
-            Reason::NotFinite => {
-                "; then the loss became no number: a lower learning rate may help."
-            }
+            Reason::NotFinite => "; then the loss became NaN: a lower learning rate may help.",
         };
         let late = match self.latency {
-            None => " Answers come when the sequence has ended.".into(),
-            Some(0) => " Answers come at once.".into(),
-            Some(1) => " Answers come 1 step late.".into(),
-            Some(d) => format!(" Answers come {d} steps late."),
+            None => " Outputs need the whole sequence.".into(),
+            Some(0) => " Outputs have no delay.".into(),
+            Some(1) => " Outputs are 1 step late.".into(),
+            Some(d) => format!(" Outputs are {d} steps late."),
         };
         out + &late
     }
@@ -182,7 +179,7 @@ impl TrainingResults {
         ];
         Table {
             caption: format!(
-                "{} of the model that was kept. Delay all: it waits for the end.",
+                "{} of the saved model. Delay all: it needs the whole sequence.",
                 self.metric
             ),
             head: ["task", "delay", "valid", "test", "parameters", "epoch", "time"]
@@ -200,8 +197,8 @@ impl TrainingResults {
             Part::Figure(Figure {
                 name: "losses",
                 picture: Box::new(self.plot()),
-                caption: "Loss after each epoch; the upright line is the model that was kept. That of the \
-                          training set is the mean over the epoch, while the network still learned."
+                caption: "Loss after each epoch; the vertical line is the saved model. That of the \
+                          training set is the mean over the epoch, while the network was being trained."
                     .into(),
             }),
         ];
@@ -225,10 +222,9 @@ impl TrainingResults {
     }
 }
 
-/// The picture of a confusion. One of more classes than it has room for is drawn of the most
-/// frequent.
+/// The picture of a confusion matrix; of many classes, the most frequent.
 fn confusion(classes: &[String], counts: &[Vec<u64>], others: usize) -> Figure {
-    let title = "What is taken for what".into();
+    let title = "Confusion matrix".into();
     if classes.len() > MAX_SHOWN_CLASSES {
         let mut all = drnn_train::Confusion::new(classes.len());
         for (truth, row) in counts.iter().enumerate() {
@@ -240,7 +236,7 @@ fn confusion(classes: &[String], counts: &[Vec<u64>], others: usize) -> Figure {
         }
     }
     let mut caption = String::from(
-        "Of all of a kind, the share that is answered so, in percent; right answers are green.",
+        "Rows: true class; columns: predicted class, in per cent of the row. Correct predictions are green.",
     );
     if others > 0 {
         let shown = classes.len().saturating_sub(1);
@@ -259,12 +255,16 @@ impl Reported for TrainingResults {
 
     fn check(&self) -> Result<(), String> {
         if self.history.is_empty() || !(1..=self.history.len()).contains(&self.kept_epoch) {
-            return Err(format!("epoch {} was kept, of {}", self.kept_epoch, self.history.len()));
+            return Err(format!(
+                "the model is of epoch {}, of {}",
+                self.kept_epoch,
+                self.history.len()
+            ));
         }
         let values =
             [("valid", Some(self.valid)), ("test", self.test), ("seconds", Some(self.seconds))];
         for (name, value) in values {
-            // What was no number, and is null in the file, is shown as such.
+            // NaN, which is null in the file, is shown as such.
             if value.is_some_and(|x| x < 0.0) {
                 return Err(format!("{name} is {value:?}, expected 0 or more"));
             }
@@ -312,7 +312,7 @@ impl Reported for TrainingResults {
 
     fn table(&self) -> String {
         let mut out = format!("{}\n{}\n", self.results_table().text(), self.summary());
-        out += &told(&self.judged, &self.notes);
+        out += &judged_text(&self.judged, &self.notes);
         out
     }
 }

@@ -1,5 +1,5 @@
-//! What is seen of a training while it goes on: progress bars on a terminal, otherwise a line per epoch;
-//! everything as JSON lines in a file.
+//! Trainings while they run: progress bars on a terminal, otherwise a line per epoch, and a log of
+//! JSON lines; checkpoints, Ctrl-C and --resume.
 
 pub mod place;
 pub mod stop;
@@ -23,16 +23,16 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// What trainings run on, and how they go on.
+/// Arguments of all commands that train: threads, device, checkpoints.
 #[derive(Debug, Args)]
 pub struct Running {
     /// Threads [default: all cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
-    /// Write checkpoints within an epoch after so many minutes, besides those at its end
+    /// Minutes between checkpoints within an epoch; there is always one at its end
     #[arg(long, value_name = "MINUTES", default_value_t = 2.0, value_parser = minutes)]
     pub checkpoint_every: f64,
-    /// Go on with what is in the folder
+    /// Continue from the checkpoints in the output folder
     #[arg(long)]
     pub resume: bool,
     #[command(flatten)]
@@ -41,10 +41,10 @@ pub struct Running {
     pub force: Force,
 }
 
-/// What a training that does not fit into memory could do without.
+/// Options that reduce the memory of a training.
 pub const LESS: &str = "fewer --units or a smaller --batch";
 
-/// A length of time.
+/// Parses a time in minutes.
 pub fn minutes(text: &str) -> Result<f64, String> {
     let minutes: f64 = text.parse().map_err(|e| format!("{e}"))?;
     match (0.0..=1e6).contains(&minutes) {
@@ -53,21 +53,21 @@ pub fn minutes(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Any rate that is one: what is too high is for the training to show.
+/// Parses a learning rate. One that is too high shows in the training.
 pub fn rate(text: &str) -> Result<f32, String> {
     let rate: f32 = text.parse().map_err(|e| format!("{e}"))?;
     if rate > 0.0 && rate.is_finite() { Ok(rate) } else { Err("expected a number above 0".into()) }
 }
 
-/// What trainings run on: as the environment says, with `threads` where that is said.
+/// The CPU as the environment configures it, with `threads` threads if given.
 pub fn cpu(threads: Option<u16>) -> Result<Cpu, Failure> {
     let cpu = Cpu::from_env()?;
     Ok(threads.map_or(cpu.clone(), |threads| cpu.with_threads(threads.into())))
 }
 
 impl Running {
-    /// The folder `out`, for this training alone. Refused with `found` where it has checkpoints or
-    /// any of `results`, unless the training is to go on.
+    /// Locks the folder `out`. If it has checkpoints or any of `results`, it is refused with the
+    /// message `found`, unless `--resume` was given.
     pub fn folder(
         &self,
         out: &Path,
@@ -77,7 +77,7 @@ impl Running {
         TrainingFolder::open(out, results, found, self.resume)
     }
 
-    /// A training as a lane, from its checkpoint in `folder` where it goes on.
+    /// A training as a lane, resumed from its checkpoint in `folder` with `--resume`.
     pub fn lane<'a, E: Engine>(
         &self,
         mut trainer: Trainer<'a, E>,
@@ -103,8 +103,8 @@ impl Running {
         Ok(Lane { trainer, checkpoint: Some(path) })
     }
 
-    /// Takes lanes to their ends. `log` gets everything, `again` is the command that goes on; `after_epoch` may look
-    /// at each lane then.
+    /// Trains all lanes to their ends. `again` is the command to resume with; `after_epoch` is called
+    /// after each epoch of a lane.
     pub fn run<'a, E: Engine>(
         &self,
         cpu: &Cpu,
@@ -125,32 +125,32 @@ impl Running {
         watch.finish();
         outcome.map_err(|error| match error {
             Error::Checkpoint { .. } => Failure::Input(format!(
-                "{error}\nthe checkpoints written before are good; to go on: {again} --resume"
+                "{error}\nearlier checkpoints are intact; to continue: {again} --resume"
             )),
             other => other.into(),
         })?;
         match watch.stop.pressed() {
-            true => Err(Failure::Interrupted(format!("stopped; to go on: {again} --resume"))),
+            true => Err(Failure::Interrupted(format!("stopped; to continue: {again} --resume"))),
             false => Ok(()),
         }
     }
 }
 
-/// What is there of a run that trained several networks.
+/// Message on a folder with results of another run.
 pub const EARLIER: &str = "there are results of an earlier run";
 
-/// What else is done with a training after each of its epochs.
+/// Called after each epoch of a training.
 pub type AfterEpoch<'o, 'a, E> = dyn Fn(&mut Trainer<'a, E>) -> drnn_train::Result<()> + Sync + 'o;
 
-/// The name of a lane that ran away, where one did, makes the whole a failed check.
-pub fn check_finite<'a>(ran_away: impl Iterator<Item = &'a str>) -> Result<(), Failure> {
-    match ran_away.collect::<Vec<_>>().as_slice() {
+/// Fails with the names of the lanes whose loss became NaN, if there are any.
+pub fn check_finite<'a>(diverged: impl Iterator<Item = &'a str>) -> Result<(), Failure> {
+    match diverged.collect::<Vec<_>>().as_slice() {
         [] => Ok(()),
-        names => Err(Failure::Check(format!("no numbers any more from {}", names.join(", ")))),
+        names => Err(Failure::Check(format!("the loss became NaN in {}", names.join(", ")))),
     }
 }
 
-/// Watches lanes.
+/// Shows the progress of lanes and writes their log.
 pub struct Watch {
     metric: Metric,
     names: Vec<String>,
@@ -160,7 +160,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Lanes of these names; what there is to know goes to `log`, behind what it holds.
+    /// For lanes of these names; appends to the file `log`.
     pub fn new(names: Vec<String>, metric: Metric, log: &Path) -> Result<Watch, Failure> {
         let stop = Stop::on_ctrl_c()?;
         let file = File::options().create(true).append(true).open(log);
@@ -182,7 +182,7 @@ impl Watch {
         Ok(Watch { metric, names, bars, log: Mutex::new(file), stop })
     }
 
-    /// Sees what a lane has done.
+    /// Called after each step of a lane.
     fn see<E: Engine>(&self, lane: usize, trainer: &Trainer<E>, done: Advance) -> Control {
         let (progress, options) = (trainer.progress(), trainer.options());
         if let Some((_, bars)) = &self.bars {
@@ -195,23 +195,23 @@ impl Watch {
             }
         }
         if done == Advance::Epoch {
-            self.tell_epoch(lane, trainer);
+            self.report_epoch(lane, trainer);
         }
         if done == Advance::Ended(Reason::NotFinite) {
             let (name, epoch) = (&self.names[lane], progress.history.len() + 1);
-            let say = format!(
-                "warning: {name} epoch {epoch}: the loss is no number any more; a lower learning rate may help. Its last \
-                 good checkpoint stays, the others go on"
+            let text = format!(
+                "warning: {name} epoch {epoch}: the loss became NaN; a lower --rate may help. Its last good \
+                 checkpoint stays, other trainings continue"
             );
             match &self.bars {
-                Some((all, _)) => drop(all.println(say)),
-                None => eprintln!("{say}"),
+                Some((all, _)) => drop(all.println(text)),
+                None => eprintln!("{text}"),
             }
         }
         if self.stop.pressed() { Control::Stop } else { Control::Continue }
     }
 
-    fn tell_epoch<E: Engine>(&self, lane: usize, trainer: &Trainer<E>) {
+    fn report_epoch<E: Engine>(&self, lane: usize, trainer: &Trainer<E>) {
         let (progress, name) = (trainer.progress(), &self.names[lane]);
         let Some(epoch) = progress.history.last() else { return };
         let rate = trainer.sequences() as f64 * progress.history.len() as f64 / progress.seconds;
@@ -241,12 +241,12 @@ impl Watch {
             "sequences_per_second": rate, "seconds": progress.seconds, "ended": progress.ended,
             "memory_bytes": trainer.memory(),
         });
-        // A log that cannot be written is no reason to stop a training.
+        // A log that cannot be written does not stop a training.
         let mut log = self.log.lock().unwrap_or_else(|p| p.into_inner());
         let _ = log.write_all(format!("{value}\n").as_bytes());
     }
 
-    /// Takes the bars away.
+    /// Removes the bars.
     fn finish(&self) {
         if let Some((all, _)) = &self.bars {
             let _ = all.clear();
@@ -254,7 +254,7 @@ impl Watch {
     }
 }
 
-/// This command as it was given, less what only says to go on.
+/// The command line, without options that do not change the result.
 pub fn command() -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./,:=".contains(c);
     let quoted = |word: String| match word.chars().all(plain) && !word.is_empty() {

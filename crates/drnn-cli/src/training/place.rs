@@ -1,4 +1,4 @@
-//! Where networks are trained: on the processor, or on a GPU.
+//! Where networks are trained: on the CPU or on a GPU.
 
 use crate::Failure;
 use crate::console::progress;
@@ -10,25 +10,25 @@ use drnn_cuda::{CudaLearner, Device, Precision};
 use drnn_train::{Dataset, Engine, Error, Estimate, Learner, MIN_EVAL_ROWS, Options, Result};
 use std::ops::{Deref, DerefMut};
 
-/// Lets trainings that share a GPU really run side by side: CUDA puts their work into 8 queues unless it is told otherwise
-/// before it starts, and 32 is the most. To be called before there are threads.
+/// Lets trainings that share a GPU run concurrently: CUDA has 8 hardware queues by default and at
+/// most 32, set before it starts. Must be called before any thread is started.
 pub fn prepare() {
     const QUEUES: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
     if std::env::var_os(QUEUES).is_none() {
-        // SAFETY: called first of all, so no other thread reads the environment.
+        // SAFETY: no other thread exists yet that could read the environment.
         unsafe { std::env::set_var(QUEUES, "32") };
     }
 }
 
-/// Where, on the command line.
+/// `--device` and `--precision`.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct PlaceArguments {
-    /// Where networks are trained: cpu, cuda (an NVIDIA GPU), or auto, which takes a GPU where there is one
+    /// Where to train: cpu, cuda (an NVIDIA GPU), or auto: a GPU if there is one, otherwise the CPU
     #[arg(long, value_enum, value_name = "WHERE", default_value = "cpu")]
     device: Name,
-    /// On a GPU, what the factors of products are rounded to; sums, states and parameters are f32. f16 and tf32 keep three
-    /// digits and are faster: f16 takes LSTMs through all steps in one go (up to 128 units; up to 1024 on Hopper), and is
-    /// tf32 for others
+    /// Precision of matrix products on a GPU; sums, states and parameters are f32. f16 and tf32 have
+    /// three digits and are faster. f16 also selects the fused kernels for all steps at once (LSTMs up
+    /// to 128 units; up to 1024 units on Hopper), and is tf32 for other networks
     #[arg(long, value_enum, value_name = "P", default_value = "f16")]
     precision: Rounding,
 }
@@ -48,7 +48,7 @@ enum Name {
 }
 
 impl PlaceArguments {
-    /// Finds it. What is missing is an error where a GPU was asked for, and told where it was not.
+    /// Finds the device. If there is no GPU, `cuda` is an error, and `auto` prints why.
     pub fn find(self) -> std::result::Result<Place, Failure> {
         let precision = match self.precision {
             Rounding::F32 => Precision::F32,
@@ -74,7 +74,7 @@ impl PlaceArguments {
         }
     }
 
-    /// For what has no other engine.
+    /// The CPU, for models that have no engine on a GPU; `cuda` is an error.
     pub fn only_cpu(self, what: &str) -> std::result::Result<Place, Failure> {
         match self.device {
             Name::Cuda => {
@@ -106,8 +106,8 @@ impl Place {
         Ok(Network { spec: spec.clone(), engine })
     }
 
-    /// The memory that training a network there takes, with batches of `batch` sequences of `data`:
-    /// what is learned from first.
+    /// The memory to train a network there, with batches of `batch` sequences of `data`, whose first
+    /// entry is the training set.
     pub fn needs(
         &self,
         spec: &NetSpec,
@@ -125,12 +125,12 @@ impl Place {
             let bytes = CudaLearner::estimate(device, *precision, spec, size);
             card = card.max(bytes.map_err(Error::from)?);
         }
-        // Parameters are drawn here before they are copied there.
+        // Parameters are initialised on the host before they are copied to the GPU.
         let weights = memory::model(spec);
         Ok(Needs::from(Estimate { weights, pass: 0, ..estimate }).and_card(card))
     }
 
-    /// Threads for so many trainings: those that wait for a GPU need no core.
+    /// Threads for `lanes` trainings: one that waits for a GPU needs no core.
     pub fn threads(&self, cpu: &Cpu, lanes: usize) -> usize {
         match self {
             Place::Cpu => cpu.threads(),
@@ -148,19 +148,17 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// A network in training, wherever that is.
+/// A network in training, on the CPU or a GPU.
 pub struct Network {
     spec: NetSpec,
     engine: Box<dyn Engine<Data = dyn Dataset>>,
 }
 
 impl Network {
-    /// What kind of network it is.
     pub fn spec(&self) -> &NetSpec {
         &self.spec
     }
 
-    /// What trains it.
     pub fn into_engine(self) -> Box<dyn Engine<Data = dyn Dataset>> {
         self.engine
     }
@@ -171,7 +169,6 @@ impl Network {
     }
 }
 
-/// Everything else is its engine's affair.
 impl Deref for Network {
     type Target = dyn Engine<Data = dyn Dataset>;
 

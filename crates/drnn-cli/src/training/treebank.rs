@@ -1,4 +1,4 @@
-//! What the commands that tag have in common: treebanks as data, and scores for people.
+//! Treebanks as training data, and the tables of a tagger's scores.
 
 use crate::Failure;
 use crate::args::reading::Reading;
@@ -14,7 +14,7 @@ use drnn_train::tagger::{
 use drnn_train::{Estimate, Options, PaperNet};
 use std::path::Path;
 
-/// A treebank's parts as numbers.
+/// The training, validation and test set of a tagger, encoded.
 pub struct Treebank {
     pub counting: Counting,
     pub vocabulary: Vocabulary,
@@ -29,7 +29,7 @@ pub struct Treebank {
 }
 
 impl Treebank {
-    /// Reads the parts to learn from, to judge by and to test with. The first two must be there.
+    /// Reads training, validation and test set; the first two are required.
     pub fn read(
         files: [Option<&Path>; 3],
         counting: Counting,
@@ -49,7 +49,7 @@ impl Treebank {
             names.push(path.file_name().unwrap_or_default().to_string_lossy().into_owned());
         }
         let [train, rest @ ..] = parts.as_slice() else {
-            return Err(Failure::Input("no sentences to learn from".into()));
+            return Err(Failure::Input("the training set is missing".into()));
         };
         let mut notes = Vec::new();
         let (known, vectors) = match vectors {
@@ -71,7 +71,7 @@ impl Treebank {
             });
             if others > 0 {
                 notes.push(format!(
-                    "{name}: {} words have tags that do not occur in the training part; they count as wrong",
+                    "{name}: {} words have tags that do not occur in the training set; they count as wrong",
                     grouped(others)
                 ));
             }
@@ -79,7 +79,7 @@ impl Treebank {
         Ok(Treebank { counting, vocabulary, train, dev, test, vectors, tuned, names, notes })
     }
 
-    /// The two networks for it.
+    /// The two networks of a tagger for this data.
     fn net(&self, nets: [PaperNet; 2], sizes: &Sizes) -> Result<TaggerNet, Failure> {
         let width = self.vectors.as_ref().map_or(sizes.word, |table| table.width);
         let sizes = Sizes { word: width, ..*sizes };
@@ -87,7 +87,7 @@ impl Treebank {
         Ok(sizes.build(&self.vocabulary, nets, frozen)?)
     }
 
-    /// The memory that training them takes.
+    /// The memory to train them.
     pub fn needs(
         &self,
         nets: [PaperNet; 2],
@@ -116,7 +116,7 @@ impl Treebank {
         })
     }
 
-    /// What it is, with everything that changes a training.
+    /// Describes the data; a checkpoint of other data is refused.
     pub fn describe(&self) -> String {
         let words = |part: Option<&Sentences>| grouped(part.map_or(0, |part| part.words().len()));
         let vectors = match &self.vectors {
@@ -141,13 +141,13 @@ impl Treebank {
         )
     }
 
-    /// What was noticed while reading.
+    /// Remarks on the data, for the report.
     pub fn notes(&self) -> Vec<String> {
         self.notes.clone()
     }
 }
 
-/// A word without a tag cannot be learned from.
+/// Refuses a sentence with an untagged word.
 fn check_tagged(path: &Path, sentence: &Sentence, counting: Counting) -> Result<(), Failure> {
     let missing = sentence.words().position(|token| token.tag == "_");
     match missing {
@@ -161,15 +161,15 @@ fn check_tagged(path: &Path, sentence: &Sentence, counting: Counting) -> Result<
     }
 }
 
-/// Words and their vectors, the first so many.
+/// The first `max_words` words and their vectors.
 fn read_vectors(
     source: read::Source,
-    most: usize,
+    max_words: usize,
     notes: &mut Vec<String>,
 ) -> Result<(Vec<String>, BundleTable), Failure> {
     let mut words = Vec::new();
     let vectors = read::vectors(source, |word| {
-        let wanted = words.len() < most;
+        let wanted = words.len() < max_words;
         if wanted {
             words.push(word.to_string());
         }
@@ -191,7 +191,7 @@ fn percent(share: Ratio) -> String {
     share.value().map_or("none".into(), |value| format!("{:.2}", 100.0 * value))
 }
 
-/// Accuracies on one part.
+/// Accuracy on one data set.
 pub fn table(part: &str, scores: &Scores, counting: Counting) -> Judged {
     let row =
         |name: &str, share: Ratio| vec![name.into(), percent(share), grouped(share.total as usize)];
@@ -205,7 +205,7 @@ pub fn table(part: &str, scores: &Scores, counting: Counting) -> Judged {
     }
     Judged::Table {
         caption: format!(
-            "Accuracy on the {part} part, in percent. Known words are those that have a vector of their own."
+            "Accuracy on the {part} set, in per cent. Known words have a vector of their own."
         ),
         head: ["", "accuracy", "of"].map(String::from).into(),
         rows,
@@ -223,14 +223,14 @@ pub fn by_tag(vocabulary: &Vocabulary, scores: &Scores, part: &str) -> Judged {
     });
     Judged::Table {
         caption: format!(
-            "By tag, {part} part{which}: number of words, recall and precision in percent."
+            "By tag, {part} set{which}: the number of words, recall and precision in per cent."
         ),
         head: ["tag", "count", "recall", "precision"].map(String::from).into(),
         rows: rows.filter(|row| row[1] != "0" || row[3] != "none").collect(),
     }
 }
 
-/// What was taken for what.
+/// The confusion matrix of the tags.
 pub fn confusion(vocabulary: &Vocabulary, scores: &Scores) -> Judged {
     Judged::confusion(vocabulary.tags(), &scores.confusion)
 }

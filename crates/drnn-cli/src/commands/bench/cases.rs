@@ -120,17 +120,17 @@ struct Shape {
     rows: usize,
     steps: usize,
     delay: usize,
-    least: usize,
+    min_length: usize,
 }
 
 const SMALL: Shape =
-    Shape { layers: 1, n: 100, q: 1, m: 1, rows: 100, steps: 50, delay: 0, least: 50 };
+    Shape { layers: 1, n: 100, q: 1, m: 1, rows: 100, steps: 50, delay: 0, min_length: 50 };
 const TOKENS: Shape =
-    Shape { layers: 1, n: 512, q: 0, m: 27, rows: 128, steps: 188, delay: 8, least: 188 };
+    Shape { layers: 1, n: 512, q: 0, m: 27, rows: 128, steps: 188, delay: 8, min_length: 188 };
 const RAGGED: Shape =
-    Shape { layers: 1, n: 300, q: 264, m: 17, rows: 32, steps: 60, delay: 0, least: 3 };
+    Shape { layers: 1, n: 300, q: 264, m: 17, rows: 32, steps: 60, delay: 0, min_length: 3 };
 const STACK: Shape =
-    Shape { layers: 5, n: 128, q: 10, m: 10, rows: 1, steps: 200, delay: 0, least: 200 };
+    Shape { layers: 5, n: 128, q: 10, m: 10, rows: 1, steps: 200, delay: 0, min_length: 200 };
 const SYMBOLS: usize = 28;
 const EMBEDDING: usize = 10;
 
@@ -146,10 +146,10 @@ impl Shape {
 
     /// Lengths spread evenly, in an order that is not sorted.
     fn lengths(&self) -> Vec<usize> {
-        let (rows, spread) = (self.rows, self.steps - self.least);
+        let (rows, spread) = (self.rows, self.steps - self.min_length);
         let at = |i: usize| (i * 13 + 5) % rows;
         let rounded = |i: usize| (2 * at(i) * spread + rows - 1) / (2 * (rows - 1)).max(1);
-        (0..rows).map(|i| self.least + rounded(i)).collect()
+        (0..rows).map(|i| self.min_length + rounded(i)).collect()
     }
 }
 
@@ -192,7 +192,7 @@ fn flop(shape: &Shape) -> (f64, f64) {
     let answers = steps - shape.delay * shape.rows;
     let recurrent = 2.0 * (steps * 4 * shape.n * shape.n * shape.layers) as f64;
     let between = 2.0 * (steps * 4 * shape.n * shape.n * (shape.layers - 1)) as f64;
-    let input = 2.0 * (steps * 4 * shape.n * shape.q) as f64; // a table makes it vanish for tokens
+    let input = 2.0 * (steps * 4 * shape.n * shape.q) as f64; // for tokens it is a table look-up
     let output = 2.0 * (answers * shape.m * shape.n) as f64;
     let forward = recurrent + between + input + output;
     (forward, forward + 2.0 * (recurrent + between) + input + 2.0 * output)
@@ -203,7 +203,7 @@ fn train(cpu: &Cpu, shape: &'static Shape, lanes: usize) -> Result<Work> {
     let mut data: Vec<Data> = (0..lanes as u64).map(|seed| Data::new(shape, &spec, seed)).collect();
     let lengths = shape.lengths();
     let steps: usize = lengths.iter().sum();
-    let must_keep = lanes * steps * 6 * shape.n * shape.layers * size_of::<f32>(); // four gates, c, h
+    let must_save = lanes * steps * 6 * shape.n * shape.layers * size_of::<f32>(); // four gates, c, h
     let tape = Rc::new(RefCell::new(Tape::on(cpu, &spec)));
     let held = tape.clone();
     let unit = move || {
@@ -227,13 +227,13 @@ fn train(cpu: &Cpu, shape: &'static Shape, lanes: usize) -> Result<Work> {
     let memory = move || {
         let memory = held.borrow().memory();
         let held_bytes = memory.saved + memory.extra;
-        Some(Memory { must_keep_bytes: must_keep, held_bytes, fixed_bytes: memory.fixed })
+        Some(Memory { must_save_bytes: must_save, held_bytes, fixed_bytes: memory.fixed })
     };
     let flop = flop(shape).1 * lanes as f64;
     Ok(Work { unit: Box::new(unit), per_call: 1, flop, memory: Box::new(memory) })
 }
 
-/// Whole trainings: an epoch of several models side by side, from batches to optimiser.
+/// Whole trainings: an epoch of several models in parallel, from batches to optimiser.
 fn fit(cpu: &Cpu, shape: &'static Shape, lanes: usize) -> Result<Work> {
     const BATCHES: usize = 10;
     let (spec, cpu) = (shape.spec()?, cpu.clone());

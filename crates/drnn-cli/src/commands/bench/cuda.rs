@@ -1,7 +1,7 @@
 //! `drnn bench --device cuda`: training steps on a GPU. `bench/peers_gpu.py` runs the same ones in PyTorch.
 //!
-//! A step is everything from the gathering of its batch to Adam. Steps are asked for some at a time, as a training does.
-//! Those of a group (`lstm-100-group132`) are taken together, whatever the precision: theirs is f16.
+//! A step is everything from gathering its batch to Adam. Several steps are requested per call, as in
+//! training. A group (`lstm-100-group132`) always computes in f16.
 
 use crate::Failure;
 use crate::training::place::Place;
@@ -16,7 +16,7 @@ use serde::Serialize;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// Networks of the paper, and how many of them learn at once, each on its own.
+/// Networks of the paper, and how many of them are trained concurrently.
 pub struct Case {
     pub name: &'static str,
     layers: usize,
@@ -60,9 +60,9 @@ pub const CASES: [Case; 13] = [
     group("lstm-100-group132", 132),
 ];
 
-/// That groups are given at once.
+/// Steps per call for groups.
 const BATCHES: usize = 128;
-/// That other networks are.
+/// Steps per call for other networks.
 const STEPS: usize = 64;
 
 /// The same random batch every time.
@@ -83,8 +83,8 @@ impl Dataset for Same {
 }
 
 impl Case {
-    /// Large ones read 28 symbols embedded in 10 dimensions and tell 27 classes, 128 sequences of 180 answers; small ones
-    /// are those of the sine experiment, 100 sequences of 50 numbers.
+    /// Large networks read 28 symbols embedded in 10 dimensions and predict 27 classes, 128 sequences
+    /// with 180 outputs; small ones are those of the sine experiment, 100 sequences of 50 numbers.
     fn ready(&self) -> Result<(NetSpec, Box<dyn Dataset>, usize)> {
         let mut rng = Rng::new(1);
         let builder = NetSpec::builder(Cell::Lstm).units(vec![self.n; self.layers]);
@@ -102,8 +102,8 @@ impl Case {
             return Ok((spec, Box::new(Same(same)), rows));
         }
         let (steps, rows) = (180 + self.delay, 128);
-        let mut below = |count: usize, most: usize| -> Vec<u32> {
-            (0..count).map(|_| rng.below(most) as u32).collect()
+        let mut below = |count: usize, limit: usize| -> Vec<u32> {
+            (0..count).map(|_| rng.below(limit) as u32).collect()
         };
         let inputs = Inputs::Tokens(below(steps * rows, 28));
         let answers = TargetData::Classes(below(180 * rows, 27));
@@ -114,19 +114,19 @@ impl Case {
     }
 }
 
-/// What a case took.
+/// The times of a case.
 #[derive(Serialize)]
 struct Outcome {
     name: &'static str,
     net: String,
-    /// Of one step, all networks at work.
+    /// Seconds per step, with all networks running.
     median_s: f64,
-    /// Of all networks together.
+    /// Total over all networks.
     steps_per_second: f64,
-    /// Of a batch that is only answered, all networks of a group at work.
+    /// Seconds per batch of inference, with all networks of a group running.
     #[serde(skip_serializing_if = "Option::is_none")]
     forward_s: Option<f64>,
-    /// Of one network alone, by the GPU's own clock: to the last layer's states, to the answers, and a whole step.
+    /// One network alone, by GPU events: up to the last layer's states, up to the outputs, a whole step.
     states_device_s: Option<f64>,
     forward_device_s: Option<f64>,
     step_device_s: Option<f64>,
@@ -137,7 +137,7 @@ pub fn run(
     place: &Place,
     cases: &[String],
     rounds: usize,
-    least: Duration,
+    min_time: Duration,
     json: bool,
 ) -> std::result::Result<(), Failure> {
     let mut out = std::io::stdout().lock();
@@ -148,7 +148,7 @@ pub fn run(
     }
     let mut outcomes = Vec::new();
     for case in CASES.iter().filter(|c| cases.is_empty() || cases.iter().any(|n| n == c.name)) {
-        let outcome = measure(case, place, rounds, least)?;
+        let outcome = measure(case, place, rounds, min_time)?;
         if !json {
             let Outcome { name, net, median_s, steps_per_second, .. } = &outcome;
             let time = super::human_time(*median_s);
@@ -174,7 +174,7 @@ fn measure(
     case: &Case,
     place: &Place,
     rounds: usize,
-    least: Duration,
+    min_time: Duration,
 ) -> std::result::Result<Outcome, Failure> {
     let (spec, data, rows) = case.ready()?;
     let options = |seed| Options { seed, ..Options::default() };
@@ -216,7 +216,8 @@ fn measure(
     let mut median = |learn: bool| -> Result<f64> {
         round(1, learn)?; // kernels are compiled, graphs captured
         let once = round(1, learn)?;
-        let calls = (least.as_secs_f64() / (once * steps as f64)).ceil().clamp(1.0, 1e4) as usize;
+        let calls =
+            (min_time.as_secs_f64() / (once * steps as f64)).ceil().clamp(1.0, 1e4) as usize;
         let times = (0..rounds).map(|_| round(calls, learn)).collect::<Result<Vec<_>>>()?;
         Ok(super::median(&times))
     };
@@ -238,7 +239,7 @@ fn measure(
     })
 }
 
-/// What the GPU's own clock says of one network.
+/// Times of one network by GPU events.
 fn device_median(
     case: &Case,
     place: &Place,
@@ -252,6 +253,6 @@ fn device_median(
     let mut learner = CudaLearner::new(device, *precision, spec, AdamOptions::default(), 1)
         .map_err(drnn_train::Error::from)?;
     let chosen: Vec<u32> = (0..rows as u32).collect();
-    learner.device_seconds(data, &chosen, until, 5)?; // so that nothing is done for the first time
+    learner.device_seconds(data, &chosen, until, 5)?; // warm-up
     Ok(Some(super::median(&learner.device_seconds(data, &chosen, until, times)?)))
 }

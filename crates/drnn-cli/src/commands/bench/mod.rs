@@ -1,4 +1,4 @@
-//! `drnn bench`: our kernels against this machine's limit. Against other software: `bench/peers.py`.
+//! `drnn bench`: the kernels compared with this machine's peak. For other software: `bench/peers.py`.
 
 mod cases;
 mod cuda;
@@ -13,10 +13,10 @@ use serde::Serialize;
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// Measure the kernels against this machine's limit
+/// Compare the kernels with this machine's peak performance
 ///
 /// The limit is measured in the same run: fused multiply-adds on registers, and a large product.
-/// Times are medians over rounds. On a busy machine trust the share of the limit, not the times.
+/// Times are medians over rounds. On a busy machine trust the fraction of the limit, not the times.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
@@ -26,10 +26,10 @@ pub struct Arguments {
     /// Rounds per case
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
-    /// Least seconds per round
+    /// Minimum seconds per round
     #[arg(long, default_value_t = 0.2, value_parser = seconds)]
     seconds: f64,
-    /// Leave the machine's limit out, and the shares of it
+    /// Do not measure the machine's limit
     #[arg(long)]
     no_peak: bool,
     /// Threads [default: all cores]
@@ -38,14 +38,14 @@ pub struct Arguments {
     /// Instruction set: avx512, avx2 or portable [default: the fastest here]
     #[arg(long)]
     isa: Option<String>,
-    /// One JSON object instead of a table
+    /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     place: PlaceArguments,
 }
 
-/// Cases of the processor, then those of a GPU.
+/// Names of the cases for the CPU, then for a GPU.
 fn names() -> Vec<&'static str> {
     CASES.iter().map(|c| c.name).chain(cuda::CASES.iter().map(|c| c.name)).collect()
 }
@@ -62,7 +62,7 @@ struct Report {
     version: &'static str,
     threads: usize,
     isa: &'static str,
-    /// The higher of the two limits, registers and a large product; shares are of this.
+    /// The higher of the two limits, registers and a large product, to which cases are compared.
     peak_gflops: Option<f64>,
     fma_gflops: Option<f64>,
     product_gflops: Option<f64>,
@@ -86,19 +86,20 @@ struct Outcome {
 #[derive(Serialize, Clone, Copy)]
 struct Memory {
     /// Gates, cell states and states of every step.
-    must_keep_bytes: usize,
-    /// What is held of that kind, with all else that grows with the batch.
+    #[serde(rename = "must_keep_bytes")]
+    must_save_bytes: usize,
+    /// Everything allocated that grows with the batch.
     held_bytes: usize,
-    /// Packed weights and room for their gradients, whatever the batch.
+    /// Packed weights and the workspace of their gradients, independent of the batch.
     fixed_bytes: usize,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let place = arguments.place.find()?;
     if let Place::Cuda(..) = place {
-        let least = Duration::from_secs_f64(arguments.seconds);
+        let min_time = Duration::from_secs_f64(arguments.seconds);
         let rounds = arguments.rounds as usize;
-        return cuda::run(&place, &arguments.cases, rounds, least, arguments.json);
+        return cuda::run(&place, &arguments.cases, rounds, min_time, arguments.json);
     }
     let cpu = Cpu::from_env()?;
     let threads = arguments.threads.map_or(cpu.threads(), |n| n as usize);
@@ -135,10 +136,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             if let Some(m) = outcome.memory {
                 let mb = |bytes: usize| bytes as f64 / 1e6;
                 let (must, held, fixed) =
-                    (mb(m.must_keep_bytes), mb(m.held_bytes), mb(m.fixed_bytes));
+                    (mb(m.must_save_bytes), mb(m.held_bytes), mb(m.fixed_bytes));
                 writeln!(
                     out,
-                    "{:49}  holds {held:.1} MB, {:.2} x the {must:.1} MB that must be kept; {fixed:.1} MB for weights",
+                    "{:49}  holds {held:.1} MB, {:.2} x the {must:.1} MB that must be saved; {fixed:.1} MB for weights",
                     "",
                     held / must
                 )?;
@@ -168,17 +169,17 @@ fn measure(
     arguments: &Arguments,
     peak: Option<f64>,
 ) -> Result<Outcome, Failure> {
-    let least = Duration::from_secs_f64(arguments.seconds);
+    let min_time = Duration::from_secs_f64(arguments.seconds);
     let mut work = (case.make)(cpu)?;
     let warm_up = Instant::now();
-    while warm_up.elapsed() < least / 2 {
+    while warm_up.elapsed() < min_time / 2 {
         (work.unit)()?;
     }
     let mut seconds = Vec::new();
     for _ in 0..arguments.rounds {
         let mut times = Vec::new();
         let round = Instant::now();
-        while round.elapsed() < least || times.len() < 3 {
+        while round.elapsed() < min_time || times.len() < 3 {
             let start = Instant::now();
             (work.unit)()?;
             times.push(start.elapsed().as_secs_f64() / work.per_call as f64);

@@ -1,6 +1,6 @@
 //! A model for masked characters on texts: bits per masked character.
 
-use super::{Asked, Evaluation};
+use super::{Evaluation, Request};
 use crate::Failure;
 use crate::args::characters::unknown;
 use crate::files::model_file::ModelFile;
@@ -11,13 +11,13 @@ use drnn_train::read::Symbols;
 use drnn_train::{AdamOptions, Dataset, Engine, Learner, LossSum, Metric};
 use std::sync::Arc;
 
-/// Of the masks, which are drawn anew for every text but the same every time.
+/// Draws the masks: different ones for every text, but the same in every run.
 const SEED: u64 = 1;
 
-/// Scores whole windows of all texts.
-pub fn evaluate(asked: Asked) -> Result<Evaluation, Failure> {
-    let in_model = |why: String| Failure::Input(format!("{}: {why}", asked.path.display()));
-    let ModelFile::One(model) = &asked.model else {
+/// Evaluates all windows of all texts.
+pub fn evaluate(request: Request) -> Result<Evaluation, Failure> {
+    let in_model = |why: String| Failure::Input(format!("{}: {why}", request.path.display()));
+    let ModelFile::One(model) = &request.model else {
         return Err(in_model("a model for characters is one network".into()));
     };
     let task = CharTask::of(model).map_err(|e| in_model(e.to_string()))?;
@@ -27,8 +27,8 @@ pub fn evaluate(asked: Asked) -> Result<Evaluation, Failure> {
     state.params = model.params().to_vec();
     learner.set_state(state)?;
     let (mut found, mut windows, mut notes) = (LossSum::default(), 0, Vec::new());
-    for path in asked.data {
-        let text = Arc::new(Symbols::read(asked.reading.open(path)?, task.alphabet())?);
+    for path in request.data {
+        let text = Arc::new(Symbols::read(request.reading.open(path)?, task.alphabet())?);
         notes.extend(unknown(path, &text));
         let all = 0..text.len();
         let masking = Masking { window, share: task.masked(), mask: task.mask(), seed: SEED };

@@ -1,9 +1,9 @@
-//! `drnn eval`: what a model is worth on data, whatever its task.
+//! `drnn eval`: evaluates a model on data, by the measures of its task.
 //!
 //! | file | what |
 //! |---|---|
 //! | `chars` | masked characters of a text |
-//! | `series` | sequences of numbers: errors, or classes and what they are taken for |
+//! | `series` | sequences of numbers: errors, or classes and their confusion |
 //! | `tagger` | tags of words |
 
 mod chars;
@@ -14,7 +14,7 @@ use crate::Failure;
 use crate::args::reading::Reading;
 use crate::files::model_file::{ModelFile, task_facts};
 use crate::report::page::number;
-use crate::report::training_run::{Judged, told};
+use crate::report::training_run::{Judged, judged_text};
 use clap::Args;
 use drnn::Import;
 use drnn::text::grouped;
@@ -23,51 +23,51 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-/// Score a model on data, by what it was trained for
+/// Evaluate a model on data, by the measures of its task
 ///
-/// The model file says what its task is, and how data are read for it:
-///   chars    a text, plain or packed; a share of its characters is masked as in training
-///   series   tables (CSV, plain or packed) with the columns it was trained on, or X.npy Y.npy
-///   tagger   sentences with tags, CoNLL-U or two columns, plain or packed
+/// The model file names its task, and the task how data are read:
+///   chars    a text, plain or compressed; a fraction of its characters is masked as in training
+///   series   tables (CSV, plain or compressed) with the columns it was trained on, or X.npy Y.npy
+///   tagger   sentences with tags, CoNLL-U or two columns, plain or compressed
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// Model file that `drnn train` wrote
     model: PathBuf,
-    /// Files to score it on
+    /// Files to evaluate it on
     #[arg(required = true)]
     data: Vec<PathBuf>,
-    /// One JSON object instead of text
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     reading: Reading,
 }
 
-/// A model, and what to score it on.
-pub struct Asked<'a> {
+/// A model, and the data to evaluate it on.
+pub struct Request<'a> {
     pub path: &'a Path,
     pub model: ModelFile,
     pub data: &'a [PathBuf],
     pub reading: Reading,
 }
 
-type Evaluate = fn(Asked) -> Result<Evaluation, Failure>;
+type Evaluate = fn(Request) -> Result<Evaluation, Failure>;
 
-/// How models are scored, by the name of their task. Another task is a line here.
+/// The evaluation for each task, by its name.
 const TASKS: [(&str, Evaluate); 3] =
     [("chars", chars::evaluate), ("series", series::evaluate), ("tagger", tagger::evaluate)];
 
-/// What was found.
+/// The result of an evaluation.
 #[derive(Debug, Default)]
 pub struct Evaluation {
     /// Names and values, the most important first.
     pub metrics: Vec<(String, f64)>,
     /// How much there was: sequences, steps, unknown symbols.
     pub counts: Vec<(&'static str, usize)>,
-    /// A closer look.
+    /// Tables and confusion matrices.
     pub judged: Vec<Judged>,
-    /// What else there is to say.
+    /// Remarks on the data.
     pub notes: Vec<String>,
 }
 
@@ -76,15 +76,15 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let in_model = |why: String| Failure::Input(format!("{}: {why}", path.display()));
     let model = ModelFile::open(path, &Import::default())?;
     let Some(task) = model.task() else {
-        let why = "says not what it was trained for, so there is nothing to score it by; `drnn run` gives its answers";
+        let why = "does not say what it was trained for, so it cannot be evaluated; `drnn run` computes its outputs";
         return Err(in_model(why.into()));
     };
     let (name, _) = task_facts(task);
     let Some((_, evaluate)) = TASKS.iter().find(|(known, _)| *known == name) else {
         let known = TASKS.map(|(name, _)| name).join(", ");
-        return Err(in_model(format!("its task is {name:?}; this program scores {known}")));
+        return Err(in_model(format!("its task is {name:?}; `drnn eval` evaluates {known}")));
     };
-    let found = evaluate(Asked { path, model, data, reading: *reading })?;
+    let found = evaluate(Request { path, model, data, reading: *reading })?;
     let text = match json {
         true => format!("{}\n", found.value(path.display().to_string(), &name, data)),
         false => found.text(&name),
@@ -114,7 +114,7 @@ impl Evaluation {
         for (name, value) in &self.metrics {
             let _ = writeln!(out, "{name} {}", number(*value));
         }
-        out += &told(&self.judged, &self.notes);
+        out += &judged_text(&self.judged, &self.notes);
         out
     }
 }

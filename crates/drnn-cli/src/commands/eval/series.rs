@@ -1,8 +1,8 @@
-//! A model of series on data: errors in the targets' own units, or classes and what they are taken for.
+//! Evaluates a model of series: errors in the targets' units, or precision and recall of classes.
 
-use super::{Asked, Evaluation};
+use super::{Evaluation, Request};
 use crate::Failure;
-use crate::args::series::{read_files, told_of};
+use crate::args::series::{missing_notes, read_files};
 use crate::files::model_file::ModelFile;
 use crate::report::page::number;
 use crate::report::training_run::{Judged, most_frequent};
@@ -11,20 +11,20 @@ use drnn_tasks::series::SeriesTask;
 use drnn_train::Confusion;
 use drnn_train::series::{Columns, Measures, Score, TargetScore, score};
 
-/// Scores whole sequences.
-pub fn evaluate(asked: Asked) -> Result<Evaluation, Failure> {
-    let in_model = |why: String| Failure::Input(format!("{}: {why}", asked.path.display()));
-    let (ModelFile::One(model), Some(task)) = (&asked.model, asked.model.task()) else {
+/// Evaluates whole sequences.
+pub fn evaluate(request: Request) -> Result<Evaluation, Failure> {
+    let in_model = |why: String| Failure::Input(format!("{}: {why}", request.path.display()));
+    let (ModelFile::One(model), Some(task)) = (&request.model, request.model.task()) else {
         return Err(in_model("a model of series is one network".into()));
     };
     let task = SeriesTask::from_value(task, model.spec()).map_err(|e| in_model(e.to_string()))?;
-    let data = read_files(asked.data, &columns(&task), asked.reading)?;
+    let data = read_files(request.data, &columns(&task), request.reading)?;
     let found = score(model, &task, &data)?;
-    let mut notes = told_of(&data);
+    let mut notes = missing_notes(&data);
     if found.unknown > 0 {
         let n = grouped(found.unknown);
         notes.push(format!(
-            "{n} steps are of classes that the model does not know: they count as wrong."
+            "{n} steps have classes that the model does not know; they count as wrong."
         ));
     }
     Ok(Evaluation {
@@ -49,7 +49,7 @@ fn columns(task: &SeriesTask) -> Columns {
         classes: Some(task.classes.is_some()),
         missing: task.missing,
         delimiter: u8::try_from(task.delimiter).unwrap_or(b','),
-        // Those that the model does not know make no network larger: they count as wrong.
+        // Classes that the model does not know count as wrong and do not make the network larger.
         max_classes: usize::MAX,
     }
 }
@@ -71,7 +71,7 @@ fn metrics(score: &Score, task: &SeriesTask) -> Vec<(String, f64)> {
     }
 }
 
-/// A table of targets, or one of classes with their confusion matrix.
+/// A table of targets, or a table of classes and their confusion matrix.
 pub fn judged(score: &Score, task: &SeriesTask, set: &str) -> Vec<Judged> {
     let head = |names: [&str; 5]| names.map(String::from).to_vec();
     match (&score.measures, &task.classes) {
@@ -85,7 +85,7 @@ pub fn judged(score: &Score, task: &SeriesTask, set: &str) -> Vec<Judged> {
         (Measures::Values(targets), _) => {
             let rows =
                 task.targets.iter().zip(targets).map(|(name, t)| target_row(name, t)).collect();
-            let caption = format!("Errors on the {set} data, in the targets' own units.");
+            let caption = format!("Errors on the {set} data, in the targets' units.");
             let head = head(["target", "steps", "mean squared error", "RMSE", "R^2"]);
             vec![Judged::Table { caption, head, rows }]
         }
@@ -99,7 +99,7 @@ fn target_row(name: &str, target: &TargetScore) -> Vec<String> {
     vec![name.into(), grouped(*count), number(*mse), number(mse.sqrt()), r2]
 }
 
-/// Precision, recall and F1 of a class.
+/// Support, precision, recall and F1 of a class.
 fn class_row(name: &str, confusion: &Confusion, class: usize) -> Vec<String> {
     let correct = confusion.correct(class) as f64;
     let (truth, taken) = (confusion.support(class), confusion.predicted(class));

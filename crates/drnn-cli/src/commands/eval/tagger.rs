@@ -1,6 +1,6 @@
-//! A tagger on sentences with tags: accuracy overall, by tag, for words that it knows and for those it does not.
+//! Evaluates a tagger on tagged sentences: accuracy overall, of known and unknown words, and by tag.
 
-use super::{Asked, Evaluation};
+use super::{Evaluation, Request};
 use crate::Failure;
 use crate::files::model_file::ModelFile;
 use crate::training::treebank::{by_tag, confusion, table};
@@ -8,19 +8,19 @@ use drnn::text::grouped;
 use drnn_tasks::tagger::{Counting, Tagger};
 use drnn_train::tagger::{Ratio, Scores, Sentences, read_sentences};
 
-/// Scores all files together.
-pub fn evaluate(asked: Asked) -> Result<Evaluation, Failure> {
-    let ModelFile::Several(bundle) = asked.model else {
+/// Evaluates all files together.
+pub fn evaluate(request: Request) -> Result<Evaluation, Failure> {
+    let ModelFile::Several(bundle) = request.model else {
         let why = "a tagger is several networks";
-        return Err(Failure::Input(format!("{}: {why}", asked.path.display())));
+        return Err(Failure::Input(format!("{}: {why}", request.path.display())));
     };
     let tagger = Tagger::from_bundle(bundle)
-        .map_err(|e| Failure::Input(format!("{}: {e}", asked.path.display())))?
+        .map_err(|e| Failure::Input(format!("{}: {e}", request.path.display())))?
         .on(&drnn::Cpu::from_env()?);
     let (vocabulary, counting) = (tagger.vocabulary(), tagger.counting());
     let mut data = Sentences::new();
-    for path in asked.data {
-        for sentence in read_sentences(path, asked.reading.limits())? {
+    for path in request.data {
+        for sentence in read_sentences(path, request.reading.limits())? {
             let tokens = drnn_train::tagger::tokens(counting, &sentence)
                 .map(|(form, tag)| (form, Some(tag)));
             data.push(vocabulary, tokens);
@@ -40,7 +40,7 @@ pub fn evaluate(asked: Asked) -> Result<Evaluation, Failure> {
     let mut notes = Vec::new();
     if scores.other_tags > 0 {
         notes.push(format!(
-            "{} words have tags that the tagger does not know: they count as wrong.",
+            "{} words have tags that the tagger does not know; they count as wrong.",
             grouped(scores.other_tags as usize)
         ));
     }

@@ -24,29 +24,29 @@ use std::path::PathBuf;
 
 /// Fill in the masked characters of a text, live on a pipe
 ///
-/// Masks are _ and [MASK]. A delayed model answers as many characters late as its delay; text is written as soon as
-/// nothing before it is unanswered. A bidirectional model answers when a line has ended.
+/// Masks are _ and [MASK]. A model with delay d predicts a mask after reading d more characters; text
+/// is written as soon as all masks before it are filled. A bidirectional model needs whole lines.
 ///
-/// Capital letters that the model does not know are read as small ones, line ends and other white space as spaces,
-/// all other unknown characters as masks; they are written as they came.
+/// Capital letters that are not in the model's alphabet are read as small ones, line ends and other white
+/// space as spaces, all other unknown characters as masks; in the output they are unchanged.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
-    /// A model of `drnn train chars` [default: a small English one that is built in]
+    /// Model of `drnn train chars` [default: a small built-in model for English]
     model: Option<PathBuf>,
-    /// The text, UTF-8; plain, or packed by gzip, zstd or zip [default: stdin, plain]
+    /// The text, UTF-8; plain, or compressed with gzip, zstd or zip [default: stdin, plain]
     file: Option<PathBuf>,
-    /// What stands for a masked character; may repeat [default: _ and [MASK]]
+    /// Text that stands for a masked character; may repeat [default: _ and [MASK]]
     #[arg(long, value_name = "TEXT")]
     mask_text: Vec<String>,
-    /// Instead of the text a line for each mask: its line and column, and the K likeliest characters with their
-    /// probabilities
+    /// Instead of the text, print a line for each mask: line and column, and the K most likely
+    /// characters with their probabilities
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u16).range(1..=1000))]
     alternatives: Option<u16>,
-    /// The same as JSON, an object for each mask
+    /// Print a JSON object for each mask
     #[arg(long)]
     json: bool,
-    /// Each line is a text of its own: all of it is answered when it ends
+    /// Treat each line as a separate text, which is filled in when it has ended
     #[arg(long)]
     lines: bool,
     #[command(flatten)]
@@ -61,7 +61,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         characters(arguments.model.as_deref()).map_err(|e| match (e, &arguments.model) {
             (Failure::Input(why), Some(path)) => {
                 let path = path.display();
-                Failure::Input(format!("{why}; a text for the built-in model: drnn fill < {path}"))
+                Failure::Input(format!(
+                    "{why}; to fill in a text with the built-in model: drnn fill < {path}"
+                ))
             }
             (other, _) => other,
         })?;

@@ -1,50 +1,50 @@
-//! The connections between the blocks of a network as a picture, after the paper's figure of them.
+//! A picture of the connections between the blocks of a network, after the paper's figure.
 //!
 //! ```text
-//! (a) the stack that it stands for,        (b)         from x   0   1
+//! (a) the equivalent stack,                (b)         from x   0   1
 //!     unrolled in time                         to 0    [W_ih] [      ]
 //!         y     y     y                           1    [    ] [ W_hh ]
 //!     1   o --> o --> o                           y           [W_out ]
 //!     0   o --> o --> o
-//!         x     x     x                    each block in the colour of its arrows, as strong as its norm
+//!         x     x     x                    each block in the colour of its arrows, darker for larger norms
 //! ```
 //!
-//! In this picture x is layer -1 and y layer k: then all arrows go from layer j at step t to layer i at
-//! step t + j - i + 1. Those that a stack does not have all leave from one step, t: no two of them end in the
-//! same place, and none passes through a state on its way.
+//! With x as layer -1 and y as layer k, all arrows go from layer j at step t to layer i at step
+//! t + j - i + 1. Those that a stack does not have are drawn from one step only, t: then they all end
+//! in different states, and do not cross any other state.
 
-use super::block_table::{Kind, MOST_BLOCKS, short};
+use super::block_table::{Connection, MAX_BLOCKS, short};
 use crate::plot::page::{escaped, head, put};
 use drnn::{BlockMap, Direction, NetSpec};
 
-/// Style beside that of plots.
+/// Style in addition to that of plots.
 const STYLE: &str = "  .arrow { stroke-width: 1.6 } .arrow.dashed { stroke-dasharray: 5 4 } .small { font-size: 11px }
   .bold { font-weight: 600 } .now { stroke-width: 2 }
 ";
 const LEFT: f64 = 12.0;
-/// Where the two halves begin, below their headings.
+/// Top of the two halves, below their headings.
 const TOP: f64 = 98.0;
-/// Of a state.
+/// Radius of a state.
 const RADIUS: f64 = 9.0;
-/// Of a block, at least.
+/// Minimum side of a block.
 const SIDE: f64 = 34.0;
-/// Of an arrow's head.
+/// Length of an arrow's head.
 const HEAD: (f64, f64) = (7.0, 3.2);
 
-/// The picture as the text of an SVG file; refused, with the reason, where there is nothing to draw.
+/// The picture as the text of an SVG file; an error if there is nothing to draw.
 pub fn svg(map: Option<&BlockMap>, spec: &NetSpec) -> Result<String, String> {
     let Some(map) = map else {
         let why = match spec.direction() {
-            Direction::Bidirectional => "it reads both ways, so it is no layer in blocks",
-            Direction::Forward => "it is one layer, and not in blocks",
+            Direction::Bidirectional => "it is bidirectional",
+            Direction::Forward => "it is one layer without blocks",
         };
         return Err(format!(
             "nothing to draw for --svg: {why}; stacks and flattened stacks can be drawn"
         ));
     };
     match map.blocks.count() {
-        k if k > MOST_BLOCKS => Err(format!(
-            "{k} blocks are too many for --svg (at most {MOST_BLOCKS}); --json has the norms"
+        k if k > MAX_BLOCKS => Err(format!(
+            "{k} blocks are too many for --svg (at most {MAX_BLOCKS}); --json has the norms"
         )),
         _ => Ok(Picture::new(map, spec).draw()),
     }
@@ -52,39 +52,39 @@ pub fn svg(map: Option<&BlockMap>, spec: &NetSpec) -> Result<String, String> {
 
 /// Blocks of weights by what they connect, W_ih and W_out included.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum WeightPart {
     Input,
-    Blocks(Kind),
+    Blocks(Connection),
     Output,
 }
 
-impl Part {
-    const ALL: [Part; 6] = [
-        Part::Input,
-        Part::Blocks(Kind::Same),
-        Part::Blocks(Kind::Above),
-        Part::Output,
-        Part::Blocks(Kind::Lower),
-        Part::Blocks(Kind::Upper),
+impl WeightPart {
+    const ALL: [WeightPart; 6] = [
+        WeightPart::Input,
+        WeightPart::Blocks(Connection::Same),
+        WeightPart::Blocks(Connection::Above),
+        WeightPart::Output,
+        WeightPart::Blocks(Connection::Lower),
+        WeightPart::Blocks(Connection::Upper),
     ];
 
     /// Which of the colours.
     fn colour(self) -> usize {
         match self {
-            Part::Blocks(Kind::Lower) => 0,
-            Part::Blocks(Kind::Same) => 1,
-            Part::Blocks(Kind::Above) => 2,
-            Part::Output => 3,
-            Part::Input => 4,
-            Part::Blocks(Kind::Upper) => 5,
+            WeightPart::Blocks(Connection::Lower) => 0,
+            WeightPart::Blocks(Connection::Same) => 1,
+            WeightPart::Blocks(Connection::Above) => 2,
+            WeightPart::Output => 3,
+            WeightPart::Input => 4,
+            WeightPart::Blocks(Connection::Upper) => 5,
         }
     }
 
     fn words(self) -> String {
         match self {
-            Part::Input => "W_ih: from the input".into(),
-            Part::Output => "W_out: to the answer".into(),
-            Part::Blocks(kind) => format!("{}: {}", kind.place(), kind.words()),
+            WeightPart::Input => "W_ih: from the input".into(),
+            WeightPart::Output => "W_out: to the output".into(),
+            WeightPart::Blocks(kind) => format!("{}: {}", kind.place(), kind.words()),
         }
     }
 }
@@ -95,7 +95,7 @@ struct Link {
     /// Layers, x being -1 and y being k.
     from: i32,
     to: i32,
-    part: Part,
+    part: WeightPart,
     /// Whether it may be non-zero.
     allowed: bool,
     norm: f64,
@@ -126,17 +126,17 @@ impl<'a> Picture<'a> {
         let (blocks, k) = (&map.blocks, map.blocks.count());
         let mut links = Vec::new();
         for i in 0..k {
-            let (to, part) = (i as i32, Part::Input);
+            let (to, part) = (i as i32, WeightPart::Input);
             let (allowed, norm) = (blocks.reads_input(i), map.input[i]);
             links.push(Link { from: -1, to, part, allowed, norm });
             for j in 0..k {
-                let (from, part) = (j as i32, Part::Blocks(Kind::of(i, j)));
+                let (from, part) = (j as i32, WeightPart::Blocks(Connection::of(i, j)));
                 let (allowed, norm) = (blocks.allows(i, j), map.norms[i][j]);
                 links.push(Link { from, to, part, allowed, norm });
             }
         }
         for (i, &norm) in map.output.iter().enumerate() {
-            let (part, allowed) = (Part::Output, blocks.feeds_output(i));
+            let (part, allowed) = (WeightPart::Output, blocks.feeds_output(i));
             links.push(Link { from: i as i32, to: k as i32, part, allowed, norm });
         }
         Picture { spec, k: k as i32, widths: blocks.widths(), links, out: String::new() }
@@ -146,11 +146,12 @@ impl<'a> Picture<'a> {
         let matrices = Matrices::new(&self);
         let unrolled = Unrolled::new(&self, matrices.height());
         let right = unrolled.right + 64.0;
-        let parts: Vec<Part> = Part::ALL.into_iter().filter(|&p| self.is_drawn(p)).collect();
+        let parts: Vec<WeightPart> =
+            WeightPart::ALL.into_iter().filter(|&p| self.is_drawn(p)).collect();
         let bottom = TOP + matrices.height().max(unrolled.height) + 36.0;
         let end = bottom + 22.0 * parts.len().div_ceil(2) as f64;
 
-        self.heading(LEFT, "(a) unrolled in time, as the stack that it stands for");
+        self.heading(LEFT, "(a) unrolled in time, as the equivalent stack");
         unrolled.draw(&mut self);
         self.heading(right, "(b) as one layer: its matrices, with the norm of each block");
         let width = matrices.draw(&mut self, right).max(right + 386.0).max(740.0) + LEFT;
@@ -159,7 +160,8 @@ impl<'a> Picture<'a> {
         for (n, &part) in parts.iter().enumerate() {
             let (row, column) = (n % parts.len().div_ceil(2), n / parts.len().div_ceil(2));
             let (x, y) = (LEFT + 364.0 * column as f64, bottom + 22.0 * row as f64);
-            let stacked = !matches!(part, Part::Blocks(Kind::Lower | Kind::Upper));
+            let stacked =
+                !matches!(part, WeightPart::Blocks(Connection::Lower | Connection::Upper));
             self.arrow((x, y - 4.0), (x + 34.0, y - 4.0), part, !stacked);
             self.text("", x + 44.0, y, &part.words());
         }
@@ -197,13 +199,13 @@ impl<'a> Picture<'a> {
         self.spec.outputs().is_some()
     }
 
-    /// Steps that the stack itself answers late.
+    /// The delay of the equivalent stack.
     fn own_delay(&self) -> i32 {
         let flattened = if self.spec.blocks().is_some() { self.k - 1 } else { 0 };
         self.spec.delay() as i32 - flattened
     }
 
-    fn is_drawn(&self, part: Part) -> bool {
+    fn is_drawn(&self, part: WeightPart) -> bool {
         self.links.iter().any(|l| l.part == part && l.norm > 0.0)
     }
 
@@ -218,7 +220,7 @@ impl<'a> Picture<'a> {
     }
 
     /// An arrow from point to point.
-    fn arrow(&mut self, from: (f64, f64), to: (f64, f64), part: Part, dashed: bool) {
+    fn arrow(&mut self, from: (f64, f64), to: (f64, f64), part: WeightPart, dashed: bool) {
         let (dx, dy) = (to.0 - from.0, to.1 - from.1);
         let length = dx.hypot(dy);
         let (dx, dy) = (dx / length, dy / length);
@@ -258,12 +260,12 @@ struct Unrolled {
 }
 
 impl Unrolled {
-    fn new(picture: &Picture, beside: f64) -> Unrolled {
+    fn new(picture: &Picture, height: f64) -> Unrolled {
         let others = || picture.links.iter().filter(|l| l.norm > 0.0 && !l.is_stacked());
         let first = others().map(Link::steps).fold(-1, i32::min);
         let last = others().map(Link::steps).fold(2, i32::max);
         let rows = f64::from(picture.k) + if picture.has_output() { 1.0 } else { 0.0 };
-        let dy = ((beside - 40.0) / rows).clamp(50.0, 84.0);
+        let dy = ((height - 40.0) / rows).clamp(50.0, 84.0);
         let dx = (620.0 / f64::from(last - first)).clamp(44.0, 76.0);
         let left = LEFT + 92.0;
         let right = left + dx * f64::from(last - first) + 30.0;
@@ -305,7 +307,7 @@ impl Unrolled {
         picture.arrow(from, to, link.part, !link.is_stacked());
     }
 
-    /// The states of a layer, or x or y, and what stands beside them.
+    /// The states of a layer, or x or y, with its label.
     fn row(&self, picture: &mut Picture, layer: i32) {
         let y = self.at(layer, 0).1 + 4.5;
         let own = picture.own_delay();
@@ -367,13 +369,13 @@ impl Matrices {
         let k = f64::from(picture.k);
         let all = (64.0 * k).clamp(180.0, 448.0).max(44.0 * k);
         let total: usize = picture.widths.iter().sum();
-        // To scale, but for what each has at least.
+        // To scale, with a minimum side.
         let side = |width: usize| SIDE + (all - SIDE * k) * width as f64 / total as f64;
         let sides: Vec<f64> = picture.widths.iter().map(|&n| side(n)).collect();
         let widest = sides.iter().fold(SIDE, |a, &b| a.max(b));
-        let beside = |width: usize| side(width).min(widest).min(80.0);
-        let y = picture.spec.outputs().map_or(0.0, beside);
-        Matrices { x: beside(picture.spec.input().width()), sides, y }
+        let scaled = |width: usize| side(width).min(widest).min(80.0);
+        let y = picture.spec.outputs().map_or(0.0, scaled);
+        Matrices { x: scaled(picture.spec.input().width()), sides, y }
     }
 
     fn height(&self) -> f64 {

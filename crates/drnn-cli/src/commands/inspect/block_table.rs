@@ -1,67 +1,68 @@
-//! How strong the connections between the blocks of a network are, as text and as JSON.
+//! Norms of the connections between the blocks of a network, as text and as JSON.
 
 use drnn::{BlockMap, NetSpec};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// More blocks than this are only summed up: their table would be wider than a screen.
-pub const MOST_BLOCKS: usize = 16;
-/// More than this take fewer digits each.
+/// Maximum blocks in a table; more would be wider than a screen.
+pub const MAX_BLOCKS: usize = 16;
+/// With more blocks than this, numbers have fewer digits.
 const MANY_BLOCKS: usize = 8;
 
-/// What block (i, j) connects, in the stack that the blocks stand for.
+/// What block (i, j) connects in the equivalent stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum Connection {
     Same,
     Above,
     Lower,
     Upper,
 }
 
-impl Kind {
-    pub const ALL: [Kind; 4] = [Kind::Same, Kind::Above, Kind::Lower, Kind::Upper];
+impl Connection {
+    pub const ALL: [Connection; 4] =
+        [Connection::Same, Connection::Above, Connection::Lower, Connection::Upper];
 
-    pub fn of(i: usize, j: usize) -> Kind {
+    pub fn of(i: usize, j: usize) -> Connection {
         match i.checked_sub(j) {
-            Some(0) => Kind::Same,
-            Some(1) => Kind::Above,
-            Some(_) => Kind::Lower,
-            None => Kind::Upper,
+            Some(0) => Connection::Same,
+            Some(1) => Connection::Above,
+            Some(_) => Connection::Lower,
+            None => Connection::Upper,
         }
     }
 
-    /// Where such blocks lie.
+    /// The position of such blocks in the matrix.
     pub fn place(self) -> &'static str {
         match self {
-            Kind::Same => "i = j",
-            Kind::Above => "i = j + 1",
-            Kind::Lower => "i > j + 1",
-            Kind::Upper => "i < j",
+            Connection::Same => "i = j",
+            Connection::Above => "i = j + 1",
+            Connection::Lower => "i > j + 1",
+            Connection::Upper => "i < j",
         }
     }
 
-    /// Where they lead.
+    /// Which layer and step they lead to.
     pub fn words(self) -> &'static str {
         match self {
-            Kind::Same => "the same layer, one step on",
-            Kind::Above => "the layer above, at the same step",
-            Kind::Lower => "further up, back in time",
-            Kind::Upper => "further down, forward in time",
+            Connection::Same => "the same layer, one step on",
+            Connection::Above => "the layer above, at the same step",
+            Connection::Lower => "further up, back in time",
+            Connection::Upper => "further down, forward in time",
         }
     }
 }
 
-/// The table of norms, and what the blocks mean.
+/// The table of norms, and the meaning of the blocks.
 pub fn text(map: &BlockMap, spec: &NetSpec) -> String {
     let k = map.blocks.count();
     let mut out = String::from(match spec.blocks() {
         Some(_) => "blocks",
         None => "layers, as the blocks of one layer that they would be flattened to",
     });
-    if k > MOST_BLOCKS {
+    if k > MAX_BLOCKS {
         let _ = writeln!(out, ": {k}, too many for a table; --json has the norm of each\n");
     } else {
-        out.push_str(", their widths and norms: to (row) from (column); . is kept at zero\n\n");
+        out.push_str(", their widths and norms: to (row) from (column); . is fixed at zero\n\n");
         table(&mut out, &rows(map, spec));
         out.push('\n');
     }
@@ -92,7 +93,7 @@ fn rows(map: &BlockMap, spec: &NetSpec) -> Vec<Vec<String>> {
     rows
 }
 
-/// Columns flush right, each as wide as it has to be.
+/// Right-aligned columns.
 fn table(out: &mut String, rows: &[Vec<String>]) {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |c: usize| rows.iter().filter_map(|row| row.get(c)).map(String::len).max();
@@ -103,14 +104,14 @@ fn table(out: &mut String, rows: &[Vec<String>]) {
     }
 }
 
-/// One line for each kind of connection that there may be.
+/// One line for each possible connection.
 fn kinds(out: &mut String, map: &BlockMap) {
     out.push_str("block (i, j) connects layer j at step t to layer i at step t + j - i + 1:\n");
     let k = map.blocks.count();
-    for kind in Kind::ALL {
+    for kind in Connection::ALL {
         let mut range: Option<(f64, f64)> = None;
         for (i, j) in (0..k).flat_map(|i| (0..k).map(move |j| (i, j))) {
-            if Kind::of(i, j) == kind && map.blocks.allows(i, j) {
+            if Connection::of(i, j) == kind && map.blocks.allows(i, j) {
                 let norm = map.norms[i][j];
                 let (low, high) = range.unwrap_or((norm, norm));
                 range = Some((low.min(norm), high.max(norm)));
@@ -124,7 +125,7 @@ fn kinds(out: &mut String, map: &BlockMap) {
     }
 }
 
-/// What `--json` says of the blocks.
+/// The blocks in `--json`.
 pub fn value(map: &BlockMap) -> Value {
     let output = if map.output.is_empty() { Value::Null } else { json!(map.output) };
     json!({
@@ -137,7 +138,7 @@ pub fn value(map: &BlockMap) -> Value {
     })
 }
 
-/// So many digits of a number, without its sign: `9.24`, `12.3`, `0.051`, `1.2e-6`.
+/// The absolute value with `digits` digits: `9.24`, `12.3`, `0.051`, `1.2e-6`.
 pub fn short(x: f64, digits: i32) -> String {
     if x == 0.0 {
         return "0".into();

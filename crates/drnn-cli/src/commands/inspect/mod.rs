@@ -36,7 +36,7 @@ pub struct Arguments {
     /// Model file; without it, the network that the options describe
     #[arg(conflicts_with_all = ["net", "layers", "units", "delay", "blocks", "block_start", "padding", "inputs", "symbols", "embedding", "outputs"])]
     file: Option<PathBuf>,
-    /// PyTorch files: what stands before the tensors' names, such as encoder.lstm.
+    /// PyTorch files: prefix of the tensors' names, such as encoder.lstm.
     #[arg(long, requires = "file")]
     prefix: Option<String>,
     #[command(flatten)]
@@ -44,13 +44,13 @@ pub struct Arguments {
     /// Draw the connections between layers to this file
     #[arg(long, value_name = "F")]
     svg: Option<PathBuf>,
-    /// Sequences of a batch, B, in what is said of memory
+    /// Batch size B for the memory estimates
     #[arg(long, value_name = "B", default_value_t = 32)]
     batch: usize,
-    /// Elements of each sequence, T, in what is said of memory
+    /// Sequence length T for the memory estimates
     #[arg(long, value_name = "T", default_value_t = 100)]
     steps: usize,
-    /// One JSON object instead of text
+    /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
 }
@@ -61,7 +61,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     let Some(file) = file else {
         if svg.is_some() {
-            let why = "--svg needs a model file: what it draws are weights";
+            let why = "--svg needs a model file, because it draws weights";
             return Err(Failure::Input(why.into()));
         }
         let spec = net.spec()?;
@@ -76,7 +76,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let model = match &opened {
         ModelFile::One(model) => model,
         ModelFile::Several(_) if svg.is_some() => {
-            let (file, why) = (file.display(), "holds several networks; --svg draws one");
+            let (file, why) = (file.display(), "contains several networks; --svg draws one");
             return Err(Failure::Input(format!("{file}: {why}")));
         }
         ModelFile::Several(bundle) => {
@@ -110,7 +110,7 @@ fn line(value: Value) -> String {
     format!("{value}\n")
 }
 
-/// A network for machines.
+/// A network as JSON.
 fn network(spec: &NetSpec, map: Option<&BlockMap>, size: BatchSize) -> Result<Value, Failure> {
     let tensors: Vec<_> = Layout::new(spec)
         .tensors()
@@ -129,7 +129,7 @@ fn network(spec: &NetSpec, map: Option<&BlockMap>, size: BatchSize) -> Result<Va
     }))
 }
 
-/// And for people, with `prefix` before the names of its tensors.
+/// A network as text, with `prefix` before the names of its tensors.
 fn network_text(spec: &NetSpec, prefix: &str) -> String {
     let layout = Layout::new(spec);
     let mut out = format!("{spec}\n\n");
@@ -172,14 +172,14 @@ fn bundle_text(bundle: &Bundle) -> String {
     out + &format!("memory {}\n", shown(bytes)) + &task_text(&bundle.task)
 }
 
-/// What it was trained for.
+/// The task as text.
 fn task_text(task: &Value) -> String {
     let (name, facts) = task_facts(task);
     let facts = facts.iter().map(|(key, value)| format!("  {key}: {value}\n"));
     format!("\ntask: {name}\n{}", facts.collect::<String>())
 }
 
-/// Writes the picture of `file`'s blocks to `svg`.
+/// Writes the picture of the blocks of `file` to `svg`.
 fn draw(file: &Path, svg: &Path, map: Option<&BlockMap>, spec: &NetSpec) -> Result<(), Failure> {
     let in_file = |why: String| Failure::Input(format!("{}: {spec}: {why}", file.display()));
     let picture = block_picture::svg(map, spec).map_err(in_file)?;

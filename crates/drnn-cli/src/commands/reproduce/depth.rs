@@ -15,19 +15,19 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
 
-/// Non-linearities between the input at offset dt and the answer, network by network
+/// Non-linearities between the input at offset dt and the output, for each network
 ///
 /// The paper's figure: an RNN, a Bi-RNN and a d-RNN; with --layers K also stacks of K layers. Counted in
-/// the unrolled network and checked against the equations: for every input and every answer of the
-/// sequence the count is the same, and the derivative is non-zero exactly where there is a way.
-/// The offsets are the whole sequence. Exit code 1 if the check fails.
+/// the unrolled network and checked against the equations: for every input and every output of the
+/// sequence the count is the same, and the derivative is non-zero exactly where there is a path.
+/// The offsets span the whole sequence. Exit code 1 if the check fails.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
-    /// Folder for depth.svg, depth.csv and depth.json, made where there is none
+    /// Folder for depth.svg, depth.csv and depth.json
     #[arg(long, value_name = "DIR", default_value = "out/depth")]
     out: PathBuf,
-    /// Layers of the stacks beside the paper's networks, k; 1 for none
+    /// Also count stacks of k layers; 1 for none
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=10))]
     layers: u8,
     /// Delay of the delayed networks, d
@@ -39,23 +39,23 @@ pub struct Arguments {
     /// Last offset: the sequence ends there
     #[arg(long, value_name = "DT", default_value_t = 8, value_parser = clap::value_parser!(i16).range(0..=100))]
     to: i16,
-    /// The contents of depth.json instead of text
+    /// Print the contents of depth.json instead of text
     #[arg(long)]
     json: bool,
 }
 
-/// What depth.json holds.
+/// The contents of depth.json.
 #[derive(Debug, Serialize)]
 struct Report {
     #[serde(flatten)]
     head: Head,
-    /// Pairs of input and answer that were checked.
+    /// Checked pairs of input and output.
     pairs_checked: usize,
     offsets: Vec<i16>,
     nets: Vec<Net>,
 }
 
-/// A network, and for each offset its non-linearities; null where the answer does not depend on the input.
+/// A network, and for each offset its non-linearities; null where the output does not depend on the input.
 #[derive(Debug, Serialize)]
 struct Net {
     name: String,
@@ -158,7 +158,7 @@ impl Report {
         }
         let names = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
         let width = rows.iter().flat_map(|(_, cells)| cells).map(String::len).max().unwrap_or(0);
-        let mut out = String::from("non-linearities between input x_{t+dt} and answer y_t\n\n");
+        let mut out = String::from("non-linearities between input x_{t+dt} and output y_t\n\n");
         for (name, cells) in &rows {
             let _ = write!(out, "{name:names$} ");
             cells.iter().for_each(|cell| {
@@ -166,18 +166,18 @@ impl Report {
             });
             out.push('\n');
         }
-        out.push_str("\n. the answer does not depend on that input\n");
+        out.push_str("\n. the output does not depend on that input\n");
         if detour {
             out.push_str(
-                "Bi-RNN of several layers: the longest way turns round at the ends of the sequence, \
+                "Bi-RNN of several layers: the longest path turns round at the ends of the sequence, \
                  here the first and last offset\n",
             );
         }
         let pairs = grouped(self.pairs_checked);
         let _ = writeln!(
             out,
-            "checked against the equations, {pairs} pairs of input and answer: same counts, and a \
-             derivative exactly where there is a way"
+            "checked against the equations, {pairs} pairs of input and output: same counts, and a \
+             derivative exactly where there is a path"
         );
         out
     }
@@ -210,7 +210,7 @@ impl Report {
                 let pairs = self.offsets.iter().zip(numbers);
                 pairs.filter_map(|(&dt, &n)| Some((dt.into(), n? as f64))).collect()
             };
-            // Up to dt = 0 an RNN and a Bi-RNN are equal: let both be seen.
+            // Up to dt = 0 an RNN and a Bi-RNN are equal: dashes show both.
             let causal = net.direction == Direction::Forward && net.delay == 0;
             let style = if causal { Style::Dashed } else { Style::Solid };
             lines.push(Line {
@@ -228,7 +228,7 @@ impl Report {
             }
         }
         Plot {
-            title: "Non-linearities between an input and the answer at \u{394}t = 0".into(),
+            title: "Non-linearities between an input and the output at \u{394}t = 0".into(),
             x: "offset \u{394}t of the input: past < 0 < future".into(),
             y: "non-linearities that can be applied".into(),
             scale: Scale::FromZero,

@@ -1,4 +1,4 @@
-//! `drnn reproduce`: what the paper shows, computed anew and checked.
+//! `drnn reproduce`: repeats the paper's experiments and checks them.
 
 mod depth;
 mod mlm;
@@ -12,7 +12,7 @@ use crate::report::Origin;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-/// Reproduce what the paper shows: a table here, plot and data in a folder
+/// Reproduce the paper's experiments: prints a table, writes plots and data to a folder
 #[derive(Debug, Args)]
 pub struct Arguments {
     #[command(subcommand)]
@@ -40,7 +40,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-/// How a file of results begins that there is no report of: what it is, and where it comes from.
+/// The head of a results file without a report: its kind and origin.
 #[derive(Debug, Serialize)]
 struct Head {
     kind: &'static str,

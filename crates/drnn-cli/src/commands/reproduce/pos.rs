@@ -21,14 +21,14 @@ use std::time::SystemTime;
 ///
 /// Without --full three pairs, 10 epochs, once: about 15 minutes on 2 cores. With it all 31 pairs of the
 /// language, 20 epochs, 5 times. Accuracy is over words; paper_acc counts every line of the treebank, as the paper's
-/// authors do. Interrupted with Ctrl-C, or killed, it goes on with --resume.
+/// authors do. If it was interrupted with Ctrl-C or killed, --resume continues it.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// Language
     #[arg(long, value_enum, default_value = "en")]
     lang: Language,
-    /// Folder with the treebank's three files, or with folders that hold them
+    /// Folder with the treebank's three files, also in sub-folders
     #[arg(long, value_name = "DIR", env = "DRNN_DATA")]
     data: PathBuf,
     /// All of the paper's pairs, 20 epochs, 5 repetitions
@@ -49,15 +49,15 @@ pub struct Arguments {
     /// Epochs [default: 10; with --full 20]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     epochs: Option<u32>,
-    /// Seed of parameters and orders
+    /// Random seed of parameters and batch order
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Folder for results, report and checkpoints, made where there is none [default: out/pos-LANG]
+    /// Folder for results, report and checkpoints [default: out/pos-LANG]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     #[command(flatten)]
     running: Running,
-    /// The contents of pos.json instead of text
+    /// Print the contents of pos.json instead of text
     #[arg(long)]
     json: bool,
 }
@@ -78,7 +78,7 @@ impl Language {
         }
     }
 
-    /// What is not as in the paper where these files are at hand.
+    /// Differences from the paper with these files.
     fn deviation(self) -> Option<&'static str> {
         match self {
             Language::En => None,
@@ -143,7 +143,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         options.epochs,
         cpu.threads()
     );
-    deviations.iter().for_each(|deviation| progress!("not the paper's: {deviation}"));
+    deviations.iter().for_each(|deviation| progress!("differs from the paper: {deviation}"));
     let command = training::command();
     let watch = Watch::new(names.clone(), Metric::Accuracy, &out.join("log.jsonl"))?;
     arguments.running.run(&cpu, &place, &mut lanes, &watch, &command, &|_| Ok(()))?;
@@ -211,7 +211,7 @@ impl Arguments {
         for (i, [c, w]) in pairs.iter().enumerate() {
             if pairs[..i].contains(&[*c, *w]) {
                 return Err(Failure::Input(format!(
-                    "--char, --word: {c} below {w} is there twice"
+                    "--char, --word: {c} below {w} is given twice"
                 )));
             }
             if [c, w].iter().any(|net| matches!(net, DLstm(d) if !(1..=50).contains(d))) {
@@ -259,7 +259,7 @@ impl Arguments {
                     self.data.display()
                 ))),
                 [a, b, ..] => Err(Failure::Input(format!(
-                    "{}: {} and {} could both be the {part} part; name a folder with one of them",
+                    "{}: {} and {} could both be the {part} set; give a folder with one of them",
                     self.data.display(),
                     a.display(),
                     b.display()
@@ -270,7 +270,7 @@ impl Arguments {
     }
 }
 
-/// All files in a folder and, `depth` deep, in its folders.
+/// All files in a folder and its sub-folders, up to `depth` levels.
 fn collect(folder: &Path, depth: usize, to: &mut Vec<PathBuf>) {
     let Ok(entries) = std::fs::read_dir(folder) else { return };
     for path in entries.flatten().map(|entry| entry.path()) {

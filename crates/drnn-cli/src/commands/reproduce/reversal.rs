@@ -1,4 +1,4 @@
-//! `drnn reproduce reversal`: networks of several delays learn to answer a sequence backwards.
+//! `drnn reproduce reversal`: trains networks of several delays to reverse a sequence.
 
 use crate::Failure;
 use crate::console::progress;
@@ -17,18 +17,19 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Sequence reversal: LSTM, d-LSTMs and Bi-LSTM against what each can know
+/// Sequence reversal: LSTM, d-LSTMs and Bi-LSTM, compared with the best possible accuracy
 ///
-/// A network reads 20 symbols and answers them in reverse order. Without delay it can know the second half; a
-/// delay of d lets it see d elements more, a Bi-LSTM sees all. Networks are trained side by side; the default run
-/// takes about 3 minutes on 2 cores. Interrupted with Ctrl-C, or killed, it goes on with --resume.
+/// A network reads 20 symbols and outputs them in reverse order. Without delay it can predict only the
+/// second half; with delay d it reads d more elements before each output, and a Bi-LSTM reads all. The
+/// default run takes about 3 minutes on 2 cores. If it was interrupted with Ctrl-C or killed, --resume
+/// continues it.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
-    /// Folder for results, plot and checkpoints, made where there is none
+    /// Folder for results, plot and checkpoints
     #[arg(long, value_name = "DIR", default_value = "out/reversal")]
     out: PathBuf,
-    /// The paper's own protocol: delays 0 to 19, 5 repetitions, learning rate 0.001, up to 1,000 epochs
+    /// The paper's protocol: delays 0 to 19, 5 repetitions, learning rate 0.001, up to 1,000 epochs
     #[arg(long)]
     full: bool,
     /// Delays of the d-LSTMs [default: 5,10,19; with --full 1 to 19]
@@ -37,21 +38,21 @@ pub struct Arguments {
     /// Trainings of each network, from different seeds [default: 1; with --full 5]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=100))]
     repeats: Option<u16>,
-    /// Most epochs [default: 60; with --full 1000]
+    /// Maximum number of epochs [default: 60; with --full 1000]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     epochs: Option<u32>,
-    /// Learning rate of the first epoch [default: 0.01, falling along a cosine; with --full 0.001, constant]
+    /// Learning rate of the first epoch [default: 0.01, cosine schedule; with --full 0.001, constant]
     #[arg(long, value_parser = training::rate)]
     rate: Option<f32>,
-    /// Sequences to train on; a fifth as many to validate and to test
+    /// Training sequences; validation and test set have a fifth as many each
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
     sequences: u32,
-    /// Seed of data, parameters and orders
+    /// Random seed of data, parameters and batch order
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
     running: Running,
-    /// The contents of reversal.json instead of text
+    /// Print the contents of reversal.json instead of text
     #[arg(long)]
     json: bool,
 }
@@ -61,14 +62,14 @@ type Which = (PaperNet, usize);
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let started = SystemTime::now();
-    let cpu = training::cpu(arguments.running.threads)?; // before there is a folder
+    let cpu = training::cpu(arguments.running.threads)?; // before a folder is created
     let place = arguments.running.place.find()?;
     let which = arguments.which()?;
     arguments.check_memory(&which, &place, &cpu)?;
     let folder = arguments.running.folder(&arguments.out, &["reversal.json"], training::EARLIER)?;
     let task = Reversal::default();
     let (n, seed) = (arguments.sequences as usize, arguments.seed);
-    // Streams of numbers of their own, whatever their lengths.
+    // Each set has its own random numbers.
     let part = |part: u64, count: usize| task.examples(count, seed::of_part(seed, part));
     let [train, valid, test] = [part(1, n)?, part(2, n / 5)?, part(3, n / 5)?];
     let options = arguments.options();
@@ -160,7 +161,7 @@ fn measure(
 }
 
 impl Arguments {
-    /// Whether there is memory for data and all networks, before there is a folder.
+    /// Checks that data and all networks fit into memory, before a folder is created.
     fn check_memory(&self, which: &[Which], place: &Place, cpu: &Cpu) -> Result<(), Failure> {
         let (task, n) = (Reversal::default(), self.sequences as usize);
         let part = |count| task.generated(count, 0);
@@ -199,7 +200,7 @@ impl Arguments {
         }
     }
 
-    /// All trainings, those with most steps first, so that threads end together.
+    /// All trainings, the longest first, so that threads finish at about the same time.
     fn which(&self) -> Result<Vec<Which>, Failure> {
         let delays = self.delays.clone().unwrap_or_else(|| match self.full {
             true => (1..20).collect(),
@@ -207,7 +208,7 @@ impl Arguments {
         });
         let twice = delays.iter().enumerate().find(|(i, d)| delays[..*i].contains(d));
         if let Some((_, twice)) = twice {
-            return Err(Failure::Input(format!("--delays: {twice} is there twice")));
+            return Err(Failure::Input(format!("--delays: {twice} is given twice")));
         }
         let mut nets: Vec<PaperNet> =
             delays.iter().rev().map(|&d| PaperNet::DLstm(d.into())).collect();
@@ -217,7 +218,7 @@ impl Arguments {
         Ok((0..repeats.into()).flat_map(each).collect())
     }
 
-    /// The command with everything that changes the result.
+    /// The command line, with every option that changes the result.
     fn command(&self) -> String {
         let mut command = String::from("drnn reproduce reversal");
         if self.full {
@@ -271,14 +272,14 @@ impl Arguments {
     fn announce(&self, which: &[Which], cpu: &Cpu) {
         let epochs = self.options().epochs;
         progress!(
-            "{} networks learn to reverse 20 symbols of 4: {} sequences, up to {epochs} epochs, {} threads",
+            "training {} networks to reverse 20 symbols of 4: {} sequences, up to {epochs} epochs, {} threads",
             which.len(),
             self.sequences,
             cpu.threads()
         );
         let deviations = self.deviations();
         if !deviations.is_empty() {
-            progress!("not as in the paper (--full): {}", deviations.join("; "));
+            progress!("differs from the paper (--full): {}", deviations.join("; "));
         }
     }
 }

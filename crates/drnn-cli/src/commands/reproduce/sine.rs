@@ -1,7 +1,7 @@
 //! `drnn reproduce sine`: the paper's maps of errors over (gamma, a), as a campaign that can be killed,
 //! resumed, split over machines and merged.
 //!
-//! [`drnn_train::sine`] says what is learned, [`drnn_train::sine::results`] what the file of results promises.
+//! [`drnn_train::sine`] defines the task, [`drnn_train::sine::results`] the file of results.
 
 use crate::Failure;
 use crate::console::{self, note, progress, warning};
@@ -10,7 +10,7 @@ use crate::files::paths::write_files;
 use crate::files::training_folder::FolderLock;
 use crate::memory::{Force, Needs};
 use crate::report::Reported;
-use crate::report::sine::{MOST_DELAY, NAMES, SineResults, deviations};
+use crate::report::sine::{MAX_DELAY, NAMES, SineResults, deviations};
 use crate::training;
 use crate::training::place::{Place, PlaceArguments};
 use crate::training::stop::Stop;
@@ -34,11 +34,11 @@ use std::time::Duration;
 
 /// Errors over (gamma, a): the sine of a filtered sequence, where the filter looks a steps ahead
 ///
-/// y_t = sin(gamma * sum_j w_{j+c} x_{t+j}), j from -c+1 to a, c = 20 - a. A network that answers d steps late
-/// can know y_t where a <= d: its error steps up behind a = d. Without --full a small grid, easier and shorter
-/// than the paper's, about 15 minutes on 2 cores; what deviates is said. Results go to results.jsonl as they
-/// come, a line per training, and trainings in flight have checkpoints: whatever ends the program, --resume
-/// goes on from there. On a GPU of NVIDIA's Hopper generation all trainings of a network learn at once.
+/// y_t = sin(gamma * sum_j w_{j+c} x_{t+j}), j from -c+1 to a, c = 20 - a. A network with delay d can
+/// predict y_t exactly where a <= d: its error rises sharply after a = d. Without --full the grid is smaller
+/// and training shorter than the paper's, about 15 minutes on 2 cores; differences are printed. Each result is
+/// appended to results.jsonl as soon as it is known, and running trainings have checkpoints: however the
+/// program ends, --resume continues from there. On an NVIDIA Hopper GPU all trainings of a network run at once.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
@@ -62,48 +62,48 @@ pub struct Arguments {
         default_value = "lstm,bilstm,dlstm-5,dlstm-10"
     )]
     nets: Vec<PaperNet>,
-    /// Data sets for each gamma and a: filter and sequences are drawn anew [default: 1]
+    /// Data sets for each gamma and a, each with its own filter and sequences [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     sets: Option<u64>,
-    /// Most epochs of a training [default: 100]
+    /// Maximum number of epochs [default: 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     epochs: Option<u32>,
     /// Learning rate of the first epoch [default: 0.01]
     #[arg(long, value_name = "R", value_parser = rate)]
     rate: Option<f32>,
-    /// Sequences of a batch [default: 50]
+    /// Sequences per batch [default: 50]
     #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     batch: Option<u32>,
-    /// Sequences to learn from; a fifth as many to stop by, and again to test with [default: 2000]
+    /// Training sequences; validation and test set have a fifth as many each [default: 2000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     sequences: Option<u32>,
-    /// Of everything that is drawn
+    /// Random seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Trainings side by side on the CPU [default: one per processor]
+    /// Concurrent trainings on the CPU [default: one per processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// The I-th of N parts of the work, for N machines
+    /// Do only part I of N, to split the work over N machines
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
-    /// Folder for results.jsonl and the report, made where there is none
+    /// Folder for results.jsonl and the report
     #[arg(long, value_name = "DIR", default_value = "out/sine")]
     out: PathBuf,
-    /// Go on with the results that the folder holds
+    /// Continue from the results in the folder
     #[arg(long)]
     resume: bool,
-    /// Write checkpoints of trainings in flight after so many minutes
+    /// Minutes between checkpoints of running trainings
     #[arg(long, value_name = "MINUTES", default_value_t = 2.0, value_parser = training::minutes)]
     checkpoint_every: f64,
     #[command(flatten)]
     place: PlaceArguments,
     #[command(flatten)]
     force: Force,
-    /// Train nothing: join the results of these files, of one campaign, in the folder
+    /// Train nothing, but merge these results files of one campaign into the folder
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["full", "gammas", "aheads", "cells", "nets",
         "sets", "epochs", "rate", "batch", "sequences", "seed", "threads", "shard", "device", "precision"])]
     merge: Vec<PathBuf>,
-    /// The contents of sine.json instead of text
+    /// Print the contents of sine.json instead of text
     #[arg(long)]
     json: bool,
 }
@@ -124,7 +124,11 @@ impl FromStr for Pair {
 
 fn rate(text: &str) -> Result<f32, String> {
     let rate = text.parse().map_err(|e| format!("{e}"))?;
-    if rate > 0.0 && rate <= 1.0 { Ok(rate) } else { Err("expected more than 0, at most 1".into()) }
+    if rate > 0.0 && rate <= 1.0 {
+        Ok(rate)
+    } else {
+        Err("expected more than 0, at largest 1".into())
+    }
 }
 
 const RESULTS: &str = "results.jsonl";
@@ -136,7 +140,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     {
         let file = out.join(name).display().to_string();
         return Err(Failure::Input(format!(
-            "{file}: is there already; --resume goes on with it, --out takes another folder"
+            "{file}: exists already; --resume continues it, --out chooses another folder"
         )));
     }
     let (_lock, results) =
@@ -188,10 +192,10 @@ impl Arguments {
         let pairs: Vec<_> = pairs.into_iter().map(|Pair(gamma, a)| (gamma, a.into())).collect();
         for net in &self.nets {
             if let PaperNet::DLstm(delay) = net
-                && !(1..=MOST_DELAY).contains(delay)
+                && !(1..=MAX_DELAY).contains(delay)
             {
                 return Err(Failure::Input(format!(
-                    "--nets: {net}: expected a delay from 1 to {MOST_DELAY}"
+                    "--nets: {net}: expected a delay from 1 to {MAX_DELAY}"
                 )));
             }
         }
@@ -199,7 +203,7 @@ impl Arguments {
         let cells = campaign::grid(&pairs, &self.nets, sets);
         if cells.len() < pairs.len() * self.nets.len() * sets as usize {
             let names = "--gammas, --aheads, --cells or --nets";
-            return Err(Failure::Input(format!("{names}: something is there twice")));
+            return Err(Failure::Input(format!("{names}: a value is given twice")));
         }
         Ok(cells)
     }
@@ -218,7 +222,7 @@ impl Arguments {
         }
         let place = self.place.find()?;
         self.check_memory(&protocol, &cells, &place)?;
-        let stop = Stop::on_ctrl_c()?; // before there is anything to lose
+        let stop = Stop::on_ctrl_c()?; // before anything is written
         make_folder(&self.out)?;
         let lock = FolderLock::take(&self.out)?;
         let path = self.out.join(RESULTS);
@@ -235,7 +239,7 @@ impl Arguments {
             "sine: {count} trainings, {done} of them done already; {at_once} at a time on {place}"
         );
         for deviation in deviations(&protocol, &cells) {
-            progress!("not the paper's: {deviation}");
+            progress!("differs from the paper: {deviation}");
         }
         let watch = Watch::new(count, done, protocol.training.epochs);
         let observe = |event: Event| {
@@ -249,11 +253,11 @@ impl Arguments {
         let checkpoints = Checkpoints { folder: folder.clone(), every };
         let ended = campaign::run_pools(&pools, Some(&checkpoints), &mut results, &observe);
         watch.bar.finish_and_clear();
-        let _ = std::fs::remove_dir(&folder); // where nothing is left in it
+        let _ = std::fs::remove_dir(&folder); // only if it is empty
         if !ended? {
             let done = cells.iter().filter(|cell| results.records().contains_key(cell)).count();
             return Err(Failure::Interrupted(format!(
-                "stopped: {done} of {count} trainings are done, in {}; go on with\n  {}",
+                "stopped: {done} of {count} trainings are done, in {}; continue with\n  {}",
                 path.display(),
                 training::command() + " --resume"
             )));
@@ -261,8 +265,8 @@ impl Arguments {
         Ok((lock, SineResults::new(&protocol, results.records())))
     }
 
-    /// Whether there is memory for all that are trained at once, before there is a folder. A GPU's
-    /// is looked after by its driver: it refuses what does not fit, and nothing is lost.
+    /// Checks that all concurrent trainings fit into memory, before a folder is created. GPU memory is
+    /// not checked: if an allocation fails, nothing is lost.
     fn check_memory(
         &self,
         protocol: &Protocol,
@@ -280,7 +284,7 @@ impl Arguments {
         }
         let data: Vec<&dyn Dataset> = made.iter().map(|made| made as &dyn Dataset).collect();
         let bytes = protocol.sequences.iter().sum::<usize>() * task.steps * 2 * size_of::<f32>();
-        let mut most = Needs::default();
+        let mut largest = Needs::default();
         for net in cells.iter().map(|cell| cell.net).collect::<BTreeSet<_>>() {
             let estimate = Estimate::new(&net.spec(1, 1)?, &data, protocol.training.batch, 1);
             let needs = match place {
@@ -288,13 +292,13 @@ impl Arguments {
                 Place::Cuda(..) => Needs::default(),
             };
             let needs = needs.and("data", bytes);
-            most = if needs.total() > most.total() { needs } else { most };
+            largest = if needs.total() > largest.total() { needs } else { largest };
         }
         let less = "fewer --threads or --sequences, or a smaller --batch";
-        most.times(at_once).check(self.force, less)
+        largest.times(at_once).check(self.force, less)
     }
 
-    /// Who trains what: on a GPU a group for each network, where there can be one.
+    /// The pools of trainings: on a GPU a group for each network, if its kernels support it.
     fn pools<'a>(
         &self,
         place: &'a Place,
@@ -340,7 +344,7 @@ impl Arguments {
         make_folder(&self.out)?;
         let lock = FolderLock::take(&self.out)?;
         if path.exists() {
-            drop(Results::open(&path, &protocol)?); // refused while a campaign writes it
+            drop(Results::open(&path, &protocol)?); // refused while a campaign is running
         }
         results::write(&path, &protocol, &records)?;
         progress!("{} trainings of {} files in {}", records.len(), files.len(), path.display());
@@ -348,7 +352,7 @@ impl Arguments {
     }
 }
 
-/// What is seen of a campaign: a bar on a terminal, otherwise a line per training.
+/// Shows the progress of a campaign: a bar on a terminal, otherwise a line per training.
 struct Watch {
     bar: ProgressBar,
     cells: usize,
@@ -374,25 +378,25 @@ impl Watch {
             Event::Step(..) => {}
             Event::Note(note) => self.bar.suspend(|| note!("{note}")),
             Event::Done(record) => {
-                // Those that it did not need.
+                // The epochs that early stopping saved.
                 self.bar.inc(self.epochs.saturating_sub(record.epochs) as u64);
                 let number = self.done.fetch_add(1, Ordering::Relaxed) + 1;
-                let line = format!("training {number} of {}: {}", self.cells, told(record));
+                let text = format!("training {number} of {}: {}", self.cells, line(record));
                 match self.bar.is_hidden() {
-                    true => progress!("{line}"),
-                    false => self.bar.set_message(line),
+                    true => progress!("{text}"),
+                    false => self.bar.set_message(text),
                 }
             }
         }
     }
 }
 
-fn told(record: &Record) -> String {
+fn line(record: &Record) -> String {
     let Record { cell, test_mse, valid_mse, epochs, seconds, .. } = record;
     match (test_mse, valid_mse) {
         (Some(test), Some(valid)) => {
             format!("{cell} test {test:.2e} valid {valid:.2e} epochs {epochs} {seconds:.1} s")
         }
-        _ => format!("{cell} ran away: its loss is no number after {epochs} epochs"),
+        _ => format!("{cell} diverged: the loss became NaN after {epochs} epochs"),
     }
 }

@@ -1,5 +1,5 @@
-//! `drnn reproduce theorem`: stacks against their flattened forms, and how often the paper's Lemma 1
-//! gives a start.
+//! `drnn reproduce theorem`: compares stacks with their flattened forms, and counts how often the
+//! paper's Lemma 1 gives a start state.
 
 use super::Head;
 use crate::Failure;
@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Largest differences that pass.
+/// Maximum accepted differences.
 const F32_TOLERANCE: f64 = 1e-5;
 const F64_TOLERANCE: f64 = 1e-12;
 /// Inputs and outputs of the networks.
@@ -37,35 +37,35 @@ const DRAWN_UNITS: usize = 8;
 
 /// A stack of k layers is one layer with delay k - 1: Theorem 1, for every cell, in both precisions
 ///
-/// Random networks from random states, held starts: the largest difference of answers and of every layer's
-/// states at their shift. Then how often a solved start (Lemma 1) exists. Exit code 1 if a difference is
+/// Random networks from random states, held starts: the largest difference of outputs and of every layer's
+/// states, shifted in time. Then how often a solved start (Lemma 1) exists. Exit code 1 if a difference is
 /// above 1e-5 (single precision) or 1e-12 (double).
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
-    /// Folder for theorem.csv, solved.csv and theorem.json, made where there is none
+    /// Folder for theorem.csv, solved.csv and theorem.json
     #[arg(long, value_name = "DIR", default_value = "out/theorem")]
     out: PathBuf,
-    /// Most layers, k
+    /// Maximum number of layers, k
     #[arg(long, value_name = "K", default_value_t = 6, value_parser = clap::value_parser!(u8).range(1..=10))]
     layers: u8,
     /// Units per layer, n; `mixed` widths are added
     #[arg(long, value_delimiter = ',', default_value = "4,32,256", value_parser = clap::value_parser!(u16).range(1..=1024))]
     units: Vec<u16>,
-    /// Elements of each sequence, T
+    /// Elements per sequence, T
     #[arg(long, value_name = "T", default_value_t = 200, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     steps: u16,
     #[arg(long, default_value_t = 1)]
-    /// Seed of networks, states and sequences
+    /// Random seed of networks, states and sequences
     seed: u64,
-    /// The contents of theorem.json instead of text
+    /// Print the contents of theorem.json instead of text
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     force: Force,
 }
 
-/// What theorem.json holds.
+/// The contents of theorem.json.
 #[derive(Debug, Serialize)]
 struct Report {
     #[serde(flatten)]
@@ -98,9 +98,9 @@ struct Solved {
     networks: usize,
     /// From zero states.
     from_zeros: usize,
-    /// From states that the network has been in.
+    /// From states that the network reaches on random input.
     from_states: usize,
-    /// The first reason why not.
+    /// The reason of the first failure.
     reason: Option<String>,
 }
 
@@ -143,7 +143,7 @@ impl Arguments {
         );
         let cpu = training::cpu(None)?;
         let nets = self.nets();
-        // The largest first, so that threads end together.
+        // The largest first, so that threads finish at about the same time.
         let cost = |i: &usize| nets[*i].1.units().iter().sum::<usize>() * nets[*i].1.cell().gates();
         let mut order: Vec<usize> = (0..nets.len()).collect();
         order.sort_by_key(|i| std::cmp::Reverse(cost(i)));
@@ -173,8 +173,8 @@ impl Arguments {
         })
     }
 
-    /// Whether there is memory for a flattened network on each thread, before there is a folder: as
-    /// f32, packed, and as f64.
+    /// Checks that a flattened network on each thread fits into memory, as f32, as a packed copy, and
+    /// as f64, before a folder is created.
     fn check_memory(&self) -> Result<(), Failure> {
         let flat = |(_, spec): &(String, NetSpec)| flat_spec(spec, StartState::Held).ok();
         let sizes = self.nets().iter().filter_map(flat).map(|flat| flat.parameters()).max();
@@ -214,7 +214,7 @@ impl Arguments {
     }
 }
 
-/// Shown on a terminal only.
+/// A progress bar, drawn on a terminal only.
 fn bar(items: usize, what: &'static str) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} [{elapsed}]");
     let bar = match console::draws_bars() {
@@ -255,7 +255,7 @@ fn compare_forms(
     })
 }
 
-/// The same by the equations in double precision: answers, states.
+/// Outputs and states by the equations, in double precision.
 fn compare_f64(
     spec: &NetSpec,
     params: &[f32],
@@ -286,7 +286,7 @@ fn compare_f64(
     Ok([largest(&a.outputs, &b.outputs), largest(&states(&a), &states(&b))])
 }
 
-/// Largest absolute difference; infinite where the shapes differ or one is no number.
+/// Largest absolute difference; infinite if the shapes differ or a value is NaN.
 fn largest(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
     if a.len() != b.len() || a.iter().zip(b).any(|(a, b)| a.len() != b.len()) {
         return f64::INFINITY;
@@ -308,7 +308,7 @@ fn how_often(cell: Cell, layers: usize, seed: u64) -> Result<Solved, Failure> {
         reason: None,
     };
     for i in 0..DRAWN as u64 {
-        // On the kernels that every machine has, so that every machine counts the same.
+        // On the portable kernels, so that every machine gets the same counts.
         let cpu = Cpu::with_instruction_set(InstructionSet::Portable, 1)?;
         let stack = Model::init(&spec, seed::of_repetition(seed, i as usize))?.on(&cpu);
         let flat = stack.flatten(StartState::Solved)?;
@@ -383,7 +383,7 @@ impl Report {
 
     fn table(&self) -> String {
         let mut text = String::from(
-            "largest difference between a stack and its flattened form: answers and all layers' states at \
+            "largest difference between a stack and its flattened form: outputs and all layers' states at \
              their shift\nsingle precision / double precision\n\n",
         );
         let mut columns: Vec<&str> = Vec::new();

@@ -1,4 +1,4 @@
-//! Lines of log, so many a second: clients can make a server say things, and must not fill a disk with them.
+//! Limits the rate of log lines: clients can cause them, and must not fill a disk.
 
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
@@ -6,24 +6,24 @@ use std::time::{Duration, Instant};
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Lines of each level that are written in a second.
+/// Maximum lines of each level per second.
 const MAX_LINES: u64 = 100;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Where logs go: standard error, as long as there are not too many.
+/// Standard error with a rate limit.
 pub struct LimitedStderr {
     json: bool,
     levels: [Mutex<Window>; 5],
 }
 
-/// A second, and the lines in it.
+/// The lines of the current second.
 struct Window {
     begun: Instant,
     lines: u64,
 }
 
 impl LimitedStderr {
-    /// `json`: lines are objects.
+    /// With `json`, notices are JSON objects.
     pub fn new(json: bool) -> LimitedStderr {
         let window = || Mutex::new(Window { begun: Instant::now(), lines: 0 });
         LimitedStderr { json, levels: std::array::from_fn(|_| window()) }
@@ -40,7 +40,7 @@ impl LimitedStderr {
         &self.levels[number]
     }
 
-    /// What is said of lines that were left out.
+    /// The notice on lines that were left out.
     fn notice(&self, level: &Level, left_out: u64) -> String {
         let message = format!("{left_out} lines of this level were left out: too many in a second");
         match self.json {
@@ -51,7 +51,7 @@ impl LimitedStderr {
 }
 
 impl Window {
-    /// One more line: whether it is written, and how many were left out before.
+    /// Counts a line: whether it is written, and how many were left out before it.
     fn count(&mut self, now: Instant) -> (bool, u64) {
         let mut left_out = 0;
         if now.saturating_duration_since(self.begun) >= SECOND {

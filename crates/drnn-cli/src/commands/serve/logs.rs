@@ -1,4 +1,4 @@
-//! What is written to stderr while it serves: that things happen, never what is in them.
+//! Logs on stderr: events, never the contents of requests.
 
 use super::log_limit::LimitedStderr;
 use crate::console;
@@ -11,13 +11,13 @@ pub enum Level {
     Off,
     Error,
     Warn,
-    /// The beginning and end of the server and of every stream
+    /// Start and end of the server and of every stream
     Info,
     /// Every request
     Debug,
 }
 
-/// From now on.
+/// Starts logging.
 pub fn begin(level: Level, json: bool) {
     let level = match level {
         Level::Off => LevelFilter::OFF,
@@ -33,9 +33,9 @@ pub fn begin(level: Level, json: bool) {
         true => logs.json().init(),
         false => logs.with_target(false).with_ansi(false).init(),
     }
-    // What a panic says may have been made from what a client sent.
+    // A panic's message may contain what a client sent.
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        tracing::error!(place, "a fault of the program; what it happened in is closed");
+        tracing::error!(place, "internal error; the request or stream is closed");
     }));
 }

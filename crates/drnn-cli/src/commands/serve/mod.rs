@@ -1,10 +1,10 @@
-//! `drnn serve`: models behind HTTP and WebSocket.
+//! `drnn serve`: serves models by HTTP and WebSocket.
 //!
 //! | file | what |
 //! |---|---|
 //! | `models` | models on the command line: files, built-in ones, names |
 //! | `quantity` | bytes and times on the command line |
-//! | `logs`, `log_limit` | what is written to stderr while it serves, and how much of it |
+//! | `logs`, `log_limit` | logs on stderr, and their rate limit |
 
 mod log_limit;
 mod logs;
@@ -24,7 +24,7 @@ use std::time::Duration;
 
 /// Serve models: whole sequences by HTTP, live ones by WebSocket, and a page to try them at /
 ///
-/// With no model named, those that are built in are served. The API is at /openapi.json and in docs/SERVING.md.
+/// Without arguments, the built-in models are served. The API is at /openapi.json and in docs/SERVING.md.
 /// Examples:
 ///   drnn serve
 ///   drnn serve out/series/model.safetensors tags=out/tagger/model.safetensors
@@ -32,28 +32,28 @@ use std::time::Duration;
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
-    /// Model files, or chars-en and tagger-en, which are built in; NAME=FILE gives one another name than its file's
+    /// Model files, or built-in models such as chars-en and tagger-en; NAME=FILE sets the name of a model
     #[arg(value_name = "MODEL")]
     models: Vec<String>,
     /// Address to listen at; beyond this machine only with --token-file or --insecure
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
-    /// File with the token that clients must show: 16 to 256 letters, digits and -._~ and the like
+    /// File with the token that clients must send: 16 to 256 letters, digits and -._~ and the like
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Let everyone in who can reach the address, under any name
+    /// Accept every client that can reach the address, and any Host header
     #[arg(long, conflicts_with = "token_file")]
     insecure: bool,
-    /// Another origin whose pages may ask, like https://example.org; may be given several times
+    /// Another origin whose pages may send requests (CORS), like https://example.org; may repeat
     #[arg(long = "origin", value_name = "URL", value_parser = origin)]
     origins: Vec<String>,
-    /// How long an element of a stream waits for those of others, to be read with them
+    /// How long an element of a stream waits for those of other streams, to form a batch
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = time)]
     wait: Duration,
-    /// Threads that run whole sequences, of each model [default: all cores]
+    /// Threads per model for whole sequences [default: all cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// At the end, how long what was accepted has to be finished
+    /// On shutdown, time limit to finish accepted requests
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     drain: Duration,
     /// Results of `drnn sweep` (sweep.json), for the page
@@ -63,10 +63,10 @@ pub struct Arguments {
     import: ImportArguments,
     #[command(flatten)]
     limits: LimitArguments,
-    /// What is logged
+    /// Log level
     #[arg(long, value_enum, value_name = "LEVEL", default_value = "info")]
     log: Level,
-    /// Logs as JSON, an object per line
+    /// Log as JSON, an object per line
     #[arg(long)]
     log_json: bool,
 }
@@ -74,40 +74,40 @@ pub struct Arguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
 struct LimitArguments {
-    /// Bytes of the body of a request
+    /// Maximum bytes of a request body
     #[arg(long, value_name = "BYTES", default_value = "1M", value_parser = bytes)]
     max_body: usize,
-    /// Elements of a request, all sequences together
+    /// Maximum elements of a request, over all sequences
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = count())]
     max_elements: u32,
-    /// Bytes of a message of a stream
+    /// Maximum bytes of a stream's message
     #[arg(long, value_name = "BYTES", default_value = "64K", value_parser = bytes)]
     max_message: usize,
-    /// Elements of a stream that wait to be read; also the most of one message
+    /// Maximum queued elements of a stream, and of one message
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = count())]
     max_in_flight: u32,
-    /// Bytes of requests and messages that wait, of all clients together; one client gets at most half of it
+    /// Maximum bytes of queued requests and messages of all clients; one client gets at most half
     #[arg(long, value_name = "BYTES", default_value = "32M", value_parser = bytes)]
     max_received: usize,
-    /// Bytes of answers to requests that are being made or sent, of all clients together; one gets at most half of it
+    /// Maximum bytes of responses in progress to all clients; one client gets at most half
     #[arg(long, value_name = "BYTES", default_value = "64M", value_parser = bytes)]
     max_answers: usize,
-    /// Open connections, streams included; for one more, an idle one is closed
+    /// Maximum open connections, including streams; beyond it an idle one is closed
     #[arg(long, value_name = "N", default_value_t = 2048, value_parser = count())]
     max_connections: u32,
-    /// Live streams
+    /// Maximum live streams
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = count())]
     max_streams: u32,
-    /// Live streams of one client: an IPv4 address, or a /64 network of IPv6
+    /// Maximum live streams of one client: an IPv4 address, or a /64 network of IPv6
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = count())]
     max_streams_per_client: u32,
-    /// How long a stream may say nothing
+    /// Maximum idle time of a stream
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = time)]
     idle: Duration,
-    /// How long a stream may live
+    /// Maximum lifetime of a stream
     #[arg(long, value_name = "TIME", default_value = "1d", value_parser = time)]
     longest: Duration,
-    /// How long a client may take to send a request, or to accept what it is sent
+    /// Time limit for a client to send a request, or to accept a response
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     patience: Duration,
 }
@@ -129,24 +129,25 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let models = models::load(&arguments.models, &arguments.import)?;
     logs::begin(arguments.log, arguments.log_json);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|e| Failure::Input(format!("no threads can be had: {e}")))?;
+    let runtime = runtime.map_err(|e| Failure::Input(format!("cannot start threads: {e}")))?;
     let finished = runtime.block_on(serve(options, models));
-    // Whoever has not ended by now does not hold up the end.
+    // Connections that are still open do not delay the end.
     runtime.shutdown_background();
     finished
 }
 
 async fn serve(options: Options, models: drnn_serve::Models) -> Result<(), Failure> {
     let (listen, names) = (options.listen, models.names().join(", "));
-    let cannot =
-        |e| Failure::Input(format!("cannot listen at {listen}: {e}; --listen names another"));
+    let cannot = |e| {
+        Failure::Input(format!("cannot listen at {listen}: {e}; --listen sets another address"))
+    };
     let server = Server::bind(options, models).await.map_err(cannot)?;
     let address = server.address().map_err(cannot)?;
-    // Before it is announced: whoever reads that may end it at once.
+    // Before the address is announced: its reader may stop the server at once.
     let signals = Signals::new()?;
     tracing::info!(models = names, "listening at http://{address}");
     let mb = server.worst_case().div_ceil(1_000_000);
-    tracing::info!("clients can make it hold at most {mb} MB (docs/SERVING.md, Memory)");
+    tracing::info!("clients can make it use at most {mb} MB (docs/SERVING.md, Memory)");
     let handle = server.stop_handle();
     let signals = tokio::spawn(async move {
         let mut signals = signals;
@@ -158,13 +159,13 @@ async fn serve(options: Options, models: drnn_serve::Models) -> Result<(), Failu
     let finished = server.serve().await;
     signals.abort();
     match finished {
-        true => tracing::info!("all that was accepted is answered"),
-        false => tracing::warn!("not all was finished within --drain"),
+        true => tracing::info!("all accepted requests are finished"),
+        false => tracing::warn!("not all requests were finished within --drain"),
     }
     Ok(())
 }
 
-/// Ctrl-C, and what a system sends to those that should end.
+/// Ctrl-C, and SIGTERM on Unix.
 struct Signals {
     #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
@@ -198,7 +199,7 @@ fn options(arguments: &Arguments) -> Result<Options, Failure> {
     let token = arguments.token_file.as_deref().map(read_token).transpose()?;
     if !arguments.listen.ip().is_loopback() && token.is_none() && !arguments.insecure {
         return Err(Failure::Input(format!(
-            "--listen {}: others can reach that; say --token-file FILE, or --insecure to let everyone in",
+            "--listen {}: other machines can reach that address; use --token-file FILE, or --insecure to accept every client",
             arguments.listen
         )));
     }
@@ -249,7 +250,7 @@ fn read_sweep(path: &Path) -> Result<String, Failure> {
     match kind {
         Ok(true) => Ok(text),
         Ok(false) => Err(Failure::Input(format!(
-            "{}: no results of `drnn sweep`, whose kind is \"sweep\"",
+            "{}: not a results file of `drnn sweep`, whose kind is \"sweep\"",
             path.display()
         ))),
         Err(e) => Err(Failure::Input(format!("{}: not JSON: {e}", path.display()))),

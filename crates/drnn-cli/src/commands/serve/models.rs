@@ -1,4 +1,4 @@
-//! Models on the command line: `FILE`, `NAME=FILE`, or the name of one that is built in.
+//! Models on the command line: `FILE`, `NAME=FILE`, or the name of a built-in one.
 
 use crate::Failure;
 use crate::args::import::{ImportArguments, is_foreign};
@@ -7,10 +7,9 @@ use drnn_serve::Models;
 use drnn_tasks::live::LiveModel;
 use std::path::Path;
 
-/// Those that are named, or all that are built in. What `import` says is for files of PyTorch among
-/// them.
+/// Loads the given models, or all built-in ones. `import` is for files of PyTorch.
 pub fn load(arguments: &[String], import: &ImportArguments) -> Result<Models, Failure> {
-    // A thread each: requests and streams are many, and each gains little from more.
+    // One thread each: many requests and streams run concurrently.
     let cpu = drnn::Cpu::from_env()?.with_threads(1);
     let mut models = Models::new();
     let mut add = |argument: &str, model: LiveModel| {
@@ -41,7 +40,7 @@ pub fn load(arguments: &[String], import: &ImportArguments) -> Result<Models, Fa
         add(argument, name.into_iter().fold(model, LiveModel::named))?;
     }
     if import.are_given() && foreign == 0 {
-        let why = "--prefix, --nonlinearity: no model is a file of PyTorch, which they are for";
+        let why = "--prefix and --nonlinearity are for files of PyTorch, and no model is one";
         return Err(Failure::Input(why.into()));
     }
     Ok(models)

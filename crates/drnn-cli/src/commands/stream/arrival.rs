@@ -1,4 +1,4 @@
-//! Bytes as they arrive, read by a thread of their own.
+//! Bytes of stdin as they arrive, read by a thread of its own.
 
 use crate::Failure;
 use crate::training::stop::Stop;
@@ -6,42 +6,42 @@ use std::io::{ErrorKind, Read};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
 use std::time::Duration;
 
-/// Bytes of one piece, and pieces that may wait: the writer of what we read waits for us beyond that.
+/// Bytes per piece, and pieces in the queue; then the writer of our input has to wait.
 const PIECE: usize = 4096;
-const MOST_WAITING: usize = 16;
-/// How long Ctrl-C may go unnoticed.
-const NOTICE: Duration = Duration::from_millis(100);
+const MAX_QUEUED: usize = 16;
+/// How often Ctrl-C is checked while waiting.
+const POLL: Duration = Duration::from_millis(100);
 
 type Piece = Result<Vec<u8>, std::io::Error>;
 
-/// What has arrived.
+/// Input that has arrived.
 pub struct Arrival {
     receive: Receiver<Piece>,
     stop: Stop,
-    /// The piece that was looked at last, or is to be next.
+    /// The piece that was returned last.
     piece: Vec<u8>,
     waiting: Option<Piece>,
     ended: bool,
 }
 
-/// What is there now.
+/// What is available now.
 pub enum Arrived<'a> {
     Bytes(&'a [u8]),
-    /// Nothing at the moment; [`Arrival::wait`] for more.
+    /// Nothing for now; [`Arrival::wait`] for more.
     Nothing,
     End,
     Failed(String),
 }
 
 impl Arrival {
-    /// Of standard input. The thread is not joined: it may wait for input for ever.
+    /// Reads standard input. The thread is not joined: it may wait for input forever.
     pub fn of_stdin(stop: Stop) -> Arrival {
-        let (send, receive) = sync_channel(MOST_WAITING);
+        let (send, receive) = sync_channel(MAX_QUEUED);
         std::thread::spawn(move || read(std::io::stdin().lock(), &send));
         Arrival { receive, stop, piece: Vec::new(), waiting: None, ended: false }
     }
 
-    /// What is there, without waiting.
+    /// Returns what is available, without waiting.
     pub fn next(&mut self) -> Arrived<'_> {
         let piece = match self.waiting.take().map_or_else(|| self.receive.try_recv(), Ok) {
             _ if self.stop.pressed() => return Arrived::Nothing,
@@ -61,13 +61,13 @@ impl Arrival {
         }
     }
 
-    /// Waits until something is there, or the end, or Ctrl-C.
+    /// Waits for input, the end of it, or Ctrl-C.
     pub fn wait(&mut self) -> Result<(), Failure> {
         loop {
             if self.stop.pressed() {
-                return Err(Failure::Interrupted("stopped; what was known is written".into()));
+                return Err(Failure::Interrupted("stopped; all known outputs are written".into()));
             }
-            match self.receive.recv_timeout(NOTICE) {
+            match self.receive.recv_timeout(POLL) {
                 Ok(piece) => self.waiting = Some(piece),
                 Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => {}
@@ -76,13 +76,13 @@ impl Arrival {
         }
     }
 
-    /// Whether the end has come.
+    /// Whether the input has ended.
     pub fn ended(&self) -> bool {
         self.ended
     }
 }
 
-/// Sends what comes until there is no more, or nobody listens.
+/// Sends all input, until it ends or the receiver is gone.
 fn read(mut from: impl Read, send: &SyncSender<Piece>) {
     let mut buffer = vec![0; PIECE];
     loop {

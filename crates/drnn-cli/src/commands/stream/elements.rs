@@ -1,4 +1,5 @@
-//! Text as elements: lines, rows of CSV, JSON, words or numbers parted by spaces, or every character.
+//! Splits text into elements: lines, CSV rows, JSON, words or numbers separated by spaces, or
+//! characters.
 
 use crate::Failure;
 use crate::text::masks::{Mark, Masks};
@@ -10,25 +11,25 @@ use drnn_train::read::{ElementRow, ElementRows, MAX_LINE_BYTES};
 pub enum From {
     /// An element per line: numbers, a token, a word, or one character
     Lines,
-    /// A row of numbers per line; for a series, after a line with the columns' names
+    /// A row of numbers per line; for a series, after a header line
     Csv,
-    /// JSON per line: an array, an object by columns' names, a number, a string, null
+    /// JSON per line: an array, an object by column names, a number, a string, null
     Json,
     /// Every character is an element
     Chars,
-    /// Tokens or words, parted by spaces or line ends
+    /// Tokens or words, separated by spaces or line ends
     Tokens,
 }
 
-/// What was found in the text.
+/// An element, or the boundary between two sequences.
 #[derive(Debug, PartialEq)]
 pub enum Item {
     Element(Element),
-    /// The sequence ends here, another begins.
+    /// The sequence ends here, and another one begins.
     Begins,
 }
 
-/// Takes text in pieces.
+/// Splits text that comes in pieces.
 pub struct Elements<'m> {
     model: &'m LiveModel,
     from: From,
@@ -36,16 +37,16 @@ pub struct Elements<'m> {
     blank_ends: bool,
     rows: ElementRows<'m>,
     masks: Masks,
-    /// What has come of a line, or of a token.
+    /// The incomplete line or token.
     open: String,
-    /// Whether nothing has come of the line.
+    /// Whether the line is empty so far.
     is_blank: bool,
-    /// From 1.
+    /// Line number, from 1.
     line: u64,
 }
 
 impl<'m> Elements<'m> {
-    /// By `from`, or as the model suggests.
+    /// In format `from`, or the default format of the model.
     pub fn new(
         model: &'m LiveModel,
         from: Option<From>,
@@ -69,7 +70,7 @@ impl<'m> Elements<'m> {
         if let Some(other) = others {
             let (name, reads) = (from.to_possible_value(), model.element_kind());
             let name = name.as_ref().map_or("", |name| name.get_name());
-            let why = format!("--from {name}: the model reads {reads}; say lines, json or {other}");
+            let why = format!("--from {name}: the model reads {reads}; use lines, json or {other}");
             return Err(Failure::Input(why));
         }
         let masks = Masks::new(&[]).map_err(Failure::Input)?;
@@ -77,7 +78,7 @@ impl<'m> Elements<'m> {
         Ok(Elements { model, from, blank_ends, rows, masks, open, is_blank: true, line: 1 })
     }
 
-    /// The next piece.
+    /// Adds a piece.
     pub fn take(
         &mut self,
         text: &str,
@@ -88,17 +89,17 @@ impl<'m> Elements<'m> {
             From::Tokens => text.chars().try_for_each(|c| self.token_char(c, &mut to)),
             From::Lines | From::Csv | From::Json => {
                 let mut rest = text;
-                while let Some((end, behind)) = rest.split_once('\n') {
+                while let Some((end, others)) = rest.split_once('\n') {
                     self.add(end)?;
                     self.end_line(&mut to)?;
-                    rest = behind;
+                    rest = others;
                 }
                 self.add(rest)
             }
         }
     }
 
-    /// There is no more: a line need not have its end.
+    /// The text has ended; its last line need not have a line end.
     pub fn end(&mut self, mut to: impl FnMut(Item) -> Result<(), Failure>) -> Result<(), Failure> {
         match self.from {
             From::Chars => {
@@ -111,7 +112,7 @@ impl<'m> Elements<'m> {
         }
     }
 
-    /// Says what is wrong with what was read last.
+    /// An error in the current line.
     pub fn refuse(&self, why: String) -> Failure {
         in_line(self.line, Failure::Input(why))
     }
@@ -207,7 +208,7 @@ fn item(mark: Mark) -> Item {
     })
 }
 
-/// Bad input, with its place.
+/// Adds the line number to an error.
 fn in_line(line: u64, failure: Failure) -> Failure {
     match failure {
         Failure::Input(why) => Failure::Input(format!("standard input:{line}: {why}")),

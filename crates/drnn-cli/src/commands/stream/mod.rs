@@ -1,17 +1,17 @@
-//! `drnn stream`: elements in, answers out, each as soon as it is known.
+//! `drnn stream`: elements in, predictions out, each as soon as it is known.
 //!
 //! ```text
 //! stdin -> bytes (arrival) -> text (text::decode) -> elements (elements) -> LiveStream -> stdout (output)
 //! ```
 //!
-//! A thread reads; this one takes what has arrived, and writes out what it knows when nothing more is there. Nothing
-//! grows: whoever writes faster than the model reads has to wait.
+//! A thread reads; this one processes what has arrived, and flushes its output whenever it has to
+//! wait. Memory is bounded: a writer that is faster than the model has to wait.
 //!
 //! | file | what |
 //! |---|---|
 //! | `arrival` | bytes as they arrive |
-//! | `elements` | text as elements, by `--from` |
-//! | `output` | answers as text or JSON |
+//! | `elements` | splits text into elements, by `--from` |
+//! | `output` | predictions as text or JSON |
 
 mod arrival;
 mod elements;
@@ -29,11 +29,12 @@ use elements::{Elements, From, Item};
 use output::{Output, To};
 use std::path::PathBuf;
 
-/// Answer a live sequence: elements in on stdin, answers out on stdout, each as soon as it is known
+/// Stream a live sequence: elements in on stdin, predictions out on stdout, each as soon as it is known
 ///
-/// Any model that streams: one of `drnn train` reads and answers in the terms it was trained with, any other numbers
-/// or tokens. An answer comes as many elements late as the model's delay.
-///   series   numbers in their own units; values of the targets, or the class and its probability
+/// For any model that is not bidirectional. A model of `drnn train` uses the units and names of its
+/// training data, any other model numbers or tokens. The prediction for element t is written as soon
+/// as element t + d has been read, where d is the model's delay.
+///   series   numbers in their units; values of the targets, or the class and its probability
 ///   tagger   words; the word and its tag
 ///   chars    text, _ and [MASK] are masked: as text the completed text, as JSON the masked characters only
 /// Examples:
@@ -45,16 +46,16 @@ use std::path::PathBuf;
 pub struct Arguments {
     /// Model file
     model: PathBuf,
-    /// What comes in [default: chars, csv or lines: what the model's task suggests]
+    /// Input format [default: chars, csv or lines, by the model's task]
     #[arg(long, value_enum)]
     from: Option<From>,
-    /// What goes out
+    /// Output format
     #[arg(long, value_enum, default_value = "text")]
     to: To,
-    /// When a sequence ends: what is due is answered, with padding for what would follow, and a new one begins
+    /// When a sequence ends: outstanding predictions are made, with padding, and a new sequence begins
     #[arg(long, value_enum, default_value = "end")]
     flush: Flush,
-    /// Threads: more than one pay only for large models, and only where cores are idle
+    /// Threads: more than one is faster only for large models on idle cores
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: u16,
     #[command(flatten)]
@@ -63,11 +64,11 @@ pub struct Arguments {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Flush {
-    /// At the end of the input, and where a series' own column says so; blank lines are passed over
+    /// At the end of the input, and where the sequence column of a series changes; blank lines are skipped
     End,
-    /// At every blank line too; one goes out as well
+    /// Also at every blank line, which is repeated in the output
     Blank,
-    /// Not at all: the last answers stay due
+    /// Never: the last predictions are not made
     Never,
 }
 
@@ -79,21 +80,21 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         LiveStream::new(&model).map_err(|e| Failure::Input(format!("{}: {e}", path.display())))?;
     let elements = Elements::new(&model, *from, *flush == Flush::Blank)?;
     let late = match model.latency() {
-        0 => "at once".into(),
+        0 => "without delay".into(),
         1 => "1 element late".into(),
         d => format!("{d} elements late"),
     };
-    progress!("{}; answers come {late}", model.description());
+    progress!("{}; predictions come {late}", model.description());
     let keeps_lines = model.element_kind() == ElementKind::Characters;
     let output = Output::new(std::io::stdout().lock(), *to, keeps_lines);
     let mut live = Live { stream, output, flush: *flush };
     let outcome = live.all(elements, Arrival::of_stdin(Stop::on_ctrl_c()?));
-    // Whatever ends it, what is known is written.
+    // However it ends, all known predictions are written.
     live.output.flush()?;
     outcome
 }
 
-/// A sequence, and where its answers go.
+/// A sequence, and the output of its predictions.
 struct Live<'m> {
     stream: LiveStream<'m>,
     output: Output<std::io::StdoutLock<'static>>,

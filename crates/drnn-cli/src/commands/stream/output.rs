@@ -1,4 +1,4 @@
-//! Answers as text for people, or as JSON for machines: a line each, but for characters.
+//! Predictions as text or as JSON: a line each, except characters as text.
 
 use clap::ValueEnum;
 use drnn_tasks::live::{Predicted, Prediction};
@@ -6,18 +6,18 @@ use std::io::{BufWriter, Result, Write};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum To {
-    /// Columns parted by TAB; of characters the completed text
+    /// Columns separated by TAB; for characters the completed text
     Text,
-    /// An object per line; of characters the masked ones only
+    /// An object per line; for characters the masked ones only
     Json,
 }
 
 pub struct Output<W: Write> {
     to: BufWriter<W>,
     form: To,
-    /// Whether every blank line goes out, as it does of a text.
+    /// Whether every blank line is written, as in a text.
     keeps_lines: bool,
-    /// Whether there was an answer since the last gap.
+    /// Whether there was a prediction since the last gap.
     answered: bool,
 }
 

@@ -23,10 +23,10 @@ pub struct CharsTask {
 impl CharsTask {
     pub fn ready(&self, seed: u64) -> Result<Characters, Failure> {
         let characters = Characters::read(&self.characters, seed)?;
-        characters.tell();
+        characters.print_notes();
         match &characters.test {
             Some(_) => Ok(characters),
-            None => Err(Failure::Input("--test 0: a sweep needs characters to test with".into())),
+            None => Err(Failure::Input("--test 0: a sweep needs a test set".into())),
         }
     }
 }
@@ -56,11 +56,11 @@ impl Task for Characters {
 
     fn delays(&self) -> Vec<usize> {
         let mut delays = vec![0, 1, 2, 3, 5, 8];
-        delays.retain(|&d| d <= self.longest_delay());
+        delays.retain(|&d| d <= self.max_delay());
         delays
     }
 
-    fn longest_delay(&self) -> usize {
+    fn max_delay(&self) -> usize {
         self.window - 1
     }
 

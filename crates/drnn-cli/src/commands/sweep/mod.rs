@@ -1,8 +1,8 @@
-//! `drnn sweep`: networks of several delays learn one task, and what each is worth against how long it waits.
+//! `drnn sweep`: trains networks of several delays on one task, and compares quality with latency.
 //!
 //! | file | what |
 //! |---|---|
-//! | `task` | what a sweep needs to know of a task |
+//! | `task` | what a sweep needs from a task |
 //! | `synthetic` | the paper's tasks |
 //! | `chars` | masked characters of the user's text |
 //! | `tagger` | tags of words |
@@ -31,9 +31,9 @@ use task::{Part, Task};
 
 /// Train networks of several delays on a task: quality against latency, and the delay that is enough
 ///
-/// Every delay (and network) is a training of its own, side by side on all cores. The recommended delay is the
-/// smallest whose quality on the validation set is within the tolerance of the best. Interrupted with Ctrl-C, or
-/// killed, it goes on with --resume.
+/// Every delay and network is trained on its own, in parallel on all cores. The recommended delay is
+/// the smallest whose quality on the validation set is within the tolerance of the best. A sweep that
+/// was interrupted with Ctrl-C or killed continues with --resume.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
@@ -50,11 +50,11 @@ enum Which {
     Tagger(tagger::TaggerSweep),
 }
 
-/// What all tasks have in common.
+/// Arguments that all tasks share.
 #[derive(Debug, Args)]
 pub struct Sweep {
-    /// Networks: those that are delayed (dlstm, dgru, drnn) are trained at every delay, others are there to
-    /// be compared with
+    /// Networks: delayed ones (dlstm, dgru, drnn) are trained with every delay, others once, for
+    /// comparison
     #[arg(
         long,
         value_enum,
@@ -66,37 +66,37 @@ pub struct Sweep {
     /// Delays, each once [default: as the task suggests]
     #[arg(long, value_name = "D,..", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(0..=1000))]
     delays: Option<Vec<u16>>,
-    /// Units per layer; a bidirectional network gets as many as make it no larger than a plain one
+    /// Units per layer; a bidirectional network gets fewer, for the same number of parameters
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=4096))]
     units: u16,
-    /// Layers
+    /// Number of layers
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=20))]
     layers: u8,
     /// Trainings of each network, from different seeds
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=100))]
     repeats: u16,
-    /// Most epochs [default: as the task suggests]
+    /// Maximum number of epochs [default: as the task suggests]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     epochs: Option<u32>,
-    /// Learning rate of the first epoch; it falls along a cosine [default: as the task suggests]
+    /// Learning rate of the first epoch, with a cosine schedule [default: as the task suggests]
     #[arg(long, value_name = "R", value_parser = training::rate)]
     rate: Option<f32>,
-    /// Sequences of a batch [default: as the task suggests]
+    /// Sequences per batch [default: as the task suggests]
     #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     batch: Option<u32>,
-    /// How far from the best is good enough: a difference of accuracies, or a share of the least error
+    /// How far from the best is good enough: a difference of accuracies, or a fraction of the lowest error
     /// [default: 0.01 of accuracy, 0.05 of an error]
     #[arg(long, value_name = "X", value_parser = tolerance)]
     tolerance: Option<f64>,
-    /// Seed of data, parameters and orders
+    /// Random seed of data, parameters and batch order
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Folder for results, plot and checkpoints, made where there is none [default: out/sweep-TASK]
+    /// Output folder for results, plot and checkpoints [default: out/sweep-TASK]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     #[command(flatten)]
     pub running: Running,
-    /// The contents of sweep.json instead of text
+    /// Print the contents of sweep.json instead of text
     #[arg(long)]
     json: bool,
 }
@@ -143,7 +143,7 @@ impl Sweep {
         let [train, valid, _] = task.data();
         let mut which = Vec::new();
         let mut trainers = Vec::new();
-        // All of them before there is a folder: what does not fit is refused with nothing written.
+        // All engines before the folder is created: if one is refused, nothing is written.
         for repetition in 0..usize::from(self.repeats) {
             for shape in &shapes {
                 let seed = seed::of_repetition(self.seed, repetition);
@@ -169,11 +169,11 @@ impl Sweep {
             let progress = lane.trainer.progress().clone();
             let ended = progress.ended.unwrap_or(Reason::Epochs);
             let engine = lane.trainer.engine();
-            let mut worth = |part| match ended {
+            let mut evaluate = |part| match ended {
                 Reason::NotFinite => Ok(None),
-                _ => task.worth(engine, &cpu, part).map(Some),
+                _ => task.evaluate(engine, &cpu, part).map(Some),
             };
-            let (valid, test) = (worth(Part::Valid)?, worth(Part::Test)?);
+            let (valid, test) = (evaluate(Part::Valid)?, evaluate(Part::Test)?);
             runs.push(Run {
                 net: shape.to_string(),
                 repetition,
@@ -204,7 +204,7 @@ impl Sweep {
         training::check_finite(ran_away.map(|run| run.net.as_str()))
     }
 
-    /// The delays that the user names, or the suggested ones.
+    /// The delays from --delays, or the suggested ones.
     fn delays(&self, suggested: &[usize]) -> Vec<usize> {
         match &self.delays {
             Some(delays) => delays.iter().map(|&d| d.into()).collect(),
@@ -212,21 +212,21 @@ impl Sweep {
         }
     }
 
-    /// All networks, those that take longest first, so that threads end together.
+    /// All networks, the slowest first, so that threads finish at about the same time.
     fn shapes<T: Task>(&self, task: &T) -> Result<Vec<Shape>, Failure> {
         let refuse = |why: String| Err(Failure::Input(why));
         let mut delays = self.delays(&task.delays());
         delays.sort_unstable_by(|a, b| b.cmp(a));
         if let Some(twice) = delays.windows(2).find(|pair| pair[0] == pair[1]) {
-            return refuse(format!("--delays: {} is there twice", twice[0]));
+            return refuse(format!("--delays: {} is given twice", twice[0]));
         }
-        if let Some(&most) = delays.first()
-            && most > task.longest_delay()
+        if let Some(&longest) = delays.first()
+            && longest > task.max_delay()
         {
             return refuse(format!(
-                "--delays: {most}, but the longest sequence has {} elements: a delay of {} sees all of it",
-                task.longest_delay() + 1,
-                task.longest_delay()
+                "--delays: {longest}, but the longest sequence has {} elements: with a delay of {} all of it is read",
+                task.max_delay() + 1,
+                task.max_delay()
             ));
         }
         let units = vec![usize::from(self.units); self.layers.into()];
@@ -236,13 +236,13 @@ impl Sweep {
             for &delay in delays {
                 let shape = Shape { kind, units: units.clone(), delay };
                 if shapes.contains(&shape) {
-                    return refuse(format!("--nets: {shape} is there twice"));
+                    return refuse(format!("--nets: {shape} is given twice"));
                 }
                 shapes.push(shape);
             }
         }
         if !shapes.iter().any(|shape| shape.kind.delayed()) {
-            return refuse("--nets: none of them is delayed (dlstm, dgru, drnn)".into());
+            return refuse("--nets: at least one must be delayed (dlstm, dgru, drnn)".into());
         }
         shapes.into_iter().map(|shape| task.same_size(shape)).collect()
     }

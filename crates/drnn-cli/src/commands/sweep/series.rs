@@ -1,11 +1,11 @@
-//! Series of the user's own: quality against delay.
+//! A sweep over the user's series.
 
 use super::Sweep;
 use super::task::{Part, Task};
 use crate::Failure;
 use crate::args::series::{Ready, SeriesData};
 use crate::args::shape::Shape;
-use crate::commands::train::series::{metric, suggested, worth};
+use crate::commands::train::series::{evaluate, metric, suggested};
 use crate::memory::Needs;
 use crate::training::place::{Network, Place};
 use clap::Args;
@@ -26,26 +26,26 @@ pub struct SeriesSweep {
 /// Data in windows.
 pub struct Series {
     ready: Ready,
-    /// To learn from, to judge by, to test with.
+    /// Training, validation and test set.
     windows: [Windows; 3],
-    longest_delay: usize,
+    max_delay: usize,
 }
 
-/// Delays where nobody names any.
+/// The default delays.
 const DELAYS: [usize; 5] = [0, 1, 2, 5, 10];
 
 impl SeriesSweep {
     pub fn ready(&self, seed: u64) -> Result<Series, Failure> {
         let ready = self.data.ready(seed)?;
         let longest = [&ready.train, &ready.valid].map(|part| part.longest()).into_iter().max();
-        let longest_delay = longest.unwrap_or(1).saturating_sub(1);
-        // All networks learn from the same windows, which read as far ahead as the longest delay needs.
-        let ahead = self.sweep.delays(&suggested_delays(longest_delay));
+        let max_delay = longest.unwrap_or(1).saturating_sub(1);
+        // All networks are trained on the same windows, with look-ahead for the longest delay.
+        let ahead = self.sweep.delays(&suggested_delays(max_delay));
         let (train, valid, test) = ready.windows(ahead.into_iter().max().unwrap_or(0))?;
         let Some(test) = test else {
-            return Err(Failure::Input("--test 0: a sweep needs something to test with".into()));
+            return Err(Failure::Input("--test 0: a sweep needs a test set".into()));
         };
-        Ok(Series { ready, windows: [train, valid, test], longest_delay })
+        Ok(Series { ready, windows: [train, valid, test], max_delay })
     }
 }
 
@@ -77,11 +77,11 @@ impl Task for Series {
     }
 
     fn delays(&self) -> Vec<usize> {
-        suggested_delays(self.longest_delay)
+        suggested_delays(self.max_delay)
     }
 
-    fn longest_delay(&self) -> usize {
-        self.longest_delay
+    fn max_delay(&self) -> usize {
+        self.max_delay
     }
 
     fn options(&self) -> Options {
@@ -115,11 +115,11 @@ impl Task for Series {
     }
 
     /// On whole sequences, in the target's own units.
-    fn worth(&self, engine: &mut Network, cpu: &Cpu, part: Part) -> Result<f64, Failure> {
+    fn evaluate(&self, engine: &mut Network, cpu: &Cpu, part: Part) -> Result<f64, Failure> {
         let data = match part {
             Part::Valid => &self.ready.valid,
             Part::Test => self.ready.test.as_ref().unwrap_or(&self.ready.valid),
         };
-        Ok(worth(engine, cpu, &self.ready.task, data)?.1)
+        Ok(evaluate(engine, cpu, &self.ready.task, data)?.1)
     }
 }

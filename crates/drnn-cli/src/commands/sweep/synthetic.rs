@@ -1,4 +1,4 @@
-//! The paper's tasks, made as they are needed.
+//! Sweeps over the paper's synthetic tasks.
 
 use super::Sweep;
 use super::task::Task;
@@ -13,16 +13,16 @@ use drnn_train::sine::campaign::Gamma;
 use drnn_train::sine::{Sine, SinePart};
 use drnn_train::{Dataset, Examples, Metric, Options, seed};
 
-/// Answer a sequence of symbols backwards: accuracy
+/// Reverse a sequence of symbols: accuracy
 #[derive(Debug, Args)]
 pub struct ReversalTask {
-    /// Elements of a sequence, T
+    /// Elements per sequence, T
     #[arg(long, value_name = "T", default_value_t = 20, value_parser = clap::value_parser!(u16).range(2..=1000))]
     steps: u16,
-    /// Symbols, V
+    /// Number of symbols, V
     #[arg(long, value_name = "V", default_value_t = 4, value_parser = clap::value_parser!(u16).range(2..=1000))]
     symbols: u16,
-    /// Sequences to learn from; a fifth as many to judge by, and again to test with
+    /// Training sequences; validation and test set have a fifth as many each
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     sequences: u32,
     #[command(flatten)]
@@ -38,35 +38,34 @@ pub struct SineTask {
     /// Elements that the filter looks ahead, a
     #[arg(long, value_name = "A", default_value_t = 5, value_parser = clap::value_parser!(u8).range(0..=20))]
     ahead: u8,
-    /// Sequences to learn from; a fifth as many to judge by, and again to test with
+    /// Training sequences; validation and test set have a fifth as many each
     #[arg(long, value_name = "N", default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     sequences: u32,
     #[command(flatten)]
     pub sweep: Sweep,
 }
 
-/// Vectors in, classes or values out, in memory.
+/// A generated task, in memory.
 pub struct Dense {
     name: &'static str,
     what: String,
     metric: Metric,
-    /// To learn from, to judge by, to test with.
+    /// Training, validation and test set.
     examples: [Examples; 3],
-    /// Of a vector, and of an answer.
+    /// Values per input and per output.
     widths: [usize; 2],
     delays: Vec<usize>,
-    longest_delay: usize,
+    max_delay: usize,
     options: Options,
 }
 
-/// So many, and a fifth as many twice.
+/// The sizes of training, validation and test set.
 fn parts(sequences: u32) -> [usize; 3] {
     let n = sequences as usize;
     [n, (n / 5).max(1), (n / 5).max(1)]
 }
 
-/// Whether there is memory for so many sequences of so many steps, with so many values in and out
-/// at each.
+/// Checks that the generated sequences fit into memory.
 fn check_data(counts: [usize; 3], [steps, q, m]: [usize; 3], sweep: &Sweep) -> Result<(), Failure> {
     let sequences = counts.into_iter().sum::<usize>();
     let bytes = [steps, q + m, size_of::<f32>()].into_iter().fold(sequences, usize::saturating_mul);
@@ -78,7 +77,7 @@ impl ReversalTask {
         let (steps, symbols) = (usize::from(self.steps), usize::from(self.symbols));
         let (task, counts) = (Reversal { steps, symbols }, parts(self.sequences));
         check_data(counts, [steps, symbols, 1], &self.sweep)?;
-        // Streams of numbers of their own, whatever their lengths: as `drnn reproduce reversal` draws them.
+        // Each part has its own random numbers, as in `drnn reproduce reversal`.
         let part = |i: usize| task.examples(counts[i], seed::of_part(seed, i as u64 + 1));
         let mut delays: Vec<usize> = [0.0, 0.1, 0.25, 0.5, 0.75, 1.0]
             .map(|share| (share * (steps - 1) as f64).round() as usize)
@@ -91,7 +90,7 @@ impl ReversalTask {
             examples: [part(0)?, part(1)?, part(2)?],
             widths: [symbols; 2],
             delays,
-            longest_delay: steps - 1,
+            max_delay: steps - 1,
             options: Options { epochs: 60, rate: 1e-2, ..Options::default() },
         })
     }
@@ -113,7 +112,7 @@ impl SineTask {
             ],
             widths: [1; 2],
             delays: vec![0, 2, 4, 5, 6, 8, 10],
-            longest_delay: task.steps - 1,
+            max_delay: task.steps - 1,
             options: Options { epochs: 100, batch: 50, rate: 1e-2, ..Options::default() },
         })
     }
@@ -153,8 +152,8 @@ impl Task for Dense {
         self.delays.clone()
     }
 
-    fn longest_delay(&self) -> usize {
-        self.longest_delay
+    fn max_delay(&self) -> usize {
+        self.max_delay
     }
 
     fn options(&self) -> Options {

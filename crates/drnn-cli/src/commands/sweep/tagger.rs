@@ -1,4 +1,4 @@
-//! Tags of words: accuracy against the delay of the word network.
+//! A sweep over the delay of a tagger's word network.
 
 use super::Sweep;
 use super::task::Task;
@@ -18,22 +18,22 @@ use drnn_train::tagger::{Sentences, Sizes, TaggerLearner};
 use drnn_train::{Metric, Options, PaperNet};
 use std::path::PathBuf;
 
-/// Tags of words: accuracy against the delay of the network over words
+/// Tag words: accuracy against the delay of the word network
 #[derive(Debug, Args)]
 pub struct TaggerSweep {
-    /// Sentences to learn from: CoNLL-U or two columns, plain or compressed
+    /// Training set: CoNLL-U or two columns, plain or compressed
     #[arg(long, value_name = "FILE")]
     train: PathBuf,
-    /// Sentences to judge by
+    /// Validation set
     #[arg(long, value_name = "FILE")]
     dev: PathBuf,
-    /// Sentences to test with
+    /// Test set
     #[arg(long, value_name = "FILE")]
     test: PathBuf,
-    /// Network over characters, the same for all: lstm, bilstm, dlstm-D
+    /// Character network, the same in all trainings: lstm, bilstm, dlstm-D
     #[arg(long = "char", value_name = "NET", default_value = "dlstm-1")]
     chars: PaperNet,
-    /// Most tags that there may be
+    /// Maximum number of tags
     #[arg(long, value_name = "N", default_value_t = MAX_CLASSES as u32, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
     max_tags: u32,
     #[command(flatten)]
@@ -113,7 +113,7 @@ impl Task for Ready {
         vec![0, 1, 2, 3]
     }
 
-    fn longest_delay(&self) -> usize {
+    fn max_delay(&self) -> usize {
         let lengths = (0..self.bank.train.len()).map(|i| self.bank.train.get(i).len());
         lengths.max().unwrap_or(1).max(2) - 1
     }

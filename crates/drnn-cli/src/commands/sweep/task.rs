@@ -1,4 +1,4 @@
-//! What a sweep needs to know of a task.
+//! What a sweep needs from a task.
 
 use crate::Failure;
 use crate::args::shape::Shape;
@@ -7,51 +7,51 @@ use crate::training::place::Place;
 use drnn::Cpu;
 use drnn_train::{Engine, Metric, Options};
 
-/// The data an engine learns from.
+/// The data that an engine is trained on.
 pub type Data<T> = <<T as Task>::Engine as Engine>::Data;
 
-/// A part of the data that is not learned from.
+/// The validation or the test set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     Valid,
     Test,
 }
 
-/// A task, its data at hand.
+/// A task with its data.
 pub trait Task {
-    /// What trains its networks.
+    /// The engine that trains its networks.
     type Engine: Engine;
-    /// Whether a GPU can do that.
+    /// Whether there is one for GPUs.
     const ON_GPU: bool = true;
 
-    /// One word: `reversal`.
+    /// Its name, such as `reversal`.
     fn name(&self) -> &'static str;
 
-    /// The task with everything that changes it: a checkpoint of another is refused.
+    /// Describes task and data; a checkpoint of others is refused.
     fn describe(&self) -> String;
 
-    /// What a network is judged by.
+    /// The measure by which networks are compared.
     fn metric(&self) -> Metric;
 
-    /// Sequences to learn from, to judge by, to test with.
+    /// Training, validation and test set.
     fn data(&self) -> [&Data<Self>; 3];
 
-    /// How many of each.
+    /// The number of sequences in each.
     fn sequences(&self) -> [usize; 3];
 
-    /// Delays where nobody names any.
+    /// The default delays.
     fn delays(&self) -> Vec<usize>;
 
-    /// A longer one sees nothing more.
-    fn longest_delay(&self) -> usize;
+    /// The longest useful delay: with it the whole sequence is read.
+    fn max_delay(&self) -> usize;
 
-    /// How networks are trained where nobody says.
+    /// The default training options.
     fn options(&self) -> Options;
 
-    /// Bidirectional networks no larger than plain ones.
+    /// A bidirectional network with no more parameters than the unidirectional one.
     fn same_size(&self, shape: Shape) -> Result<Shape, Failure>;
 
-    /// The memory that its training takes.
+    /// The memory to train a network.
     fn needs(
         &self,
         place: &Place,
@@ -69,8 +69,8 @@ pub trait Task {
         options: &Options,
     ) -> Result<Self::Engine, Failure>;
 
-    /// What a trained network is worth: the metric of its loss, where a task does not say otherwise.
-    fn worth(&self, engine: &mut Self::Engine, _cpu: &Cpu, part: Part) -> Result<f64, Failure> {
+    /// The metric of a trained network; by default computed from its loss.
+    fn evaluate(&self, engine: &mut Self::Engine, _cpu: &Cpu, part: Part) -> Result<f64, Failure> {
         let [_, valid, test] = self.data();
         let data = if part == Part::Valid { valid } else { test };
         Ok(self.metric().of(&engine.loss(data, 0, 500)?))

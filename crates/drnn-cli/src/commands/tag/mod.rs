@@ -27,23 +27,24 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 
 /// Tag words: text or tokens in, a tag for each out
 ///
-/// Running text is one sentence or more per line and is answered line by line. Tokens come one per line, a blank line
-/// ends a sentence: each is answered as many words late as the model's delay, and a bidirectional model waits for the
-/// end of the sentence. In CoNLL-U the column UPOS is filled in, everything else stays.
+/// Running text has one or more sentences per line and is tagged line by line. Tokens come one per
+/// line, and a blank line ends a sentence: the tag of word t is written as soon as word t + d has been
+/// read, where d is the model's delay; a bidirectional model needs the whole sentence. In CoNLL-U the
+/// column UPOS is filled in, and everything else stays.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
-    /// Model file of `drnn train tagger` [default: a small English one that is built in]
+    /// Model of `drnn train tagger` [default: a small built-in model for English]
     model: Option<PathBuf>,
     /// What to tag, plain or compressed [default: standard input]
     file: Option<PathBuf>,
-    /// What comes in
+    /// Input format
     #[arg(long, value_enum, default_value = "text")]
     from: From,
-    /// What goes out [default: tsv; conllu where that comes in]
+    /// Output format [default: tsv; conllu for CoNLL-U input]
     #[arg(long, value_enum)]
     to: Option<To>,
-    /// Also the probability of each tag, as a third column of tsv
+    /// Add the probability of each tag, as a third column of tsv
     #[arg(long)]
     probabilities: bool,
     #[command(flatten)]
@@ -59,11 +60,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let source = open(arguments.file.as_deref(), arguments.reading)?;
     let late = match tagger.net().latency() {
         None => "when the sentence has ended".into(),
-        Some(0) => "at once".into(),
+        Some(0) => "without delay".into(),
         Some(1) => "1 word late".into(),
         Some(d) => format!("{d} words late"),
     };
-    progress!("{} tags; answers come {late}", tagger.vocabulary().tags().len());
+    progress!("{} tags; tags come {late}", tagger.vocabulary().tags().len());
     let pieces = input::pieces(source, arguments.from, tagger.counting());
     // A word is part of a line, which has a limit of its own.
     let model = LiveModel::from_tagger("tag", tagger).with_max_word(MAX_LINE_BYTES);

@@ -1,7 +1,7 @@
 //! The best model of a training so far, in a checkpoint of its own.
 //!
-//! Where that checkpoint is lost, the best of the models that are still there takes its place, the
-//! one at hand included; which epoch's it is, and why, is said.
+//! If that checkpoint is lost, the best of the remaining models takes its place, including the
+//! current one; a warning and the report name its epoch.
 
 use crate::Failure;
 use crate::console::warning;
@@ -12,29 +12,28 @@ use std::sync::{Mutex, PoisonError};
 pub struct Best {
     path: PathBuf,
     metric: Metric,
-    /// What the model in the checkpoint is worth on the validation set.
-    kept: Mutex<f64>,
-    /// What was wrong with the checkpoint when the training went on.
+    /// Quality of the model in the checkpoint on the validation set.
+    saved: Mutex<f64>,
+    /// What was wrong with the checkpoint when the training was resumed.
     lost: Option<String>,
 }
 
-/// What a model was worth after an epoch: more is better.
-fn worth(metric: Metric, epoch: &Epoch) -> f64 {
+/// Quality on the validation set after an epoch; more is better.
+fn quality(metric: Metric, epoch: &Epoch) -> f64 {
     match (metric, epoch.valid_accuracy) {
         (Metric::Accuracy, Some(accuracy)) => accuracy,
         _ => -epoch.valid_loss,
     }
 }
 
-/// The first of the best epochs, counted from 1, and what it is worth.
+/// The first of the best epochs, counted from 1, and its quality; 0 if there is no epoch.
 fn best_of(metric: Metric, history: &[Epoch]) -> (usize, f64) {
-    let worths = history.iter().map(|epoch| (epoch.epoch, worth(metric, epoch)));
-    worths.fold((0, f64::NEG_INFINITY), |best, next| if next.1 > best.1 { next } else { best })
+    let qualities = history.iter().map(|epoch| (epoch.epoch, quality(metric, epoch)));
+    qualities.fold((0, f64::NEG_INFINITY), |best, next| if next.1 > best.1 { next } else { best })
 }
 
 impl Best {
-    /// The best model of a training that begins, or goes on: then with the one that was kept
-    /// before.
+    /// For a training that starts, or is resumed with the best model so far in `path`.
     pub fn new<E: Engine>(
         trainer: &mut Trainer<E>,
         path: PathBuf,
@@ -43,8 +42,8 @@ impl Best {
         let history = &trainer.progress().history;
         let (best_epoch, best) = best_of(metric, history);
         if best_epoch == 0 {
-            let kept = Mutex::new(f64::NEG_INFINITY);
-            return Ok(Best { path, metric, kept, lost: None });
+            let saved = Mutex::new(f64::NEG_INFINITY);
+            return Ok(Best { path, metric, saved, lost: None });
         }
         let (epoch, note) = match trainer.find_checkpoint(&path) {
             Ok(Some(found)) => (found.checkpoint.progress.history.len(), found.note),
@@ -54,41 +53,41 @@ impl Best {
             }
             Err(error) => return Err(error.into()),
         };
-        // One of an epoch to come was written just before the program was ended.
-        let mut kept = match epoch.checked_sub(1).map(|before| history.get(before)) {
+        // A checkpoint of a later epoch was written just before the program was killed.
+        let mut saved = match epoch.checked_sub(1).map(|before| history.get(before)) {
             None => f64::NEG_INFINITY,
             Some(None) => best,
-            Some(Some(epoch)) => worth(metric, epoch),
+            Some(Some(epoch)) => quality(metric, epoch),
         };
         if let Some(note) = &note {
             warning!("{note}");
         }
-        if kept < best {
+        if saved < best {
             warning!("the model of epoch {best_epoch}, the best so far, is lost");
         }
         if let Some(last) = history.last()
-            && worth(metric, last) > kept
+            && quality(metric, last) > saved
             && trainer.progress().batches == 0
         {
-            kept = worth(metric, last);
+            saved = quality(metric, last);
             trainer.save(&path)?;
         }
-        Ok(Best { path, metric, kept: Mutex::new(kept), lost: note })
+        Ok(Best { path, metric, saved: Mutex::new(saved), lost: note })
     }
 
-    /// Keeps the model of the epoch that has just ended, if it is better than the one that is kept.
+    /// Saves the model of the epoch that has just ended if it is better than the saved one.
     pub fn after_epoch<E: Engine>(&self, trainer: &mut Trainer<E>) -> drnn_train::Result<()> {
         let Some(last) = trainer.progress().history.last() else { return Ok(()) };
-        let last = worth(self.metric, last);
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if last > *kept {
+        let last = quality(self.metric, last);
+        let mut saved = self.saved.lock().unwrap_or_else(PoisonError::into_inner);
+        if last > *saved {
             trainer.save(&self.path)?;
-            *kept = last;
+            *saved = last;
         }
         Ok(())
     }
 
-    /// Makes it the model of `fit`. Says so where it is not that of the best epoch.
+    /// Makes it the trainer's model. Returns a note if it is not that of the best epoch.
     pub fn restore<E: Engine>(self, trainer: &mut Trainer<E>) -> Result<Option<String>, Failure> {
         let (best_epoch, _) = best_of(self.metric, &trainer.progress().history);
         let instead = "--resume with --keep last keeps the model of the last epoch, another --out \
@@ -106,7 +105,7 @@ impl Best {
             Err(error) => return Err(error.into()),
         };
         let kept = trainer.progress().history.len();
-        // An earlier run may have found it so, and kept another.
+        // The checkpoint may have been replaced by an earlier run.
         let before = || format!("{}: was damaged or missing before", self.path.display());
         Ok((kept != best_epoch).then(|| {
             let why = note.unwrap_or_else(before);

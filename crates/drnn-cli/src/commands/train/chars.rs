@@ -13,8 +13,9 @@ use std::time::SystemTime;
 
 /// Fill in masked characters of a text: bits per masked character
 ///
-/// A share of the characters is masked, others each time; the network learns to tell which they were, from those
-/// around them. A delayed network looks ahead at as many characters as its delay. `drnn fill` uses the model.
+/// A fraction of the characters is masked, different ones in every epoch; the network learns to
+/// predict them from the characters around them. A network with delay d looks d characters ahead.
+/// `drnn fill` uses the model.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
@@ -33,7 +34,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let place = training.running.place.find()?;
     let shape = shape.shape()?;
     let data = Characters::read(characters, training.seed)?;
-    data.tell();
+    data.print_notes();
     let options = training.options(Options { epochs: 20, ..data.options() });
     let spec = data.spec(&shape)?;
     let parts = [Some(&data.train), Some(&data.valid), data.test.as_ref()].into_iter().flatten();
@@ -68,8 +69,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
                 let found = learner.loss(judged, 0, rows)?;
                 let paper = paper_bpc(Metric::Bits.of(&found), window, ahead);
                 notes.push(format!(
-                    "paper_bpc {paper:.4}: the same bits as the paper prints them, divided by the masks among all {} \
-                     characters that are read, though only those among {window} are answered.",
+                    "paper_bpc {paper:.4}: the same bits as the paper counts them, divided by the masks among all {} \
+                     characters that are read, although only those among {window} are predicted.",
                     window + ahead
                 ));
             }

@@ -1,8 +1,8 @@
-//! `drnn train`: a network on the user's own data.
+//! `drnn train`: trains a network on the user's data.
 //!
 //! | file | what |
 //! |---|---|
-//! | `frame` | what all tasks have in common: from an engine and its data to a model file and a report |
+//! | `frame` | what all tasks share: from an engine and its data to a model file and a report |
 //! | `best` | the best model of a training so far |
 //! | `chars` | masked characters of a text |
 //! | `series` | sequences of numbers |
@@ -19,7 +19,7 @@ use clap::{Args, Subcommand};
 
 /// Train a network on your own data: a model file, and a report
 ///
-/// Interrupted with Ctrl-C, or killed, it goes on with --resume, to the same result.
+/// A training that was interrupted with Ctrl-C or killed continues with --resume, to the same result.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {

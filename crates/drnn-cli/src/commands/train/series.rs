@@ -14,10 +14,10 @@ use drnn_train::series::{Score, Sequences, score};
 use drnn_train::{Dataset, Metric, Options, Schedule};
 use std::time::SystemTime;
 
-/// Answer every step of sequences of numbers, with values or with a class
+/// Predict values or a class at every step of sequences of numbers
 ///
-/// Columns are scaled to mean 0 and standard deviation 1 of what is learned from; the model file keeps that, and errors
-/// are told in the target's own units. Several sequences are parted by drawing some of them, one is cut by time.
+/// Columns are standardised with training-set statistics, which the model file contains; errors are
+/// reported in the target's units. Several sequences are split at random, a single one by time.
 /// Examples:
 ///   drnn train series --csv weather.csv --target temperature --net dlstm --delay 5
 ///   drnn train series --csv steps.csv.gz --target activity --inputs ax,ay,az --sequence person --delay 10
@@ -69,23 +69,23 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         |engine, path, precision| {
             Ok(engine.model()?.with_task(task.clone()).save_as(path, precision)?)
         },
-        |engine| closer(engine, &cpu, &ready),
+        |engine| more(engine, &cpu, &ready),
     )
 }
 
-/// How networks are trained on series where nobody says.
+/// Default training options for series.
 pub fn suggested(batch: usize) -> Options {
     let schedule = Schedule::Cosine;
     Options { epochs: 100, batch, rate: 1e-2, schedule, ..Options::default() }
 }
 
-/// What a network is judged by.
+/// The metric of a task.
 pub fn metric(task: &SeriesTask) -> Metric {
     if task.classes.is_some() { Metric::Accuracy } else { Metric::SquaredError }
 }
 
-/// What a network is worth on whole sequences, in the target's own units.
-pub fn worth(
+/// Evaluates a network on whole sequences, in the target's units: all scores, and the metric.
+pub fn evaluate(
     engine: &mut Network,
     cpu: &Cpu,
     task: &SeriesTask,
@@ -96,21 +96,21 @@ pub fn worth(
     Ok((found, quality))
 }
 
-/// Judged on the test set, or on the validation set where there is none.
-fn closer(engine: &mut Network, cpu: &Cpu, ready: &Ready) -> Result<More, Failure> {
-    let mut of = |data: &Sequences| worth(engine, cpu, &ready.task, data);
+/// Evaluates the model on validation and test set; tables are of the test set if there is one.
+fn more(engine: &mut Network, cpu: &Cpu, ready: &Ready) -> Result<More, Failure> {
+    let mut of = |data: &Sequences| evaluate(engine, cpu, &ready.task, data);
     let (valid, test) = (of(&ready.valid)?, ready.test.as_ref().map(&mut of).transpose()?);
-    let worth = Quality { valid: valid.1, test: test.as_ref().map(|test| test.1) };
+    let quality = Quality { valid: valid.1, test: test.as_ref().map(|test| test.1) };
     let mut notes = ready.notes.clone();
     let sets = [("validation", Some(&valid)), ("test", test.as_ref())];
     for (set, (score, _)) in sets.into_iter().filter_map(|(set, found)| Some((set, found?))) {
         if score.unknown > 0 {
             let n = score.unknown;
             notes.push(format!(
-                "{n} steps of the {set} set are of classes that were not learned from: they count as wrong."
+                "{n} steps of the {set} set have classes that the training set does not have; they count as wrong."
             ));
         }
     }
     let (set, closest) = test.map_or(("validation", valid.0), |test| ("test", test.0));
-    Ok(More { judged: judged(&closest, &ready.task, set), notes, quality: Some(worth) })
+    Ok(More { judged: judged(&closest, &ready.task, set), notes, quality: Some(quality) })
 }

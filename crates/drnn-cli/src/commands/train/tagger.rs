@@ -13,20 +13,20 @@ use drnn_train::{Engine, Metric, Options, PaperNet};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-/// Tag words: a network reads the characters of each, another the words
+/// Tag words: one network reads the characters of each word, another the words
 ///
 /// Files are CoNLL-U (the tag is UPOS) or two columns (word TAB tag, a blank line between sentences), plain, gzip,
 /// zstd or zip. The word network's delay is the latency in words; a delay of the char network costs nothing.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
-    /// Sentences to learn from
+    /// Training set
     #[arg(long, value_name = "FILE")]
     train: PathBuf,
-    /// Sentences to judge by
+    /// Validation set
     #[arg(long, value_name = "FILE")]
     dev: PathBuf,
-    /// Sentences to test with
+    /// Test set
     #[arg(long, value_name = "FILE")]
     test: Option<PathBuf>,
     /// Network over characters: lstm, bilstm, dlstm-D
@@ -35,37 +35,37 @@ pub struct Arguments {
     /// Network over words: lstm, bilstm, dlstm-D
     #[arg(long = "word", value_name = "NET", default_value = "dlstm-1")]
     words: PaperNet,
-    /// Units of the char network; a bidirectional one has half as many each way
+    /// Units of the char network; a bidirectional one has half as many per direction
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u16).range(2..=4096))]
     char_units: u16,
-    /// Units of the word network; a bidirectional one has 188 of 300 each way
+    /// Units of the word network; a bidirectional one has 188 of 300 per direction
     #[arg(long, value_name = "N", default_value_t = 300, value_parser = clap::value_parser!(u16).range(2..=4096))]
     word_units: u16,
-    /// Values of a character's vector
+    /// Dimension of character embeddings
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=4096))]
     symbol_width: u16,
-    /// Values of a word's vector, where they are learned
+    /// Dimension of word vectors that are learned
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=4096))]
     vector_width: u16,
-    /// Word vectors as text (GloVe, word2vec), which stay as they are
+    /// Word vectors as text (GloVe, word2vec); they are not trained
     #[arg(long, value_name = "FILE")]
     vectors: Option<PathBuf>,
     /// Train these vectors too
     #[arg(long, requires = "vectors")]
     tune: bool,
-    /// Characters that get a number, the most frequent; the rest are unknown
+    /// Size of the alphabet: the N most frequent characters; others are unknown
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(5..=20_000))]
     alphabet: u16,
-    /// Words that occur less often are unknown, where vectors are learned
+    /// Without --vectors: words that occur less often are unknown
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     least_count: u16,
-    /// Most words that get a vector
+    /// Maximum number of words with a vector
     #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(5..=10_000_000))]
     most_words: u32,
-    /// What is read of a treebank: its words, or every line as the paper's authors do
+    /// What to read from a treebank: its words, or every line, as the paper's authors do
     #[arg(long, value_enum, default_value = "words")]
     tokens: Tokens,
-    /// Most tags that there may be
+    /// Maximum number of tags
     #[arg(long, value_name = "N", default_value_t = MAX_CLASSES as u32, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
     max_tags: u32,
     #[command(flatten)]
@@ -74,7 +74,7 @@ pub struct Arguments {
     training: Training,
 }
 
-/// What is read of a treebank.
+/// Which lines of a treebank are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Tokens {
     Words,
@@ -90,7 +90,7 @@ impl From<Tokens> for Counting {
     }
 }
 
-/// The paper's: 32 sentences, 20 epochs.
+/// The paper's options: batches of 32 sentences, 20 epochs.
 pub fn paper_options() -> Options {
     Options { epochs: 20, batch: 32, ..Options::default() }
 }

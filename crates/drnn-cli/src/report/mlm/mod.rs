@@ -1,4 +1,4 @@
-//! Results of `drnn reproduce mlm`: the file, and what is shown of it.
+//! Results of `drnn reproduce mlm`: the file, and its report.
 
 mod plots;
 mod words;
@@ -12,7 +12,7 @@ use drnn_train::{Epoch, Options, Reason};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
-/// What mlm.json holds.
+/// The contents of mlm.json.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MlmResults {
     /// "mlm".
@@ -21,22 +21,22 @@ pub struct MlmResults {
     pub format: u64,
     pub provenance: Provenance,
     pub text: Text,
-    /// Characters of a window, T.
+    /// Characters per window, T.
     pub window: usize,
-    /// Share of them that are masked.
+    /// Fraction that is masked.
     pub masked: f64,
     pub options: Options,
-    /// What is not as in the paper.
+    /// Differences from the paper.
     pub deviations: Vec<String>,
     pub runs: Vec<Run>,
 }
 
-/// The text, and what of it was used.
+/// The text, and the parts that were used.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Text {
     /// All characters.
     pub characters: usize,
-    /// How it was split, for people.
+    /// Describes how it was split.
     pub split: String,
     /// Characters used to train, to validate, to test.
     pub used: [usize; 3],
@@ -51,7 +51,7 @@ pub struct Run {
     pub row: String,
     pub repetition: usize,
     pub parameters: usize,
-    /// Bits per masked target on the validation set; None where the training ran away.
+    /// Bits per masked target on the validation set; None if the training diverged.
     pub valid_bpc: Option<f64>,
     /// And on the test set.
     pub test_bpc: Option<f64>,
@@ -80,7 +80,7 @@ impl Group<'_> {
 }
 
 impl MlmResults {
-    /// By size and kind, the least delay first.
+    /// By size, kind and delay.
     fn groups(&self) -> Vec<Group<'_>> {
         let mut groups: Vec<Group> = Vec::new();
         for run in &self.runs {

@@ -11,7 +11,7 @@ fn line(name: String, style: Style, colour: usize, points: Vec<(f64, f64)>) -> L
     Line { name, style, colour, strength: 1.0, points, bars: Vec::new() }
 }
 
-/// Whether it is a point over its delay; others are lines to compare with.
+/// Whether it is a point over its delay; others are horizontal lines.
 fn over_delay(row: &Row) -> bool {
     row.layers == 1 && row.net != Net::BiLstm
 }
@@ -24,7 +24,7 @@ fn name(size: Size) -> &'static str {
     }
 }
 
-/// Ours, and what the paper prints of networks of that size, divided by targets.
+/// Our BPC, and the paper's for networks of that size, divided by targets.
 pub fn bpc(results: &MlmResults) -> Plot {
     let groups = results.groups();
     let test = |group: &Group| moments(&group.each(|run| run.test_bpc));

@@ -1,4 +1,4 @@
-//! What is said of the results: text, tables, facts.
+//! Text and tables of the report.
 
 use super::{Group, MlmResults, plots};
 use crate::report::page::{Figure, Page, Part, Table, duration, mean_sd, moments};
@@ -9,7 +9,7 @@ use drnn_train::chars::paper::{Net, Printed, Row, Size};
 use drnn_train::chars::{corrected_bpc, paper_bpc};
 use std::fmt::Write;
 
-/// Why there are two numbers for one thing.
+/// Why there are two numbers for BPC.
 pub const DIVISION: &str = "BPC is bits per masked target. The paper divides the bits of the T targets by the masks among all T + d \
      characters that are read, so what it prints for a delay of d is T/(T + d) of that: paper_bpc is ours divided its way, \
      `paper, per target` is its number divided by targets.";
@@ -54,7 +54,9 @@ pub fn results_table(results: &MlmResults) -> Table {
         ]
     });
     Table {
-        caption: "Bits per character on the test set, the lower the better; valid: on the validation set.".into(),
+        caption:
+            "Bits per character on the test set, lower is better; valid: on the validation set."
+                .into(),
         head: [
             "net",
             "paper",
@@ -76,8 +78,8 @@ pub fn page(results: &MlmResults) -> Page {
     let MlmResults { text, window, masked, options, deviations, .. } = results;
     let mut parts = vec![
         Part::Text(format!(
-            "Of the characters of a text {masked} are masked, and the network tells which they were. It reads windows of \
-             {window} characters; a d-LSTM answers d characters late, and looks ahead at the d that really follow."
+            "A fraction of {masked} of the characters of a text is masked, and the network predicts them. It reads windows of \
+             {window} characters; a d-LSTM predicts d characters late, and reads the d characters that follow the window."
         )),
         Part::Text(summary(results)),
         Part::Table(results_table(results)),
@@ -97,7 +99,7 @@ pub fn page(results: &MlmResults) -> Page {
         }),
         Part::Facts(facts(results)),
         Part::Facts(training_facts(text.windows, options)),
-        Part::Heading("What is not as in the paper"),
+        Part::Heading("Differences from the paper"),
         deviations_part(deviations),
     ];
     parts.extend(provenance_parts(&results.provenance));
@@ -113,7 +115,7 @@ fn facts(results: &MlmResults) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// What a delay bought.
+/// How much a delay improves BPC.
 fn summary(results: &MlmResults) -> String {
     let mut out = String::new();
     for size in [Size::Quick, Size::Small, Size::Large] {
@@ -126,7 +128,7 @@ fn summary(results: &MlmResults) -> String {
             .min_by(|a, b| test(a).total_cmp(&test(b)));
         let Some(best) = best else { continue };
         let _ =
-            write!(out, "{} has the least BPC of its kind, {:.3}.", title(&best.row), test(&best));
+            write!(out, "{} has the lowest BPC of its kind, {:.3}.", title(&best.row), test(&best));
         for other in of_size().filter(|group| group.row.net != Net::DLstm) {
             let _ = write!(out, " {}: {:.3}.", title(&other.row), test(&other));
         }
@@ -134,8 +136,7 @@ fn summary(results: &MlmResults) -> String {
     }
     let away = results.runs.iter().filter(|run| run.ended == Reason::NotFinite);
     for run in away {
-        let _ =
-            write!(out, "{}, repetition {}: the loss became no number. ", run.row, run.repetition);
+        let _ = write!(out, "{}, repetition {}: the loss became NaN. ", run.row, run.repetition);
     }
     if out.is_empty() { "No delayed network is among these.".into() } else { out.trim_end().into() }
 }

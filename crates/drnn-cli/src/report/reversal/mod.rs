@@ -1,4 +1,4 @@
-//! Results of `drnn reproduce reversal`: the file, and what is shown of it.
+//! Results of `drnn reproduce reversal`: the file, and its report.
 
 mod plots;
 mod words;
@@ -12,10 +12,10 @@ use drnn_train::{Epoch, Options, PaperNet, Reason};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::fmt::Write;
 
-/// Longest sequences that a report is made of.
-const MOST_STEPS: usize = 10_000;
+/// Maximum length of sequences in a report.
+const MAX_STEPS: usize = 10_000;
 
-/// What reversal.json holds.
+/// The contents of reversal.json.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReversalResults {
     /// "reversal".
@@ -25,7 +25,7 @@ pub struct ReversalResults {
     pub provenance: Provenance,
     pub task: Task,
     pub options: Options,
-    /// What is not as in the paper.
+    /// Differences from the paper.
     pub deviations: Vec<String>,
     pub runs: Vec<Run>,
 }
@@ -33,7 +33,7 @@ pub struct ReversalResults {
 /// The task, and sequences of each set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
-    /// Elements of a sequence, T.
+    /// Elements per sequence, T.
     pub steps: usize,
     /// Symbols, V.
     pub symbols: usize,
@@ -42,21 +42,20 @@ pub struct Task {
     pub test: usize,
 }
 
-/// One network, trained once. Only where its loss became no number may others be none either: JSON has null
-/// for them.
+/// One network, trained once. If its loss became NaN, other values may be NaN too, null in JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     pub net: String,
     pub repetition: usize,
-    /// None for a network that sees the whole sequence.
+    /// None for a bidirectional network.
     pub delay: Option<usize>,
     pub parameters: usize,
-    /// Best accuracy that can be expected.
+    /// The best expected accuracy for what the network has read.
     pub bound: f64,
-    /// Accuracy of answers drawn by their probabilities.
+    /// Accuracy of predictions sampled from the softmax.
     #[serde(deserialize_with = "or_nan")]
     pub sampled: f64,
-    /// Accuracy of the likeliest answers.
+    /// Accuracy of the most likely predictions.
     #[serde(deserialize_with = "or_nan")]
     pub likeliest: f64,
     #[serde(deserialize_with = "or_nan")]
@@ -103,9 +102,9 @@ impl Reported for ReversalResults {
 
     fn check(&self) -> Result<(), String> {
         let Task { steps, symbols, .. } = self.task;
-        if !(1..=MOST_STEPS).contains(&steps) || symbols == 0 {
+        if !(1..=MAX_STEPS).contains(&steps) || symbols == 0 {
             return Err(format!(
-                "sequences of {steps} elements of {symbols} symbols; expected 1 to {MOST_STEPS} of at least 1"
+                "sequences of {steps} elements of {symbols} symbols; expected 1 to {MAX_STEPS} of at least 1"
             ));
         }
         check_runs(self.runs.len())?;
@@ -195,14 +194,14 @@ impl Group<'_> {
         self.runs[0]
     }
 
-    /// Whether it is a point over its delay; otherwise it is a line that others are compared with.
+    /// Whether it is a point over its delay; otherwise it is a horizontal line.
     fn delayed(&self) -> bool {
         let Run { net, delay, .. } = self.first();
         delay.is_some_and(|d| d > 0) || matches!(net.parse(), Ok(PaperNet::DLstm(_)))
     }
 }
 
-/// In the order in which networks come.
+/// In the order of the runs.
 fn groups(results: &ReversalResults) -> Vec<Group<'_>> {
     let mut groups: Vec<Group> = Vec::new();
     for run in &results.runs {

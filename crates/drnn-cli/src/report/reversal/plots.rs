@@ -4,13 +4,13 @@ use super::{Group, ReversalResults, Task, groups};
 use crate::plot::{Line, Plot, Scale, Style};
 use drnn_train::reversal::Reversal;
 
-/// Characters of a name that there is room for in a plot.
+/// Maximum characters of a name in a plot.
 const NAME: usize = 24;
-/// Colours of delayed networks, and of those that they are compared with.
+/// Colours of delayed networks, and of the baselines.
 pub const DELAYED: [usize; 4] = [0, 3, 5, 4];
 const OTHERS: [usize; 2] = [1, 2];
 
-/// A name that has room in a plot.
+/// A name that fits into a plot.
 fn name(text: &str) -> String {
     match text.char_indices().nth(NAME) {
         Some(_) => text.chars().take(NAME - 1).chain(['…']).collect(),
@@ -50,7 +50,7 @@ pub fn accuracy(results: &ReversalResults) -> Plot {
         });
     }
     let task = Reversal { steps, symbols };
-    // As far as it rises, and then on to the end.
+    // Up to where it saturates, and the last delay.
     let delays = (0..steps).chain((end >= steps).then_some(end));
     lines.push(Line {
         name: "bound".into(),
@@ -72,8 +72,8 @@ pub fn accuracy(results: &ReversalResults) -> Plot {
     }
 }
 
-/// Validation loss over epochs. Networks have colours of their own, repetitions alike; but many delays share
-/// one, the later the stronger.
+/// Validation loss over epochs. Repetitions share the colour of their network; many delays share one
+/// colour, stronger with the delay.
 pub fn losses(results: &ReversalResults) -> Plot {
     let groups = groups(results);
     let many = groups.iter().filter(|group| group.delayed()).count();

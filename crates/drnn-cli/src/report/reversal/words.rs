@@ -1,4 +1,4 @@
-//! What is said of the results: text, table, facts.
+//! Text and table of the report.
 
 use super::plots::{DELAYED, accuracy, losses};
 use super::{ReversalResults, Run, Task, groups};
@@ -15,9 +15,9 @@ pub fn page(results: &ReversalResults) -> Page {
     let formula = format!("{formula} {more}");
     let mut parts = vec![
         Part::Text(format!(
-            "The network reads {steps} symbols, of {symbols} that there are, and answers them backwards while it reads. \
-             Without a delay it can know only the second half of the answers. With a delay of d it has seen d symbols more; with {} \
-             it has seen them all, as a bidirectional network has.",
+            "The network reads a sequence of {steps} symbols from an alphabet of {symbols} and outputs it in reverse. \
+             Without a delay it can predict only the second half. With a delay of d it has read d more symbols; with {} \
+             it has read them all, like a bidirectional network.",
             steps - 1
         )),
         Part::Text(summary(results)),
@@ -26,9 +26,9 @@ pub fn page(results: &ReversalResults) -> Page {
             name: "accuracy",
             picture: Box::new(accuracy(results)),
             caption: format!(
-                "Bound: the expected accuracy of whoever knows what has been read and guesses the rest, \
-                 {formula}, with T\u{a0}=\u{a0}{steps} and V\u{a0}=\u{a0}{symbols}. Sampled: answers are drawn by the probabilities \
-                 that the network gives, as the paper's authors do."
+                "Bound: the best expected accuracy given the symbols read so far, with the others guessed: \
+                 {formula}, with T\u{a0}=\u{a0}{steps} and V\u{a0}=\u{a0}{symbols}. Sampled: predictions are drawn from the \
+                 network's softmax, as the paper's authors do."
             ),
         }),
         Part::Heading("Training"),
@@ -38,19 +38,19 @@ pub fn page(results: &ReversalResults) -> Page {
             caption: losses_caption(results),
         }),
         Part::Facts(training_facts([train, valid, test], options)),
-        Part::Heading("What is not as in the paper"),
+        Part::Heading("Differences from the paper"),
         deviations_part(deviations),
     ];
     parts.extend(provenance_parts(provenance));
     Page { title: "Sequence reversal".into(), parts }
 }
 
-/// Text that stays on one line.
+/// Text without line breaks.
 fn unbroken(text: &str) -> String {
     text.replace(' ', "\u{a0}")
 }
 
-/// How near the delayed networks came.
+/// How close the delayed networks are to the bound.
 fn summary(results: &ReversalResults) -> String {
     let groups = groups(results);
     let differences: Vec<f64> = groups
@@ -80,7 +80,7 @@ fn summary(results: &ReversalResults) -> String {
     for Run { net, repetition, epochs, .. } in diverged {
         let _ = write!(
             out,
-            " {net}, repetition {repetition}: the loss became no number after {epochs} epochs."
+            " {net}, repetition {repetition}: the loss became NaN after {epochs} epochs."
         );
     }
     out
@@ -106,14 +106,14 @@ pub fn results_table(results: &ReversalResults) -> Table {
         ]
     });
     let mut caption = String::from(
-        "Accuracy on the test set, by answers drawn and by arg max. Difference: sampled less bound. Delay `all`: \
-         the network reads the sequence from both ends before it answers.",
+        "Accuracy on the test set, of sampled predictions and of arg max. Difference: sampled minus bound. Delay `all`: \
+         the network reads the whole sequence, in both directions, before its first output.",
     );
-    let most = groups.iter().map(|group| group.runs.len()).max().unwrap_or(1);
-    if most > 1 {
+    let count = groups.iter().map(|group| group.runs.len()).max().unwrap_or(1);
+    if count > 1 {
         let _ = write!(
             caption,
-            " Mean ± standard deviation over up to {most} repetitions; time is the mean of one."
+            " Mean ± standard deviation over up to {count} repetitions; time is the mean of one."
         );
     }
     Table {
@@ -140,7 +140,9 @@ fn losses_caption(results: &ReversalResults) -> String {
         "Cross-entropy of the validation set after each epoch, every repetition a line.",
     );
     if groups(results).iter().filter(|group| group.delayed()).count() > DELAYED.len() {
-        out.push_str(" The d-LSTM in the order of the table, the later the stronger.");
+        out.push_str(
+            " The d-LSTMs are in the order of the table, with stronger colours for longer delays.",
+        );
     }
     out
 }

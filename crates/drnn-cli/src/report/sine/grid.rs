@@ -1,4 +1,4 @@
-//! The cells of a campaign as a grid, and where that is not the paper's.
+//! The cells of a campaign as a grid, and its differences from the paper.
 
 use super::{Entry, SineResults};
 use drnn::text::grouped;
@@ -7,10 +7,10 @@ use drnn_train::{PaperNet, Schedule};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
-/// A cell but for its data set.
+/// A cell without its data set.
 type Place = (PaperNet, Gamma, usize);
 
-/// What there is of each, in order.
+/// The values of each axis, sorted.
 pub struct Axes {
     pub gammas: Vec<Gamma>,
     pub aheads: Vec<usize>,
@@ -34,7 +34,7 @@ impl Axes {
     }
 }
 
-/// Results by their places.
+/// Results by position in the grid.
 pub struct Grid<'a> {
     pub axes: Axes,
     entries: BTreeMap<Place, &'a Entry>,
@@ -53,7 +53,7 @@ impl Grid<'_> {
         self.entries.get(&(net, gamma, ahead)).copied()
     }
 
-    /// Of each delayed network, where there is one, the step.
+    /// The step in the error of each delayed network.
     pub fn steps(&self) -> Vec<Step> {
         let Axes { gammas, aheads, nets } = &self.axes;
         let step = |&net: &PaperNet| {
@@ -71,8 +71,7 @@ impl Grid<'_> {
     }
 }
 
-/// How many times larger a delayed network's error is at the first a that it cannot see, a = `beyond`, than
-/// at a = d.
+/// The ratio of a delayed network's errors at a = `beyond`, the first a beyond its delay, and a = d.
 pub struct Step {
     pub net: PaperNet,
     pub delay: usize,
@@ -84,12 +83,12 @@ fn list<T: Display>(values: &[T]) -> String {
     values.iter().map(T::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// Data sets of the cell that has most.
+/// The maximum number of data sets of a cell.
 fn sets(cells: &[GridCell]) -> u64 {
     cells.iter().map(|cell| cell.set.saturating_add(1)).max().unwrap_or(0)
 }
 
-/// Where these trainings are not the paper's, a phrase each.
+/// Differences from the paper, a phrase each.
 pub fn deviations(protocol: &Protocol, cells: &[GridCell]) -> Vec<String> {
     let (paper, axes, sets) = (Protocol::default(), Axes::of_cells(cells), sets(cells));
     let mut found = Vec::new();
@@ -121,7 +120,7 @@ pub fn deviations(protocol: &Protocol, cells: &[GridCell]) -> Vec<String> {
     found
 }
 
-/// The command that gives these results, where none is missing.
+/// The command that gives these results, if they are complete.
 pub fn command(protocol: &Protocol, cells: &[GridCell]) -> String {
     let (axes, training) = (Axes::of_cells(cells), &protocol.training);
     let full = if training.schedule == Schedule::Constant { " --full" } else { "" };

@@ -1,8 +1,8 @@
-//! Results of `drnn reproduce sine`: the file, and what is shown of it.
+//! Results of `drnn reproduce sine`: the file, and its report.
 //!
 //! sine.json follows from the trainings alone, not from machines, shards or the order of work: a merged
-//! campaign and a straight one give the same file. What the trainings took, and on what, is in the campaign's
-//! own results.jsonl, and in reports made of that.
+//! campaign and a straight one give the same file. Times and machines are in the campaign's results.jsonl,
+//! and in reports made from it.
 
 mod grid;
 mod maps;
@@ -25,10 +25,10 @@ use std::path::Path;
 /// All files that a report may have, the results' own among them.
 pub const NAMES: [&str; 7] =
     ["sine.json", "index.html", "report.md", "sine.csv", "sine.svg", "sine-sd.svg", "sine.png"];
-/// The longest delay that makes sense: later than a sequence's last element there is nothing to wait for.
-pub const MOST_DELAY: usize = STEPS - 1;
+/// The maximum delay: with it the last element is read before the first output.
+pub const MAX_DELAY: usize = STEPS - 1;
 
-/// What sine.json holds.
+/// The contents of sine.json.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SineResults {
     /// "sine".
@@ -37,11 +37,11 @@ pub struct SineResults {
     format: u64,
     provenance: Origin,
     protocol: Protocol,
-    /// What is not as in the paper.
+    /// Differences from the paper.
     deviations: Vec<String>,
     trainings: usize,
     cells: Vec<Entry>,
-    /// Where the campaign's own file is at hand.
+    /// Known if the report is made from the campaign's results.jsonl.
     #[serde(skip)]
     effort: Option<Effort>,
 }
@@ -52,19 +52,19 @@ struct Entry {
     net: PaperNet,
     gamma: Gamma,
     ahead: usize,
-    /// Data sets, and those where the training ran away: these are in no mean.
+    /// Data sets, and those whose training diverged, which no mean includes.
     sets: usize,
     ran_away: usize,
     mean_mse: Option<f64>,
-    /// Between data sets, from two on.
+    /// Between data sets; None for fewer than two.
     sd_mse: Option<f64>,
     mean_epochs: f64,
 }
 
-/// What the trainings took.
+/// Time and machines of the trainings.
 #[derive(Debug, Clone, PartialEq)]
 struct Effort {
-    /// Of one thread.
+    /// Thread time.
     seconds: f64,
     machines: BTreeSet<String>,
 }
@@ -96,7 +96,7 @@ impl SineResults {
         Ok(serde_json::to_string(self).map_err(|e| format!("sine.json: {e}"))? + "\n")
     }
 
-    /// Most data sets of a cell.
+    /// The maximum number of data sets of a cell.
     fn sets(&self) -> usize {
         self.cells.iter().map(|entry| entry.sets).max().unwrap_or(0)
     }
@@ -128,25 +128,25 @@ impl Entry {
     fn check(&self) -> Result<(), String> {
         let Entry { net, ahead, sets, ran_away, mean_mse, sd_mse, mean_epochs, .. } = *self;
         if let PaperNet::DLstm(delay) = net
-            && !(1..=MOST_DELAY).contains(&delay)
+            && !(1..=MAX_DELAY).contains(&delay)
         {
-            return Err(format!("a delay of {delay}, expected 1 to {MOST_DELAY}"));
+            return Err(format!("a delay of {delay}, expected 1 to {MAX_DELAY}"));
         }
         if ahead > TAPS {
             return Err(format!("ahead is {ahead}, expected 0 to {TAPS}"));
         }
         if sets == 0 || ran_away > sets {
-            return Err(format!("{sets} data sets, {ran_away} of them ran away"));
+            return Err(format!("{sets} data sets, {ran_away} of them diverged"));
         }
-        let told = sets - ran_away;
-        for (name, value, least) in [("mean_mse", mean_mse, 1), ("sd_mse", sd_mse, 2)] {
+        let finite = sets - ran_away;
+        for (name, value, min) in [("mean_mse", mean_mse, 1), ("sd_mse", sd_mse, 2)] {
             match value {
                 Some(value) if !(value.is_finite() && value >= 0.0) => {
                     return Err(format!("{name} is {value}, expected 0 or more"));
                 }
-                _ if value.is_some() == (told >= least) => {}
-                Some(value) => return Err(format!("{name} is {value}, of {told} data sets")),
-                None => return Err(format!("no {name}, of {told} data sets")),
+                _ if value.is_some() == (finite >= min) => {}
+                Some(value) => return Err(format!("{name} is {value}, of {finite} data sets")),
+                None => return Err(format!("no {name}, of {finite} data sets")),
             }
         }
         if !(mean_epochs.is_finite() && mean_epochs >= 0.0) {
@@ -162,7 +162,7 @@ impl Reported for SineResults {
 
     fn check(&self) -> Result<(), String> {
         if self.cells.is_empty() {
-            return Err("holds no trainings".into());
+            return Err("contains no trainings".into());
         }
         let rate = self.protocol.training.rate;
         if !(rate.is_finite() && rate > 0.0) {
@@ -174,7 +174,7 @@ impl Reported for SineResults {
             let refuse = |why| format!("cells[{i}], {net} gamma {gamma} a {ahead}: {why}");
             entry.check().map_err(refuse)?;
             if !seen.insert((net, gamma, ahead)) {
-                return Err(refuse("is there twice".into()));
+                return Err(refuse("is given twice".into()));
             }
         }
         let sum = self.cells.iter().try_fold(0usize, |sum, entry| sum.checked_add(entry.sets));
@@ -205,7 +205,7 @@ impl Reported for SineResults {
     }
 }
 
-/// The report on a campaign's own file, and sine.json with it.
+/// The report on a campaign's results.jsonl, and its sine.json.
 pub fn report_on_campaign(path: &Path, bytes: &[u8]) -> Result<Report, String> {
     let (protocol, records) = from_bytes(path, bytes).map_err(|error| match error {
         drnn_train::Error::Results { reason, .. } => reason,

@@ -1,4 +1,4 @@
-//! What is said of the results: text, tables, facts.
+//! Text and tables of the report.
 
 use super::grid::{Grid, Step};
 use super::{SineResults, maps};
@@ -11,33 +11,33 @@ use drnn_train::sine::{STEPS, TAPS};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Machines that are named; of more, only how many.
-const MOST_MACHINES: usize = 8;
+/// At most this many machines are named.
+const MAX_MACHINES: usize = 8;
 
 pub fn page(results: &SineResults) -> Page {
     let SineResults { protocol, provenance, deviations, trainings, .. } = results;
     let grid = Grid::of(results);
     let mut parts = vec![
         Part::Text(format!(
-            "The network reads {STEPS} numbers x, drawn between 0 and 1, and answers while it reads the sine of \
+            "The network reads {STEPS} numbers x, drawn between 0 and 1, and predicts the sine of \
              a filtered sequence:"
         )),
         Part::Code(format!(
             "y_t = sin(gamma * sum_j w_(j+c) x_(t+j))\nj = -c+1 .. a,  c = {TAPS} - a"
         )),
         Part::Text(format!(
-            "The filter w has {TAPS} taps, drawn between 0 and 1 too; a of them look ahead, at numbers that follow \
-             x_t. The larger gamma, the further the answer is from linear. A network that answers d steps late \
-             can know y_t where a is at most d; behind that a part of the answer is hidden from it. From a bidirectional \
-             network nothing is."
+            "The filter w has {TAPS} taps, also drawn between 0 and 1; a of them look ahead, at numbers that follow \
+             x_t. The larger gamma, the more non-linear is the task. A network with delay d can predict y_t exactly \
+             where a is at most d; beyond that, y_t depends on numbers that it has not read. A bidirectional network \
+             reads them all."
         )),
         Part::Text(summary(results, &grid)),
         Part::Figure(Figure {
             name: "sine",
             picture: Box::new(maps::mean(results)),
             caption: "A map for each network, one scale of colours for all: dark is a small error; \
-                      the scale is logarithmic. Right of the dashed line the answer depends on numbers that the \
-                      network has not read. Where there is no colour nothing was trained, or every training ran away."
+                      the scale is logarithmic. Right of the dashed line the target depends on numbers that the \
+                      network has not read. Cells without colour were not trained, or every training diverged."
                 .into(),
         }),
     ];
@@ -45,8 +45,9 @@ pub fn page(results: &SineResults) -> Page {
         Part::Figure(Figure {
             name: "sine-sd",
             picture: Box::new(maps),
-            caption: "The same of the standard deviation between data sets. Filter and sequences are drawn anew for each."
-                .into(),
+            caption:
+                "The standard deviation between data sets, each with its own filter and sequences."
+                    .into(),
         })
     }));
     parts.push(Part::Heading("Errors"));
@@ -54,7 +55,7 @@ pub fn page(results: &SineResults) -> Page {
     let steps = grid.steps();
     if !steps.is_empty() {
         parts.extend([
-            Part::Heading("The step behind a = d"),
+            Part::Heading("The step after a = d"),
             Part::Table(step_table(&grid.axes.gammas, &steps)),
         ]);
     }
@@ -75,16 +76,16 @@ pub fn page(results: &SineResults) -> Page {
     parts.extend([
         Part::Heading("Training"),
         Part::Facts(training_facts(protocol.sequences, &protocol.training)),
-        Part::Heading("What is not as in the paper"),
+        Part::Heading("Differences from the paper"),
         deviations_part(deviations),
-        Part::Heading("Where this comes from"),
+        Part::Heading("Provenance"),
         Part::Code(provenance.command.clone()),
         Part::Facts(facts),
     ]);
     Page { title: "Sine of a filtered sequence".into(), parts }
 }
 
-/// The same for a terminal.
+/// As text for a terminal.
 pub fn text(results: &SineResults) -> String {
     let grid = Grid::of(results);
     let mut out = format!("mean squared error on the test set, {}\n", of_sets(results));
@@ -94,12 +95,15 @@ pub fn text(results: &SineResults) -> String {
     let steps = grid.steps();
     if !steps.is_empty() {
         let table = step_table(&grid.axes.gammas, &steps);
-        let _ = write!(out, "\nthe step behind a = d\n{}", table.text());
+        let _ = write!(out, "\nthe step after a = d\n{}", table.text());
     }
     out.push('\n');
     for deviation in &results.deviations {
-        let _ =
-            writeln!(out, "not the paper's: {}", deviation.replace(char::is_control, "\u{fffd}"));
+        let _ = writeln!(
+            out,
+            "differs from the paper: {}",
+            deviation.replace(char::is_control, "\u{fffd}")
+        );
     }
     out
 }
@@ -111,15 +115,15 @@ fn of_sets(results: &SineResults) -> String {
     }
 }
 
-/// How large the steps are, and what was left out.
+/// The size of the steps, and the trainings left out.
 fn summary(results: &SineResults, grid: &Grid) -> String {
     let mut out = String::new();
     for Step { net, delay, beyond, ratios } in grid.steps() {
-        let least = ratios.values().copied().fold(f64::INFINITY, f64::min);
-        let most = ratios.values().copied().fold(0.0, f64::max);
+        let low = ratios.values().copied().fold(f64::INFINITY, f64::min);
+        let high = ratios.values().copied().fold(0.0, f64::max);
         let range = match ratios.len() {
-            1 => format!("{most:.1}"),
-            _ => format!("{least:.1} to {most:.1}"),
+            1 => format!("{high:.1}"),
+            _ => format!("{low:.1} to {high:.1}"),
         };
         let _ = write!(
             out,
@@ -135,7 +139,7 @@ fn summary(results: &SineResults, grid: &Grid) -> String {
         let all = grouped(results.trainings);
         let _ = write!(
             out,
-            "{} of {all} trainings ran away: their loss became no number, and they are in no mean.",
+            "{} of {all} trainings diverged: their loss became NaN, and no mean includes them.",
             grouped(ran_away)
         );
     }
@@ -147,7 +151,7 @@ fn error_tables(results: &SineResults, grid: &Grid) -> Vec<Table> {
     let axes = &grid.axes;
     let number = |net, gamma, ahead| match grid.at(net, gamma, ahead) {
         None => ".".into(),
-        Some(entry) => entry.mean_mse.map_or("ran away".into(), |mse| format!("{mse:.1e}")),
+        Some(entry) => entry.mean_mse.map_or("diverged".into(), |mse| format!("{mse:.1e}")),
     };
     let row = |net, gamma: Gamma| {
         let numbers = axes.aheads.iter().map(|ahead| number(net, gamma, *ahead));
@@ -179,16 +183,16 @@ fn step_table(gammas: &[Gamma], steps: &[Step]) -> Table {
         format!("{}: a = {beyond} over a = {delay}", title(*net))
     };
     Table {
-        caption: "How many times larger the error is at the first a that the network cannot see than at a = d."
+        caption: "How many times larger the error is at the first a beyond the network's delay than at a = d."
             .into(),
         head: [String::new()].into_iter().chain(steps.iter().map(column)).collect(),
         rows: gammas.iter().map(row).collect(),
     }
 }
 
-/// None where none is known.
+/// None if no machine is known.
 fn machines(machines: &BTreeSet<String>) -> Option<String> {
-    let named: Vec<&str> = machines.iter().take(MOST_MACHINES).map(String::as_str).collect();
+    let named: Vec<&str> = machines.iter().take(MAX_MACHINES).map(String::as_str).collect();
     let more = match machines.len() - named.len() {
         0 => String::new(),
         more => format!("; and {} more", grouped(more)),

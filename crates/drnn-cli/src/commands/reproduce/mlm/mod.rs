@@ -22,23 +22,24 @@ use text8::Text8;
 
 /// Masked characters of text8: LSTM, d-LSTMs and Bi-LSTMs
 ///
-/// The text8 (Wikipedia, letters and spaces: http://mattmahoney.net/dc/text8.zip) must be at hand. The default run
-/// trains small networks on its first 5 million characters, in about 7 minutes on 2 cores; that is too short for
-/// delays above 5, which are learned slowly. Interrupted with Ctrl-C, or killed, it goes on with --resume.
+/// The text8 (Wikipedia, letters and spaces: http://mattmahoney.net/dc/text8.zip) must be downloaded first. The default
+/// run trains small networks on its first 5 million characters, in about 7 minutes on 2 cores; that is too
+/// short for delays above 5, which are learned slowly. If it was interrupted with Ctrl-C or killed, --resume
+/// continues it.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
-    /// The text8, plain or packed, or a folder that has it [default: what the environment's DRNN_DATA names]
+    /// The text8, plain or compressed, or a folder with it [default: environment variable DRNN_DATA]
     #[arg(long, value_name = "PATH")]
     data: Option<PathBuf>,
     /// Networks by name: size-net, then -layers or, of a dlstm, -delay: small-dlstm-8,large-bilstm-2
     /// [default: quick-lstm, quick-dlstm-1, quick-dlstm-5, quick-bilstm; with --full all of the paper's]
     #[arg(long, value_name = "ROW,..", value_delimiter = ',', verbatim_doc_comment)]
     rows: Option<Vec<Row>>,
-    /// The paper's own protocol: the whole text, 20 epochs, batches of 128, learning rate 0.001, 5 repetitions
+    /// The paper's protocol: the whole text, 20 epochs, batches of 128, learning rate 0.001, 5 repetitions
     #[arg(long)]
     full: bool,
-    /// Train on the first so many characters, judge by a twentieth of that [default: 5000000; with --full all]
+    /// Train on the first N characters, and validate and test on a twentieth each [default: 5000000; with --full all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(4000..))]
     first: Option<u64>,
     /// Trainings of each network, from different seeds [default: 1; with --full 5]
@@ -47,35 +48,35 @@ pub struct Arguments {
     /// Epochs [default: 8; with --full 20]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     epochs: Option<u32>,
-    /// Windows of a batch [default: 16; with --full 128]
+    /// Windows per batch [default: 16; with --full 128]
     #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     batch: Option<u32>,
-    /// Learning rate of the first epoch [default: 0.004, falling along a cosine; with --full 0.001, constant]
+    /// Learning rate of the first epoch [default: 0.004, cosine schedule; with --full 0.001, constant]
     #[arg(long, value_name = "R", value_parser = training::rate)]
     rate: Option<f32>,
-    /// Seed of parameters, orders and masks
+    /// Random seed of parameters, batch order and masks
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Folder for results, plots and checkpoints, made where there is none
+    /// Folder for results, plots and checkpoints
     #[arg(long, value_name = "DIR", default_value = "out/mlm")]
     out: PathBuf,
     #[command(flatten)]
     running: Running,
-    /// The contents of mlm.json instead of text
+    /// Print the contents of mlm.json instead of text
     #[arg(long)]
     json: bool,
 }
 
-/// What is trained where nobody says.
+/// The default networks.
 const QUICK: [&str; 4] = ["quick-dlstm-5", "quick-dlstm-1", "quick-bilstm", "quick-lstm"];
-/// Characters to train on where nobody says.
+/// The default number of training characters.
 const FIRST: usize = 5_000_000;
 /// The paper's repetitions.
 const REPEATS: u16 = 5;
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let started = SystemTime::now();
-    let cpu = training::cpu(arguments.running.threads)?; // before there is a folder
+    let cpu = training::cpu(arguments.running.threads)?; // before a folder is created
     let place = arguments.running.place.find()?;
     let (which, options) = (arguments.which()?, arguments.options());
     let text = Text8::open(arguments.data.as_deref(), arguments.first(), arguments.seed)?;
@@ -84,7 +85,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     arguments.announce(&which, &text, &cpu);
     let command = training::command();
     let mut runs = Vec::new();
-    // As many at a time as there are threads: large networks take much memory.
+    // One training per thread at a time: large networks need much memory.
     for some in which.chunks(cpu.threads()) {
         runs.extend(arguments.train(some, options, &text, (&cpu, &place), (&folder, &command))?);
     }
@@ -108,7 +109,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 type Which = (Row, usize);
 
 impl Arguments {
-    /// Whether there is memory for all networks that are trained at once, before there is a folder.
+    /// Checks that all concurrent trainings fit into memory, before a folder is created.
     fn check_memory(
         &self,
         which: &[Which],
@@ -129,7 +130,7 @@ impl Arguments {
         Ok(())
     }
 
-    /// Trains some networks side by side, and tests them.
+    /// Trains some networks in parallel, and tests them.
     fn train(
         &self,
         which: &[Which],
@@ -198,7 +199,7 @@ impl Arguments {
             None => QUICK.iter().filter_map(|name| name.parse().ok()).collect(),
         };
         if let Some(twice) = (1..rows.len()).find(|&i| rows[..i].contains(&rows[i])) {
-            return Err(Failure::Input(format!("--rows: {} is there twice", rows[twice])));
+            return Err(Failure::Input(format!("--rows: {} is given twice", rows[twice])));
         }
         let each = |i: usize| rows.iter().map(move |&row| (row, i)).collect::<Vec<_>>();
         Ok((0..self.repeats().into()).flat_map(each).collect())
@@ -257,7 +258,7 @@ impl Arguments {
         );
         let deviations = self.deviations(text);
         if !deviations.is_empty() {
-            progress!("not as in the paper (--full): {}", deviations.join("; "));
+            progress!("differs from the paper (--full): {}", deviations.join("; "));
         }
     }
 }

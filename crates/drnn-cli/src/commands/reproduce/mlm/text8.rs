@@ -1,4 +1,4 @@
-//! The text8: where it is, and which part of it is for what.
+//! The text8: its file, and its split into training, validation and test set.
 
 use crate::Failure;
 use crate::report::mlm::Text;
@@ -12,13 +12,13 @@ use drnn_train::seed;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Characters of the whole text, and of the part of it that is easier to come by.
+/// Characters of the whole text, and of the commonly distributed first part.
 const WHOLE: usize = 100_000_000;
 const FIRST_74: usize = 74_081_952;
-/// Characters to validate with in both, and as many to test with.
+/// Characters of the validation set, and of the test set, in both.
 const HELD: usize = 5_000_000;
 
-/// The text, ready to be learned from.
+/// The text, read and split.
 pub struct Text8 {
     pub train: Masked,
     pub valid: Masked,
@@ -27,7 +27,7 @@ pub struct Text8 {
 }
 
 impl Text8 {
-    /// Of the training text `first` characters, and a twentieth as many of the others; or all.
+    /// The first `first` characters of the training set and a twentieth as many of the others; or all.
     pub fn open(data: Option<&Path>, first: Option<usize>, seed: u64) -> Result<Text8, Failure> {
         let path = find(data)?;
         let alphabet = Alphabet::new(TEXT8.chars().collect())?;
@@ -36,7 +36,7 @@ impl Text8 {
         if symbols.unknown() > 0 {
             let others = grouped(symbols.unknown() as usize);
             return Err(refuse(format!(
-                "has {others} characters besides a to z and space: no text8"
+                "has {others} characters other than a to z and space: not text8"
             )));
         }
         let (held, how) = match symbols.len() {
@@ -54,9 +54,9 @@ impl Text8 {
         };
         let ranges = split(symbols.len(), held, held)?;
         let mut number = 0;
-        let mut part = |name: &str, most: Option<usize>| {
+        let mut part = |name: &str, max: Option<usize>| {
             let range = ranges[number].clone();
-            let end = most.map_or(range.end, |most| range.end.min(range.start + most));
+            let end = max.map_or(range.end, |max| range.end.min(range.start + max));
             number += 1;
             let seed = seed::derive(seed, &[number as u64]);
             let masking = Masking { window: WINDOW, share: SHARE, mask: alphabet.unknown(), seed };
@@ -76,7 +76,7 @@ impl Text8 {
         Ok(Text8 { train, valid, test, about })
     }
 
-    /// What is not as in the paper.
+    /// Differences from the paper.
     pub fn deviations(&self, few: bool) -> Vec<String> {
         let Text { characters, used: [train, valid, _], .. } = self.about;
         let mut found = Vec::new();
@@ -105,13 +105,13 @@ fn find(data: Option<&Path>) -> Result<PathBuf, Failure> {
     let from_env = || std::env::var_os("DRNN_DATA").map(PathBuf::from);
     let Some(path) = data.map(Path::to_path_buf).or_else(from_env) else {
         return Err(Failure::Input(
-            "the text8 is needed: --data PATH, or DRNN_DATA in the environment. It is to be had at \
+            "the text8 is needed: --data PATH, or DRNN_DATA in the environment. Download it from \
              http://mattmahoney.net/dc/text8.zip"
                 .into(),
         ));
     };
     if !path.is_dir() {
-        return Ok(path); // what is wrong with it is said when it is opened
+        return Ok(path); // errors are reported when it is opened
     }
     let refuse =
         |e: std::io::Error| Failure::Input(format!("{}: cannot be read: {e}", path.display()));
@@ -122,6 +122,6 @@ fn find(data: Option<&Path>) -> Result<PathBuf, Failure> {
     folders[1..].sort_unstable(); // the same choice every time
     let files = folders.iter().flat_map(|folder| NAMES.map(|name| folder.join(name)));
     files.into_iter().find(|file| file.is_file()).ok_or_else(|| {
-        Failure::Input(format!("{}: there is no {} in it", path.display(), NAMES.join(", ")))
+        Failure::Input(format!("{}: contains no {}", path.display(), NAMES.join(", ")))
     })
 }
