@@ -55,7 +55,7 @@ fn a_series_is_learned_and_its_model_evaluated() {
     one_series(folder, 1000);
     let said = done(folder, &format!("{SMALL} --target y --delay 2 --epochs 60 --out a"));
     assert!(
-        said.contains("mean squared error") && said.contains("Answers come 2 steps late"),
+        said.contains("mean squared error") && said.contains("Outputs are 2 steps late"),
         "{said}"
     );
     for name in ["model.safetensors", "training.json", "index.html", "losses.svg", "log.jsonl"] {
