@@ -106,7 +106,7 @@ fn what_cannot_be_learned_from_is_refused_and_nothing_is_written() {
         ("--valid 0.6 --test 0.5", "leave none of"),
         ("--valid 0", "the validation set (--valid): 0 characters"),
         ("--valid 1.5", "1.5: cannot be read"),
-        ("--net lstm --delay 2", "--delay 2 with --net lstm: for a delay say"),
+        ("--net lstm --delay 2", "--delay 2 with --net lstm: use drnn"),
         ("--window 0", "0 is not in 1"),
         ("--batch 1000", "batches of 1000 sequences"),
     ] {
@@ -191,6 +191,9 @@ fn rows_of_the_papers_table() {
     }
     std::fs::write(folder.join("prose"), "Call me Ishmael.").unwrap();
     let said = refused(folder, "reproduce mlm --data prose --out new");
-    assert!(said.contains("prose: has 3 characters besides a to z and space: no text8"), "{said}");
+    assert!(
+        said.contains("prose: has 3 characters other than a to z and space: not text8"),
+        "{said}"
+    );
     assert!(!folder.join("new").exists());
 }

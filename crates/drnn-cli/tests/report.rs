@@ -167,9 +167,9 @@ fn few_and_many_networks() {
 
 #[test]
 fn damaged_and_foreign_files_are_refused() {
-    assert!(refused("").contains("no results of drnn: EOF"));
+    assert!(refused("").contains("not a results file of drnn: EOF"));
     assert!(refused(&RESULTS[..RESULTS.len() / 2]).contains("EOF while parsing"));
-    assert!(refused("[]").contains("no results of drnn"));
+    assert!(refused("[]").contains("not a results file of drnn"));
     assert!(refused("{}").contains("`kind`"));
     let with =
         |at: &str, value: Value| refused(&changed(|v| *v.pointer_mut(at).unwrap() = value.clone()));
@@ -178,7 +178,7 @@ fn damaged_and_foreign_files_are_refused() {
         unknown.contains("kind \"sin\"; there are reports of ") && unknown.contains("\"reversal\"")
     );
     assert!(with("/format", json!(2)).contains("format 2, this program reads format 1"));
-    assert!(with("/runs", json!([])).contains("holds no runs"));
+    assert!(with("/runs", json!([])).contains("contains no runs"));
     assert!(with("/task/steps", json!(0)).contains("0 elements"));
     assert!(with("/task/steps", json!(u64::MAX)).contains("expected 1 to 10000"));
     assert!(with("/runs/0/sampled", json!(null)).contains("runs[0], \"lstm\": sampled is null"));
@@ -211,7 +211,7 @@ fn nothing_that_is_read_is_overwritten() {
     );
     assert!(refused("report x.json x.json").contains("both reports would go to"));
     assert!(refused("report x.json none.json --out b").contains("none.json: cannot be read"));
-    assert!(refused("report x.json --out x.json").contains("x.json: cannot be made"));
+    assert!(refused("report x.json --out x.json").contains("x.json: cannot be created"));
     assert!(refused("report").contains("Usage"));
     let output = drnn(folder.path(), "report x.json a/x.json index.html --out all");
     assert!(output.status.success());

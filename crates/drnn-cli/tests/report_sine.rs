@@ -143,7 +143,7 @@ fn a_campaigns_own_file_has_time_and_machine() {
     assert!(with("\"format\":1", "\"format\":2").contains("`drnn sine` in format 2"));
     assert!(with("\"net\":\"dlstm-5\"", "\"x\":0").contains("missing field `net`"));
     let header = CAMPAIGN.lines().next().unwrap();
-    assert!(refused(&format!("{header}\n")).contains("holds no trainings"));
+    assert!(refused(&format!("{header}\n")).contains("contains no trainings"));
     assert!(refused(&header[..40]).contains("holds no results"));
 }
 
@@ -193,7 +193,7 @@ fn damaged_and_foreign_files_are_refused() {
     let with =
         |at: &str, value: Value| refused(&changed(|v| *v.pointer_mut(at).unwrap() = value.clone()));
     assert!(refused(&RESULTS[..RESULTS.len() / 2]).contains("EOF while parsing"));
-    assert!(refused(&RESULTS.replacen("0.0017", "NaN", 1)).contains("no results of drnn"));
+    assert!(refused(&RESULTS.replacen("0.0017", "NaN", 1)).contains("not a results file of drnn"));
     assert!(refused(&RESULTS.replacen("0.0017", "1e999", 1)).contains("number out of range"));
     let unknown = with("/kind", json!("depth"));
     assert!(
@@ -204,7 +204,7 @@ fn damaged_and_foreign_files_are_refused() {
     assert!(with("/kind", json!(1)).contains("invalid type"));
     assert!(with("/format", json!(2)).contains("format 2, this program reads format 1"));
     assert!(with("/format", json!(null)).contains("format none"));
-    assert!(with("/cells", json!([])).contains("holds no trainings"));
+    assert!(with("/cells", json!([])).contains("contains no trainings"));
     assert!(with("/trainings", json!(33)).contains("33 trainings, and cells of another number"));
     assert!(with("/cells/1/sets", json!(u64::MAX)).contains("and cells of another number"));
     assert!(with("/protocol/training/rate", json!(-0.5)).contains("a learning rate of -0.5"));

@@ -141,5 +141,5 @@ fn bad_arrays_are_refused_and_nothing_is_written() {
     assert!(!found.contains(".tmp"), "{found}");
     assert!(!at("h.npy").exists());
     let found = refused("m.safetensors x.npy -o s/h.npy --states s");
-    assert!(found.contains("both the answers and --states go there"), "{found}");
+    assert!(found.contains("both -o and --states write to it"), "{found}");
 }

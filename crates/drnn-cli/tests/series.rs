@@ -143,7 +143,7 @@ fn classes_and_what_they_are_taken_for() {
     // The same in the test part of a training.
     let said = done(folder, &format!("{train} --out b --test new.csv"));
     assert!(
-        said.contains("1 steps of the test set are of classes that were not learned from"),
+        said.contains("1 steps of the test set have classes that the training set does not have"),
         "{said}"
     );
 }
@@ -170,7 +170,7 @@ fn arrays_instead_of_tables() {
             .contains("the model is for x0 -> y0 (classes)")
     );
     assert!(
-        refused(folder, "eval b/model.safetensors x.npy").contains("x.npy: arrays come in twos")
+        refused(folder, "eval b/model.safetensors x.npy").contains("x.npy: arrays come in pairs")
     );
     assert!(
         refused(folder, &format!("{small} --y x.npy --target y")).contains("cannot be used with")
@@ -286,7 +286,7 @@ fn what_cannot_be_evaluated() {
     std::fs::write(folder.join("b.csv"), "x,z\n1,2\n").unwrap();
     std::fs::write(folder.join("empty.csv"), "x,y\n").unwrap();
     for (arguments, why) in [
-        ("plain.safetensors a.csv", "plain.safetensors: says not what it was trained for"),
+        ("plain.safetensors a.csv", "plain.safetensors: does not say what it was trained for"),
         ("a/model.safetensors b.csv", "b.csv:1: has no column `y`; there are `x`, `z`"),
         ("a/model.safetensors empty.csv", "empty.csv: holds no rows"),
         ("a/model.safetensors none.csv", "none.csv: cannot be read"),
@@ -399,8 +399,8 @@ fn files_of_several_networks() {
         (&2.into(), &"pairs".into())
     );
     assert!(
-        refused(folder, "inspect b.safetensors --svg b.svg").contains("holds several networks")
+        refused(folder, "inspect b.safetensors --svg b.svg").contains("contains several networks")
     );
     let said = refused(folder, "eval b.safetensors b.safetensors");
-    assert!(said.contains("its task is \"pairs\"; this program scores"), "{said}");
+    assert!(said.contains("its task is \"pairs\"; `drnn eval` evaluates"), "{said}");
 }

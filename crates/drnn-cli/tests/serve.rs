@@ -171,7 +171,7 @@ fn what_cannot_be_served_is_refused() {
         ("--token-file short", "short: the token has 6 characters, expected 16 to 256"),
         ("--token-file spaces", "spaces: the token may only have letters, digits"),
         ("--token-file short --insecure", "cannot be used with"),
-        ("--sweep sweep.json", "sweep.json: no results of `drnn sweep`"),
+        ("--sweep sweep.json", "sweep.json: not a results file of `drnn sweep`"),
         ("--sweep none", "none: cannot be read"),
         ("--origin example.org", "expected http:// or https://"),
         ("--origin https://example.org/path", "without a path"),
@@ -270,7 +270,7 @@ fn it_ends_in_order_and_says_nothing_of_what_clients_send() {
         for word in ["Geheimnis", "Vertraulich"] {
             assert!(!said.contains(word), "{said}");
         }
-        for word in ["stream opened", "malformed", "stopping", "all that was accepted is answered"]
+        for word in ["stream opened", "malformed", "stopping", "all accepted requests are finished"]
         {
             assert!(said.contains(word), "{word} in {said}");
         }

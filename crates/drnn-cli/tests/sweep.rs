@@ -63,8 +63,8 @@ fn what_makes_no_sense_is_refused_and_nothing_is_written() {
     let folder = tempfile::tempdir().unwrap();
     for (more, why) in [
         ("--delays 1,2,1", "--delays: 1 is given twice"),
-        ("--delays 6", "a delay of 5 sees all of it"),
-        ("--nets lstm", "none of them is delayed"),
+        ("--delays 6", "with a delay of 5 all of it is read"),
+        ("--nets lstm", "at least one must be delayed"),
         ("--nets dlstm,dlstm", "is given twice"),
         ("--nets tcn", "invalid value 'tcn'"),
         ("--sequences 99", "batches of 100 sequences, of 99 in all"),
