@@ -180,7 +180,7 @@ fn rows_of_the_papers_table() {
         ("--rows small-dlstm-4", "expected quick-lstm"),
         ("--rows quick-lstm,quick-lstm", "quick-lstm is given twice"),
         ("--data nowhere", "nowhere: cannot be read"),
-        ("--data out", "there is no text8, text8.zip"),
+        ("--data out", "contains no text8, text8.zip"),
     ] {
         let said = refused(
             folder,

@@ -264,9 +264,11 @@ fn a_folder_in_use_is_refused_until_its_training_is_killed() {
     let endless = TRAIN.replace("--epochs 6", "--epochs 1000000");
     let sweep = "sweep reversal --epochs 1000000 --steps 6 --delays 0 --nets dlstm --units 4";
     let sine = "reproduce sine --cells 0.5:5 --nets lstm --epochs 100000 --sequences 2000";
-    for (out, command, ready) in
-        [("a", endless.as_str(), "up to"), ("b", sweep, "up to"), ("c", sine, "not the paper's")]
-    {
+    for (out, command, ready) in [
+        ("a", endless.as_str(), "up to"),
+        ("b", sweep, "up to"),
+        ("c", sine, "differs from the paper"),
+    ] {
         let command = format!("{command} --out {out}");
         for resume in ["", "--resume"] {
             let child = start(folder, &format!("{command} {resume}"), ready);

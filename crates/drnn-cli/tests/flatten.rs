@@ -28,7 +28,7 @@ fn there_and_back_is_the_same_file() {
         stack(cell, &[4, 3, 5]).save(at("stack.safetensors")).unwrap();
         let said = done(folder.path(), "flatten stack.safetensors -o flat.safetensors");
         assert!(said.contains("in stacked blocks"), "{said}");
-        assert!(said.contains("answers       0.0e0"), "{said}");
+        assert!(said.contains("outputs       0.0e0"), "{said}");
         assert!(said.contains("layer 2     h 0.0e0"), "{said}");
         done(folder.path(), "unflatten flat.safetensors -o back.safetensors");
         let read = |name| std::fs::read(at(name)).unwrap();

@@ -52,7 +52,7 @@ fn many_tags_are_trained_reported_and_resumed() {
         tagged(&folder.join(&data), tags);
         let train = format!("{TAGGER} --train {data} --dev {data} --out {out}");
         let text = done(folder, &train);
-        assert!(text.contains("By tag, validation part"), "{text}");
+        assert!(text.contains("By tag, validation set"), "{text}");
         done(folder, &format!("{train} --resume"));
         let page = std::fs::read_to_string(folder.join(&out).join("report.md")).unwrap();
         let others = format!("the last row and column are the {} others", tags.saturating_sub(59));

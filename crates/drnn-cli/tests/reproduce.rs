@@ -92,7 +92,7 @@ fn bad_usage_is_refused() {
     assert!(refused("reproduce depth --from 1").contains("-100..=0"));
     assert!(refused("reproduce depth --to -1").contains("-1"));
     std::fs::write(folder.path().join("file"), "").unwrap();
-    assert!(refused("reproduce depth --out file").contains("file: cannot be made"));
+    assert!(refused("reproduce depth --out file").contains("file: cannot be created"));
 }
 
 #[test]

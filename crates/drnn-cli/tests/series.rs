@@ -361,7 +361,7 @@ fn a_sweep_over_a_table() {
     assert!(refused(folder, &format!("{sweep} --out b --test 0")).contains("needs a test set"));
     assert!(
         refused(folder, &format!("{sweep} --out b --delays 400"))
-            .contains("a delay of 319 sees all")
+            .contains("with a delay of 319 all")
     );
     let output = drnn(folder, &format!("{sweep} --out b --target z"));
     assert_eq!((output.status.code(), text(&output.stdout)), (Some(2), String::new()));

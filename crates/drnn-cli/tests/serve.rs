@@ -131,8 +131,8 @@ fn an_rnn_of_pytorch_is_served_with_the_activation_it_has() {
     }
     drop(server);
     for (arguments, why) in [
-        ("small.safetensors --nonlinearity relu", "no model is a file of PyTorch"),
-        ("--prefix a.", "no model is a file of PyTorch"),
+        ("small.safetensors --nonlinearity relu", "are for files of PyTorch, and no model is one"),
+        ("--prefix a.", "are for files of PyTorch, and no model is one"),
         ("relu.safetensors --prefix a.", "`a.weight_ih_l0` is missing"),
     ] {
         let said = refused(folder, &format!("serve {arguments}"));
@@ -339,7 +339,7 @@ fn the_client_in_python() {
         (output.status.code(), text(&output.stdout), text(&output.stderr))
     };
     let (code, out, said) = client(&python3, &["models"], "");
-    assert!(code == Some(0) && out.contains("tagger-en\t1 late\t"), "{out} {said}");
+    assert!(code == Some(0) && out.contains("tagger-en\tdelay 1\t"), "{out} {said}");
     let (_, out, said) = client(&python3, &["run", "tagger-en", "Ants run."], "");
     let tags = |out: &str| {
         out.lines()

@@ -381,7 +381,7 @@ fn what_cannot_be_meant_is_refused_with_its_place() {
         (
             "dense.safetensors --from chars",
             b"",
-            "--from chars: the model reads 2 numbers; say lines",
+            "--from chars: the model reads 2 numbers; use lines",
         ),
         (
             "tokens.safetensors --from csv",
