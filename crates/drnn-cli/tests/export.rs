@@ -50,8 +50,8 @@ in   tokens: int64 [T, B]  B sequences of symbols, 0 to 8
 in   h0: float [1, B, 4]   states to start from, zeros if there are none
 in   c0: float [1, B, 4]   cell states to start from, zeros if there are none
 out  y: float [T, B, 2]    answers to tokens
-out  h: float [1, B, 4]    states after the last step, 2 behind the last element
-out  c: float [1, B, 4]    cell states after the last step, 2 behind the last element
+out  h: float [1, B, 4]    states after the last step, 2 after the last element
+out  c: float [1, B, 4]    cell states after the last step, 2 after the last element
 
 Whole sequences; delay and padding are in the graph.
 ",
