@@ -142,7 +142,7 @@ fn a_run_that_diverged_is_reported() {
     let read = report(&results);
     let page = text(&read("index.html"));
     assert!(page.contains("dlstm-19, repetition 0: the loss became NaN"), "{page}");
-    // Only that sentence says NaN: no number in tables and plots is printed as one.
+    // Only that sentence says NaN; tables and plots print none.
     assert!(page.contains("<td>not finite</td>"), "{page}");
     assert_eq!(page.matches("NaN").count(), 1, "{page}");
 }
