@@ -106,9 +106,9 @@ fn made_up(steps: usize) -> String {
     let x: Vec<f64> = (0..steps).map(|_| noise()).collect();
     let at = |t: Option<usize>| t.and_then(|t| x.get(t)).copied().unwrap_or(0.0);
     let mut text = String::from("x,y\n");
-    for t in 0..steps {
+    for (t, x) in x.iter().enumerate() {
         let y = at(Some(t + 2)) - at(t.checked_sub(1)) / 2.0;
-        let _ = writeln!(text, "{:.4},{y:.4}", x[t]);
+        let _ = writeln!(text, "{x:.4},{y:.4}");
     }
     text
 }

@@ -110,12 +110,12 @@ impl PersistentPass<'_> {
         let tokens = self.pass.part(self.pass.staged().input);
         let k = self.work.layers[0].padded.inputs;
         let InputSpec::Tokens { symbols, embedding } = plan.spec.input() else {
-            return self.to_half(tokens, slots, plan.layers[0][0].inputs, k);
+            return self.convert_to_half(tokens, slots, plan.layers[0][0].inputs, k);
         };
         if !has_table(plan) {
             self.pass.embed()?;
             let embedded = self.pass.work.embedded.at(0);
-            return self.to_half(embedded, slots, embedding, k);
+            return self.convert_to_half(embedded, slots, embedding, k);
         }
         if packed {
             return Ok(());
@@ -138,7 +138,7 @@ impl PersistentPass<'_> {
     }
 
     /// x (rows, stride) in f16 from (rows, columns) in f32.
-    fn to_half(&self, from: u64, rows: usize, columns: usize, stride: usize) -> Result<()> {
+    fn convert_to_half(&self, from: u64, rows: usize, columns: usize, stride: usize) -> Result<()> {
         let params = ToHalf {
             header: ptr(0),
             from: ptr(from),

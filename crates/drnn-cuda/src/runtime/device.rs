@@ -22,6 +22,9 @@ static CAPTURE_LOCK: RwLock<()> = RwLock::new(());
 #[derive(Debug, Clone)]
 pub struct Device(Arc<Inner>);
 
+/// A kernel's source by name, and its preprocessor definitions.
+type KernelVariant = (&'static str, Vec<String>);
+
 #[derive(Debug)]
 struct Inner {
     context: CUcontext,
@@ -34,8 +37,7 @@ struct Inner {
     kernels: OnceLock<Result<Kernels>>,
     /// By number of warps.
     resident: Mutex<HashMap<usize, Resident>>,
-    /// By source name and preprocessor definitions.
-    cooperative: Mutex<HashMap<(&'static str, Vec<String>), CooperativeKernel<()>>>,
+    cooperative: Mutex<HashMap<KernelVariant, CooperativeKernel<()>>>,
 }
 
 // SAFETY: any thread that makes the context current may use it, which `Device::enter` does.

@@ -269,9 +269,8 @@ mod tests {
         let specs = specs();
         let texts: BTreeSet<String> = specs.iter().map(NetSpec::canonical).collect();
         assert_eq!(texts.len(), specs.len());
-        let blocks = specs.iter().map(NetSpec::canonical).filter(|text| text.contains("list"));
         assert_eq!(
-            blocks.last().unwrap(),
+            specs.iter().rev().map(NetSpec::canonical).find(|text| text.contains("list")).unwrap(),
             "drnn-spec/1 cell=gru input=dense:1 units=5 direction=forward delay=1 padding=null \
              outputs=1 blocks=3,2:list(0-0,1-0,1-1):free"
         );

@@ -19,7 +19,7 @@ pub struct Filler<'m, W: Write> {
 /// What one sequence of the model is.
 enum Sequences<'m> {
     /// The whole text, answered while it arrives.
-    Text(LiveStream<'m>),
+    Text(Box<LiveStream<'m>>),
     /// A line, answered when it has ended.
     Lines(LiveRun<'m>, Vec<Element>),
 }
@@ -33,7 +33,7 @@ impl<'m, W: Write> Filler<'m, W> {
     ) -> Result<Filler<'m, W>, Failure> {
         let sequences = match lines {
             true => Sequences::Lines(LiveRun::new(model), Vec::new()),
-            false => Sequences::Text(LiveStream::new(model)?),
+            false => Sequences::Text(Box::new(LiveStream::new(model)?)),
         };
         Ok(Filler { sequences, output })
     }
