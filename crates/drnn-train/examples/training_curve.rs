@@ -35,11 +35,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         ("dlstm", Cell::Lstm, 3, false),
         ("bilstm", Cell::Lstm, 0, true),
     ] {
-        for task in [Task::Values, Task::Classes] {
+        for task in [CurveTask::Values, CurveTask::Classes] {
             let mut net = NetSpec::builder(cell).units([24]).delay(delay, Padding::Null);
             net = match task {
-                Task::Values => net.dense(Q).outputs(M),
-                Task::Classes => net.tokens(SYMBOLS, EMBEDDING).outputs(CLASSES),
+                CurveTask::Values => net.dense(Q).outputs(M),
+                CurveTask::Classes => net.tokens(SYMBOLS, EMBEDDING).outputs(CLASSES),
             };
             net = if both_ways { net.bidirectional() } else { net };
             let folder = Path::new(&folder).join(format!("{name}-{}", task.name()));
@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn train(folder: &Path, cell: Cell, spec: &NetSpec, task: Task) -> Result<(), Box<dyn Error>> {
+fn train(folder: &Path, cell: Cell, spec: &NetSpec, task: CurveTask) -> Result<(), Box<dyn Error>> {
     let options = Options {
         epochs: 20,
         batch: 32,
@@ -85,18 +85,18 @@ fn train(folder: &Path, cell: Cell, spec: &NetSpec, task: Task) -> Result<(), Bo
 
 /// What is learned; both need the element before and the one after. Some answers do not count.
 #[derive(Clone, Copy)]
-enum Task {
+enum CurveTask {
     /// Vectors to values.
     Values,
     /// Symbols to classes.
     Classes,
 }
 
-impl Task {
+impl CurveTask {
     fn name(self) -> &'static str {
         match self {
-            Task::Values => "values",
-            Task::Classes => "classes",
+            CurveTask::Values => "values",
+            CurveTask::Classes => "classes",
         }
     }
 
@@ -106,7 +106,7 @@ impl Task {
         let around = |i: usize| (!i.is_multiple_of(STEPS), !(i + 1).is_multiple_of(STEPS));
         let counts = |i: usize| i % 7 != 3;
         let (inputs, answers, json) = match self {
-            Task::Values => {
+            CurveTask::Values => {
                 let x: Vec<f32> = (0..count * STEPS * Q).map(|_| rng.uniform()).collect();
                 let value = |i: usize| {
                     let (before, after) = around(i);
@@ -119,7 +119,7 @@ impl Task {
                 let json = json!({ "x": x, "y": y });
                 (Inputs::Dense(x), TargetData::Values(y), json)
             }
-            Task::Classes => {
+            CurveTask::Classes => {
                 let draw = |_| rng.below(SYMBOLS) as u32;
                 let x: Vec<u32> = (0..count * STEPS).map(draw).collect();
                 let class = |i: usize| {

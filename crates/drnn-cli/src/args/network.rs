@@ -8,7 +8,7 @@ use drnn::{Blocks, Cell, Connections, NetSpec, Padding, StartState};
 
 /// The cell, and whether the network is bidirectional (bi) or delayed (d).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Kind {
+pub enum NetworkKind {
     Rnn,
     Birnn,
     Drnn,
@@ -27,40 +27,44 @@ pub enum Nonlinearity {
     Relu,
 }
 
-impl Kind {
+impl NetworkKind {
     pub fn cell(self, nonlinearity: Nonlinearity) -> Cell {
         match (self, nonlinearity) {
-            (Kind::Rnn | Kind::Birnn | Kind::Drnn, Nonlinearity::Tanh) => Cell::RnnTanh,
-            (Kind::Rnn | Kind::Birnn | Kind::Drnn, Nonlinearity::Relu) => Cell::RnnRelu,
-            (Kind::Lstm | Kind::Bilstm | Kind::Dlstm, _) => Cell::Lstm,
-            (Kind::Gru | Kind::Bigru | Kind::Dgru, _) => Cell::Gru,
+            (NetworkKind::Rnn | NetworkKind::Birnn | NetworkKind::Drnn, Nonlinearity::Tanh) => {
+                Cell::RnnTanh
+            }
+            (NetworkKind::Rnn | NetworkKind::Birnn | NetworkKind::Drnn, Nonlinearity::Relu) => {
+                Cell::RnnRelu
+            }
+            (NetworkKind::Lstm | NetworkKind::Bilstm | NetworkKind::Dlstm, _) => Cell::Lstm,
+            (NetworkKind::Gru | NetworkKind::Bigru | NetworkKind::Dgru, _) => Cell::Gru,
         }
     }
 
     pub fn bidirectional(self) -> bool {
-        matches!(self, Kind::Birnn | Kind::Bilstm | Kind::Bigru)
+        matches!(self, NetworkKind::Birnn | NetworkKind::Bilstm | NetworkKind::Bigru)
     }
 
     pub fn delayed(self) -> bool {
-        matches!(self, Kind::Drnn | Kind::Dlstm | Kind::Dgru)
+        matches!(self, NetworkKind::Drnn | NetworkKind::Dlstm | NetworkKind::Dgru)
     }
 
     /// The same cell, unidirectional and without delay.
-    pub fn plain(self) -> Kind {
+    pub fn plain(self) -> NetworkKind {
         match self {
-            Kind::Rnn | Kind::Birnn | Kind::Drnn => Kind::Rnn,
-            Kind::Lstm | Kind::Bilstm | Kind::Dlstm => Kind::Lstm,
-            Kind::Gru | Kind::Bigru | Kind::Dgru => Kind::Gru,
+            NetworkKind::Rnn | NetworkKind::Birnn | NetworkKind::Drnn => NetworkKind::Rnn,
+            NetworkKind::Lstm | NetworkKind::Bilstm | NetworkKind::Dlstm => NetworkKind::Lstm,
+            NetworkKind::Gru | NetworkKind::Bigru | NetworkKind::Dgru => NetworkKind::Gru,
         }
     }
 }
 
 /// A network on the command line.
 #[derive(Debug, Args)]
-pub struct Net {
+pub struct NetworkArguments {
     /// Kind of network
     #[arg(long, value_enum, default_value = "dlstm")]
-    net: Kind,
+    net: NetworkKind,
     /// Number of layers, k [default: 1, or as many as --units names]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1000))]
     layers: Option<u64>,
@@ -146,7 +150,7 @@ pub fn layer_units(units: &[usize], layers: Option<usize>) -> Result<Vec<usize>,
 }
 
 /// The delay from --delay: delayed networks need one, others must have none.
-pub fn checked_delay(net: Kind, delay: Option<usize>) -> Result<usize, Failure> {
+pub fn checked_delay(net: NetworkKind, delay: Option<usize>) -> Result<usize, Failure> {
     match (net.delayed(), delay) {
         (true, Some(delay)) => Ok(delay),
         (true, None) => {
@@ -164,7 +168,7 @@ pub fn checked_delay(net: Kind, delay: Option<usize>) -> Result<usize, Failure> 
     }
 }
 
-impl Net {
+impl NetworkArguments {
     /// The value of --nonlinearity.
     pub fn nonlinearity(&self) -> Option<Nonlinearity> {
         self.nonlinearity

@@ -1,7 +1,7 @@
 //! A network's kind, size and delay, independent of the data: `dlstm-5`, `bilstm`, `gru`.
 
 use crate::Failure;
-use crate::args::network::{self, Kind, Nonlinearity};
+use crate::args::network::{self, NetworkKind, Nonlinearity};
 use clap::{Args, ValueEnum};
 use drnn::{NetSpec, NetSpecBuilder, Padding, Result};
 use std::fmt;
@@ -11,7 +11,7 @@ use std::fmt;
 pub struct ShapeArguments {
     /// Kind of network
     #[arg(long, value_enum, default_value = "dlstm")]
-    net: Kind,
+    net: NetworkKind,
     /// Number of layers, k [default: 1, or as many as --units names]
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u16).range(1..=1000))]
     layers: Option<u16>,
@@ -35,7 +35,7 @@ impl ShapeArguments {
 /// Kind, units of each layer, and delay.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shape {
-    pub kind: Kind,
+    pub kind: NetworkKind,
     /// Per direction.
     pub units: Vec<usize>,
     /// 0 where the kind is not delayed.
@@ -102,14 +102,14 @@ mod tests {
         let data = |builder: NetSpecBuilder| builder.dense(4).outputs(4);
         for units in [vec![100], vec![64, 64], vec![7]] {
             let of = |kind| Shape { kind, units: units.clone(), delay: 0 };
-            let both = of(Kind::Bilstm).same_size(data).unwrap();
-            let [both_size, plain_size] =
-                [&both, &of(Kind::Lstm)].map(|s| s.spec(Padding::Null, data).unwrap().parameters());
+            let both = of(NetworkKind::Bilstm).same_size(data).unwrap();
+            let [both_size, plain_size] = [&both, &of(NetworkKind::Lstm)]
+                .map(|s| s.spec(Padding::Null, data).unwrap().parameters());
             let more = Shape { units: both.units.iter().map(|n| n + 1).collect(), ..both.clone() };
             assert!(both_size <= plain_size, "{both:?}");
             assert!(more.spec(Padding::Null, data).unwrap().parameters() > plain_size, "{both:?}");
         }
-        let late = Shape { kind: Kind::Dgru, units: vec![5], delay: 3 };
+        let late = Shape { kind: NetworkKind::Dgru, units: vec![5], delay: 3 };
         assert_eq!((late.to_string(), late.latency()), ("dgru-3".into(), Some(3)));
     }
 }

@@ -1,7 +1,7 @@
 //! `drnn init`: writes a network with random weights.
 
 use crate::Failure;
-use crate::args::network::Net;
+use crate::args::network::NetworkArguments;
 use crate::console::progress;
 use crate::memory::{Force, Needs};
 use clap::Args;
@@ -17,7 +17,7 @@ use std::path::PathBuf;
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
     #[command(flatten)]
-    net: Net,
+    net: NetworkArguments,
     /// File for the model
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,

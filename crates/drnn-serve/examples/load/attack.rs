@@ -23,7 +23,7 @@ use tokio_tungstenite::tungstenite::Message;
 pub struct Attack {
     /// What attackers do
     #[arg(long, value_enum)]
-    kind: Kind,
+    kind: AttackKind,
     /// How many of them
     #[arg(long, default_value_t = 200)]
     attackers: usize,
@@ -50,7 +50,7 @@ pub struct Attack {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Kind {
+pub enum AttackKind {
     /// None: good clients only
     Nothing,
     /// Streams that ping and do not read
@@ -86,7 +86,7 @@ pub async fn run(attack: Attack) -> bool {
     let until = Instant::now() + Duration::from_secs_f64(attack.seconds);
     let memory = Memory::watch(attack.pid);
     let fared = Arc::new(Fared::default());
-    if attack.kind != Kind::Nothing {
+    if attack.kind != AttackKind::Nothing {
         for _ in 0..attack.attackers {
             let (attack, fared) = (attack.clone(), fared.clone());
             tokio::spawn(async move {
@@ -182,7 +182,7 @@ async fn attacker(attack: &Attack, fared: &Fared, until: Instant) -> io::Result<
     let attacked = async {
         let (first, again) = said(attack);
         stream.write_all(&first).await?;
-        if attack.kind == Kind::Chatter {
+        if attack.kind == AttackKind::Chatter {
             let (mut from, mut to) = stream.split();
             let read = async { tokio::io::copy(&mut from, &mut tokio::io::sink()).await.map(drop) };
             let write = async {
@@ -236,7 +236,7 @@ async fn connect(attack: &Attack) -> io::Result<TcpStream> {
     // The smallest receive buffer.
     socket.set_recv_buffer_size(4096)?;
     let mut stream = socket.connect(attack.address).await?;
-    let streams = [Kind::Pings, Kind::Frames, Kind::Chatter, Kind::Refused];
+    let streams = [AttackKind::Pings, AttackKind::Frames, AttackKind::Chatter, AttackKind::Refused];
     if streams.contains(&attack.kind) {
         let head = format!(
             "GET /v1/stream?model={} HTTP/1.1\r\nHost: {}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
@@ -259,24 +259,24 @@ fn said(attack: &Attack) -> (Vec<u8>, Vec<u8>) {
     };
     let message = |message: serde_json::Value| frame(0x81, message.to_string().as_bytes());
     match kind {
-        Kind::Nothing | Kind::Silent => (vec![], vec![]),
-        Kind::Pings => (vec![], frame(0x89, &[b'x'; 125]).repeat(100)),
-        Kind::Frames => (vec![], message(json!({"text": "_".repeat(1000), "flush": true}))),
-        Kind::Chatter => (vec![], message(json!({"text": "_", "flush": true}))),
-        Kind::Refused => (vec![], message(json!({"element": "x".repeat(40_000)}))),
-        Kind::Answers => {
+        AttackKind::Nothing | AttackKind::Silent => (vec![], vec![]),
+        AttackKind::Pings => (vec![], frame(0x89, &[b'x'; 125]).repeat(100)),
+        AttackKind::Frames => (vec![], message(json!({"text": "_".repeat(1000), "flush": true}))),
+        AttackKind::Chatter => (vec![], message(json!({"text": "_", "flush": true}))),
+        AttackKind::Refused => (vec![], message(json!({"element": "x".repeat(40_000)}))),
+        AttackKind::Answers => {
             let body = json!({"model": model, "texts": ["_".repeat(20_000)]}).to_string();
             ([head(body.len()).as_bytes(), body.as_bytes()].concat(), vec![])
         }
-        Kind::Pipeline => {
+        AttackKind::Pipeline => {
             let get = format!("GET /openapi.json HTTP/1.1\r\nHost: {address}\r\n\r\n");
             (vec![], get.repeat(100).into_bytes())
         }
-        Kind::Heads => {
+        AttackKind::Heads => {
             let head = format!("GET / HTTP/1.1\r\nHost: {address}\r\nX: {}", "x".repeat(15_000));
             (head.into_bytes(), vec![])
         }
-        Kind::Bodies => {
+        AttackKind::Bodies => {
             let length = 1 << 20;
             ([head(length).into_bytes(), vec![b' '; length - 1]].concat(), vec![])
         }

@@ -24,7 +24,7 @@ pub enum Size {
 
 /// Its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Net {
+pub enum Architecture {
     /// Answers at once.
     Lstm,
     /// Reads both ways.
@@ -39,7 +39,7 @@ pub struct Row {
     /// About how large.
     pub size: Size,
     /// Kind.
-    pub net: Net,
+    pub net: Architecture,
     /// Layers.
     pub layers: usize,
     /// Delay in steps.
@@ -65,7 +65,7 @@ pub struct Printed {
 /// `number` is the delay of a d-LSTM, the layers of others.
 const fn row(
     size: Size,
-    net: Net,
+    net: Architecture,
     number: usize,
     units: usize,
     parameters: usize,
@@ -73,13 +73,13 @@ const fn row(
     test: [f64; 2],
 ) -> Row {
     let (layers, delay) = match net {
-        Net::DLstm => (1, number),
+        Architecture::DLstm => (1, number),
         _ => (number, 0),
     };
     Row { size, net, layers, delay, units, printed: Some(Printed { parameters, valid, test }) }
 }
 
-use Net::{BiLstm, DLstm, Lstm};
+use Architecture::{BiLstm, DLstm, Lstm};
 use Size::{Large, Small};
 
 /// The paper's table.

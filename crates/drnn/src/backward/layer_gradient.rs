@@ -12,7 +12,7 @@ use crate::cpu::buffer::Shared;
 use crate::cpu::team::share_vectors;
 use crate::exec::net::Net;
 use crate::exec::pass::{Lane, LaneWork};
-use crate::exec::recur::{Feed, Part};
+use crate::exec::recur::{Feed, FeedPart};
 use crate::spec::wiring::Group;
 use std::ops::Range;
 
@@ -45,7 +45,7 @@ pub(crate) struct LayerGradient<'a> {
     work: &'a LaneWork,
     layer: usize,
     direction: usize,
-    parts: [Part; 2],
+    parts: [FeedPart; 2],
     targets: Targets,
     workspace: &'a mut OuterWork,
     n: usize,
@@ -66,7 +66,7 @@ impl<'a> LayerGradient<'a> {
         workspace: &'a mut OuterWork,
     ) -> LayerGradient<'a> {
         let (n, width) = (net.spec.units()[layer], net.cpu.kernels.width);
-        let mut feed_parts = [Part::NONE; 2];
+        let mut feed_parts = [FeedPart::NONE; 2];
         let q = match work.feed(net, lane, layer, direction, &mut feed_parts) {
             Feed::Table { .. } => 0,
             Feed::Rows(parts) => parts.iter().map(|p| p.width).sum(),

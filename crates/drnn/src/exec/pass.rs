@@ -8,7 +8,7 @@ use crate::cpu::buffer::{Buffer, Slots};
 use crate::cpu::team::{Member, share};
 use crate::error::{Result, check_finite, check_shape};
 use crate::exec::net::{Net, pieces};
-use crate::exec::recur::{Feed, Part, Recurrence};
+use crate::exec::recur::{Feed, FeedPart, Recurrence};
 use crate::exec::schedule::Schedule;
 use crate::exec::table::Table;
 use crate::exec::wavefront::{Hold, Wavefront};
@@ -134,7 +134,7 @@ impl LaneWork {
         lane: &Lane,
         layer: usize,
         direction: usize,
-        parts: &'a mut [Part; 2],
+        parts: &'a mut [FeedPart; 2],
     ) -> Feed<'a> {
         let (s, zeros) = (&self.schedule, self.zeros.ptr());
         if layer > 0 {
@@ -142,7 +142,7 @@ impl LaneWork {
                 let x = self.states(net, layer - 1, below);
                 let same = below == direction;
                 let index = if same { std::ptr::null() } else { s.mirror.as_ptr() };
-                *part = Part { x, width: net.spec.units()[layer - 1], index, zeros };
+                *part = FeedPart { x, width: net.spec.units()[layer - 1], index, zeros };
             }
             return Feed::Rows(&parts[..net.directions()]);
         }
@@ -153,7 +153,8 @@ impl LaneWork {
             }
             Elements::Dense(x) => {
                 let index = s.input[direction].as_ptr();
-                parts[0] = Part { x: x.as_ptr(), width: net.spec.input().width(), index, zeros };
+                parts[0] =
+                    FeedPart { x: x.as_ptr(), width: net.spec.input().width(), index, zeros };
                 Feed::Rows(&parts[..1])
             }
         }
@@ -308,7 +309,7 @@ fn phases<'w>(
     let max_rows = max_rows(lanes);
     let run = |recurrence: usize, layer: usize, share: Share| {
         let (lane, direction) = (recurrence / directions, recurrence % directions);
-        let mut feed_parts = [Part::NONE; 2];
+        let mut feed_parts = [FeedPart::NONE; 2];
         let feed = work[lane].feed(net, &lanes[lane], layer, direction, &mut feed_parts);
         let weights = &weights(lane).layers[net.place(layer, direction)];
         let recurrence = work[lane].recurrence(net, layer, direction);

@@ -31,12 +31,12 @@ pub(crate) enum Feed<'a> {
     /// `bias + x W_ih^T` was made beforehand, a row per symbol; the index names each row's symbol.
     Table { table: *const f32, index: &'a [u32] },
     /// x itself, in one part or two side by side.
-    Rows(&'a [Part]),
+    Rows(&'a [FeedPart]),
 }
 
 /// A part of x: rows of `width` floats, in packed order or through an index.
 #[derive(Clone, Copy)]
-pub(crate) struct Part {
+pub(crate) struct FeedPart {
     pub x: *const f32,
     pub width: usize,
     /// Null: packed order.
@@ -45,10 +45,14 @@ pub(crate) struct Part {
     pub zeros: *const f32,
 }
 
-impl Part {
+impl FeedPart {
     /// A place to fill.
-    pub const NONE: Part =
-        Part { x: std::ptr::null(), width: 0, index: std::ptr::null(), zeros: std::ptr::null() };
+    pub const NONE: FeedPart = FeedPart {
+        x: std::ptr::null(),
+        width: 0,
+        index: std::ptr::null(),
+        zeros: std::ptr::null(),
+    };
 
     /// `x W`, with W packed; null where only rows are requested.
     pub fn term(&self, w: *const f32) -> Term {

@@ -5,7 +5,7 @@ mod block_table;
 
 use crate::Failure;
 use crate::args::import::note_activation;
-use crate::args::network::Net;
+use crate::args::network::NetworkArguments;
 use crate::console::progress;
 use crate::files::model_file::{ModelFile, task_facts};
 use crate::files::paths::check_not_read;
@@ -40,7 +40,7 @@ pub struct Arguments {
     #[arg(long, requires = "file")]
     prefix: Option<String>,
     #[command(flatten)]
-    net: Net,
+    net: NetworkArguments,
     /// Draw the connections between layers to this file
     #[arg(long, value_name = "F")]
     svg: Option<PathBuf>,

@@ -52,12 +52,12 @@ struct Report {
     /// Checked pairs of input and output.
     pairs_checked: usize,
     offsets: Vec<i16>,
-    nets: Vec<Net>,
+    nets: Vec<CountedNetwork>,
 }
 
 /// A network, and for each offset its non-linearities; null where the output does not depend on the input.
 #[derive(Debug, Serialize)]
-struct Net {
+struct CountedNetwork {
     name: String,
     layers: usize,
     direction: Direction,
@@ -99,7 +99,7 @@ impl Arguments {
                 .map_err(|mismatch| Failure::Check(format!("{name}: {mismatch}")))?;
             let found = depths(&spec, elements, answer);
             let each = |part: fn(Depth) -> usize| found.iter().map(|d| d.map(part)).collect();
-            report.nets.push(Net {
+            report.nets.push(CountedNetwork {
                 name,
                 layers: spec.layers(),
                 direction: spec.direction(),
@@ -192,7 +192,7 @@ impl Report {
             };
             let numbers = net.longest.iter().zip(&net.shortest);
             for (offset, (&longest, &shortest)) in self.offsets.iter().zip(numbers) {
-                let Net { name, layers, delay, .. } = net;
+                let CountedNetwork { name, layers, delay, .. } = net;
                 let (longest, shortest) = (cell(longest), cell(shortest));
                 let _ = writeln!(
                     out,

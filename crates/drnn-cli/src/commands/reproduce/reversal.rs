@@ -3,7 +3,7 @@
 use crate::Failure;
 use crate::console::progress;
 use crate::memory::Needs;
-use crate::report::reversal::{ReversalResults, Run, Task};
+use crate::report::reversal::{ReversalResults, ReversalTask, Run};
 use crate::report::{Provenance, Reported, publish};
 use crate::training::place::{Network, Place};
 use crate::training::{self, Running, Watch};
@@ -105,7 +105,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         kind: ReversalResults::KIND.into(),
         format: ReversalResults::FORMAT,
         provenance: Provenance::new(arguments.command(), seed, &cpu, &place, started),
-        task: Task {
+        task: ReversalTask {
             steps: task.steps,
             symbols: task.symbols,
             train: train.len(),

@@ -1,7 +1,7 @@
 //! Masked characters of a text.
 
 use super::Sweep;
-use super::task::Task;
+use super::task::SweepTask;
 use crate::Failure;
 use crate::args::characters::{Characters, CharsArguments};
 use crate::args::shape::Shape;
@@ -31,7 +31,7 @@ impl CharsTask {
     }
 }
 
-impl Task for Characters {
+impl SweepTask for Characters {
     type Engine = Network;
 
     fn name(&self) -> &'static str {
@@ -51,7 +51,7 @@ impl Task for Characters {
     }
 
     fn sequences(&self) -> [usize; 3] {
-        Task::data(self).map(Dataset::len)
+        SweepTask::data(self).map(Dataset::len)
     }
 
     fn delays(&self) -> Vec<usize> {
@@ -79,7 +79,7 @@ impl Task for Characters {
         batch: usize,
         threads: usize,
     ) -> Result<Needs, Failure> {
-        Ok(place.needs(&self.spec(shape)?, &Task::data(self), batch, threads)?)
+        Ok(place.needs(&self.spec(shape)?, &SweepTask::data(self), batch, threads)?)
     }
 
     fn engine(

@@ -15,7 +15,7 @@ mod tagger;
 mod task;
 
 use crate::Failure;
-use crate::args::network::Kind;
+use crate::args::network::NetworkKind;
 use crate::args::shape::Shape;
 use crate::console::progress;
 use crate::memory::Needs;
@@ -27,7 +27,7 @@ use drnn::Cpu;
 use drnn_train::{Engine, Options, Reason, Schedule, Trainer, seed};
 use std::path::PathBuf;
 use std::time::SystemTime;
-use task::{Part, Task};
+use task::{Subset, SweepTask};
 
 /// Train networks of several delays on a task: quality against latency, and the delay that is enough
 ///
@@ -62,7 +62,7 @@ pub struct Sweep {
         value_delimiter = ',',
         default_value = "dlstm,bilstm"
     )]
-    nets: Vec<Kind>,
+    nets: Vec<NetworkKind>,
     /// Delays, each once [default: as the task suggests]
     #[arg(long, value_name = "D,..", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(0..=1000))]
     delays: Option<Vec<u16>>,
@@ -117,7 +117,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 impl Sweep {
-    fn run<T: Task>(&self, task: &T) -> Result<(), Failure> {
+    fn run<T: SweepTask>(&self, task: &T) -> Result<(), Failure> {
         let started = SystemTime::now();
         let cpu = training::cpu(self.running.threads)?;
         let place = match T::ON_GPU {
@@ -173,7 +173,7 @@ impl Sweep {
                 Reason::NotFinite => Ok(None),
                 _ => task.evaluate(engine, &cpu, part).map(Some),
             };
-            let (valid, test) = (evaluate(Part::Valid)?, evaluate(Part::Test)?);
+            let (valid, test) = (evaluate(Subset::Valid)?, evaluate(Subset::Test)?);
             runs.push(Run {
                 net: shape.to_string(),
                 repetition,
@@ -213,7 +213,7 @@ impl Sweep {
     }
 
     /// All networks, the slowest first, so that threads finish at about the same time.
-    fn shapes<T: Task>(&self, task: &T) -> Result<Vec<Shape>, Failure> {
+    fn shapes<T: SweepTask>(&self, task: &T) -> Result<Vec<Shape>, Failure> {
         let refuse = |why: String| Err(Failure::Input(why));
         let mut delays = self.delays(&task.delays());
         delays.sort_unstable_by(|a, b| b.cmp(a));
@@ -247,7 +247,7 @@ impl Sweep {
         shapes.into_iter().map(|shape| task.same_size(shape)).collect()
     }
 
-    fn options<T: Task>(&self, task: &T) -> Options {
+    fn options<T: SweepTask>(&self, task: &T) -> Options {
         let suggested = Options { schedule: Schedule::Cosine, ..task.options() };
         Options {
             epochs: self.epochs.map_or(suggested.epochs, |n| n as usize),
@@ -257,7 +257,7 @@ impl Sweep {
         }
     }
 
-    fn announce<T: Task>(&self, task: &T, shapes: &[Shape], options: &Options, cpu: &Cpu) {
+    fn announce<T: SweepTask>(&self, task: &T, shapes: &[Shape], options: &Options, cpu: &Cpu) {
         let names: Vec<String> = shapes.iter().map(Shape::to_string).collect();
         progress!(
             "{}: {}; {} trainings each, up to {} epochs, {} threads",

@@ -1,7 +1,7 @@
 //! A sweep over the user's series.
 
 use super::Sweep;
-use super::task::{Part, Task};
+use super::task::{Subset, SweepTask};
 use crate::Failure;
 use crate::args::series::{Ready, SeriesData};
 use crate::args::shape::Shape;
@@ -53,7 +53,7 @@ fn suggested_delays(longest: usize) -> Vec<usize> {
     DELAYS.into_iter().filter(|delay| *delay <= longest).collect()
 }
 
-impl Task for Series {
+impl SweepTask for Series {
     type Engine = Network;
 
     fn name(&self) -> &'static str {
@@ -115,10 +115,10 @@ impl Task for Series {
     }
 
     /// On whole sequences, in the target's own units.
-    fn evaluate(&self, engine: &mut Network, cpu: &Cpu, part: Part) -> Result<f64, Failure> {
+    fn evaluate(&self, engine: &mut Network, cpu: &Cpu, part: Subset) -> Result<f64, Failure> {
         let data = match part {
-            Part::Valid => &self.ready.valid,
-            Part::Test => self.ready.test.as_ref().unwrap_or(&self.ready.valid),
+            Subset::Valid => &self.ready.valid,
+            Subset::Test => self.ready.test.as_ref().unwrap_or(&self.ready.valid),
         };
         Ok(evaluate(engine, cpu, &self.ready.task, data)?.1)
     }

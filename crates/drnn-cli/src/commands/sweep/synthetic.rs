@@ -1,7 +1,7 @@
 //! Sweeps over the paper's synthetic tasks.
 
 use super::Sweep;
-use super::task::Task;
+use super::task::SweepTask;
 use crate::Failure;
 use crate::args::shape::Shape;
 use crate::memory::Needs;
@@ -125,7 +125,7 @@ impl Dense {
     }
 }
 
-impl Task for Dense {
+impl SweepTask for Dense {
     type Engine = Network;
 
     fn name(&self) -> &'static str {
@@ -172,7 +172,7 @@ impl Task for Dense {
         threads: usize,
     ) -> Result<Needs, Failure> {
         let spec = shape.spec(Padding::Null, Dense::data(self))?;
-        Ok(place.needs(&spec, &Task::data(self), batch, threads)?)
+        Ok(place.needs(&spec, &SweepTask::data(self), batch, threads)?)
     }
 
     fn engine(

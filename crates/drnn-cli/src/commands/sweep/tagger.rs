@@ -1,9 +1,9 @@
 //! A sweep over the delay of a tagger's word network.
 
 use super::Sweep;
-use super::task::Task;
+use super::task::SweepTask;
 use crate::Failure;
-use crate::args::network::Kind;
+use crate::args::network::NetworkKind;
 use crate::args::reading::Reading;
 use crate::args::shape::Shape;
 use crate::commands::train::tagger::paper_options;
@@ -75,17 +75,17 @@ fn sizes(shape: &Shape) -> Sizes {
 /// The network over words.
 fn words(shape: &Shape) -> Result<PaperNet, Failure> {
     match shape.kind {
-        Kind::Lstm => Ok(PaperNet::Lstm),
-        Kind::Bilstm => Ok(PaperNet::BiLstm),
-        Kind::Dlstm if shape.delay == 0 => Ok(PaperNet::Lstm),
-        Kind::Dlstm => Ok(PaperNet::DLstm(shape.delay)),
+        NetworkKind::Lstm => Ok(PaperNet::Lstm),
+        NetworkKind::Bilstm => Ok(PaperNet::BiLstm),
+        NetworkKind::Dlstm if shape.delay == 0 => Ok(PaperNet::Lstm),
+        NetworkKind::Dlstm => Ok(PaperNet::DLstm(shape.delay)),
         _ => {
             Err(Failure::Input(format!("--nets: {shape}: a tagger has LSTMs: lstm, bilstm, dlstm")))
         }
     }
 }
 
-impl Task for Ready {
+impl SweepTask for Ready {
     type Engine = TaggerLearner;
     const ON_GPU: bool = false;
 

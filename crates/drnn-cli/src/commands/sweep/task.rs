@@ -8,17 +8,17 @@ use drnn::Cpu;
 use drnn_train::{Engine, Metric, Options};
 
 /// The data that an engine is trained on.
-pub type Data<T> = <<T as Task>::Engine as Engine>::Data;
+pub type Data<T> = <<T as SweepTask>::Engine as Engine>::Data;
 
 /// The validation or the test set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum Subset {
     Valid,
     Test,
 }
 
 /// A task with its data.
-pub trait Task {
+pub trait SweepTask {
     /// The engine that trains its networks.
     type Engine: Engine;
     /// Whether there is one for GPUs.
@@ -70,9 +70,14 @@ pub trait Task {
     ) -> Result<Self::Engine, Failure>;
 
     /// The metric of a trained network; by default computed from its loss.
-    fn evaluate(&self, engine: &mut Self::Engine, _cpu: &Cpu, part: Part) -> Result<f64, Failure> {
+    fn evaluate(
+        &self,
+        engine: &mut Self::Engine,
+        _cpu: &Cpu,
+        part: Subset,
+    ) -> Result<f64, Failure> {
         let [_, valid, test] = self.data();
-        let data = if part == Part::Valid { valid } else { test };
+        let data = if part == Subset::Valid { valid } else { test };
         Ok(self.metric().of(&engine.loss(data, 0, 500)?))
     }
 }

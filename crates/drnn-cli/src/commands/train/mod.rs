@@ -24,11 +24,11 @@ use clap::{Args, Subcommand};
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
     #[command(subcommand)]
-    task: Task,
+    task: TrainTask,
 }
 
 #[derive(Debug, Subcommand)]
-enum Task {
+enum TrainTask {
     Chars(Box<chars::Arguments>),
     Series(Box<series::Arguments>),
     Tagger(Box<tagger::Arguments>),
@@ -36,8 +36,8 @@ enum Task {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.task {
-        Task::Chars(arguments) => chars::run(arguments),
-        Task::Series(arguments) => series::run(arguments),
-        Task::Tagger(arguments) => tagger::run(arguments),
+        TrainTask::Chars(arguments) => chars::run(arguments),
+        TrainTask::Series(arguments) => series::run(arguments),
+        TrainTask::Tagger(arguments) => tagger::run(arguments),
     }
 }

@@ -5,7 +5,7 @@ use super::{Group, MlmResults};
 use crate::plot::{Line, Plot, Scale, Style};
 use crate::report::page::moments;
 use drnn_train::chars::corrected_bpc;
-use drnn_train::chars::paper::{Net, ROWS, Row, Size};
+use drnn_train::chars::paper::{Architecture, ROWS, Row, Size};
 
 fn line(name: String, style: Style, colour: usize, points: Vec<(f64, f64)>) -> Line {
     Line { name, style, colour, strength: 1.0, points, bars: Vec::new() }
@@ -13,7 +13,7 @@ fn line(name: String, style: Style, colour: usize, points: Vec<(f64, f64)>) -> L
 
 /// Whether it is a point over its delay; others are horizontal lines.
 fn over_delay(row: &Row) -> bool {
-    row.layers == 1 && row.net != Net::BiLstm
+    row.layers == 1 && row.net != Architecture::BiLstm
 }
 
 fn name(size: Size) -> &'static str {

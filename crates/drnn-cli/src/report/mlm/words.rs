@@ -5,7 +5,7 @@ use crate::report::page::{Figure, Page, Part, Table, duration, mean_sd, moments}
 use crate::report::training::{deviations_part, provenance_parts, training_facts};
 use drnn::text::grouped;
 use drnn_train::Reason;
-use drnn_train::chars::paper::{Net, Printed, Row, Size};
+use drnn_train::chars::paper::{Architecture, Printed, Row, Size};
 use drnn_train::chars::{corrected_bpc, paper_bpc};
 use std::fmt::Write;
 
@@ -17,9 +17,9 @@ pub const DIVISION: &str = "BPC is bits per masked target. The paper divides the
 /// As the paper writes it: `d-LSTM 8`, `Bi-LSTM, 2 layers`; and how large.
 pub fn title(row: &Row) -> String {
     let net = match row.net {
-        Net::Lstm => "LSTM".to_string(),
-        Net::BiLstm => "Bi-LSTM".into(),
-        Net::DLstm => format!("d-LSTM {}", row.delay),
+        Architecture::Lstm => "LSTM".to_string(),
+        Architecture::BiLstm => "Bi-LSTM".into(),
+        Architecture::DLstm => format!("d-LSTM {}", row.delay),
     };
     let layers = match row.layers {
         1 => String::new(),
@@ -122,14 +122,14 @@ fn summary(results: &MlmResults) -> String {
         let groups = results.groups();
         let of_size = || groups.iter().filter(|group| group.row.size == size);
         let test = |group: &&Group| moments(&group.each(|run| run.test_bpc)).0;
-        let delayed = of_size().filter(|group| group.row.net == Net::DLstm);
+        let delayed = of_size().filter(|group| group.row.net == Architecture::DLstm);
         let best = delayed
             .filter(|group| test(group).is_finite())
             .min_by(|a, b| test(a).total_cmp(&test(b)));
         let Some(best) = best else { continue };
         let _ =
             write!(out, "{} has the lowest BPC of its kind, {:.3}.", title(&best.row), test(&best));
-        for other in of_size().filter(|group| group.row.net != Net::DLstm) {
+        for other in of_size().filter(|group| group.row.net != Architecture::DLstm) {
             let _ = write!(out, " {}: {:.3}.", title(&other.row), test(&other));
         }
         out.push(' ');

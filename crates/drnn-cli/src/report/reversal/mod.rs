@@ -23,7 +23,7 @@ pub struct ReversalResults {
     /// [`Reported::FORMAT`].
     pub format: u64,
     pub provenance: Provenance,
-    pub task: Task,
+    pub task: ReversalTask,
     pub options: Options,
     /// Differences from the paper.
     pub deviations: Vec<String>,
@@ -32,7 +32,7 @@ pub struct ReversalResults {
 
 /// The task, and sequences of each set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Task {
+pub struct ReversalTask {
     /// Elements per sequence, T.
     pub steps: usize,
     /// Symbols, V.
@@ -101,7 +101,7 @@ impl Reported for ReversalResults {
     const FORMAT: u64 = 1;
 
     fn check(&self) -> Result<(), String> {
-        let Task { steps, symbols, .. } = self.task;
+        let ReversalTask { steps, symbols, .. } = self.task;
         if !(1..=MAX_STEPS).contains(&steps) || symbols == 0 {
             return Err(format!(
                 "sequences of {steps} elements of {symbols} symbols; expected 1 to {MAX_STEPS} of at least 1"

@@ -1,6 +1,6 @@
 //! Accuracy over delay, and losses over epochs.
 
-use super::{Group, ReversalResults, Task, groups};
+use super::{Group, ReversalResults, ReversalTask, groups};
 use crate::plot::{Line, Plot, Scale, Style};
 use drnn_train::reversal::Reversal;
 
@@ -20,7 +20,7 @@ fn name(text: &str) -> String {
 
 /// Accuracy over delay: the paper's figure.
 pub fn accuracy(results: &ReversalResults) -> Plot {
-    let Task { steps, symbols, .. } = results.task;
+    let ReversalTask { steps, symbols, .. } = results.task;
     let groups = groups(results);
     let (delayed, others): (Vec<&Group>, Vec<_>) = groups.iter().partition(|group| group.delayed());
     let delay = |group: &Group| group.first().delay.unwrap_or(0);

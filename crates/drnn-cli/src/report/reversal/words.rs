@@ -1,7 +1,7 @@
 //! Text and table of the report.
 
 use super::plots::{DELAYED, accuracy, losses};
-use super::{ReversalResults, Run, Task, groups};
+use super::{ReversalResults, ReversalTask, Run, groups};
 use crate::report::page::{Figure, Page, Part, Table, duration, mean_sd, moments, signed};
 use crate::report::training::{deviations_part, provenance_parts, training_facts};
 use drnn::text::grouped;
@@ -10,7 +10,7 @@ use std::fmt::Write;
 
 pub fn page(results: &ReversalResults) -> Page {
     let ReversalResults { task, options, provenance, deviations, .. } = results;
-    let Task { steps, symbols, train, valid, test } = *task;
+    let ReversalTask { steps, symbols, train, valid, test } = *task;
     let [formula, more] = ["1/2 (1 + 1/V)", "+ floor((d + 1)/2) (1 \u{2212} 1/V)/T"].map(unbroken);
     let formula = format!("{formula} {more}");
     let mut parts = vec![
