@@ -272,10 +272,7 @@ impl Engine for CudaLearner {
     }
 
     fn check(&self, data: &dyn Dataset) -> Result<()> {
-        if data.is_empty() {
-            return Err(Error::Data("no sequences to train on".into()));
-        }
-        data.fits(&self.plan.spec)
+        data.check(&self.plan.spec)
     }
 
     fn train(&mut self, data: &dyn Dataset, batches: &Batches) -> Result<Steps> {

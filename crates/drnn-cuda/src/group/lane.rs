@@ -199,9 +199,7 @@ impl Engine for CudaLane {
     }
 
     fn check(&self, data: &dyn Dataset) -> Result<()> {
-        if data.is_empty() {
-            return Err(Error::Data("no sequences to train on".into()));
-        }
+        data.check(&self.shared.spec)?;
         DataOrigin::of(&self.shared.spec, data).map(drop)
     }
 

@@ -21,6 +21,14 @@ pub trait Dataset: Sync {
     /// Whether inputs and targets fit the network; the error says what does not.
     fn fits(&self, spec: &NetSpec) -> Result<()>;
 
+    /// Whether the network can be trained on it: there are sequences, and they fit.
+    fn check(&self, spec: &NetSpec) -> Result<()> {
+        if self.is_empty() {
+            return Err(Error::Data("no sequences to train on".into()));
+        }
+        self.fits(spec)
+    }
+
     /// Maximum number of sequences to evaluate as one batch: fewer where they are long.
     fn max_eval_rows(&self) -> usize {
         usize::MAX

@@ -93,10 +93,7 @@ impl Engine for Learner {
     }
 
     fn check(&self, data: &dyn Dataset) -> Result<()> {
-        if data.is_empty() {
-            return Err(Error::Data("no sequences to train on".into()));
-        }
-        data.fits(&self.spec)
+        data.check(&self.spec)
     }
 
     fn train(&mut self, data: &dyn Dataset, batches: &Batches) -> Result<Steps> {

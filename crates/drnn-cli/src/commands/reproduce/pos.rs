@@ -11,8 +11,9 @@ use crate::training::place::Place;
 use crate::training::treebank::Treebank;
 use crate::training::{self, Running, Watch};
 use clap::{Args, ValueEnum};
+use drnn::Cpu;
 use drnn_tasks::tagger::{Counting, Limits, Tagger};
-use drnn_train::tagger::{Scores, Sizes};
+use drnn_train::tagger::{Scores, Sizes, TaggerLearner};
 use drnn_train::{Engine, Metric, Options, PaperNet, Reason, Trainer, seed};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -148,32 +149,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let watch = Watch::new(names.clone(), Metric::Accuracy, &out.join("log.jsonl"))?;
     arguments.running.run(&cpu, &place, &mut lanes, &watch, &command, &|_| Ok(()))?;
     let mut runs = Vec::new();
-    for (lane, ([chars, words], repetition)) in lanes.iter_mut().zip(which) {
-        let progress = lane.trainer.progress().clone();
-        let engine = lane.trainer.engine();
-        let params = engine.state()?.params;
-        let ended = progress.ended.unwrap_or(Reason::Epochs);
-        let mut scores = [None, None];
-        if ended != Reason::NotFinite {
-            let net = engine.net().clone();
-            let tagger =
-                Tagger::new(bank.vocabulary.clone(), bank.counting, net, &params)?.on(&cpu);
-            for (scores, part) in scores.iter_mut().zip([Some(&bank.dev), bank.test.as_ref()]) {
-                *scores = part.map(|part| Scores::of(&tagger, part)).transpose()?.map(Into::into);
-            }
-        }
-        let [dev, test] = scores;
-        runs.push(Run {
-            chars,
-            words,
-            repetition,
-            parameters: params.len(),
-            dev,
-            test,
-            epochs: progress.history.len(),
-            ended,
-            seconds: progress.seconds,
-        });
+    for (lane, (pair, repetition)) in lanes.iter_mut().zip(which) {
+        runs.push(scored(&mut lane.trainer, &bank, &cpu, pair, repetition)?);
     }
     let results = PosResults {
         kind: PosResults::KIND.into(),
@@ -190,6 +167,32 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let ran_away =
         results.runs.iter().zip(&names).filter(|(run, _)| run.ended == Reason::NotFinite);
     training::check_finite(ran_away.map(|(_, name)| name.as_str()))
+}
+
+/// The finished training of a pair of networks, with its scores unless its loss became NaN.
+fn scored(
+    trainer: &mut Trainer<TaggerLearner>,
+    bank: &Treebank,
+    cpu: &Cpu,
+    [chars, words]: [PaperNet; 2],
+    repetition: usize,
+) -> Result<Run, Failure> {
+    let progress = trainer.progress().clone();
+    let engine = trainer.engine();
+    let params = engine.state()?.params;
+    let ended = progress.ended.unwrap_or(Reason::Epochs);
+    let mut scores = [None, None];
+    if ended != Reason::NotFinite {
+        let net = engine.net().clone();
+        let tagger = Tagger::new(bank.vocabulary.clone(), bank.counting, net, &params)?.on(cpu);
+        for (scores, part) in scores.iter_mut().zip([Some(&bank.dev), bank.test.as_ref()]) {
+            *scores = part.map(|part| Scores::of(&tagger, part)).transpose()?.map(Into::into);
+        }
+    }
+    let [dev, test] = scores;
+    let (parameters, epochs) = (params.len(), progress.history.len());
+    let seconds = progress.seconds;
+    Ok(Run { chars, words, repetition, parameters, dev, test, epochs, ended, seconds })
 }
 
 impl Arguments {
