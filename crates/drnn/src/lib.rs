@@ -94,6 +94,7 @@ pub use backward::tape::{Memory, Pass, Tape};
 pub use cpu::peak;
 pub use cpu::{Cpu, InstructionSet};
 pub use error::{Error, FileError, Result, Shape, text};
+pub use exec::dropout::Dropout;
 pub use exec::pass::Lane;
 pub use exec::wavefront::Plan;
 #[cfg(feature = "flatten")]

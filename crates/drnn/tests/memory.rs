@@ -3,8 +3,8 @@
 use drnn::memory::BatchSize;
 use drnn::random::Rng;
 use drnn::{
-    Batch, Blocks, Cell, Connections, Cpu, Error, Gradient, InputSpec, Lane, Model, NetSpec,
-    Padding, Rows, Steps, Stream, Tape, memory,
+    Batch, Blocks, Cell, Connections, Cpu, Dropout, Error, Gradient, InputSpec, Lane, Model,
+    NetSpec, Padding, Rows, Steps, Stream, Tape, memory,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -108,11 +108,14 @@ impl Data {
     }
 }
 
-fn trained(cpu: &Cpu, spec: &NetSpec, batch: Batch) -> drnn::Memory {
+fn trained(cpu: &Cpu, spec: &NetSpec, batch: Batch, dropout: Option<Dropout>) -> drnn::Memory {
     let model = Model::init(spec, 1).unwrap();
     let lanes = [Lane { params: model.params(), batch, start: None }];
     let mut tape = Tape::on(cpu, spec);
-    let pass = tape.forward(&lanes).unwrap();
+    let pass = match dropout {
+        Some(dropout) => tape.forward_with_dropout(&lanes, &[dropout]).unwrap(),
+        None => tape.forward(&lanes).unwrap(),
+    };
     let d_outputs = vec![0.1; pass.outputs(0).len()];
     let mut params = vec![0.0; spec.parameters()];
     let (outputs, params) = (&d_outputs, &mut params);
@@ -147,14 +150,19 @@ fn estimates_are_close_to_what_is_allocated() {
 
         let cpu = &cpus[case % 2];
         let estimate = memory::training(&spec, BatchSize::new(steps, rows), cpu.threads());
-        let found = trained(cpu, &spec, batch);
+        let found = trained(cpu, &spec, batch, None);
         let all = |m: drnn::Memory| m.saved + m.extra + m.fixed;
         assert_close(&format!("training: {what}"), all(estimate), all(found));
         assert_close(&format!("kept: {what}"), estimate.saved, found.saved);
+        if spec.blocks().is_none() && case % 5 == 0 {
+            let found = trained(cpu, &spec, batch, Some(Dropout::new(0.5, 1).unwrap()));
+            let dropped = memory::dropout(&spec, BatchSize::new(steps, rows));
+            assert_close(&format!("dropout: {what}"), estimate.saved + dropped, found.saved);
+        }
 
         // Sequences of other lengths take no more.
         let lengths: Vec<usize> = (0..rows).map(|_| rng.below(steps + 1)).collect();
-        let found = trained(cpu, &spec, data.batch(&spec).lengths(&lengths));
+        let found = trained(cpu, &spec, data.batch(&spec).lengths(&lengths), None);
         assert!(all(estimate) + all(estimate) / 50 >= all(found), "{what}: {lengths:?}");
     }
     sizes_beyond_all_memory_are_numbers();

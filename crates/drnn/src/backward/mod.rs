@@ -20,7 +20,7 @@ pub(crate) mod work;
 use crate::backward::gradient::Gradient;
 use crate::backward::layer_gradient::{LayerGradient, Targets};
 use crate::backward::outer::OuterWork;
-use crate::backward::recur::BackwardArgs;
+use crate::backward::recur::{BackwardArgs, Upstream};
 use crate::backward::work::BackWork;
 use crate::cpu::buffer::Slots;
 use crate::cpu::team::Member;
@@ -158,7 +158,7 @@ impl Phases<'_> {
     /// Back through all layers, and the gradients of their weights.
     fn layers(&self) {
         let layers = self.net.spec.layers();
-        if !self.net.in_waves(self.lanes.len(), max_rows(self.lanes)) {
+        if !self.net.in_waves(self.lanes.len(), max_rows(self.lanes)) || self.drops() {
             return (0..layers).rev().for_each(|layer| self.layer(layer));
         }
         // As forward, with layers and steps counted from the last.
@@ -174,10 +174,42 @@ impl Phases<'_> {
         (0..layers).for_each(|layer| self.net.each(self.items(), |i| gradient(i, layer)));
     }
 
+    /// Whether the pass has dropout.
+    fn drops(&self) -> bool {
+        self.work.iter().any(|work| work.dropout.is_some())
+    }
+
+    /// With dropout: the gradient from above, whole and times the factors of the forward pass, in place
+    /// of what the layer passed on, which nobody reads any more.
+    fn drop_gradient(&self, layer: usize) {
+        let (directions, pieces) = (self.net.directions(), pieces(self.parts));
+        self.net.each(self.lanes.len() * directions * pieces, |i| {
+            let (recurrence, piece) = (i / pieces, i % pieces);
+            let (lane, direction) = (recurrence / directions, recurrence % directions);
+            let (weights, work) = (&self.weights[lane], &self.work[lane]);
+            let outputs = self.gradients[lane].outputs;
+            let rows = share(work.schedule.total(), piece, pieces);
+            // SAFETY: the layer above is done, and every row is in one piece only.
+            unsafe {
+                self.back[lane].drop_gradient(
+                    self.net,
+                    weights,
+                    work,
+                    outputs,
+                    (layer, direction),
+                    rows,
+                );
+            }
+        });
+    }
+
     /// Back through a layer's steps, and the gradients of its weights. A thread that has all rows of
     /// a recurrence adds each block of them while it is in cache; where rows are shared, columns are
     /// shared out anew when all are done.
     fn layer(&self, layer: usize) {
+        if self.drops() {
+            self.drop_gradient(layer);
+        }
         if self.parts == 1 {
             self.net.each(self.items(), |i| {
                 let (lane, ..) = self.item(i);
@@ -211,7 +243,12 @@ impl Phases<'_> {
         let (net, work, back) = (self.net, &self.work[lane], &self.back[lane]);
         let (weights, outputs) = (&self.weights[lane], self.gradients[lane].outputs);
         let place = net.place(layer, direction);
-        let upstream = &back.upstream(net, weights, work, outputs, layer, direction);
+        let upstream = &match work.dropout {
+            Some(_) => {
+                Upstream::made(work.passed_on(net, layer, direction), net.spec.units()[layer])
+            }
+            None => back.upstream(net, weights, work, outputs, layer, direction),
+        };
         let ends = back.ends(place, back.target.start);
         let args = BackwardArgs { weights: &weights.layers[place], upstream, ends };
         let recurrence = work.recurrence(net, layer, direction);

@@ -152,8 +152,9 @@ pub(crate) unsafe fn output(
                 }
             }
             if !cols.is_empty() {
-                let h =
-                    work.states(net, net.spec.layers() - 1, direction).add(start * n + cols.start);
+                let h = work
+                    .passed_on(net, net.spec.layers() - 1, direction)
+                    .add(start * n + cols.start);
                 OuterWork::add_block(
                     net,
                     &mut workspace.panel,

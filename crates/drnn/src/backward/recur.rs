@@ -28,6 +28,11 @@ pub(crate) enum Upstream<'a> {
 }
 
 impl Upstream<'_> {
+    /// From above, computed beforehand: rows of n floats by packed row.
+    pub fn made(from: *const f32, n: usize) -> Upstream<'static> {
+        Upstream::Whole { init: Init::Rows { from, stride: n }, terms: Terms::new() }
+    }
+
     /// What reaches the units of a group, from packed row `row` on.
     ///
     /// # Safety

@@ -7,6 +7,7 @@ use crate::backward::work::BackWork;
 use crate::cpu::Cpu;
 use crate::cpu::buffer::Slots;
 use crate::error::{Error, Result, Shape};
+use crate::exec::dropout::Dropout;
 use crate::exec::net::Net;
 use crate::exec::pass::{Lane, LaneWork, forward};
 use crate::exec::weights::{Way, Weights};
@@ -85,6 +86,31 @@ impl Tape {
 
     /// Runs all lanes forward. The pass that comes back holds the outputs.
     pub fn forward<'t>(&'t mut self, lanes: &'t [Lane<'t>]) -> Result<Pass<'t>> {
+        self.forward_with(lanes, |_| None)
+    }
+
+    /// The same with dropout, one for each lane. Networks with blocks have none.
+    pub fn forward_with_dropout<'t>(
+        &'t mut self,
+        lanes: &'t [Lane<'t>],
+        dropout: &[Dropout],
+    ) -> Result<Pass<'t>> {
+        if dropout.len() != lanes.len() {
+            let (found, expected) = (Shape::Len(dropout.len()), Shape::Len(lanes.len()));
+            return Err(Error::Shape { name: "dropout".into(), found, expected });
+        }
+        if self.spec.blocks().is_some() {
+            let why = "a network with blocks is one layer, and has no dropout between its blocks";
+            return Err(Error::Spec(why.into()));
+        }
+        self.forward_with(lanes, |lane| Some(dropout[lane]))
+    }
+
+    fn forward_with<'t>(
+        &'t mut self,
+        lanes: &'t [Lane<'t>],
+        dropout: impl Fn(usize) -> Option<Dropout>,
+    ) -> Result<Pass<'t>> {
         if self.spec.blocks().is_some_and(|b| b.start_state() == StartState::Solved) {
             let why = "a solved start has no gradient; train with a held one, or a free one";
             return Err(Error::Spec(why.into()));
@@ -93,7 +119,8 @@ impl Tape {
             lane.check(&self.spec, &self.layout).map_err(|e| e.in_lane(i, lanes.len()))?;
         }
         let batches = lanes.iter().map(|lane| &lane.batch);
-        memory::probe_training(&self.spec, batches, || self.memory())?;
+        let drops = !lanes.is_empty() && dropout(0).is_some();
+        memory::probe_training(&self.spec, batches, drops, || self.memory())?;
         let width = self.cpu.kernels.width;
         if self.work.len() < lanes.len() {
             self.weights.resize_with(lanes.len(), || Weights::new(width));
@@ -112,6 +139,9 @@ impl Tape {
                 lanes[i].params,
             );
         });
+        for (i, work) in self.work[..lanes.len()].iter_mut().enumerate() {
+            work.dropout = dropout(i);
+        }
         let weights = &self.weights;
         forward(&net, &|i| &weights[i], lanes, &mut self.work[..lanes.len()], true);
         Ok(Pass { tape: self, lanes })

@@ -147,6 +147,35 @@ impl BackWork {
         Upstream::Whole { init, terms }
     }
 
+    /// What [`BackWork::upstream`] says of some packed rows, times the factors of dropout, over what
+    /// (layer, direction) passed on.
+    ///
+    /// # Safety
+    /// The layer above is done with what was passed on, and nobody else uses these rows.
+    pub unsafe fn drop_gradient(
+        &self,
+        net: &Net,
+        weights: &Weights,
+        work: &LaneWork,
+        d_outputs: &[f32],
+        (layer, direction): (usize, usize),
+        rows: Range<usize>,
+    ) {
+        let upstream = self.upstream(net, weights, work, d_outputs, layer, direction);
+        // Only networks with blocks have another one, and those have no dropout.
+        let Upstream::Whole { init, terms: all } = upstream else { return };
+        let n = net.spec.units()[layer];
+        let to = work.layers[net.place(layer, direction)].dropped.shared();
+        let mut terms = Terms::new();
+        // SAFETY: the caller's rows.
+        unsafe {
+            all.as_slice().iter().for_each(|term| terms.push(term.at_row(rows.start)));
+            let (c, init) = (to.at(rows.start * n), init.at(rows.start, 0));
+            net.product(rows.len(), n, c, n, init, terms.as_slice());
+            work.apply_factors(net, layer, direction, rows);
+        }
+    }
+
     pub fn ends(&self, place: usize, start: bool) -> Ends {
         let ends = &self.ends[place];
         let (dh, carry, step) = (ends.dh.shared(), ends.carry.shared(), ends.step.shared());

@@ -132,6 +132,13 @@ pub enum Error {
     #[error("snapshot: {0}")]
     Snapshot(String),
 
+    /// A dropout rate that is no probability, or leaves nothing.
+    #[error("dropout of {rate}, expected a probability of at least 0 and less than 1")]
+    Dropout {
+        /// The rate.
+        rate: f32,
+    },
+
     /// The gradient of an input that has none.
     #[error("the gradient of the input was requested, but the input is tokens, which have none")]
     NoInputGradient,

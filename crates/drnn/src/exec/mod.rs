@@ -1,5 +1,6 @@
 //! A whole network forward: sequences of any lengths as dense rows, layer by layer, step by step.
 
+pub(crate) mod dropout;
 pub(crate) mod net;
 pub(crate) mod pass;
 pub(crate) mod recur;

@@ -7,6 +7,7 @@
 use crate::cpu::buffer::{Buffer, Slots};
 use crate::cpu::team::{Member, share};
 use crate::error::{Result, check_finite, check_shape};
+use crate::exec::dropout::Dropout;
 use crate::exec::net::{Net, pieces};
 use crate::exec::recur::{Feed, FeedPart, Recurrence};
 use crate::exec::schedule::Schedule;
@@ -64,6 +65,9 @@ pub(crate) struct LayerWork {
     pub c: Buffer,
     /// (N, columns), or a step's worth
     pub gates: Buffer,
+    /// With dropout, (N, n): h times its factors. In the backward pass, once the layer above is done:
+    /// the gradient of h from above.
+    pub dropped: Buffer,
 }
 
 /// One lane's memory, reused from batch to batch.
@@ -78,6 +82,8 @@ pub(crate) struct LaneWork {
     /// As many as any row of x, or state, or output, is wide.
     pub zeros: Buffer,
     pub save: bool,
+    /// Of this pass, if it has any.
+    pub dropout: Option<Dropout>,
     /// Where layers run side by side.
     pub waves: Wavefront,
 }
@@ -100,6 +106,9 @@ impl LaneWork {
             work.h.reserve((rows + total) * n);
             let gates = if save { total } else { Recurrence::scratch_rows(rows) };
             work.gates.reserve(gates * net.columns(layer));
+            if self.dropout.is_some() {
+                work.dropped.reserve(total * n);
+            }
             if spec.cell().has_cell_state() {
                 work.c.reserve(if save { (rows + total) * n } else { rows * n });
             }
@@ -127,6 +136,55 @@ impl LaneWork {
         unsafe { self.layers[net.place(layer, direction)].h.ptr().add(self.schedule.rows() * n) }
     }
 
+    /// What (layer, direction) passes on, by packed row: its states, or those after dropout.
+    pub fn passed_on(&self, net: &Net, layer: usize, direction: usize) -> *const f32 {
+        match self.dropout {
+            Some(_) => self.layers[net.place(layer, direction)].dropped.ptr(),
+            None => self.states(net, layer, direction),
+        }
+    }
+
+    /// Some packed rows of `dropped`: the states of (layer, direction) times their factors.
+    ///
+    /// # Safety
+    /// The recurrence is done, and nobody else writes these rows.
+    unsafe fn drop_states(&self, net: &Net, layer: usize, direction: usize, rows: Range<usize>) {
+        let n = net.spec.units()[layer];
+        let to = self.layers[net.place(layer, direction)].dropped.shared();
+        // SAFETY: rows of both buffers, the second of which the caller has to itself.
+        unsafe {
+            let h = self.states(net, layer, direction).add(rows.start * n);
+            std::ptr::copy_nonoverlapping(h, to.at(rows.start * n), rows.len() * n);
+            self.apply_factors(net, layer, direction, rows);
+        }
+    }
+
+    /// Multiplies some packed rows of `dropped` by their factors.
+    ///
+    /// # Safety
+    /// Nobody else uses these rows.
+    pub unsafe fn apply_factors(
+        &self,
+        net: &Net,
+        layer: usize,
+        direction: usize,
+        rows: Range<usize>,
+    ) {
+        let (Some(dropout), s) = (self.dropout, &self.schedule) else { return };
+        let n = net.spec.units()[layer];
+        let to = self.layers[net.place(layer, direction)].dropped.shared();
+        let mut t = s.offsets.partition_point(|&o| o <= rows.start) - 1;
+        for p in rows {
+            while s.offsets[t + 1] <= p {
+                t += 1;
+            }
+            let position = t * s.rows() + s.order[p - s.offsets[t]] as usize;
+            // SAFETY: the caller's rows.
+            let row = unsafe { std::slice::from_raw_parts_mut(to.at(p * n), n) };
+            dropout.apply((layer, direction), position, row);
+        }
+    }
+
     /// Where (layer, direction) reads; `parts` is memory for the output.
     pub fn feed<'a>(
         &'a self,
@@ -139,7 +197,7 @@ impl LaneWork {
         let (s, zeros) = (&self.schedule, self.zeros.ptr());
         if layer > 0 {
             for (below, part) in parts.iter_mut().enumerate().take(net.directions()) {
-                let x = self.states(net, layer - 1, below);
+                let x = self.passed_on(net, layer - 1, below);
                 let same = below == direction;
                 let index = if same { std::ptr::null() } else { s.mirror.as_ptr() };
                 *part = FeedPart { x, width: net.spec.units()[layer - 1], index, zeros };
@@ -194,7 +252,7 @@ impl LaneWork {
         unsafe {
             let mut terms = Terms::new();
             for direction in 0..net.directions() {
-                let h = self.states(net, last, direction);
+                let h = self.passed_on(net, last, direction);
                 let mut term = Term::rows(h.add(units.start), n, units.len(), std::ptr::null());
                 term.index = self.schedule.packed[direction].as_ptr();
                 term.zeros = self.zeros.ptr();
@@ -207,7 +265,7 @@ impl LaneWork {
                     match self.schedule.packed[direction][row] {
                         NULL_ROW => to.fill(0.0),
                         p if net.spec.outputs().is_none() => {
-                            let h = self.states(net, last, direction).add(p as usize * n);
+                            let h = self.passed_on(net, last, direction).add(p as usize * n);
                             let h = &std::slice::from_raw_parts(h, n)[units.clone()];
                             to[direction * units.len()..][..units.len()].copy_from_slice(h);
                         }
@@ -220,7 +278,9 @@ impl LaneWork {
 
     /// Bytes of what a backward pass needs (gates, cell states, states), and of all that is held.
     pub fn bytes(&self) -> (usize, usize) {
-        let saved = self.layers.iter().map(|l| l.h.bytes() + l.c.bytes() + l.gates.bytes()).sum();
+        let layers = self.layers.iter();
+        let saved =
+            layers.map(|l| l.h.bytes() + l.c.bytes() + l.gates.bytes() + l.dropped.bytes()).sum();
         let rest = self.outputs.bytes() + self.zeros.bytes() + self.table.bytes();
         (saved, saved + rest + self.schedule.bytes() + self.waves.bytes())
     }
@@ -322,7 +382,9 @@ fn phases<'w>(
             }
         }
     };
-    if net.in_waves(lanes.len(), max_rows) {
+    let drops = work.iter().any(|work| work.dropout.is_some());
+    let pieces = pieces(parts);
+    if net.in_waves(lanes.len(), max_rows) && !drops {
         let rows = 0..work[0].schedule.rows();
         net.cpu.team.parallel_region(|_| {
             work[0].waves.run(|layer, steps| run(0, layer, Share::Rows(rows.clone(), steps)))
@@ -335,17 +397,25 @@ fn phases<'w>(
                         .team
                         .parallel_region(|member| run(recurrence, layer, Share::Parallel(member)));
                 }
-                continue;
+            } else {
+                net.each(recurrences * parts, |i| {
+                    let (recurrence, part) = (i / parts, i % parts);
+                    let schedule = &work[recurrence / directions].schedule;
+                    let (rows, steps) = (schedule.split(part, parts), 0..schedule.alive.len());
+                    run(recurrence, layer, Share::Rows(rows, steps));
+                });
             }
-            net.each(recurrences * parts, |i| {
-                let (recurrence, part) = (i / parts, i % parts);
-                let schedule = &work[recurrence / directions].schedule;
-                let (rows, steps) = (schedule.split(part, parts), 0..schedule.alive.len());
-                run(recurrence, layer, Share::Rows(rows, steps));
-            });
+            if drops {
+                net.each(recurrences * pieces, |i| {
+                    let (recurrence, piece) = (i / pieces, i % pieces);
+                    let (lane, direction) = (recurrence / directions, recurrence % directions);
+                    let rows = share(work[lane].schedule.total(), piece, pieces);
+                    // SAFETY: the recurrence is done, and every row is in one piece only.
+                    unsafe { work[lane].drop_states(net, layer, direction, rows) }
+                });
+            }
         }
     }
-    let pieces = pieces(parts);
     net.each(lanes.len() * pieces, |i| {
         let (lane, piece) = (i / pieces, i % pieces);
         let rows = share(work[lane].schedule.outputs, piece, pieces);

@@ -83,6 +83,11 @@ pub fn training(spec: &NetSpec, size: BatchSize, threads: usize) -> Memory {
     Memory { saved, extra: held.saturating_add(pass.back()), fixed: total(fixed) }
 }
 
+/// What [`Tape::forward_with_dropout`](crate::Tape::forward_with_dropout) allocates in addition.
+pub fn dropout(spec: &NetSpec, size: BatchSize) -> usize {
+    Pass::new(spec, size).dropped()
+}
+
 /// Whether the system would hand out the memory that a run over this batch takes beyond what is
 /// `held`; `save` is whether every state is kept. Refused here, because a failed allocation later
 /// on would end the program.
@@ -100,12 +105,13 @@ pub(crate) fn probe_run(
 pub(crate) fn probe_training<'a>(
     spec: &NetSpec,
     batches: impl Iterator<Item = &'a Batch<'a>>,
+    dropout: bool,
     held: impl FnOnce() -> Memory,
 ) -> Result<()> {
     let bytes = total(batches.map(|batch| {
         let pass = Pass::of(spec, batch);
         let (saved, rest) = pass.lane(true);
-        total([saved, rest, pass.back()])
+        total([saved, rest, pass.back(), if dropout { pass.dropped() } else { 0 }])
     }));
     if bytes < PROBED {
         return Ok(());
@@ -229,6 +235,11 @@ impl<'a> Pass<'a> {
             product([spec.layers(), size_of::<usize>()]),
         ];
         (total(saved), total(rest))
+    }
+
+    /// What every layer passes on, times the factors of dropout.
+    fn dropped(&self) -> usize {
+        total(self.layers().map(|(n, _)| floats([self.packed, n])))
     }
 
     /// As `Schedule::bytes`.

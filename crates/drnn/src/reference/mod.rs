@@ -185,6 +185,23 @@ pub fn run<N: Number>(
     sequence: &Sequence<N>,
     start: &RefState<N>,
 ) -> RefRun<N> {
+    run_with_factors(spec, params, sequence, start, None)
+}
+
+/// What dropout multiplies by: factors of the units of (layer, direction) at a step of its recurrence.
+pub type Factors<'a> = dyn Fn((usize, usize), usize, usize) -> Vec<f32> + 'a;
+
+/// The same where every layer passes its states on times `factors`; not for blocks.
+///
+/// # Panics
+/// If a shape does not fit the network.
+pub fn run_with_factors<N: Number>(
+    spec: &NetSpec,
+    params: &[N],
+    sequence: &Sequence<N>,
+    start: &RefState<N>,
+    factors: Option<&Factors>,
+) -> RefRun<N> {
     let net = Named { layout: Layout::new(spec), params };
     assert_eq!(params.len(), net.layout.len(), "length of the flat parameter vector");
     let mut last = start.clone();
@@ -210,7 +227,11 @@ pub fn run<N: Number>(
             for step in 0..x.len() {
                 let t = if direction == 0 { step } else { x.len() - 1 - step };
                 weights.step(spec.cell(), &x[t], &mut last, lane);
-                y[t].extend(&last.h[lane]);
+                let h = last.h[lane].iter().copied();
+                match factors.map(|of| of((layer, direction), step, h.len())) {
+                    Some(f) => y[t].extend(h.zip(f).map(|(h, f)| h * f64::from(f).into())),
+                    None => y[t].extend(h),
+                }
                 steps.push(lane, &last.h[lane], last.c.get(lane).map(Vec::as_slice));
             }
         }
@@ -369,6 +390,21 @@ pub fn gradient(
     d_outputs: &[Vec<f64>],
     d_last: &RefState<f64>,
 ) -> RefGradient {
+    gradient_with_factors(spec, params, sequence, start, (d_outputs, d_last), None)
+}
+
+/// The same with dropout's factors.
+///
+/// # Panics
+/// If a shape does not fit the network.
+pub fn gradient_with_factors(
+    spec: &NetSpec,
+    params: &[f64],
+    sequence: &Sequence,
+    start: &RefState<f64>,
+    (d_outputs, d_last): (&[Vec<f64>], &RefState<f64>),
+    factors: Option<&Factors>,
+) -> RefGradient {
     let mut at = Point {
         params: params.iter().map(|&p| p.into()).collect(),
         sequence: match sequence {
@@ -381,7 +417,7 @@ pub fn gradient(
         Point { params: params.to_vec(), sequence: sequence.clone(), start: start.clone() };
     for (i, slope) in slopes.coordinates().enumerate() {
         at.set_direction(i, 1.0);
-        let found = run(spec, &at.params, &at.sequence, &at.start);
+        let found = run_with_factors(spec, &at.params, &at.sequence, &at.start, factors);
         *slope = slope_along(d_outputs, &found.outputs)
             + slope_along(&d_last.h, &found.last.h)
             + slope_along(&d_last.c, &found.last.c);

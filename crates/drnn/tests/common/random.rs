@@ -5,8 +5,8 @@
 use drnn::random::Rng;
 use drnn::reference::{self, RefState, Sequence};
 use drnn::{
-    Batch, Blocks, Cell, Connections, Cpu, Direction, Element, Gradient, InputSpec, Lane, Model,
-    NetSpec, Padding, Rows, StartState, States, Steps, Tape,
+    Batch, Blocks, Cell, Connections, Cpu, Direction, Dropout, Element, Gradient, InputSpec, Lane,
+    Model, NetSpec, Padding, Rows, StartState, States, Steps, Tape,
 };
 
 /// A network, a batch and an upstream gradient.
@@ -220,10 +220,18 @@ impl Sample {
 
 /// Forward and backward over all samples as lanes of one tape.
 pub fn train(cpu: &Cpu, samples: &[&Sample]) -> Vec<Found> {
+    train_with(cpu, samples, None)
+}
+
+/// The same, with dropout if given.
+pub fn train_with(cpu: &Cpu, samples: &[&Sample], dropout: Option<&[Dropout]>) -> Vec<Found> {
     let spec = &samples[0].spec;
     let lanes: Vec<Lane> = samples.iter().map(|s| s.lane()).collect();
     let mut tape = Tape::on(cpu, spec);
-    let pass = tape.forward(&lanes).unwrap();
+    let pass = match dropout {
+        Some(dropout) => tape.forward_with_dropout(&lanes, dropout).unwrap(),
+        None => tape.forward(&lanes).unwrap(),
+    };
     let mut found: Vec<Found> = (samples.iter().enumerate())
         .map(|(i, s)| Found {
             outputs: pass.outputs(i).to_vec(),

@@ -1,0 +1,100 @@
+//! Dropout in training passes: what a layer passes on, with some units set to zero.
+//!
+//! ```text
+//! passed on = h * factor        factor = 0 with probability P, else 1 / (1 - P)
+//! ```
+//!
+//! Factors stand between the layers of a stack and between the last layer and the outputs, where
+//! PyTorch's `nn.LSTM(dropout=P)` and an `nn.Dropout(P)` behind it have them. The recurrence reads
+//! its own h without factors, and so do the states that a pass returns.
+
+use crate::error::{Error, Result};
+use crate::random::Rng;
+
+/// Dropout of one pass. Each factor follows from the seed and from its place alone, so passes on any
+/// number of threads have the same factors, and a seed has the same ones again.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Dropout {
+    rate: f32,
+    seed: u64,
+}
+
+impl Dropout {
+    /// Zero with probability `rate`, which is at least 0 and less than 1. Every pass needs another seed.
+    pub fn new(rate: f32, seed: u64) -> Result<Dropout> {
+        match (0.0..1.0).contains(&rate) {
+            true => Ok(Dropout { rate, seed }),
+            false => Err(Error::Dropout { rate }),
+        }
+    }
+
+    /// The probability of a zero.
+    pub fn rate(&self) -> f32 {
+        self.rate
+    }
+
+    /// Factors of the `units` units of (layer, direction) at one step of one sequence: `step` counts
+    /// the steps of that direction's recurrence, `row` the sequences of the batch, `rows` in all.
+    pub fn factors(
+        &self,
+        (layer, direction): (usize, usize),
+        (step, row, rows): (usize, usize, usize),
+        units: usize,
+    ) -> Vec<f32> {
+        let mut factors = vec![1.0; units];
+        self.apply((layer, direction), step * rows + row, &mut factors);
+        factors
+    }
+
+    /// Multiplies what the units of (layer, direction) pass on at `position`, step * B + row.
+    pub(crate) fn apply(&self, (layer, direction): (usize, usize), position: usize, h: &mut [f32]) {
+        let next = |seed: u64, number: usize| Rng::new(seed).bits() ^ number as u64;
+        let mut rng = Rng::new(next(next(self.seed, 2 * layer + direction), position));
+        let zeros = (f64::from(self.rate) * 2f64.powi(32)) as u32;
+        let scale = 1.0 / (1.0 - self.rate);
+        // 32 random bits decide on a unit.
+        for pair in h.chunks_mut(2) {
+            let bits = rng.bits();
+            for (x, bits) in pair.iter_mut().zip([bits as u32, (bits >> 32) as u32]) {
+                *x = if bits < zeros { 0.0 } else { *x * scale };
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn factors_have_the_rate_and_the_mean_and_follow_from_their_place() {
+        let dropout = Dropout::new(0.3, 5).unwrap();
+        let all: Vec<f32> =
+            (0..200).flat_map(|step| dropout.factors((1, 0), (step, 3, 7), 101)).collect();
+        let zeros = all.iter().filter(|f| **f == 0.0).count() as f64 / all.len() as f64;
+        let mean = all.iter().sum::<f32>() / all.len() as f32;
+        assert!((zeros - 0.3).abs() < 0.015 && (mean - 1.0).abs() < 0.02, "{zeros} {mean}");
+        assert!(all.iter().all(|f| *f == 0.0 || *f == 1.0 / 0.7));
+        let at =
+            |seed, place, position| Dropout::new(0.5, seed).unwrap().factors(place, position, 64);
+        let one = at(1, (0, 0), (2, 1, 4));
+        assert_eq!(one, at(1, (0, 0), (2, 1, 4)));
+        let others = [
+            at(2, (0, 0), (2, 1, 4)),
+            at(1, (1, 0), (2, 1, 4)),
+            at(1, (0, 1), (2, 1, 4)),
+            at(1, (0, 0), (3, 1, 4)),
+            at(1, (0, 0), (2, 2, 4)),
+        ];
+        assert!(others.iter().all(|other| *other != one));
+        assert_eq!(Dropout::new(0.0, 1).unwrap().factors((0, 0), (0, 0, 1), 9), [1.0; 9]);
+    }
+
+    #[test]
+    fn rates_from_0_to_below_1() {
+        for rate in [-0.1, 1.0, f32::NAN, f32::INFINITY] {
+            let error = Dropout::new(rate, 1).unwrap_err().to_string();
+            assert!(error.contains("dropout of") && error.contains("less than 1"), "{error}");
+        }
+    }
+}
