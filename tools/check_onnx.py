@@ -28,7 +28,7 @@ SIZES = [(7, 4), (1, 1), (33, 3)]  # T, B; one shorter than the delay
 TOLERANCE = 1e-5
 Q, N, M = 3, 20, 5  # width of dense input, units, outputs
 V, E, D = 7, 4, 3  # symbols, width of their embedding, delay
-GATES = {"rnn-tanh": 1, "rnn-relu": 1, "lstm": 4, "gru": 3}
+GATES = {"rnn-tanh": 1, "rnn-relu": 1, "lstm": 4, "gru": 3, "gru-reset-before": 3}
 MODULES = {
     "rnn-tanh": nn.RNN,
     "rnn-relu": lambda *a, **k: nn.RNN(*a, nonlinearity="relu", **k),

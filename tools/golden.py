@@ -1,7 +1,11 @@
 #!/usr/bin/env python3
-"""Makes crates/drnn/tests/golden/torch.json: PyTorch's results, which drnn must reproduce.
+"""Makes PyTorch's results, which drnn must reproduce, in crates/drnn/tests/golden:
 
-    python tools/golden.py [FILE]          needs PyTorch; the committed file says which one made it
+    python tools/golden.py                 torch.json: nn.RNN, nn.LSTM, nn.GRU
+    python tools/golden.py --variants      variants.json: the GRU with its reset gate before the product,
+                                           written in PyTorch below, and nn.LSTM(proj_size=..)
+
+Needs PyTorch; the committed files say which one made them.
 
 One case is a network, a batch of unsorted sequences (B rows of different lengths), an upstream
 gradient, and PyTorch's gradients, in float64, of
@@ -14,7 +18,8 @@ Arrays are flat, row by row; their shapes follow from `spec` and `lengths`:
     inputs            [T, B, q]         dense input ([T + d, B, q] for look-ahead), else empty
     tokens            [T, B]            token input ([T + d, B] for look-ahead), else empty
     outputs           [T, B, m]         zero after a row's length, like d_outputs
-    h0, c0, hn, cn    [layers * directions, B, n]    c0 and cn empty for cells without c
+    h0, c0, hn, cn    [layers * directions, B, n]    c0 and cn empty for cells without c; h0 and hn of
+                                        a projected LSTM have its projection's width
     params            by name           d_x is the gradient of L with respect to x
 
 Everything drnn is given is a multiple of 1/256, so float32 holds it exactly and the text is short;
@@ -31,22 +36,65 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 LENGTHS = [3, 5, 1, 4]  # unsorted; one row shorter than the delays below
 Q, N, M = 3, 5, 2  # width of dense input, units, outputs
+P = 3  # width of projected states
 V, E = 7, 3  # symbols, width of their embedding
+
+
+class GruResetBefore(nn.Module):
+    """nn.GRU, but n = tanh(W_in x + b_in + W_hn (r h) + b_hn)."""
+
+    def __init__(self, q, n, layers, bidirectional=False):
+        super().__init__()
+        self.layers, self.suffixes = layers, ["", "_reverse"][: 1 + bidirectional]
+        for layer in range(layers):
+            width = q if layer == 0 else n * len(self.suffixes)
+            for suffix in self.suffixes:
+                shapes = dict(weight_ih=(3 * n, width), weight_hh=(3 * n, n), bias_ih=(3 * n,), bias_hh=(3 * n,))
+                for name, shape in shapes.items():
+                    self.register_parameter(f"{name}_l{layer}{suffix}", nn.Parameter(torch.zeros(shape)))
+
+    def step(self, name, x, h):
+        w_ih, w_hh, b_ih, b_hh = (getattr(self, f"{p}_{name}") for p in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
+        n = h.shape[1]
+        r, z = torch.sigmoid((x @ w_ih.T + b_ih + h @ w_hh.T + b_hh)[:, : 2 * n]).chunk(2, 1)
+        new = torch.tanh((x @ w_ih.T + b_ih)[:, 2 * n :] + (r * h) @ w_hh[2 * n :].T + b_hh[2 * n :])
+        return (1 - z) * new + z * h
+
+    def forward(self, packed, h0):
+        x, lengths = pad_packed_sequence(packed)
+        last = []
+        for layer in range(self.layers):
+            ways = []
+            for way, suffix in enumerate(self.suffixes):
+                h, states = h0[len(last)], [None] * len(x)
+                for t in range(len(x)) if way == 0 else reversed(range(len(x))):
+                    runs = (t < lengths)[:, None]
+                    h = torch.where(runs, self.step(f"l{layer}{suffix}", x[t], h), h)
+                    states[t] = h
+                ways.append(torch.stack(states))
+                last.append(h)
+            x = torch.cat(ways, 2)
+        return pack_padded_sequence(x, lengths, enforce_sorted=False), torch.stack(last)
+
+
 MODULES = {
     "rnn-tanh": lambda *a, **k: nn.RNN(*a, nonlinearity="tanh", **k),
     "rnn-relu": lambda *a, **k: nn.RNN(*a, nonlinearity="relu", **k),
     "lstm": nn.LSTM,
     "gru": nn.GRU,
 }
+VARIANTS = {"gru-reset-before": GruResetBefore}
 DENSE = {"dense": Q}
 TOKENS = {"tokens": {"symbols": V, "embedding": E}}
 
 
-def spec(cell, layers=1, bidirectional=False, input=DENSE, delay=0, padding="null", outputs=M):
+def spec(cell, layers=1, bidirectional=False, input=DENSE, delay=0, padding="null", outputs=M,
+         projection=None):
     """A network, spelled as drnn's NetSpec reads it."""
     direction = "bidirectional" if bidirectional else "forward"
-    return dict(cell=cell, input=input, units=[N] * layers, direction=direction, delay=delay,
+    spec = dict(cell=cell, input=input, units=[N] * layers, direction=direction, delay=delay,
                 padding=padding, outputs=outputs)
+    return spec | ({"projection": projection} if projection else {})
 
 
 def specs():
@@ -67,6 +115,16 @@ def specs():
     for padding in "null", {"symbol": V - 1}, "look-ahead":
         yield spec("lstm", input=TOKENS, delay=2, padding=padding)
     yield spec("gru", 2, input=TOKENS, delay=2, padding={"symbol": 0})
+
+
+def variants():
+    for of in [dict(cell="gru-reset-before")]:
+        for layers in 1, 2:
+            for both in False, True:
+                yield spec(layers=layers, bidirectional=both, **of)
+        yield spec(outputs=None, bidirectional=True, **of)
+        yield spec(input=TOKENS, delay=2, padding={"symbol": V - 1}, **of)
+        yield spec(layers=2, delay=2, padding="look-ahead", **of)
 
 
 def values(*shape, bound=0.75):
@@ -107,9 +165,12 @@ def case(spec, seed):
     torch.manual_seed(seed)
     T, B = max(LENGTHS), len(LENGTHS)
     layers, both = len(spec["units"]), spec["direction"] == "bidirectional"
-    hidden = N * (1 + both)
+    projection = spec.get("projection")
+    hidden = (projection or N) * (1 + both)
     width = E if "tokens" in spec["input"] else Q
-    rnn = MODULES[spec["cell"]](width, N, layers, bidirectional=both)
+    module = (MODULES | VARIANTS)[spec["cell"]]
+    options = {"proj_size": projection} if projection else {}
+    rnn = module(width, N, layers, bidirectional=both, **options)
     embedding = nn.Embedding(V, E) if "tokens" in spec["input"] else None
     linear = nn.Linear(hidden, spec["outputs"]) if spec["outputs"] else None
 
@@ -123,14 +184,15 @@ def case(spec, seed):
 
     elements = T + spec["delay"] * (spec["padding"] == "look-ahead")
     x = torch.randint(0, V, (elements, B)) if embedding else values(elements, B, Q).requires_grad_()
-    state = lambda: values(layers * (1 + both), B, N)
+    state = lambda n=N: values(layers * (1 + both), B, n)
     lstm = spec["cell"] == "lstm"
-    h0, c0 = state().requires_grad_(), state().requires_grad_() if lstm else None
+    h0 = state(projection or N).requires_grad_()
+    c0 = state().requires_grad_() if lstm else None
     outputs, hn, cn = run(spec, rnn, embedding, linear, x, h0, c0)
 
     live = torch.arange(T)[:, None, None] < torch.tensor(LENGTHS)[:, None]
     d_outputs = values(*outputs.shape) * live
-    d_hn, d_cn = state(), state() if lstm else None
+    d_hn, d_cn = state(projection or N), state() if lstm else None
     loss = (d_outputs * outputs).sum() + (d_hn * hn).sum()
     if lstm:
         loss = loss + (d_cn * cn).sum()
@@ -164,6 +226,8 @@ def name(spec):
     if spec["delay"]:
         pad = padding if isinstance(padding, str) else f"symbol {padding['symbol']}"
         words.append(f"delay {spec['delay']} {pad}")
+    if "projection" in spec:
+        words.append(f"projection {spec['projection']}")
     if not spec["outputs"]:
         words.append("no output layer")
     return ", ".join(words)
@@ -177,12 +241,16 @@ def flat(tensor):
 
 
 def main():
-    default = Path(__file__).resolve().parent.parent / "crates/drnn/tests/golden/torch.json"
-    file = Path(sys.argv[1]) if len(sys.argv) > 1 else default
+    options = sys.argv[1:]
+    if options not in ([], ["--variants"]):
+        sys.exit(__doc__)
+    folder = Path(__file__).resolve().parent.parent / "crates/drnn/tests/golden"
+    file = folder / ("variants.json" if options else "torch.json")
     torch.set_num_threads(1)
     compact = lambda value: json.dumps(value, separators=(",", ":"))
-    cases = [compact(case(s, seed)) for seed, s in enumerate(specs())]
-    header = f'"made_by":"python tools/golden.py","torch":{compact(torch.__version__)}'
+    cases = [compact(case(s, seed)) for seed, s in enumerate(variants() if options else specs())]
+    command = " ".join(["python tools/golden.py", *options])
+    header = f'"made_by":"{command}","torch":{compact(torch.__version__)}'
     file.write_text("{" + header + ',"cases":[\n' + ",\n".join(cases) + "\n]}\n")
     print(f"{len(cases)} cases, {file.stat().st_size / 1000:.0f} kB -> {file}")
 

@@ -188,6 +188,22 @@ fn a_network_with_random_weights_is_the_librarys() {
 }
 
 #[test]
+fn the_reset_gate_of_a_gru_may_stand_before_the_product() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("net.safetensors").display().to_string();
+    let output = drnn(&format!("init --net dgru --reset before --units 4 --delay 1 -o {path}"));
+    assert!(output.status.success(), "{output:?}");
+    let found = drnn::Model::load(&path).unwrap();
+    assert_eq!(found.spec().cell(), drnn::Cell::GruResetBefore);
+    let shown = stdout(&drnn(&format!("inspect {path}")));
+    assert!(shown.contains("dgru(4 units, reset before, delay 1)"), "{shown}");
+    let after = drnn("inspect --net gru --reset after --units 4");
+    assert!(stdout(&after).contains("gru(4 units):"), "{after:?}");
+    let said = refused("init --net lstm --reset before -o x");
+    assert!(said.contains("--reset: only a GRU"), "{said}");
+}
+
+#[test]
 fn the_program_is_called_drnn() {
     assert_eq!(stdout(&drnn("--version")), format!("drnn {}\n", env!("CARGO_PKG_VERSION")));
     assert!(stdout(&drnn("--help")).contains("Usage: drnn "));

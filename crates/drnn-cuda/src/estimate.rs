@@ -80,7 +80,7 @@ fn plain(plan: &Plan, shape: Shape) -> f64 {
             floats += match plan.cell {
                 Cell::Gru => step_rows * n,
                 Cell::Lstm => padded_rows * n,
-                Cell::RnnTanh | Cell::RnnRelu => 0.0,
+                Cell::RnnTanh | Cell::RnnRelu | Cell::GruResetBefore => 0.0,
             };
         }
     }

@@ -71,7 +71,7 @@ fn estimates_are_close_to_what_trainings_allocate() {
     made.iter().for_each(|made| assert!(made.whole().is_some()));
     let data = made.each_ref().map(|made| made as &dyn Dataset);
     let dense = |builder: NetSpecBuilder| builder.dense(6).outputs(6).build().unwrap();
-    for cell in [Cell::Lstm, Cell::Gru, Cell::RnnTanh] {
+    for cell in [Cell::Lstm, Cell::Gru, Cell::GruResetBefore, Cell::RnnTanh] {
         let net = || NetSpec::builder(cell);
         plain(&dense(net().units([150])), data, 10);
         plain(&dense(net().units([40, 60]).delay(25, Padding::Null)), data, 100);

@@ -27,6 +27,15 @@ pub enum Nonlinearity {
     Relu,
 }
 
+/// Where the reset gate of a GRU multiplies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Reset {
+    /// The product of h, as PyTorch does
+    After,
+    /// h before its product, as ONNX and Keras may
+    Before,
+}
+
 impl NetworkKind {
     pub fn cell(self, nonlinearity: Nonlinearity) -> Cell {
         match (self, nonlinearity) {
@@ -100,6 +109,9 @@ pub struct NetworkArguments {
     /// Activation of a plain RNN [default: tanh]
     #[arg(long, value_enum)]
     nonlinearity: Option<Nonlinearity>,
+    /// Where the reset gate of a GRU multiplies: h before its product, or the product [default: after]
+    #[arg(long, value_enum)]
+    reset: Option<Reset>,
 }
 
 /// How the blocks of a network start.
@@ -186,14 +198,21 @@ impl NetworkArguments {
         if self.nonlinearity.is_some() && self.net.cell(Nonlinearity::Tanh) != Cell::RnnTanh {
             return refuse("--nonlinearity: only a plain RNN (rnn, birnn, drnn) has one".into());
         }
+        let cell = self.net.cell(self.nonlinearity.unwrap_or(Nonlinearity::Tanh));
+        let cell = match self.reset {
+            Some(_) if cell != Cell::Gru => {
+                return refuse("--reset: only a GRU (gru, bigru, dgru) has a reset gate".into());
+            }
+            Some(Reset::Before) => Cell::GruResetBefore,
+            _ => cell,
+        };
         if self.padding.is_some() && !self.net.delayed() {
             return refuse(
                 "--padding: only a delayed network (drnn, dlstm, dgru) has padding".into(),
             );
         }
         let delay = checked_delay(self.net, self.delay)?;
-        let mut builder =
-            NetSpec::builder(self.net.cell(self.nonlinearity.unwrap_or(Nonlinearity::Tanh)));
+        let mut builder = NetSpec::builder(cell);
         builder = match &self.blocks {
             None => builder.units(units),
             Some(_) if !self.net.delayed() => {

@@ -21,6 +21,7 @@ impl Slots {
             Cell::Lstm => [0, 1, 2, 3],
             Cell::Gru => [0, 1, NONE, 2],
             Cell::RnnTanh | Cell::RnnRelu => [0, NONE, NONE, NONE],
+            Cell::GruResetBefore => unreachable!("refused by `Plan::new`"),
         })
     }
 
@@ -29,6 +30,7 @@ impl Slots {
             Cell::Lstm => [0, 1, 2, 3],
             Cell::Gru => [0, 1, 2, NONE],
             Cell::RnnTanh | Cell::RnnRelu => [0, NONE, NONE, NONE],
+            Cell::GruResetBefore => unreachable!("refused by `Plan::new`"),
         })
     }
 
@@ -59,7 +61,7 @@ mod tests {
 
     #[test]
     fn every_gate_has_one_slot() {
-        for cell in Cell::ALL {
+        for cell in crate::step::plan::CELLS {
             for slots in [Slots::of_w_ih(cell), Slots::of_w_hh(cell)] {
                 let by_gate = slots.by_gate().to_le_bytes();
                 for (gate, slot) in by_gate.iter().enumerate() {

@@ -95,7 +95,8 @@ impl Tiling {
         };
         let padded = padded(units);
         // |h| <= 1 for all cells but ReLU, whose states may overflow f16.
-        if cell == Cell::RnnRelu || units == 0 || padded > MAX_UNITS || batch == 0 {
+        let has_kernel = matches!(cell, Cell::Lstm | Cell::Gru | Cell::RnnTanh);
+        if !has_kernel || units == 0 || padded > MAX_UNITS || batch == 0 {
             return None;
         }
         let at_once = limits.multiprocessors / (padded / 32 * lanes);
@@ -279,6 +280,7 @@ impl Tiling {
             Cell::Lstm => "LSTM",
             Cell::Gru => "GRU",
             Cell::RnnTanh | Cell::RnnRelu => "RNN",
+            Cell::GruResetBefore => unreachable!("refused by `Plan::new`"),
         };
         let common = [
             format!("CELL={cell}"),

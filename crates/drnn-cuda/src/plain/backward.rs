@@ -134,6 +134,7 @@ impl PlainPass<'_> {
                 };
                 self.each_cell(&kernels.gru_backward, r, &params)
             }
+            Cell::GruResetBefore => unreachable!("refused by `Plan::new`"),
             Cell::RnnTanh | Cell::RnnRelu => {
                 let params = RnnBackward {
                     gates,

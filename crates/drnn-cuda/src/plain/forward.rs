@@ -158,6 +158,7 @@ impl PlainPass<'_> {
                 };
                 self.each_cell(&kernels.gru_forward, r, &params)
             }
+            Cell::GruResetBefore => unreachable!("refused by `Plan::new`"),
             Cell::RnnTanh | Cell::RnnRelu => {
                 let relu = u32::from(self.pass.plan.cell == Cell::RnnRelu);
                 let params = RnnForward {

@@ -40,7 +40,7 @@ fn others() -> Vec<NetSpec> {
         NetSpec::builder(Cell::Lstm).dense(4).units([130, 363]).bidirectional().outputs(1),
         NetSpec::builder(Cell::Lstm).dense(4).units([1]).outputs(9),
     ];
-    for cell in Cell::ALL {
+    for cell in crate::step::plan::CELLS {
         nets.extend([
             NetSpec::builder(cell).tokens(28, 10).units([30, 20]).bidirectional().outputs(27),
             NetSpec::builder(cell).tokens(6, 3).units([33]).delay(12, Padding::Null).outputs(5),

@@ -20,6 +20,9 @@ use drnn::{Cell, InputSpec, NetSpec, Padding};
 /// seventeenths, so batches drawn with one share are mostly rounded to one number.
 const SELECTED_STEPS: usize = 17;
 
+/// Cells that there are kernels for. The others are refused by [`Plan::new`].
+pub(crate) const CELLS: [Cell; 4] = [Cell::RnnTanh, Cell::RnnRelu, Cell::Lstm, Cell::Gru];
+
 /// The sizes of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
@@ -171,6 +174,11 @@ impl Plan {
         if spec.blocks().is_some() {
             return Err(format!("networks in blocks run on the CPU only: {spec}"));
         }
+        if !CELLS.contains(&spec.cell()) {
+            return Err(format!(
+                "GRUs whose reset gate stands before the product run on the CPU only: {spec}"
+            ));
+        }
         let (layout, cell) = (Layout::new(spec), spec.cell());
         let directions = spec.direction().count();
         let recurrence = |layer: usize, direction: usize| {
@@ -278,6 +286,17 @@ mod tests {
         );
         assert!(computed[0] > 0 && computed.iter().collect::<HashSet<_>>().len() <= SELECTED_STEPS);
         assert_eq!(Shape::new(&spec, 0, 128).with_selected(0).computed_outputs(), 0);
+    }
+
+    #[test]
+    fn networks_without_kernels_are_refused() {
+        let refused = |builder: drnn::NetSpecBuilder| {
+            Plan::new(&builder.dense(2).build().unwrap()).unwrap_err()
+        };
+        let error = refused(NetSpec::builder(Cell::GruResetBefore).units([3]));
+        assert!(error.contains("before the product run on the CPU only: gru(3 units"), "{error}");
+        let blocks = NetSpec::builder(Cell::Gru).blocks(drnn::Blocks::new([3]));
+        assert!(refused(blocks).contains("networks in blocks run on the CPU only"));
     }
 
     #[test]

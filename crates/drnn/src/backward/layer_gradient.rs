@@ -4,6 +4,8 @@
 //! [dW_hh db dW_ih]^T = F^T G       F = [h_{t-1} 1 x_t]       G = gradients of the gates
 //! ```
 //!
+//! F ends with `r h_{t-1}` where that is what a GRU's candidate reads.
+//!
 //! Blocks are taken from the last row to the first, as the backward pass finishes them: a thread that
 //! has a recurrence to itself adds each block while it is still in cache.
 
@@ -13,7 +15,7 @@ use crate::cpu::team::share_vectors;
 use crate::exec::net::Net;
 use crate::exec::pass::{Lane, LaneWork};
 use crate::exec::recur::{Feed, FeedPart};
-use crate::spec::wiring::Group;
+use crate::spec::wiring::{Candidate, Group, Rows, Wiring};
 use std::ops::Range;
 
 /// Where the gradients go.
@@ -32,11 +34,22 @@ pub(crate) struct Share {
     /// This item's columns among the gates', and where among the group's they begin.
     columns: Range<usize>,
     first: usize,
-    /// Of [h 1 x]: the units of h that feed the group, and the rest.
+    /// Of F: the units of h that feed the group, and the rest; or those of r h.
     features: [Range<usize>; 2],
     /// Where the sums lie: (all features, columns)
     sums: usize,
     sums_stride: usize,
+}
+
+/// Features of a layer, the width of F: `[h 1 x]`, and `r h` where it is read.
+pub(crate) fn features(wiring: &Wiring, n: usize, q: usize) -> usize {
+    n + 1 + q + if wiring.candidates.is_empty() { 0 } else { n }
+}
+
+/// Where F has these units of `r h`.
+fn gated(n: usize, q: usize, units: &Range<usize>) -> Range<usize> {
+    let first = n + 1 + q;
+    first + units.start..first + units.end
 }
 
 /// Sums in progress for one item: some columns of (layer, direction).
@@ -71,23 +84,29 @@ impl<'a> LayerGradient<'a> {
             Feed::Table { .. } => 0,
             Feed::Rows(parts) => parts.iter().map(|p| p.width).sum(),
         };
-        let all = n + 1 + q;
+        let wiring = net.layout.wiring(layer);
+        let all = features(wiring, n, q);
         let mut sums = 0;
         workspace.shares.clear();
-        for group in &net.layout.wiring(layer).groups {
-            let columns = group.columns.clone();
+        let mut add = |columns: &Range<usize>, features: [Range<usize>; 2]| {
             let own = share_vectors(columns.len(), width, part, parts);
-            let h = group.h.as_ref().map_or(n..n, |h| h.units.clone());
-            let rest = n..if group.x.is_some() { all } else { n + 1 };
             let share = Share {
                 first: own.start,
-                features: if h.end == n { [h.start..rest.end, 0..0] } else { [h, rest] },
+                features,
                 sums,
                 sums_stride: own.len().next_multiple_of(width),
                 columns: columns.start + own.start..columns.start + own.end,
             };
             sums += all * share.sums_stride;
             workspace.shares.push(share);
+        };
+        for group in &wiring.groups {
+            let h = group.h.as_ref().map_or(n..n, |h| h.units.clone());
+            let rest = n..if group.x.is_some() { n + 1 + q } else { n + 1 };
+            add(&group.columns, if h.end == n { [h.start..rest.end, 0..0] } else { [h, rest] });
+        }
+        for Candidate { columns, h } in &wiring.candidates {
+            add(columns, [gated(n, q, &h.units), 0..0]);
         }
         workspace.features.reserve(BLOCK * feature_stride(all));
         workspace.sums.reserve(sums);
@@ -106,7 +125,7 @@ impl<'a> LayerGradient<'a> {
     }
 
     fn groups(&self) -> Range<usize> {
-        0..self.workspace.shares.len()
+        0..self.net.layout.wiring(self.layer).groups.len()
     }
 
     /// The index into the table of symbols, if that is what feeds the layer.
@@ -153,13 +172,13 @@ impl<'a> LayerGradient<'a> {
     unsafe fn add(&mut self, rows: Range<usize>) {
         let columns = self.net.columns(self.layer);
         let gates = self.work.layers[self.net.place(self.layer, self.direction)].gates.ptr();
-        let stride = feature_stride(self.n + 1 + self.q);
+        let stride = feature_stride(self.features());
         let last_block = rows.end == self.work.schedule.total();
         // SAFETY: packed rows, this item's columns, and memory reserved in `new`.
         unsafe {
             self.fill(&rows, stride);
-            for i in self.groups() {
-                let (group, share) = self.group(i);
+            for i in 0..self.workspace.shares.len() {
+                let share = self.workspace.shares[i].clone();
                 if share.columns.is_empty() {
                     continue;
                 }
@@ -177,7 +196,11 @@ impl<'a> LayerGradient<'a> {
                         last_block,
                     );
                 }
-                if let (Some(index), true) = (self.table_index(), group.x.is_some()) {
+            }
+            let Some(index) = self.table_index() else { return };
+            let groups = self.groups().map(|i| self.group(i));
+            for (_, share) in groups.filter(|(group, _)| group.x.is_some()) {
+                if !share.columns.is_empty() {
                     for p in rows.clone() {
                         let from = gates.add(p * columns + share.columns.start);
                         let from = std::slice::from_raw_parts(from, share.columns.len());
@@ -189,10 +212,17 @@ impl<'a> LayerGradient<'a> {
         }
     }
 
-    /// A block of F: `[h_{t-1} 1 x_t]`.
+    /// Width of F.
+    fn features(&self) -> usize {
+        features(self.net.layout.wiring(self.layer), self.n, self.q)
+    }
+
+    /// A block of F: `[h_{t-1} 1 x_t]`, and `r h_{t-1}` where it is read.
     unsafe fn fill(&mut self, rows: &Range<usize>, stride: usize) {
         let (n, s) = (self.n, &self.work.schedule);
-        let h = self.work.layers[self.net.place(self.layer, self.direction)].h.ptr();
+        let work = &self.work.layers[self.net.place(self.layer, self.direction)];
+        let (h, columns) = (work.h.ptr(), self.net.columns(self.layer));
+        let has_gated = self.features() > n + 1 + self.q;
         let block = self.workspace.features.slice_mut(rows.len() * stride);
         let mut t = s.offsets.partition_point(|&o| o <= rows.start) - 1;
         for (p, to) in rows.clone().zip(block.chunks_exact_mut(stride)) {
@@ -211,6 +241,10 @@ impl<'a> LayerGradient<'a> {
                     to[at..][..part.width].copy_from_slice(x);
                     at += part.width;
                 }
+                if has_gated {
+                    let gated = work.gates.ptr().add((p + 1) * columns - n);
+                    to[at..][..n].copy_from_slice(std::slice::from_raw_parts(gated, n));
+                }
             }
         }
     }
@@ -224,20 +258,29 @@ impl<'a> LayerGradient<'a> {
         unsafe { self.down_to(0) };
         let (n, q) = (self.n, self.q);
         let [w_ih, _, b_ih, b_hh] = self.net.layout.layer(self.layer, self.direction);
+        let all = self.features();
+        let turn = |share: &Share, features: Range<usize>, to: usize, row: usize| {
+            let sums = self.workspace.sums.slice(share.sums + all * share.sums_stride);
+            let from = &sums[share.sums + features.start * share.sums_stride..];
+            // SAFETY: rows of a weight, or entries of a bias, that belong to this item's columns.
+            unsafe {
+                let (to, cols) = (self.targets.params.at(to), share.columns.len());
+                transpose(from, share.sums_stride, (features.len(), cols), to, row);
+            }
+        };
+        let recurrent = |share: &Share, h: &Rows, features: Range<usize>| {
+            let w = self.net.layout.recurrent(h.matrix, self.layer, self.direction).start;
+            turn(share, features, w + (h.rows.start + share.first) * n + h.units.start, n);
+        };
+        let candidates = &self.net.layout.wiring(self.layer).candidates;
+        for (i, Candidate { h, .. }) in candidates.iter().enumerate() {
+            let share = &self.workspace.shares[self.groups().end + i];
+            recurrent(share, h, gated(n, q, &h.units));
+        }
         for (group, share) in self.groups().map(|i| self.group(i)) {
-            let cols = share.columns.len();
-            let sums = self.workspace.sums.slice(share.sums + (n + 1 + q) * share.sums_stride);
-            let turn = |features: Range<usize>, to: usize, row: usize| {
-                let from = &sums[share.sums + features.start * share.sums_stride..];
-                // SAFETY: rows of a weight, or entries of a bias, that belong to this item's columns.
-                unsafe {
-                    let to = self.targets.params.at(to);
-                    transpose(from, share.sums_stride, (features.len(), cols), to, row);
-                }
-            };
+            let turn = |features, to, row| turn(&share, features, to, row);
             if let Some(h) = &group.h {
-                let w = self.net.layout.recurrent(h.matrix, self.layer, self.direction).start;
-                turn(h.units.clone(), w + (h.rows.start + share.first) * n + h.units.start, n);
+                recurrent(&share, h, h.units.clone());
             }
             if let Some(rows) = &group.hh {
                 turn(n..n + 1, b_hh.start + rows.start + share.first, 1);

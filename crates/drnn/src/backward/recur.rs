@@ -4,7 +4,8 @@
 //! dh_t = upstream_t + dgates_{t+1} W_hh                 then the cell's arithmetic -> dgates_t
 //! ```
 //!
-//! Threads share rows, or the columns of each step, just as in the forward pass.
+//! Threads share rows, or the columns of each step, just as in the forward pass. Where a GRU's reset gate
+//! stands before the product, a step has two halves here too: `d(r h) = dn W_hn`, then the gate.
 
 use crate::cpu::buffer::Shared;
 use crate::cpu::team::Member;
@@ -142,7 +143,7 @@ impl Recurrence<'_> {
                 if self.hold.is_none() {
                     move_all(ends.dh, ends.step, ending, units.clone(), n);
                 }
-                self.each_live(t, running, |rows, live| {
+                self.each_live(t, running.clone(), |rows, live| {
                     let live = meet(&units, &live);
                     if self.hold.is_some() {
                         move_all(ends.dh, ends.step, rows.clone(), live.clone(), n);
@@ -151,9 +152,17 @@ impl Recurrence<'_> {
                             self.clear_gates(t, rows.clone(), held);
                         }
                     }
-                    self.cells_back(t, rows, live, ends);
+                    let operands = self.operands_back(t, rows, live, ends);
+                    self.kernels.backward(self.cell)(&operands);
                 });
                 wait(member);
+                if !self.wiring.candidates.is_empty() {
+                    self.gated_state_gradient(args, t, running.clone(), member);
+                    wait(member);
+                    let operands = self.operands_back(t, running, units.clone(), ends);
+                    (self.kernels.reset_back)(&operands);
+                    wait(member);
+                }
             }
             after_step(t);
         }
@@ -163,20 +172,27 @@ impl Recurrence<'_> {
             unsafe {
                 self.state_gradient(args, 0, ends.dh, started.clone(), member);
                 wait(member);
-                if self.cell == Cell::Gru {
+                if self.cell.is_gru() {
                     move_all(ends.carry, ends.dh, started, units, n);
                 }
             }
         }
     }
 
-    unsafe fn cells_back(&self, t: usize, rows: Range<usize>, units: Range<usize>, ends: Ends) {
+    /// What a cell's backward arithmetic works on: some units of some sorted rows at step t.
+    unsafe fn operands_back(
+        &self,
+        t: usize,
+        rows: Range<usize>,
+        units: Range<usize>,
+        ends: Ends,
+    ) -> CellBackward {
         let n = self.n;
         let (before, after) = self.schedule.around(t, rows.start);
         let gates = self.schedule.offsets[t] + rows.start;
         // SAFETY: the caller's rows and units.
         unsafe {
-            self.kernels.backward(self.cell)(&CellBackward {
+            CellBackward {
                 rows: rows.len(),
                 units: n,
                 from: units.start,
@@ -188,15 +204,53 @@ impl Recurrence<'_> {
                 c: self.c.0.wrapping_add(after * n),
                 dh: ends.step.at(rows.start * n),
                 carry: ends.carry.at(rows.start * n),
-            });
+            }
         }
     }
 
-    /// Gates of units that did not run have no gradient.
+    /// `d(r h) = dn W_hn` for sorted rows at step t, in the memory of the gradient of h, which is used up.
+    unsafe fn gated_state_gradient(
+        &self,
+        args: BackwardArgs,
+        t: usize,
+        rows: Range<usize>,
+        member: Option<&Member>,
+    ) {
+        let (n, columns) = (self.n, self.columns());
+        let row = self.schedule.offsets[t] + rows.start;
+        for (number, group) in self.wiring.candidate_backward_groups.iter().enumerate() {
+            let mut terms = Terms::new();
+            let panels = panel_count(group.units.len(), self.kernels.width);
+            // SAFETY: the caller's rows; gates of the candidates hold their gradients.
+            unsafe {
+                for (cols, from) in &group.from {
+                    let a = self.gates.at(row * columns + cols.start);
+                    terms.push(Term::rows(a, columns, cols.len(), args.weights.h(from.at).ptr()));
+                }
+                (self.kernels.product)(&Product {
+                    rows: rows.len(),
+                    cols: group.units.len(),
+                    panels: member.map_or(0..panels, |m| m.share(panels, number)),
+                    backwards: t % 2 == 1,
+                    c: args.ends.step.at(rows.start * n + group.units.start),
+                    c_stride: n,
+                    init: Init::Zero,
+                    terms: terms.as_slice(),
+                });
+            }
+        }
+    }
+
+    /// Gates of units that did not run have no gradient; but where r has multiplied h before the product,
+    /// units that did run may have read it.
     unsafe fn clear_gates(&self, t: usize, rows: Range<usize>, units: Range<usize>) {
         let columns = self.columns();
+        let cleared = match self.cell {
+            Cell::GruResetBefore => self.n..3 * self.n,
+            _ => 0..columns,
+        };
         for row in rows {
-            for gate in (0..columns).step_by(self.n) {
+            for gate in cleared.clone().step_by(self.n) {
                 let at = (self.schedule.offsets[t] + row) * columns + gate + units.start;
                 // SAFETY: the caller's rows and units.
                 unsafe { std::slice::from_raw_parts_mut(self.gates.at(at), units.len()).fill(0.0) }

@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn answers_depend_on_what_the_graph_says() {
-        for cell in [Cell::RnnTanh, Cell::Lstm, Cell::Gru] {
+        for cell in [Cell::RnnTanh, Cell::Lstm, Cell::Gru, Cell::GruResetBefore] {
             for spec in specs(cell) {
                 for elements in [0, 1, 6] {
                     let pairs = elements * spec.output_steps(elements);
@@ -249,7 +249,7 @@ mod tests {
         kinds.extend([StartState::Held, StartState::Free].into_iter().flat_map(relaxed));
         kinds.push(Blocks::new([3, 1, 2]));
         kinds.push(Blocks::new([3, 1, 2]).start(StartState::Free));
-        if cell != Cell::Gru {
+        if !cell.is_gru() {
             kinds.push(Blocks::new([3, 1, 2]).start(StartState::Solved));
         }
         let mut specs = Vec::new();
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn answers_depend_on_what_the_graph_of_blocks_says() {
-        for cell in [Cell::RnnTanh, Cell::Lstm, Cell::Gru] {
+        for cell in [Cell::RnnTanh, Cell::Lstm, Cell::Gru, Cell::GruResetBefore] {
             for spec in in_blocks(cell) {
                 for elements in [0, 1, 5] {
                     let pairs = elements * spec.output_steps(elements);

@@ -5,6 +5,9 @@
 //! gates_t = bias + x_t W_ih^T + h_{t-1} W_hh^T          then the cell's arithmetic -> h_t, c_t
 //! ```
 //!
+//! A GRU with its reset gate before the product takes a step in two halves: r first, then the product of
+//! `r h_{t-1}`, which is added to the candidate.
+//!
 //! Rows are independent of each other, so a thread takes some of them through all steps and never
 //! waits. Where there are too few rows for that, all threads share the columns of each step instead
 //! (a parallel region, two barriers a step). Either way every number comes out the same.
@@ -19,7 +22,7 @@ use crate::kernel::dispatch::Kernels;
 use crate::kernel::pack::panel_count;
 use crate::kernel::product::{Init, Product, Term, Terms};
 use crate::spec::Cell;
-use crate::spec::wiring::{Wiring, columns};
+use crate::spec::wiring::{Candidate, Wiring, columns};
 use std::ops::Range;
 
 /// Packed rows whose x is multiplied at once where a step alone has too few rows to be efficient.
@@ -172,8 +175,14 @@ impl<'a> Recurrence<'a> {
                     let packed = first..first + running.len();
                     let h = self.h.at(self.schedule.before(t, running.start) * self.n);
                     let stage = if hoist { Stage::Recurrent(t, h) } else { Stage::Both(t, h) };
-                    self.products(weights, feed, packed, base, stage, member);
+                    self.products(weights, feed, packed.clone(), base, stage, member);
                     wait(member);
+                    if !self.wiring.candidates.is_empty() {
+                        self.reset(t, running.clone(), base, member);
+                        wait(member);
+                        self.candidates(weights, packed, base, t, member);
+                        wait(member);
+                    }
                     self.cell_step(t, running, base, member);
                     wait(member);
                 }
@@ -252,6 +261,45 @@ impl<'a> Recurrence<'a> {
         }
     }
 
+    /// `r h` of all units of some sorted rows, of those that do not run too: others may read them.
+    unsafe fn reset(&self, t: usize, rows: Range<usize>, base: usize, member: Option<&Member>) {
+        let own = own_units(self.n, self.kernels.width, member);
+        // SAFETY: rows of this step and units of this member, which nobody else has.
+        unsafe { (self.kernels.reset)(&self.cell_operands(t, rows, base, own)) }
+    }
+
+    /// Adds `r h W_hn^T` to the candidates of some packed rows.
+    unsafe fn candidates(
+        &self,
+        weights: &LayerWeights,
+        packed: Range<usize>,
+        base: usize,
+        t: usize,
+        member: Option<&Member>,
+    ) {
+        let (n, columns, width) = (self.n, self.columns(), self.kernels.width);
+        for (number, Candidate { columns: cols, h }) in self.wiring.candidates.iter().enumerate() {
+            // SAFETY: offsets stay within the rows and columns that the caller's memory has.
+            unsafe {
+                let row = self.gates.at((packed.start - base) * columns);
+                let c = row.add(cols.start);
+                let gated = row.add(columns - n + h.units.start);
+                let w = weights.h(h.at).ptr();
+                let panels = panel_count(cols.len(), width);
+                (self.kernels.product)(&Product {
+                    rows: packed.len(),
+                    cols: cols.len(),
+                    panels: member.map_or(0..panels, |m| m.share(panels, number)),
+                    backwards: t % 2 == 1,
+                    c,
+                    c_stride: columns,
+                    init: Init::Rows { from: c, stride: columns },
+                    terms: &[Term::rows(gated, columns, h.units.len(), w)],
+                });
+            }
+        }
+    }
+
     /// The cell's arithmetic for some sorted rows; units that do not run keep their state.
     unsafe fn cell_step(&self, t: usize, rows: Range<usize>, base: usize, member: Option<&Member>) {
         let own = own_units(self.n, self.kernels.width, member);
@@ -287,13 +335,28 @@ impl<'a> Recurrence<'a> {
     }
 
     unsafe fn cells(&self, t: usize, rows: Range<usize>, base: usize, units: Range<usize>) {
+        // SAFETY: rows of this step, which nobody else has; c is not touched without a cell state.
+        unsafe { self.kernels.forward(self.cell)(&self.cell_operands(t, rows, base, units)) }
+    }
+
+    /// What a cell's arithmetic works on: some units of some sorted rows at step t.
+    ///
+    /// # Safety
+    /// The rows run at step t, and `base` is where the memory of the gates begins.
+    unsafe fn cell_operands(
+        &self,
+        t: usize,
+        rows: Range<usize>,
+        base: usize,
+        units: Range<usize>,
+    ) -> CellForward {
         let n = self.n;
         let gates = self.schedule.offsets[t] + rows.start - base;
         let (before, after) = self.schedule.around(t, rows.start);
         let (c_prev, c) = if self.save { (before, after) } else { (rows.start, rows.start) };
-        // SAFETY: rows of this step, which nobody else has; c is not touched without a cell state.
+        // SAFETY: within the memory of gates and states, by the caller's promise.
         unsafe {
-            self.kernels.forward(self.cell)(&CellForward {
+            CellForward {
                 rows: rows.len(),
                 units: n,
                 from: units.start,
@@ -304,7 +367,7 @@ impl<'a> Recurrence<'a> {
                 c_prev: self.c.0.wrapping_add(c_prev * n),
                 c: self.c.0.wrapping_add(c * n),
                 h: self.h.at(after * n),
-            });
+            }
         }
     }
 

@@ -147,10 +147,9 @@ pub(crate) fn packed_bytes(spec: &NetSpec, layout: &Layout, width: usize, traine
         let backward_groups =
             backward_groups.flat_map(|h| std::iter::repeat_n(len(h.rows.len(), q), parts));
         let x = larger(fed.collect(), backward_groups.collect());
-        let recurrent = wiring.groups.iter().filter_map(|g| g.h.as_ref());
-        let recurrent = recurrent.map(|h| len(h.units.len(), h.rows.len()));
-        let back = wiring.backward_groups.iter().flat_map(|group| &group.from);
-        let back = back.map(|(_, rows)| len(rows.rows.len(), rows.units.len()));
+        let recurrent = wiring.recurrent().map(|h| len(h.units.len(), h.rows.len()));
+        let back = wiring.recurrent_backward();
+        let back = back.map(|rows| len(rows.rows.len(), rows.units.len()));
         let h = larger(recurrent.collect(), back.collect());
         let bias = floats([columns(spec.cell(), spec.units()[layer])]);
         let all = x.saturating_add(h).saturating_add(bias);
@@ -195,10 +194,11 @@ impl LayerWeights {
         let (n, q, parts) = from.sizes();
         let [w_ih, _, b_ih, b_hh] =
             from.layout.layer(from.layer, from.direction).map(|r| &from.params[r]);
-        let groups = &from.layout.wiring(from.layer).groups;
+        let wiring = from.layout.wiring(from.layer);
+        let groups = &wiring.groups;
         self.reserve(
             groups.iter().filter(|g| g.x.is_some()).count() * parts,
-            groups.iter().filter(|g| g.h.is_some()).count(),
+            wiring.recurrent().count(),
         );
         self.parts = parts;
         let all = columns(from.spec.cell(), n);
@@ -220,11 +220,11 @@ impl LayerWeights {
                     self.x[at * parts + part].set(w, k, (rows.len(), q), from.width);
                 }
             }
-            if let Some(rows) = &group.h {
-                let w = &from.recurrent(rows.matrix)[rows.rows.start * n + rows.units.start..];
-                let k = (rows.units.len(), 1);
-                self.h[rows.at].set(w, k, (rows.rows.len(), n), from.width);
-            }
+        }
+        for rows in wiring.recurrent() {
+            let w = &from.recurrent(rows.matrix)[rows.rows.start * n + rows.units.start..];
+            let k = (rows.units.len(), 1);
+            self.h[rows.at].set(w, k, (rows.rows.len(), n), from.width);
         }
     }
 
@@ -233,10 +233,9 @@ impl LayerWeights {
         let w_ih = &from.params[from.layout.layer(from.layer, from.direction)[0].clone()];
         let wiring = from.layout.wiring(from.layer);
         self.parts = if x { parts } else { 0 };
-        let backward_groups = wiring.backward_groups.iter().flat_map(|group| &group.from);
         self.reserve(
             wiring.input_backward_groups.len() * self.parts,
-            backward_groups.clone().count(),
+            wiring.recurrent_backward().count(),
         );
         for (at, group) in wiring.input_backward_groups.iter().enumerate() {
             for part in 0..self.parts {
@@ -245,7 +244,7 @@ impl LayerWeights {
                 self.x[at * parts + part].set(w, k, (q / parts, 1), from.width);
             }
         }
-        for (_, rows) in backward_groups {
+        for rows in wiring.recurrent_backward() {
             let w = &from.recurrent(rows.matrix)[rows.rows.start * n + rows.units.start..];
             let k = (rows.rows.len(), n);
             self.h[rows.at].set(w, k, (rows.units.len(), 1), from.width);

@@ -45,7 +45,9 @@ impl BlockMap {
         let block = |i: usize, j: usize| {
             let gates = sum(tensor("weight_hh_l0"), n, all(i), blocks.units(j));
             let ungated = match spec.cell() {
-                Cell::Gru => sum(tensor("weight_hu_l0"), n, blocks.units(i), blocks.units(j)),
+                Cell::Gru | Cell::GruResetBefore => {
+                    sum(tensor("weight_hu_l0"), n, blocks.units(i), blocks.units(j))
+                }
                 _ => 0.0,
             };
             (gates + ungated).sqrt()

@@ -33,7 +33,7 @@ use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::spec::blocks::{Blocks, Connections, StartState};
 use crate::spec::params::Layout;
-use crate::spec::{Cell, Direction, InputSpec, NetSpec, Padding};
+use crate::spec::{Direction, InputSpec, NetSpec, Padding};
 use std::ops::Range;
 
 impl Model {
@@ -86,7 +86,7 @@ impl Model {
         if spec.direction() == Direction::Bidirectional || spec.layers() > 1 {
             return Err(Error::Flatten(format!("{spec}: not one forward layer")));
         }
-        if spec.cell() == Cell::Gru && spec.blocks().is_none() {
+        if spec.cell().is_gru() && spec.blocks().is_none() {
             return Err(Error::Flatten(format!(
                 "{spec}: a GRU that gates all that reaches its candidate is no stack of GRUs, whose \
                  layers read the one below ungated"
@@ -237,7 +237,7 @@ fn each_row(stack: &NetSpec, flat: &NetSpec, mut visit: impl FnMut(Range<usize>,
                     continue;
                 }
                 let below = blocks.units(layer - 1).start;
-                if stack.cell() == Cell::Gru && gate == 2 {
+                if stack.cell().is_gru() && gate == 2 {
                     let ungated = to.recurrent(crate::spec::wiring::Matrix::Hu, 0, 0);
                     row(&w_ih, here * q, &ungated, (own.start + unit) * n + below, q);
                 } else {

@@ -82,7 +82,7 @@ pub(crate) fn solve_rows(
 ) -> Result<States> {
     let spec = flat.spec();
     let blocks = spec.blocks().filter(|b| *b.connected() == Connections::Stacked);
-    let Some(blocks) = blocks.filter(|_| spec.cell() != Cell::Gru) else {
+    let Some(blocks) = blocks.filter(|_| !spec.cell().is_gru()) else {
         return Err(Error::Flatten(format!(
             "{spec}: only a flattened RNN or LSTM has a solved start"
         )));

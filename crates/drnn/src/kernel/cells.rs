@@ -48,7 +48,8 @@ pub struct CellBackward {
     pub c: *const f32,
     /// Gradient of h, (rows, n).
     pub dh: *const f32,
-    /// What bypasses the gates on its backward pass: the gradient of c (LSTM), dh z (GRU). In and out.
+    /// What bypasses the gates on its backward pass: the gradient of c (LSTM); dh z, and what reaches h
+    /// by way of r h' (GRU). In and out.
     pub carry: *mut f32,
 }
 
@@ -245,6 +246,75 @@ unsafe impl CellKernel for Gru {
         store::<S>(p.gates, at.gates + 2 * n, count, dn);
         store::<S>(p.gates, at.gates + 3 * n, count, S::mul(dn, r));
         store::<S>(p.carry, at.state, count, S::mul(dh, z));
+    }
+}
+
+/// `z = sigmoid;  n = tanh;  h = (1 - z) n + z h'`, where r has already multiplied h ([`Reset`]).
+/// Columns r, z, n, r h'.
+pub struct GruResetBefore;
+
+// SAFETY: touches `count` floats at the offsets of `At` only.
+unsafe impl CellKernel for GruResetBefore {
+    const COLUMNS: usize = 4;
+
+    #[inline(always)]
+    unsafe fn forward<S: Simd>(p: &CellForward, at: At) {
+        let (n, count) = (p.units, at.count);
+        let z = sigmoid::<S>(load::<S>(p.gates, at.gates + n, count));
+        let new = tanh::<S>(load::<S>(p.gates, at.gates + 2 * n, count));
+        let h_prev = load::<S>(p.h_prev, at.state, count);
+        if p.save {
+            store::<S>(p.gates, at.gates + n, count, z);
+            store::<S>(p.gates, at.gates + 2 * n, count, new);
+        }
+        store::<S>(p.h, at.state, count, S::fma(z, S::sub(h_prev, new), new));
+    }
+
+    #[inline(always)]
+    unsafe fn backward<S: Simd>(p: &CellBackward, at: At) {
+        let (n, count) = (p.units, at.count);
+        let z = load::<S>(p.gates, at.gates + n, count);
+        let new = load::<S>(p.gates, at.gates + 2 * n, count);
+        let h_prev = load::<S>(p.h_prev, at.state, count);
+        let carry = load::<S>(p.carry, at.state, count);
+        let dh = S::add(load::<S>(p.dh, at.state, count), carry);
+
+        let dz = S::mul(S::mul(dh, S::sub(h_prev, new)), logistic_slope::<S>(z));
+        let dn = S::mul(S::mul(dh, S::sub(S::splat(1.0), z)), one_minus_square::<S>(new));
+        store::<S>(p.gates, at.gates + n, count, dz);
+        store::<S>(p.gates, at.gates + 2 * n, count, dn);
+        store::<S>(p.carry, at.state, count, S::mul(dh, z));
+    }
+}
+
+/// The step's first half of a [`GruResetBefore`]: `r = sigmoid`, and `r h'` into its column. Backward it
+/// comes last: `dh` is the gradient of `r h'`.
+pub struct Reset;
+
+// SAFETY: touches `count` floats at the offsets of `At` only.
+unsafe impl CellKernel for Reset {
+    const COLUMNS: usize = 4;
+
+    #[inline(always)]
+    unsafe fn forward<S: Simd>(p: &CellForward, at: At) {
+        let (n, count) = (p.units, at.count);
+        let r = sigmoid::<S>(load::<S>(p.gates, at.gates, count));
+        let h_prev = load::<S>(p.h_prev, at.state, count);
+        if p.save {
+            store::<S>(p.gates, at.gates, count, r);
+        }
+        store::<S>(p.gates, at.gates + 3 * n, count, S::mul(r, h_prev));
+    }
+
+    #[inline(always)]
+    unsafe fn backward<S: Simd>(p: &CellBackward, at: At) {
+        let count = at.count;
+        let r = load::<S>(p.gates, at.gates, count);
+        let h_prev = load::<S>(p.h_prev, at.state, count);
+        let d = load::<S>(p.dh, at.state, count);
+        let carry = load::<S>(p.carry, at.state, count);
+        store::<S>(p.gates, at.gates, count, S::mul(S::mul(d, h_prev), logistic_slope::<S>(r)));
+        store::<S>(p.carry, at.state, count, S::fma(d, r, carry));
     }
 }
 

@@ -1,6 +1,8 @@
 //! The one place where the instruction set is chosen, once, at run time.
 
-use super::cells::{self, CellBackward, CellForward, Gru, Lstm, RnnRelu, RnnTanh};
+use super::cells::{
+    self, CellBackward, CellForward, Gru, GruResetBefore, Lstm, Reset, RnnRelu, RnnTanh,
+};
 use super::dots::{self, Dots};
 use super::product::{self, Product};
 use super::simd::Portable;
@@ -22,8 +24,11 @@ pub struct Kernels {
     pub rows: usize,
     pub product: unsafe fn(&Product),
     pub dots: unsafe fn(&Dots),
-    forward: [unsafe fn(&CellForward); 4],
-    backward: [unsafe fn(&CellBackward); 4],
+    forward: [unsafe fn(&CellForward); 5],
+    backward: [unsafe fn(&CellBackward); 5],
+    /// The reset gate of a GRU that has it before the product, and its backward pass.
+    pub reset: unsafe fn(&CellForward),
+    pub reset_back: unsafe fn(&CellBackward),
     /// `iterations` rounds of independent fused multiply-adds on registers; returns (work in FLOP, a
     /// value that depends on all of them).
     pub fma_loop: unsafe fn(iterations: usize) -> (f64, f32),
@@ -47,6 +52,7 @@ fn index(cell: Cell) -> usize {
         Cell::RnnRelu => 1,
         Cell::Lstm => 2,
         Cell::Gru => 3,
+        Cell::GruResetBefore => 4,
     }
 }
 
@@ -81,6 +87,14 @@ macro_rules! instantiate {
                 unsafe { cells::forward::<Gru, $simd>(p) }
             }
             $(#[target_feature(enable = $features)])?
+            unsafe fn gru_reset_before(p: &CellForward) {
+                unsafe { cells::forward::<GruResetBefore, $simd>(p) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn reset(p: &CellForward) {
+                unsafe { cells::forward::<Reset, $simd>(p) }
+            }
+            $(#[target_feature(enable = $features)])?
             unsafe fn rnn_tanh_back(p: &CellBackward) {
                 unsafe { cells::backward::<RnnTanh, $simd>(p) }
             }
@@ -97,6 +111,14 @@ macro_rules! instantiate {
                 unsafe { cells::backward::<Gru, $simd>(p) }
             }
             $(#[target_feature(enable = $features)])?
+            unsafe fn gru_reset_before_back(p: &CellBackward) {
+                unsafe { cells::backward::<GruResetBefore, $simd>(p) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn reset_back(p: &CellBackward) {
+                unsafe { cells::backward::<Reset, $simd>(p) }
+            }
+            $(#[target_feature(enable = $features)])?
             unsafe fn fma_loop(iterations: usize) -> (f64, f32) {
                 unsafe { super::fma_loop::<$simd>(iterations) }
             }
@@ -107,8 +129,16 @@ macro_rules! instantiate {
                 rows: <$simd as super::Simd>::ROWS,
                 product,
                 dots,
-                forward: [rnn_tanh, rnn_relu, lstm, gru],
-                backward: [rnn_tanh_back, rnn_relu_back, lstm_back, gru_back],
+                forward: [rnn_tanh, rnn_relu, lstm, gru, gru_reset_before],
+                backward: [
+                    rnn_tanh_back,
+                    rnn_relu_back,
+                    lstm_back,
+                    gru_back,
+                    gru_reset_before_back,
+                ],
+                reset,
+                reset_back,
                 fma_loop,
             };
         }

@@ -16,6 +16,7 @@
 //! overflowing. A batch of B sequences counts as if all of them were as long as the longest. What a
 //! pass allocates is known here line by line; tests compare the estimates with what is really allocated.
 
+use crate::backward::layer_gradient::features;
 use crate::backward::outer::{BLOCK, feature_stride};
 use crate::backward::tape::Memory;
 use crate::error::{Error, Result};
@@ -287,19 +288,21 @@ impl<'a> Pass<'a> {
         let own = |columns: usize| columns.div_ceil(WIDEST).div_ceil(parts).saturating_mul(WIDEST);
         let layer = |at: usize| {
             let q = if at == 0 && self.symbols().is_some() { 0 } else { spec.layer_input(at) };
-            let all = spec.units()[at] + 1 + q;
-            let groups = &layout.wiring(at).groups;
-            let sums = total(groups.iter().map(|group| product([all, own(group.columns.len())])));
+            let wiring = layout.wiring(at);
+            let all = features(wiring, spec.units()[at], q);
+            let groups = wiring.groups.iter().map(|group| &group.columns);
+            let columns = groups.chain(wiring.candidates.iter().map(|c| &c.columns));
+            let sums = total(columns.map(|columns| product([all, own(columns.len())])));
             (sums, all)
         };
         let layers: Vec<(usize, usize)> = (0..spec.layers()).map(layer).collect();
         let sums = layers.iter().map(|(sums, _)| *sums).max().unwrap_or(0);
         let widest = layers.iter().map(|(_, all)| *all).max().unwrap_or(0);
         let widest = widest.max(spec.outputs().unwrap_or(0)).max(embedding);
-        let features = floats([BLOCK, feature_stride(widest)]);
+        let block = floats([BLOCK, feature_stride(widest)]);
         let columns = self.layers().map(|(_, columns)| own(columns)).max().unwrap_or(0);
         let panel = floats([BLOCK.min(self.packed), columns.min(PANEL * WIDEST)]);
-        let item = total([features, panel, floats([sums])]);
+        let item = total([block, panel, floats([sums])]);
         // One item also makes the gradient of the embedding.
         let of_table = match self.symbols() {
             Some(symbols) => {

@@ -154,8 +154,10 @@ impl Network<'_> {
                 "RNN"
             }
             Cell::Lstm => "LSTM",
-            Cell::Gru => {
-                attributes.push(int("linear_before_reset", 1)); // n = tanh(x_n + r (W h + b))
+            Cell::Gru | Cell::GruResetBefore => {
+                // 1: n = tanh(x_n + r (W h + b)), 0: n = tanh(x_n + W (r h) + b)
+                let after = i64::from(self.spec.cell() == Cell::Gru);
+                attributes.push(int("linear_before_reset", after));
                 "GRU"
             }
         };
@@ -186,7 +188,7 @@ impl Network<'_> {
         let order: &[usize] = match spec.cell() {
             Cell::RnnTanh | Cell::RnnRelu => &[0],
             Cell::Lstm => &[0, 3, 1, 2],
-            Cell::Gru => &[1, 0, 2],
+            Cell::Gru | Cell::GruResetBefore => &[1, 0, 2],
         };
         let (n, directions) = (spec.units()[layer], spec.direction().count());
         let (rows, q) = (order.len() * n, spec.layer_input(layer));

@@ -8,7 +8,7 @@
 //! lstm   i, f, o = s(W_ih x + b_ih + W_hh h' + b_hh)      g = tanh(same)
 //!        c = f c' + i g                                   h = o tanh(c)
 //! gru    r, z = s(W_ih x + b_ih + W_hh h' + b_hh)         n = tanh(W_in x + b_in + r (W_hn h' + b_hn))
-//!        h = (1 - z) n + z h'
+//!        h = (1 - z) n + z h'                             or, reset before: n = tanh(.. + W_hn (r h') + b_hn)
 //! both ways    layer input of position t = [forward h_t; reverse h_t] of the layer below
 //! output       y = W h + b                                or y = h without an output layer
 //! delay d      output t is y of step t + d; after the sequence come d elements of padding
@@ -344,8 +344,14 @@ impl<N: Number> Weights<'_, N> {
             let u = affine(w_hu, &before, &from_x[candidate.clone()]);
             from_x[candidate].copy_from_slice(&u);
         }
-        let from_h = affine(self.w_hh, &before, self.b_hh); // gates * n
+        let mut from_h = affine(self.w_hh, &before, self.b_hh); // gates * n
         let n = before.len();
+        if cell == Cell::GruResetBefore {
+            let gated = |u: usize| (from_x[u] + from_h[u]).sigmoid() * before[u];
+            let gated: Vec<N> = (0..n).map(gated).collect();
+            let candidate = affine(&self.w_hh[2 * n * n..], &gated, &self.b_hh[2 * n..]);
+            from_h[2 * n..].copy_from_slice(&candidate);
+        }
         for u in 0..n {
             let sum = |gate: usize| from_x[gate * n + u] + from_h[gate * n + u];
             let h = &mut state.h[lane][u];
@@ -362,6 +368,10 @@ impl<N: Number> Weights<'_, N> {
                 Cell::Gru => {
                     let (r, z) = (sum(0).sigmoid(), sum(1).sigmoid());
                     let n = (from_x[2 * n + u] + r * from_h[2 * n + u]).tanh();
+                    *h = (N::from(1.0) - z) * n + z * before[u];
+                }
+                Cell::GruResetBefore => {
+                    let (z, n) = (sum(1).sigmoid(), sum(2).tanh());
                     *h = (N::from(1.0) - z) * n + z * before[u];
                 }
             }

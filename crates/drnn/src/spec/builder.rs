@@ -173,7 +173,7 @@ impl NetSpecBuilder {
                 self.delay
             ));
         }
-        if start == StartState::Solved && self.cell == Cell::Gru {
+        if start == StartState::Solved && self.cell.is_gru() {
             return refuse(
                 "a solved start of a GRU: its step cannot be inverted in closed form; say held"
                     .into(),

@@ -6,7 +6,7 @@
 //!
 //! | field | values |
 //! |---|---|
-//! | `cell` | `rnn-tanh`, `rnn-relu`, `lstm`, `gru` |
+//! | `cell` | `rnn-tanh`, `rnn-relu`, `lstm`, `gru`, `gru-reset-before` |
 //! | `input` | `dense:q`, `tokens:symbols:embedding` |
 //! | `units` | one number per layer, separated by commas |
 //! | `direction` | `forward`, `bidirectional` |
@@ -52,6 +52,7 @@ impl NetSpec {
             Cell::RnnRelu => "rnn-relu",
             Cell::Lstm => "lstm",
             Cell::Gru => "gru",
+            Cell::GruResetBefore => "gru-reset-before",
         };
         let input = match self.input {
             InputSpec::Dense(q) => format!("dense:{q}"),
@@ -98,6 +99,7 @@ impl NetSpec {
             Cell::RnnRelu => "RnnRelu",
             Cell::Lstm => "Lstm",
             Cell::Gru => "Gru",
+            Cell::GruResetBefore => "GruResetBefore", // not in 0.1.0
         };
         let input = match self.input {
             InputSpec::Dense(q) => format!("Dense({q})"),
@@ -156,7 +158,7 @@ impl NetSpec {
         let cell = match self.cell {
             Cell::RnnTanh | Cell::RnnRelu => "rnn",
             Cell::Lstm => "lstm",
-            Cell::Gru => "gru",
+            Cell::Gru | Cell::GruResetBefore => "gru",
         };
         let widths = self.blocks.as_ref().map_or(self.units.as_slice(), |b| b.widths());
         let units = match widths {
@@ -184,6 +186,9 @@ impl NetSpec {
         }
         if self.cell == Cell::RnnRelu {
             text += ", relu";
+        }
+        if self.cell == Cell::GruResetBefore {
+            text += ", reset before"; // not in 0.1.0
         }
         if self.delay > 0 {
             text += &format!(", delay {}", self.delay);
@@ -271,7 +276,7 @@ mod tests {
         assert_eq!(texts.len(), specs.len());
         assert_eq!(
             specs.iter().rev().map(NetSpec::canonical).find(|text| text.contains("list")).unwrap(),
-            "drnn-spec/1 cell=gru input=dense:1 units=5 direction=forward delay=1 padding=null \
+            "drnn-spec/1 cell=gru-reset-before input=dense:1 units=5 direction=forward delay=1 padding=null \
              outputs=1 blocks=3,2:list(0-0,1-0,1-1):free"
         );
     }

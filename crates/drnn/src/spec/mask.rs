@@ -2,10 +2,10 @@
 //! `output.weight` too.
 
 use crate::error::{Error, Result};
+use crate::spec::NetSpec;
 use crate::spec::blocks::{Blocks, Role};
 use crate::spec::params::Layout;
 use crate::spec::wiring::shift;
-use crate::spec::{Cell, NetSpec};
 use std::ops::Range;
 
 /// A place that must be zero: in which tensor, and what it would connect.
@@ -46,7 +46,7 @@ pub(crate) fn each_outside(
             }
         };
         for gate in 0..gates {
-            let candidate = spec.cell() == Cell::Gru && gate == 2;
+            let candidate = spec.cell().is_gru() && gate == 2;
             recurrent("weight_hh_l0", if candidate { Role::Gated } else { Role::Gate }, gate);
         }
         if spec.has_ungated() {

@@ -27,18 +27,23 @@ pub enum Cell {
     Lstm,
     /// Gates r, z, n: `n = tanh(W_in x + b_in + r (W_hn h' + b_hn))`, `h = (1 - z) n + z h'`
     Gru,
+    /// The GRU whose reset gate multiplies h before the product:
+    /// `n = tanh(W_in x + b_in + W_hn (r h') + b_hn)`. ONNX's default (`linear_before_reset` 0) and
+    /// Keras's `reset_after=False`; tensors and gate order are those of [`Cell::Gru`].
+    GruResetBefore,
 }
 
 impl Cell {
     /// All of them.
-    pub const ALL: [Cell; 4] = [Cell::RnnTanh, Cell::RnnRelu, Cell::Lstm, Cell::Gru];
+    pub const ALL: [Cell; 5] =
+        [Cell::RnnTanh, Cell::RnnRelu, Cell::Lstm, Cell::Gru, Cell::GruResetBefore];
 
     /// Gates: rows of `weight_ih` per unit.
     pub fn gates(self) -> usize {
         match self {
             Cell::RnnTanh | Cell::RnnRelu => 1,
             Cell::Lstm => 4,
-            Cell::Gru => 3,
+            Cell::Gru | Cell::GruResetBefore => 3,
         }
     }
 
@@ -52,8 +57,13 @@ impl Cell {
         match self {
             Cell::RnnTanh | Cell::RnnRelu => "rnn",
             Cell::Lstm => "lstm",
-            Cell::Gru => "gru",
+            Cell::Gru | Cell::GruResetBefore => "gru",
         }
+    }
+
+    /// Whether it is a GRU, with the reset gate on either side of the product.
+    pub fn is_gru(self) -> bool {
+        matches!(self, Cell::Gru | Cell::GruResetBefore)
     }
 }
 
@@ -296,7 +306,7 @@ impl NetSpec {
 
     /// Whether there is a `weight_hu`: a GRU in blocks reads other blocks past its reset gate.
     pub(crate) fn has_ungated(&self) -> bool {
-        self.cell == Cell::Gru && self.blocks.is_some()
+        self.cell.is_gru() && self.blocks.is_some()
     }
 
     /// Values that must be zero.
@@ -317,7 +327,11 @@ impl fmt::Display for NetSpec {
             (Direction::Forward, 0) => "",
             (Direction::Forward, _) => "d",
         };
-        let relu = if self.cell == Cell::RnnRelu { ", relu" } else { "" };
+        let variant = match self.cell {
+            Cell::RnnRelu => ", relu",
+            Cell::GruResetBefore => ", reset before",
+            Cell::RnnTanh | Cell::Lstm | Cell::Gru => "",
+        };
         let both = if self.direction == Direction::Bidirectional { " per direction" } else { "" };
         let widths = self.blocks.as_ref().map_or(self.units.as_slice(), Blocks::widths);
         let units = match widths {
@@ -334,7 +348,7 @@ impl fmt::Display for NetSpec {
                 StartState::Free => f.write_str(", start free")?,
             }
         }
-        f.write_str(relu)?;
+        f.write_str(variant)?;
         if self.delay > 0 {
             write!(f, ", delay {}", self.delay)?;
         }

@@ -8,6 +8,10 @@
 //! GRU    r z      <- x, h
 //!        n        <- x          the reset gate multiplies the recurrent half of the candidate
 //!        h_n      <- h          alone, so the two halves are columns of their own
+//! GRU, reset before the product
+//!        r z      <- x, h
+//!        n        <- x, r h     r h is a column of its own, made once r is known, and its product is
+//!                               added to what x made of n
 //! ```
 //!
 //! Forward, a group is `bias + x W_ih^T + h W_hh^T`; backward, its gradient goes the same ways home.
@@ -76,11 +80,23 @@ pub(crate) struct InputBackwardGroup {
     pub rows: Range<usize>,
 }
 
+/// Columns of a GRU's candidate that read r h, the last gate of columns, instead of h: their product is
+/// added once r is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Candidate {
+    pub columns: Range<usize>,
+    pub h: Rows,
+}
+
 /// All of one layer; both directions have the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Wiring {
     pub groups: Vec<Group>,
+    /// Of a GRU whose reset gate stands before the product; none otherwise.
+    pub candidates: Vec<Candidate>,
     pub backward_groups: Vec<BackwardGroup>,
+    /// The backward pass of `candidates` to units of r h.
+    pub candidate_backward_groups: Vec<BackwardGroup>,
     pub input_backward_groups: Vec<InputBackwardGroup>,
 }
 
@@ -88,7 +104,7 @@ pub(crate) struct Wiring {
 pub(crate) fn columns(cell: Cell, n: usize) -> usize {
     n * match cell {
         Cell::RnnTanh | Cell::RnnRelu => 1,
-        Cell::Lstm | Cell::Gru => 4,
+        Cell::Lstm | Cell::Gru | Cell::GruResetBefore => 4,
     }
 }
 
@@ -105,7 +121,17 @@ fn gates(cell: Cell, in_blocks: bool) -> Vec<Gate> {
             let h_n = Gate { column: 3, ih: None, hh: Some(2), h: gated };
             vec![gate(0), gate(1), n, h_n]
         }
+        Cell::GruResetBefore => {
+            let ungated = in_blocks.then_some((Matrix::Hu, 0, Role::Ungated));
+            vec![gate(0), gate(1), Gate { column: 2, ih: Some(2), hh: Some(2), h: ungated }]
+        }
     }
+}
+
+/// The gate that reads r h, if there is one.
+fn candidate_gate(cell: Cell) -> Option<Gate> {
+    let h = Some((Matrix::Hh, 2, Role::Gated));
+    (cell == Cell::GruResetBefore).then_some(Gate { column: 2, ih: None, hh: None, h })
 }
 
 impl Wiring {
@@ -115,6 +141,7 @@ impl Wiring {
             Blocks::new([n]).connections(Connections::All) // no blocks: all in one
         });
         let gates = gates(spec.cell(), spec.blocks().is_some());
+        let candidate: Vec<Gate> = candidate_gate(spec.cell()).into_iter().collect();
         // Where every gate reads all there is, neighbours that are fed alike become one group.
         let whole = Blocks::new([n]).connections(Connections::All);
         let parted = if *blocks.connected() == Connections::All { &whole } else { &blocks };
@@ -136,9 +163,24 @@ impl Wiring {
             follows
         });
         groups.dedup_by(|next, group| group.absorb(next));
-        let backward_groups =
-            (0..blocks.count()).map(|j| backward_group(&gates, n, &blocks, j)).collect();
-        Wiring { groups, backward_groups, input_backward_groups }.numbered()
+        let candidates = self::groups(&candidate, n, parted).into_iter().filter_map(|group| {
+            let Group { columns, h, .. } = group;
+            h.map(|h| Candidate { columns, h })
+        });
+        let backward = |gates: &[Gate]| {
+            (0..blocks.count()).map(|j| backward_group(gates, n, &blocks, j)).collect()
+        };
+        Wiring {
+            groups,
+            candidates: candidates.collect(),
+            backward_groups: backward(&gates),
+            candidate_backward_groups: match candidate.as_slice() {
+                [] => Vec::new(),
+                gate => backward(gate),
+            },
+            input_backward_groups,
+        }
+        .numbered()
     }
 
     /// Gives the packed matrices their numbers.
@@ -154,10 +196,25 @@ impl Wiring {
                 rows.at = next(&mut h);
             }
         }
-        let backward_groups =
-            self.backward_groups.iter_mut().flat_map(|backward_group| &mut backward_group.from);
+        for candidate in &mut self.candidates {
+            candidate.h.at = next(&mut h);
+        }
+        let groups = self.backward_groups.iter_mut().chain(&mut self.candidate_backward_groups);
+        let backward_groups = groups.flat_map(|backward_group| &mut backward_group.from);
         backward_groups.enumerate().for_each(|(at, (_, rows))| rows.at = at);
         self
+    }
+
+    /// The recurrent matrices of the forward pass, in the order of their numbers.
+    pub fn recurrent(&self) -> impl Iterator<Item = &Rows> {
+        let groups = self.groups.iter().filter_map(|group| group.h.as_ref());
+        groups.chain(self.candidates.iter().map(|candidate| &candidate.h))
+    }
+
+    /// Those of the backward pass, in the order of theirs.
+    pub fn recurrent_backward(&self) -> impl Iterator<Item = &Rows> {
+        let groups = self.backward_groups.iter().chain(&self.candidate_backward_groups);
+        groups.flat_map(|group| &group.from).map(|(_, rows)| rows)
     }
 }
 
@@ -268,6 +325,14 @@ mod tests {
         let from: Vec<_> =
             gru.backward_groups[0].from.iter().map(|(c, r)| (c.clone(), r.rows.clone())).collect();
         assert_eq!(from, [(0..10, 0..10), (15..20, 10..15)]);
+        let gru = wiring(Cell::GruResetBefore, None);
+        let columns: Vec<_> = gru.groups.iter().map(|g| g.columns.clone()).collect();
+        assert_eq!(columns, [0..10, 10..15]);
+        let [candidate] = gru.candidates.as_slice() else { panic!("{:?}", gru.candidates) };
+        assert_eq!((&candidate.columns, &candidate.h.rows), (&(10..15), &(10..15)));
+        assert_eq!((candidate.h.at, gru.recurrent().count()), (1, 2));
+        assert_eq!(gru.backward_groups[0].from[0].0, 0..10);
+        assert_eq!(gru.candidate_backward_groups[0].from[0].0, 10..15);
     }
 
     #[test]
@@ -285,5 +350,11 @@ mod tests {
         let of = |group: usize| gru.groups[group].h.as_ref().map(|h| (h.matrix, h.units.clone()));
         assert_eq!((of(2), of(3)), (None, Some((Matrix::Hh, 0..2))));
         assert_eq!((of(6), of(7)), (Some((Matrix::Hu, 0..2)), Some((Matrix::Hh, 2..5))));
+
+        // The same where r h is read: each block its own.
+        let gru = wiring(Cell::GruResetBefore, Some(Blocks::new([2, 3])));
+        let reads: Vec<_> =
+            gru.candidates.iter().map(|c| (c.columns.clone(), &c.h.units)).collect();
+        assert_eq!(reads, [(10..12, &(0..2)), (12..15, &(2..5))]);
     }
 }

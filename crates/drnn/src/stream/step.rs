@@ -15,6 +15,7 @@ use crate::kernel::pack::panel_count;
 use crate::kernel::product::{Init, NULL_ROW, Product, Term, Terms};
 use crate::model::Model;
 use crate::model::batch::state_width;
+use crate::spec::wiring::Candidate;
 use crate::spec::{Direction, InputSpec, NetSpec, Padding};
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -303,6 +304,12 @@ impl Steps {
             unsafe {
                 self.products(net, model, layer, &rows, member);
                 wait(member);
+                if !net.layout.wiring(layer).candidates.is_empty() {
+                    self.reset_gates(net, layer, &rows, member);
+                    wait(member);
+                    self.candidates(net, model, layer, &rows, member);
+                    wait(member);
+                }
                 self.cells(net, layer, &rows, member);
                 wait(member);
             }
@@ -373,18 +380,100 @@ impl Steps {
         }
     }
 
+    /// `r h` of one layer, whose reset gate stands before the product.
+    ///
+    /// # Safety
+    /// As [`Steps::run_rows`].
+    unsafe fn reset_gates(
+        &self,
+        net: &Net,
+        layer: usize,
+        rows: &Range<usize>,
+        member: Option<&Member>,
+    ) {
+        let units = own_units(net.spec.units()[layer], net.cpu.kernels.width, member);
+        for row in rows.clone() {
+            // SAFETY: this row's gates and this slot's states.
+            unsafe { (net.cpu.kernels.reset)(&self.cell_operands(net, layer, row, units.clone())) }
+        }
+    }
+
+    /// Adds `r h W_hn^T` to the candidates of one layer.
+    ///
+    /// # Safety
+    /// As [`Steps::run_rows`].
+    unsafe fn candidates(
+        &self,
+        net: &Net,
+        model: &Model,
+        layer: usize,
+        rows: &Range<usize>,
+        member: Option<&Member>,
+    ) {
+        let (n, columns) = (net.spec.units()[layer], net.columns(layer));
+        let candidates = net.layout.wiring(layer).candidates.iter();
+        for (number, Candidate { columns: cols, h }) in candidates.enumerate() {
+            let panels = panel_count(cols.len(), net.cpu.kernels.width);
+            // SAFETY: rows of this part; the buffer holds that many.
+            unsafe {
+                let row = self.gates.shared().at(rows.start * columns);
+                let c = row.add(cols.start);
+                let gated = row.add(columns - n + h.units.start);
+                let w = model.weights.layers[layer].h(h.at).ptr();
+                (net.cpu.kernels.product)(&Product {
+                    rows: rows.len(),
+                    cols: cols.len(),
+                    panels: member.map_or(0..panels, |m| m.share(panels, number)),
+                    backwards: self.backwards,
+                    c,
+                    c_stride: columns,
+                    init: Init::Rows { from: c, stride: columns },
+                    terms: &[Term::rows(gated, columns, h.units.len(), w)],
+                });
+            }
+        }
+    }
+
+    /// What a cell's arithmetic works on: some units of one row of the step.
+    ///
+    /// # Safety
+    /// There is such a row.
+    unsafe fn cell_operands(
+        &self,
+        net: &Net,
+        layer: usize,
+        row: usize,
+        units: Range<usize>,
+    ) -> CellForward {
+        let (n, columns) = (net.spec.units()[layer], net.columns(layer));
+        let (h, c) = (self.h[layer].shared().0, self.c[layer].shared().0);
+        let at = self.active[row] as usize * n;
+        // SAFETY: rows of the step, and slots below `self.slots`.
+        unsafe {
+            CellForward {
+                rows: 1,
+                units: n,
+                from: units.start,
+                to: units.end,
+                gates: self.gates.shared().at(row * columns),
+                save: false,
+                h_prev: h.add(at),
+                c_prev: c.wrapping_add(at),
+                c: c.wrapping_add(at),
+                h: h.add(at),
+            }
+        }
+    }
+
     /// The cell's arithmetic of one layer, state after state in its slot.
     ///
     /// # Safety
     /// As [`Steps::run_rows`].
     unsafe fn cells(&self, net: &Net, layer: usize, rows: &Range<usize>, member: Option<&Member>) {
-        let (n, columns) = (net.spec.units()[layer], net.columns(layer));
-        let units = own_units(n, net.cpu.kernels.width, member);
-        let (h, c) = (self.h[layer].shared().0, self.c[layer].shared().0);
+        let units = own_units(net.spec.units()[layer], net.cpu.kernels.width, member);
         let hold = Hold::of(net.spec);
         for row in rows.clone() {
             let slot = self.active[row] as usize;
-            let at = slot * n;
             // Units that wait keep the state they have.
             let units = hold.map_or(units.clone(), |hold| {
                 let number = |seen: u64| usize::try_from(seen).unwrap_or(usize::MAX);
@@ -393,18 +482,8 @@ impl Steps {
             });
             // SAFETY: this row's gates and this slot's states.
             unsafe {
-                net.cpu.kernels.forward(net.spec.cell())(&CellForward {
-                    rows: 1,
-                    units: n,
-                    from: units.start,
-                    to: units.end,
-                    gates: self.gates.shared().at(row * columns),
-                    save: false,
-                    h_prev: h.add(at),
-                    c_prev: c.wrapping_add(at),
-                    c: c.wrapping_add(at),
-                    h: h.add(at),
-                });
+                let operands = self.cell_operands(net, layer, row, units);
+                net.cpu.kernels.forward(net.spec.cell())(&operands);
             }
         }
     }

@@ -1,4 +1,5 @@
-//! The cases of `golden/torch.json`: inputs, and what PyTorch made of them (`tools/golden.py`).
+//! The cases of `golden/torch.json` and `golden/variants.json`: inputs, and what PyTorch made of them
+//! (`tools/golden.py`).
 //!
 //! A test runs a case its own way, puts what it found in [`Results`] and hands it to [`Case::check`].
 
@@ -52,8 +53,9 @@ pub fn cases() -> Vec<Case> {
     struct File {
         cases: Vec<Case>,
     }
-    let file: File = serde_json::from_str(include_str!("../golden/torch.json")).unwrap();
-    file.cases
+    let files = [include_str!("../golden/torch.json"), include_str!("../golden/variants.json")];
+    let cases = |text: &&str| serde_json::from_str::<File>(text).unwrap().cases;
+    files.iter().flat_map(cases).collect()
 }
 
 impl Case {

@@ -38,7 +38,7 @@ pub struct Found {
 
 /// A spec with some of everything; `streams` leaves out what cannot stream.
 pub fn spec(rng: &mut Rng, streams: bool) -> NetSpec {
-    let cell = Cell::ALL[rng.below(4)];
+    let cell = Cell::ALL[rng.below(Cell::ALL.len())];
     let layers = 1 + rng.below(3);
     let units: Vec<usize> = (0..layers).map(|_| 1 + rng.below(21)).collect();
     let mut builder = NetSpec::builder(cell).units(units);
