@@ -40,6 +40,7 @@
 //! | masked characters | [`chars`] | windows of a text |
 //! | part-of-speech taggers | [`tagger`] | sentences, the char net and the word net |
 //! | to train | [`Trainer`], [`Options`] | batch by batch; evaluates, stops early, writes and resumes [checkpoints](checkpoint) |
+//! | to choose what is validated | [`Validation`] | one measure that is logged, chooses the model and stops the training |
 //! | to train several networks | [`lanes`] | on the threads of a machine |
 //! | losses and metrics | [`loss()`], [`Metric`], [`Confusion`] | cross-entropy, squared error; accuracy, recall, precision |
 //! | the smallest delay that is good enough | [`recommended_delay`] | from the quality of several |
@@ -78,6 +79,7 @@ pub use machine::{cpu_name, machine};
 pub use optim::{Adam, AdamOptions, Reason, Schedule, Stopping, clip_scale, norm};
 pub use paper::{PaperNet, reversal, sine};
 pub use training::{
-    Advance, Batches, Engine, Epoch, Estimate, Inspect, Learner, MIN_EVAL_ROWS, Options, Progress,
-    Resumed, State, Steps, Trainer, conformance, lanes,
+    Advance, Batches, Engine, Epoch, Estimate, Inspect, Learner, MIN_EVAL_ROWS, Measure, OnData,
+    Options, Progress, Resumed, State, Steps, Trainer, Validated, Validation, ValidationRun,
+    conformance, lanes,
 };

@@ -14,6 +14,8 @@ pub enum Metric {
     SquaredError,
     /// Bits per position that counted: the lower the better.
     Bits,
+    /// The loss that training minimises: the lower the better.
+    Loss,
 }
 
 impl Metric {
@@ -21,7 +23,7 @@ impl Metric {
     pub fn of(self, found: &LossSum) -> f64 {
         match self {
             Metric::Accuracy => found.accuracy().unwrap_or(0.0),
-            Metric::SquaredError => found.mean(),
+            Metric::SquaredError | Metric::Loss => found.mean(),
             Metric::Bits => found.mean() / std::f64::consts::LN_2,
         }
     }
@@ -29,6 +31,11 @@ impl Metric {
     /// Whether more is better.
     pub fn higher_is_better(self) -> bool {
         self == Metric::Accuracy
+    }
+
+    /// 1, or -1 where more is better: times it, less is better.
+    pub(crate) fn sign(self) -> f64 {
+        if self.higher_is_better() { -1.0 } else { 1.0 }
     }
 
     /// Default tolerance from the best value: 0.01 of accuracy, a twentieth of an error.
@@ -51,6 +58,7 @@ impl fmt::Display for Metric {
             Metric::Accuracy => "accuracy",
             Metric::SquaredError => "mean squared error",
             Metric::Bits => "bits",
+            Metric::Loss => "loss",
         })
     }
 }

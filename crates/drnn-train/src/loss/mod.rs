@@ -25,18 +25,6 @@ pub enum Targets<'a> {
     Values(&'a [f32]),
 }
 
-impl<'a> Targets<'a> {
-    /// The targets of one position, of m values; None after the last.
-    pub(crate) fn position(self, position: usize, m: usize) -> Option<Targets<'a>> {
-        match self {
-            Targets::Classes(classes) => classes.get(position..position + 1).map(Targets::Classes),
-            Targets::Values(values) => {
-                values.get(position * m..).and_then(|rest| Some(Targets::Values(rest.get(..m)?)))
-            }
-        }
-    }
-}
-
 /// A sum of losses over positions.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct LossSum {

@@ -1,15 +1,16 @@
-//! Early stopping: when the validation loss has not improved for some epochs, or is good enough.
+//! Early stopping: when the watched measure on the validation set has not improved for some epochs,
+//! or is good enough.
 
 use serde::{Deserialize, Serialize};
 
 /// What ends a training before its last epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Stopping {
-    /// Stop when the validation loss has not improved for so many epochs.
+    /// Stop when the measure on the validation set has not improved for so many epochs.
     pub patience: Option<usize>,
-    /// Minimum decrease below the best loss that counts as an improvement.
+    /// Minimum difference to the best so far that counts as an improvement.
     pub min_delta: f64,
-    /// Stop when the validation loss is below this.
+    /// Stop when the measure is below this; above it where more is better.
     pub at_value: Option<f64>,
 }
 
@@ -21,14 +22,15 @@ pub enum Reason {
     Epochs,
     /// No improvement for [`Stopping::patience`] epochs.
     Patience,
-    /// The validation loss is below [`Stopping::at_value`].
+    /// The measure is past [`Stopping::at_value`].
     Value,
     /// The loss, or the gradient, is no longer finite.
     NotFinite,
 }
 
 impl Stopping {
-    /// Whether, and why, to stop after these validation losses, one per epoch.
+    /// Whether, and why, to stop after these losses, or other measures of which less is better, one per
+    /// epoch.
     pub fn reason(&self, history: &[f64], epochs: usize) -> Option<Reason> {
         let last = *history.last()?;
         if !last.is_finite() {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! table, arrays -> Sequences -> Parts -> Windows, scaled -> a training
-//!                                   \--> whole and scaled -> Score, in the targets' own units
+//!                                   \--> Scorer -> Score, in the targets' own units
 //! ```
 //!
 //! | file | what |
@@ -10,22 +10,29 @@
 //! | `sequences` | inputs and targets in their own units; missing numbers |
 //! | `reading` | from a table, or from two arrays |
 //! | `split` | training, validation and test part |
-//! | `windows` | windows of long sequences, scaled, as batches |
+//! | `scaled` | the same in the units of the network |
+//! | `windows` | windows of long sequences as batches |
 //! | `task` | columns, classes and scaling of the training part, as a [`drnn_tasks::series::SeriesTask`] |
+//! | `outputs` | what a model outputs in use: carried states, real look-ahead |
 //! | `score` | errors per target, or accuracy and confusion of classes |
+//! | `validation` | the same after every epoch of a training |
 
+mod outputs;
 mod reading;
+mod scaled;
 mod score;
 mod sequences;
 mod split;
 mod task;
+mod validation;
 mod windows;
 
 pub use reading::{Columns, from_arrays, from_table};
-pub use score::{Measures, Score, TargetScore, score};
+pub use score::{Measures, Score, Scorer, TargetScore, score};
 pub use sequences::Sequences;
 pub use split::{Parts, Shares};
 pub use task::learn_task;
+pub use validation::SeriesValidation;
 pub use windows::Windows;
 
 #[cfg(test)]

@@ -1,15 +1,16 @@
-//! Errors and accuracy of a model on whole series, in the targets' own units.
+//! Errors and accuracy of a model on series, in the targets' own units.
 //!
 //! ```text
 //! MSE = mean of (y - target)^2        R^2 = 1 - MSE / variance of the target
 //! ```
 
-use super::sequences::Sequences;
-use super::windows::Windows;
-use crate::data::{Dataset, Gathered};
+use super::outputs::{check_padding, each_output};
+use super::scaled::Scaled;
+use super::sequences::{Sequences, Span};
+use crate::data::{TargetData, check_widths};
 use crate::error::{Error, Result};
-use crate::loss::{Confusion, IGNORE, LossSum, Targets, argmax, loss};
-use drnn::{Direction, Model, Stream};
+use crate::loss::{Confusion, IGNORE, LossSum, Metric, Targets, argmax, loss};
+use drnn::{Model, NetSpec};
 use drnn_tasks::series::SeriesTask;
 
 /// A model on some data.
@@ -24,6 +25,9 @@ pub struct Score {
     pub unknown: usize,
     /// Errors or accuracy.
     pub measures: Measures,
+    /// The loss as in training: of scaled values, or the cross-entropy over classes that the model
+    /// knows.
+    pub loss: LossSum,
 }
 
 /// Errors of values, or the accuracy of classes.
@@ -76,114 +80,139 @@ impl Score {
     }
 }
 
-/// Approximate elements of a batch: more would only take memory.
-const ELEMENTS: usize = 1 << 16;
-/// Maximum values of all outputs of a batch, 256 MB; beyond it sequences are streamed where possible.
-const MAX_VALUES: usize = 1 << 26;
-
-/// Runs whole sequences through a model and scores its outputs.
-pub fn score(model: &Model, task: &SeriesTask, data: &Sequences) -> Result<Score> {
-    let windows = Windows::whole(data, task)?;
-    windows.fits(model.spec())?;
-    let all: Vec<u32> = (0..windows.len() as u32).collect();
-    let longest = windows.longest().max(1);
-    // All outputs of long sequences with many classes would not fit into memory.
-    let values = longest.saturating_mul(task.output_width());
-    let rows = (ELEMENTS / longest).clamp(1, 64).min((MAX_VALUES / values).max(1));
-    let streams = values > MAX_VALUES && model.spec().direction() == Direction::Forward;
-    let mut sums = Sums::new(task);
-    let mut gathered = Gathered::default();
-    for chosen in all.chunks(rows) {
-        if streams {
-            chosen.iter().try_for_each(|row| sums.add_streamed(model, &windows, *row))?;
-            continue;
-        }
-        windows.gather(0, chosen, &mut gathered);
-        let outputs = model.run(&gathered.batch(), None)?;
-        sums.add(&outputs.values, gathered.targets());
-    }
-    let (sequences, steps, unknown) = (data.len(), data.steps(), windows.unknown());
-    let score = Score { sequences, steps, unknown, measures: sums.finish(task) };
-    if score.counted() == 0 {
-        return Err(Error::Data(format!("nothing to score: none of {steps} steps has a target")));
-    }
-    Ok(score)
+/// Sequences made ready to be scored again and again.
+#[derive(Debug, Clone)]
+pub struct Scorer {
+    task: SeriesTask,
+    data: Scaled,
+    spans: Vec<Span>,
+    steps: usize,
 }
 
-/// Sums over batches, scaled.
-pub(super) enum Sums {
+impl Scorer {
+    /// Scales `data` as `task` says.
+    pub fn new(task: &SeriesTask, data: &Sequences) -> Result<Scorer> {
+        let (task, scaled) = (task.clone(), Scaled::new(data, task)?);
+        Ok(Scorer { task, data: scaled, spans: data.spans().collect(), steps: data.steps() })
+    }
+
+    /// Whether the network reads and predicts these columns.
+    pub fn fits(&self, spec: &NetSpec) -> Result<()> {
+        check_padding(spec)?;
+        let [q, m] = self.data.widths;
+        check_widths(spec, Some(q), Some(self.task.classes.as_ref().map_or(m, Vec::len)))
+    }
+
+    /// Number of sequences.
+    pub fn sequences(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// Scores a model by what it outputs in use: every sequence runs from its beginning, states are
+    /// carried, and a delayed network reads what really follows, also outside of the steps that count.
+    pub fn score(&self, model: &Model) -> Result<Score> {
+        self.fits(model.spec())?;
+        let mut sums = Sums::new(&self.task);
+        each_output(model, &self.data, &self.spans, &mut |step, y| {
+            sums.add(y, self.data.target(step));
+        })?;
+        let (loss, measures) = sums.finish(&self.task);
+        let (sequences, steps, unknown) = (self.spans.len(), self.steps, self.data.unknown);
+        let score = Score { sequences, steps, unknown, measures, loss };
+        if score.counted() == 0 {
+            return Err(Error::Data(format!(
+                "nothing to score: none of {steps} steps has a target"
+            )));
+        }
+        Ok(score)
+    }
+
+    /// Calls `look` with every step that counts, its outputs and its targets, scaled; a class is its
+    /// number, [`IGNORE`] where the model does not know it. Steps are counted from 0 in the data as
+    /// they were read, which may be more than the part that counts.
+    pub fn each_prediction(
+        &self,
+        model: &Model,
+        mut look: impl FnMut(usize, &[f32], Targets),
+    ) -> Result<()> {
+        self.fits(model.spec())?;
+        each_output(model, &self.data, &self.spans, &mut |step, y| {
+            look(step, y, self.data.target(step));
+        })
+    }
+
+    /// The metric of the task: accuracy, or mean squared error.
+    pub fn metric(&self) -> Metric {
+        match self.data.y {
+            TargetData::Classes(_) => Metric::Accuracy,
+            TargetData::Values(_) => Metric::SquaredError,
+        }
+    }
+}
+
+/// Scores a model on sequences, see [`Scorer::score`].
+pub fn score(model: &Model, task: &SeriesTask, data: &Sequences) -> Result<Score> {
+    Scorer::new(task, data)?.score(model)
+}
+
+/// Sums over steps, scaled.
+enum Sums {
     /// Per target: count, squared errors, targets, their squares.
     Values(Vec<[f64; 4]>),
-    Classes(LossSum, Confusion),
+    Classes {
+        sum: LossSum,
+        confusion: Confusion,
+        gradient: Vec<f32>,
+    },
 }
 
 impl Sums {
-    pub(super) fn new(task: &SeriesTask) -> Sums {
+    fn new(task: &SeriesTask) -> Sums {
         match &task.classes {
             None => Sums::Values(vec![[0.0; 4]; task.targets.len()]),
-            Some(classes) => Sums::Classes(LossSum::default(), Confusion::new(classes.len())),
+            Some(classes) => Sums::Classes {
+                sum: LossSum::default(),
+                confusion: Confusion::new(classes.len()),
+                gradient: vec![0.0; classes.len()],
+            },
         }
     }
 
-    fn add(&mut self, outputs: &[f32], targets: Targets) {
-        match (self, targets) {
-            (Sums::Values(sums), Targets::Values(values)) => {
-                let width = sums.len();
-                for (i, (y, target)) in outputs.iter().zip(values).enumerate() {
-                    if target.is_nan() {
-                        continue;
-                    }
+    /// Adds a step.
+    fn add(&mut self, y: &[f32], target: Targets) {
+        match (self, target) {
+            (Sums::Values(sums), Targets::Values(targets)) => {
+                let counted = sums.iter_mut().zip(y).zip(targets).filter(|(_, t)| !t.is_nan());
+                for ((sum, y), target) in counted {
                     let (y, target) = (f64::from(*y), f64::from(*target));
-                    let sum = &mut sums[i % width];
                     let more = [1.0, (y - target) * (y - target), target, target * target];
                     sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
                 }
             }
-            (Sums::Classes(sum, confusion), Targets::Classes(classes)) => {
-                let m = confusion.classes();
-                let (mut batch, mut gradient) = (LossSum::default(), vec![0.0; m]);
-                for (y, class) in outputs.chunks_exact(m).zip(classes.chunks(1)) {
-                    batch.add(loss(y, m, Targets::Classes(class), &mut gradient));
-                    let class = class[0];
-                    if class != IGNORE {
-                        confusion.add(class as usize, argmax(y), 1);
-                    }
+            (Sums::Classes { sum, confusion, gradient }, Targets::Classes(&[class])) => {
+                let mut found = loss(y, gradient.len(), Targets::Classes(&[class]), gradient);
+                if class != IGNORE {
+                    // Of equal outputs the first is the prediction, here as in use.
+                    let predicted = argmax(y);
+                    found.correct = Some(usize::from(predicted == class as usize));
+                    confusion.add(class as usize, predicted, 1);
                 }
-                sum.add(batch);
+                sum.add(found);
             }
-            _ => unreachable!("windows and sums are of one task"),
+            _ => unreachable!("data and sums are of one task"),
         }
     }
 
-    /// Adds one whole sequence, output by output.
-    pub(super) fn add_streamed(
-        &mut self,
-        model: &Model,
-        windows: &Windows,
-        row: u32,
-    ) -> Result<()> {
-        let (x, targets) = windows.sequence(row);
-        let mut stream = Stream::new(model)?;
-        let mut at = 0..;
-        let mut take = |y: &[f32]| {
-            if let Some(target) = at.next().and_then(|step| targets.position(step, y.len())) {
-                self.add(y, target);
-            }
-        };
-        for element in x {
-            if let Some(y) = stream.push(element)? {
-                take(y);
-            }
-        }
-        stream.finish().iter().for_each(|y| take(y));
-        Ok(())
-    }
-
-    pub(super) fn finish(self, task: &SeriesTask) -> Measures {
+    /// The loss, and the measures in the targets' own units.
+    fn finish(self, task: &SeriesTask) -> (LossSum, Measures) {
         let sums = match self {
-            Sums::Classes(loss, confusion) => return Measures::Classes { loss, confusion },
+            Sums::Classes { sum, confusion, .. } => {
+                return (sum, Measures::Classes { loss: sum, confusion });
+            }
             Sums::Values(sums) => sums,
         };
+        let all = |at: usize| sums.iter().map(|sums| sums[at]).sum::<f64>();
+        let loss = LossSum { sum: all(1), count: all(0) as usize, correct: None };
         let sd = |i: usize| task.scaling.targets.as_ref().map_or(1.0, |scaling| scaling.sd[i]);
         let target = |(i, [count, errors, sum, square]): (usize, [f64; 4])| {
             let n = count.max(1.0);
@@ -196,6 +225,6 @@ impl Sums {
                 r2: (variance > 1e-12 * (1.0 + mean * mean)).then(|| 1.0 - mse / variance),
             }
         };
-        Measures::Values(sums.into_iter().enumerate().map(target).collect())
+        (loss, Measures::Values(sums.into_iter().enumerate().map(target).collect()))
     }
 }

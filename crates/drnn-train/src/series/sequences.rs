@@ -28,6 +28,18 @@ pub struct Sequences {
     pub(super) y: TargetData,
     /// Where each begins; and the end.
     pub(super) starts: Vec<usize>,
+    /// The steps that count; None for all. The others are there for the states before these steps, and
+    /// for what a delayed network reads after them.
+    pub(super) part: Option<Range<usize>>,
+}
+
+/// A sequence among all steps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Span {
+    /// All its steps.
+    pub whole: Range<usize>,
+    /// Those that count, at least one.
+    pub counted: Range<usize>,
 }
 
 /// The target of a step.
@@ -51,12 +63,15 @@ impl Sequences {
         let labels = labels.unwrap_or_default();
         let (filled, unanswered, dropped) = (0, 0, 0);
         let (x, starts) = (Vec::new(), Vec::new());
-        Sequences { inputs, targets, labels, filled, unanswered, dropped, x, y, starts }
+        Sequences { inputs, targets, labels, filled, unanswered, dropped, x, y, starts, part: None }
     }
 
-    /// How many.
+    /// How many have steps that count.
     pub fn len(&self) -> usize {
-        self.starts.len().saturating_sub(1)
+        match self.part {
+            None => self.starts.len().saturating_sub(1),
+            Some(_) => self.spans().count(),
+        }
     }
 
     /// Whether there is none.
@@ -66,12 +81,49 @@ impl Sequences {
 
     /// Steps of all of them.
     pub fn steps(&self) -> usize {
+        self.part.as_ref().map_or(self.rows(), Range::len)
+    }
+
+    /// All steps, also those that do not count.
+    pub(super) fn rows(&self) -> usize {
         self.x.len() / self.inputs.len()
+    }
+
+    /// The sequences that have steps that count.
+    pub(super) fn spans(&self) -> impl Iterator<Item = Span> {
+        let part = self.part.clone().unwrap_or(0..self.rows());
+        let sequences = self.starts.windows(2).map(|pair| pair[0]..pair[1]);
+        sequences.filter_map(move |whole| {
+            let counted = whole.start.max(part.start)..whole.end.min(part.end);
+            (!counted.is_empty()).then_some(Span { whole, counted })
+        })
+    }
+
+    /// These steps count, of all that do; the others give the states before them and what follows.
+    pub fn only(mut self, steps: Range<usize>) -> Result<Sequences> {
+        let first = self.part.as_ref().map_or(0, |part| part.start);
+        if steps.is_empty() || steps.end > self.steps() {
+            let why = format!("rows {}..{} of {}", steps.start + 1, steps.end, self.steps());
+            return Err(Error::Data(why));
+        }
+        self.part = Some(first + steps.start..first + steps.end);
+        Ok(self)
     }
 
     /// Steps of the longest.
     pub fn longest(&self) -> usize {
-        (0..self.len()).map(|i| self.range(i).len()).max().unwrap_or(0)
+        self.spans().map(|span| span.counted.len()).max().unwrap_or(0)
+    }
+
+    /// Steps that a model runs for them, at most, if it does not look ahead: from the beginning of a
+    /// sequence to the last step that counts.
+    pub fn longest_run(&self) -> usize {
+        self.spans().map(|span| span.counted.end - span.whole.start).max().unwrap_or(0)
+    }
+
+    /// Steps of the longest sequence, also those that do not count.
+    pub fn longest_whole(&self) -> usize {
+        self.spans().map(|span| span.whole.len()).max().unwrap_or(0)
     }
 
     /// Whether the target is a class.
@@ -81,10 +133,13 @@ impl Sequences {
 
     /// Whether any target is known.
     pub fn has_targets(&self) -> bool {
-        match &self.y {
-            TargetData::Values(y) => y.iter().any(|y| !y.is_nan()),
-            TargetData::Classes(y) => y.iter().any(|y| *y != IGNORE),
-        }
+        let m = self.targets.len();
+        self.spans().any(|Span { counted, .. }| match &self.y {
+            TargetData::Values(y) => {
+                y[counted.start * m..counted.end * m].iter().any(|y| !y.is_nan())
+            }
+            TargetData::Classes(y) => y[counted].iter().any(|y| *y != IGNORE),
+        })
     }
 
     /// Inputs and targets that never change.
@@ -108,8 +163,8 @@ impl Sequences {
 
     /// The next step begins a sequence.
     pub(super) fn begin(&mut self) {
-        if self.starts.last() != Some(&self.steps()) {
-            self.starts.push(self.steps());
+        if self.starts.last() != Some(&self.rows()) {
+            self.starts.push(self.rows());
         }
     }
 
@@ -138,7 +193,7 @@ impl Sequences {
             }
             _ => {}
         }
-        let (q, steps) = (x.len(), self.steps());
+        let (q, steps) = (x.len(), self.rows());
         let before = (self.starts.last() != Some(&steps)).then(|| (steps - 1) * q);
         for (at, &x) in x.iter().enumerate() {
             let filled = match (missing, before) {
@@ -204,7 +259,7 @@ impl Sequences {
         {
             return Err(Error::Data("files with different columns cannot be joined".into()));
         }
-        let end = self.steps();
+        let end = self.rows();
         self.x.extend(other.x);
         match (&mut self.y, other.y) {
             (TargetData::Classes(to), TargetData::Classes(y)) => {
@@ -229,8 +284,13 @@ impl Sequences {
         Ok(())
     }
 
-    /// A hash of all numbers and labels, by which a checkpoint knows its data.
+    /// A hash of all numbers and labels that count, by which a checkpoint knows its data.
     pub fn fingerprint(&self) -> u64 {
+        if let Some(part) = &self.part {
+            let ranges: Vec<Range<usize>> = self.spans().map(|span| span.counted).collect();
+            debug_assert_eq!(ranges.iter().map(Range::len).sum::<usize>(), part.len());
+            return self.select(&ranges).fingerprint();
+        }
         let x = self.x.iter().map(|x| u64::from(x.to_bits()));
         let y: Vec<u64> = match &self.y {
             TargetData::Values(y) => y.iter().map(|y| u64::from(y.to_bits())).collect(),

@@ -2,12 +2,17 @@
 //!
 //! ```text
 //! several sequences   drawn at random
-//! one sequence        cut by time: train | valid | test, so no part sees what follows it
+//! one sequence        cut by time: train | valid | test
 //! ```
+//!
+//! The training part of one sequence is cut off, so it has seen nothing of what follows. Validation
+//! and test part keep the rest of the sequence around them, whose targets do not count: a model in use
+//! comes to these steps with a state, and reads on after them.
 
 use super::sequences::Sequences;
 use crate::data::order;
 use crate::error::{Error, Result};
+use std::ops::Range;
 
 /// Shares of the whole; the rest is for training.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -48,7 +53,12 @@ impl Sequences {
         };
         let cuts = [0..train, train..train + valid, train + valid..count];
         let [train, valid, test] = if by_time {
-            cuts.map(|range| (!range.is_empty()).then(|| self.select(&[range])))
+            let [train, valid, test] = cuts;
+            let rest = |range: Range<usize>| match range.is_empty() {
+                true => Ok(None),
+                false => self.clone().only(range).map(Some),
+            };
+            [Some(self.select(&[train])), rest(valid)?, rest(test)?]
         } else {
             let order = order(seed, 0, count);
             cuts.map(|range| {

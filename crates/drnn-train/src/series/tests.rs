@@ -102,7 +102,8 @@ fn one_sequence_is_cut_by_time_and_scaled_by_its_first_part() {
     let Parts { train, valid, test } = ramp(20).part(Shares { valid: 0.1, test: 0.1 }, 1).unwrap();
     let [valid, test] = [valid, test].map(Option::unwrap);
     assert_eq!([train.steps(), valid.steps(), test.steps()], [16, 2, 2]);
-    assert_eq!((valid.x[0], test.x[1]), (16.0, 19.0));
+    let counted = |part: &Sequences| part.spans().next().unwrap().counted;
+    assert_eq!((counted(&valid), counted(&test)), (16..18, 18..20));
     let task = learn(&train);
     assert_eq!((task.scaling.inputs.mean[0], train.x[15]), (7.5, 15.0));
     let targets = task.scaling.targets.as_ref().unwrap();
@@ -305,25 +306,95 @@ fn arrays() {
     }
 }
 
-/// Outputs one by one are those of a whole run.
+/// A part of one sequence is scored as a stream over all of it answers: not from zero states, and
+/// with what follows it. For every kind of network, with long and short delays, values and classes.
 #[test]
-fn scores_of_streams_are_scores_of_runs() {
-    let rows: String =
-        (0..300).map(|i| format!("{},{}\n", i * i % 17, ["a", "b", "c"][i % 3])).collect();
-    let data = read(&format!("x,y\n{rows}"), &columns(&["y"])).unwrap();
-    let task = learn(&data);
-    let spec = task.widths(NetSpec::builder(Cell::Lstm)).units([5]).delay(2, Padding::Null);
-    let model = Model::init(&spec.build().unwrap(), 1).unwrap();
-    let whole = score(&model, &task, &data).unwrap();
-    let mut sums = super::score::Sums::new(&task);
-    sums.add_streamed(&model, &Windows::whole(&data, &task).unwrap(), 0).unwrap();
-    let (Measures::Classes { loss: a, confusion: b }, Measures::Classes { loss: c, confusion: d }) =
-        (whole.measures, sums.finish(&task))
-    else {
-        panic!("expected classes")
-    };
-    assert_eq!((a.count, a.correct, b), (c.count, c.correct, d));
-    assert!((a.sum - c.sum).abs() < 1e-9 * a.sum);
+fn a_part_is_scored_as_a_stream_answers() {
+    let class = |i: usize| ["a", "b", "c"][i * i % 7 % 3];
+    for classes in [false, true] {
+        let target = |i: usize| if classes { class(i).into() } else { (i * 5 % 11).to_string() };
+        let rows: String = (0..300).map(|i| format!("{},{}\n", i * i % 17, target(i))).collect();
+        let all = read(&format!("x,y\n{rows}"), &columns(&["y"])).unwrap();
+        let parts = all.clone().part(Shares { valid: 0.2, test: 0.1 }, 1).unwrap();
+        let task = learn(&parts.train);
+        let [valid, test] = [parts.valid, parts.test].map(Option::unwrap);
+        assert_eq!([valid.steps(), test.steps()], [60, 30]);
+        let builder = |cell| task.widths(NetSpec::builder(cell));
+        let mut specs = vec![builder(Cell::Gru).units([4, 3]).bidirectional()];
+        for delay in [0, 1, 2, 29, 30, 31, 100, 400] {
+            specs.push(builder(Cell::Lstm).units([5]).delay(delay, Padding::Null));
+        }
+        specs.push(builder(Cell::Gru).blocks(drnn::Blocks::new([3, 3])).delay(2, Padding::Null));
+        for spec in specs {
+            let model = Model::init(&spec.build().unwrap(), 1).unwrap();
+            let expected = answers(&model, &task, &all);
+            for (part, steps) in [(&valid, 210..270), (&test, 270..300), (&all, 0..300)] {
+                let scorer = Scorer::new(&task, part).unwrap();
+                let mut found = Vec::new();
+                let look = |step: usize, y: &[f32], _: Targets| found.push((step, y.to_vec()));
+                scorer.each_prediction(&model, look).unwrap();
+                let expected = steps.clone().map(|step| (step, expected[step].clone()));
+                assert!(found == expected.collect::<Vec<_>>(), "{} {steps:?}", model.spec());
+                let score = scorer.score(&model).unwrap();
+                assert_eq!((score.steps, score.counted()), (steps.len(), steps.len()));
+            }
+        }
+    }
+}
+
+/// The outputs for all steps of one sequence, one by one where the network can.
+fn answers(model: &Model, task: &SeriesTask, all: &Sequences) -> Vec<Vec<f32>> {
+    let x: Vec<f32> = all.x.iter().map(|x| task.scaling.inputs.apply(0, *x)).collect();
+    if model.spec().direction() == drnn::Direction::Bidirectional {
+        let batch = drnn::Batch::dense(&x, drnn::Steps(x.len()), drnn::Rows(1));
+        let found = model.run(&batch, None).unwrap().values;
+        return found.chunks_exact(task.output_width()).map(<[f32]>::to_vec).collect();
+    }
+    let mut stream = drnn::Stream::new(model).unwrap();
+    let mut found: Vec<Vec<f32>> = Vec::new();
+    for x in x.chunks(1) {
+        found.extend(stream.push(x).unwrap().map(<[f32]>::to_vec));
+    }
+    found.extend(stream.finish());
+    found
+}
+
+/// Several sequences of different lengths run side by side, and more than fit into one batch.
+#[test]
+fn sequences_side_by_side_are_scored_as_alone() {
+    let by_id = Columns { sequence: Some("id".into()), ..columns(&["y"]) };
+    let rows: String = (0..100usize)
+        .flat_map(|id| {
+            (0..1 + id * 7 % 23).map(move |t| format!("{id},{},{}\n", t * id % 5, t % 3))
+        })
+        .collect();
+    let all = read(&format!("id,x,y\n{rows}"), &by_id).unwrap();
+    let task = learn(&all);
+    for delay in [0, 3, 40] {
+        let spec = task.widths(NetSpec::builder(Cell::Lstm)).units([4]).delay(delay, Padding::Null);
+        let model = Model::init(&spec.build().unwrap(), 1).unwrap();
+        let (mut sum, mut count) = (0.0, 0);
+        for i in 0..all.len() {
+            let alone = score(&model, &task, &all.select(&[all.range(i)])).unwrap();
+            sum += alone.quality().unwrap() * alone.counted() as f64;
+            count += alone.counted();
+        }
+        let found = score(&model, &task, &all).unwrap();
+        assert_eq!((found.sequences, found.counted()), (100, count));
+        assert!((found.quality().unwrap() - sum / count as f64).abs() < 1e-9 * sum, "{delay}");
+    }
+}
+
+#[test]
+fn only_some_rows_count() {
+    let all = ramp(20);
+    let some = all.clone().only(3..7).unwrap().only(1..3).unwrap();
+    assert_eq!((some.steps(), some.len(), some.longest_run()), (2, 1, 6));
+    assert_eq!(some.spans().next().unwrap().counted, 4..6);
+    assert_eq!(some.fingerprint(), all.select(&[4..6]).fingerprint());
+    for rows in [0..0, 3..21] {
+        assert!(all.clone().only(rows).unwrap_err().to_string().contains("of 20"));
+    }
 }
 
 #[test]

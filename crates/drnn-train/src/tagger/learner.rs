@@ -188,6 +188,10 @@ impl Engine for TaggerLearner {
         Ok(self.state.clone())
     }
 
+    fn params(&mut self) -> Result<Vec<f32>> {
+        Ok(self.state.params.clone())
+    }
+
     fn set_state(&mut self, state: State) -> Result<()> {
         let (n, State { params, adam }) = (self.net.parameters(), &state);
         if [params.len(), adam.mean.len(), adam.square.len()] != [n; 3] {

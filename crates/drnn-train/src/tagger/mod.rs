@@ -20,6 +20,7 @@
 //! | `learner` | training |
 //! | `outputs` | logits of whole sentences, in batches |
 //! | `scores` | accuracy, overall and by tag |
+//! | `validation` | accuracy after every epoch of a training |
 
 mod corpus;
 mod gather;
@@ -28,6 +29,7 @@ mod outputs;
 mod scores;
 mod sentences;
 mod sizes;
+mod validation;
 
 pub use corpus::{Sentence, encode, read_sentences, tokens};
 pub use learner::TaggerLearner;
@@ -35,3 +37,4 @@ pub use outputs::{TagWorkspace, outputs};
 pub use scores::{Ratio, Scores};
 pub use sentences::{Sentences, Word};
 pub use sizes::{Sizes, initial_params, with_special};
+pub use validation::TaggerValidation;

@@ -114,6 +114,11 @@ pub trait Engine: Send {
     /// A copy of parameters and optimiser state.
     fn state(&mut self) -> Result<State>;
 
+    /// A copy of the parameters alone.
+    fn params(&mut self) -> Result<Vec<f32>> {
+        Ok(self.state()?.params)
+    }
+
     /// Continues from `state`; refused where its lengths do not fit.
     fn set_state(&mut self, state: State) -> Result<()>;
 
@@ -185,6 +190,10 @@ impl<T: DerefMut<Target: Engine> + Send> Engine for T {
 
     fn state(&mut self) -> Result<State> {
         (**self).state()
+    }
+
+    fn params(&mut self) -> Result<Vec<f32>> {
+        (**self).params()
     }
 
     fn set_state(&mut self, state: State) -> Result<()> {

@@ -56,7 +56,7 @@ pub fn run<'a, E: Engine>(
         if own.threads() != share {
             *own = cpu.with_threads(share);
         }
-        lane.trainer.engine().use_cpu(own);
+        lane.trainer.use_cpu(own);
         let mut saver = Saver::new(lane.checkpoint.clone(), every, SavePolicy::EveryEpoch);
         let stint = lane.trainer.epoch(&mut saver, &mut |trainer, done| {
             if observe(*number, trainer, done)? == Control::Stop {

@@ -137,6 +137,10 @@ impl Engine for Learner {
         Ok(self.state.clone())
     }
 
+    fn params(&mut self) -> Result<Vec<f32>> {
+        Ok(self.state.params.clone())
+    }
+
     fn set_state(&mut self, state: State) -> Result<()> {
         let n = self.spec.parameters();
         let State { params, adam } = &state;

@@ -8,6 +8,7 @@ mod memory;
 mod saver;
 mod scheduler;
 mod trainer;
+mod validation;
 
 pub use engine::{Batches, Engine, Inspect, State, Steps};
 pub use learner::Learner;
@@ -16,3 +17,4 @@ pub(crate) use saver::{SavePolicy, Saver};
 pub(crate) use scheduler::{Queue, Scheduler, Turn};
 pub(crate) use trainer::Stint;
 pub use trainer::{Advance, Epoch, Options, Progress, Resumed, Trainer};
+pub use validation::{Measure, OnData, Validated, Validation, ValidationRun};

@@ -1,11 +1,14 @@
 //! A training from its first epoch to its last, batch by batch; it can be stopped and resumed anywhere.
 
 use super::lanes::Control;
-use super::{Batches, Engine, Learner, MIN_EVAL_ROWS, Saver};
+use super::{
+    Batches, Engine, Learner, MIN_EVAL_ROWS, Measure, OnData, Saver, Validated, Validation,
+    ValidationRun,
+};
 use crate::checkpoint::{self, Checkpoint, Disk, LoadedCheckpoint, RealDisk};
 use crate::data::{Dataset, order};
 use crate::error::{Error, Result};
-use crate::loss::LossSum;
+use crate::loss::{LossSum, Metric};
 use crate::optim::{AdamOptions, Reason, Schedule, Stopping};
 use drnn::{Cpu, NetSpec};
 use serde::{Deserialize, Serialize};
@@ -56,15 +59,25 @@ pub struct Epoch {
     pub epoch: usize,
     /// Mean loss over its batches, each before its step.
     pub train_loss: f64,
-    /// Loss of the validation set at its end.
+    /// Loss of the validation set at its end, as in training.
     pub valid_loss: f64,
     /// Validation accuracy; None for values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub valid_accuracy: Option<f64>,
+    /// The measure of [`Trainer::measure`] on the validation set; None where that is the loss.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub valid_score: Option<f64>,
     /// Mean norm of gradients before clipping.
     pub norm: f64,
     /// Learning rate.
     pub rate: f32,
+}
+
+impl Epoch {
+    /// What is watched on the validation set: the measure, or else the loss.
+    pub fn watched(&self) -> f64 {
+        self.valid_score.unwrap_or(self.valid_loss)
+    }
 }
 
 /// How far a training has come: together with parameters and optimiser state, all of its state.
@@ -91,7 +104,10 @@ pub struct Trainer<'a, E: Engine = Learner> {
     engine: E,
     options: Options,
     train: &'a E::Data,
-    valid: &'a E::Data,
+    validation: Box<dyn Validation<E> + 'a>,
+    measure: Measure,
+    /// Threads for the validation.
+    cpu: Cpu,
     /// Number of training sequences.
     sequences: usize,
     /// What checkpoints must be of: as this version writes it, and as version 0.1.0 did.
@@ -136,7 +152,8 @@ pub enum Resumed {
 }
 
 impl<'a> Trainer<'a> {
-    /// A network's training on the CPU from its beginning. `name` is part of what a checkpoint must agree in.
+    /// A network's training on the CPU from its beginning, which watches its loss on `valid`. `name` is
+    /// part of what a checkpoint must agree in.
     pub fn new(
         cpu: &Cpu,
         spec: &NetSpec,
@@ -146,12 +163,14 @@ impl<'a> Trainer<'a> {
         valid: &'a (dyn Dataset + 'static),
     ) -> Result<Trainer<'a>> {
         let learner = Learner::new(cpu, spec, options.adam, options.seed);
-        Trainer::with_engine(learner, options, name, train, valid)
+        let mut trainer = Trainer::with_engine(learner, options, name, train, valid)?;
+        trainer.cpu = cpu.clone();
+        Ok(trainer)
     }
 }
 
 impl<'a, E: Engine> Trainer<'a, E> {
-    /// A training from its beginning.
+    /// A training from its beginning, which watches its loss on `valid`.
     pub fn with_engine(
         engine: E,
         options: Options,
@@ -159,9 +178,21 @@ impl<'a, E: Engine> Trainer<'a, E> {
         train: &'a E::Data,
         valid: &'a E::Data,
     ) -> Result<Trainer<'a, E>> {
+        Trainer::with_validation(engine, options, name, train, OnData::redrawn_loss(valid))
+    }
+
+    /// A training from its beginning, which watches the measure of `validation`: patience, plateau
+    /// schedule and [`Stopping::at_value`] depend on it.
+    pub fn with_validation(
+        engine: E,
+        options: Options,
+        name: &str,
+        train: &'a E::Data,
+        validation: impl Validation<E> + 'a,
+    ) -> Result<Trainer<'a, E>> {
         engine.check(train)?;
-        engine.check(valid)?;
-        let [sequences, valid_sequences] = [train, valid].map(|data| engine.sequences(data));
+        validation.check(&engine)?;
+        let (sequences, valid_sequences) = (engine.sequences(train), validation.sequences(&engine));
         if options.batch == 0 || options.batch > sequences {
             return Err(Error::Options(format!(
                 "batches of {} sequences, of {sequences} in all",
@@ -175,8 +206,18 @@ impl<'a, E: Engine> Trainer<'a, E> {
         let training = [engine.identity(), engine.identity_of_0_1()].map(|network| {
             format!("{name}; {network}; {sequences} + {valid_sequences} sequences; {json}")
         });
-        let (progress, order) = (Progress::default(), Vec::new());
-        Ok(Trainer { engine, options, train, valid, sequences, training, progress, order })
+        Ok(Trainer {
+            engine,
+            options,
+            train,
+            measure: validation.measure(),
+            validation: Box::new(validation),
+            cpu: Cpu::new(1),
+            sequences,
+            training,
+            progress: Progress::default(),
+            order: Vec::new(),
+        })
     }
 
     /// Continues from the newest good checkpoint of this training.
@@ -188,7 +229,8 @@ impl<'a, E: Engine> Trainer<'a, E> {
         let Some(found) = checkpoint::read(disk, path, &self.training)? else {
             return Ok(Resumed::NoCheckpoint);
         };
-        let Checkpoint { state, progress, .. } = found.checkpoint;
+        let Checkpoint { state, mut progress, .. } = found.checkpoint;
+        self.score_earlier(&mut progress).map_err(|why| Error::checkpoint(path, why))?;
         let (batches, done) = (self.batches_per_epoch(), progress.batches);
         if done >= batches && progress.ended.is_none() {
             let reason = format!("claims {done} batches of an epoch, which has {batches}");
@@ -197,6 +239,24 @@ impl<'a, E: Engine> Trainer<'a, E> {
         self.engine.set_state(state).map_err(|e| Error::checkpoint(path, e))?;
         (self.progress, self.order) = (progress, Vec::new());
         Ok(found.note.map_or(Resumed::Newest, Resumed::Previous))
+    }
+
+    /// Fills in the scores of epochs that an earlier version trained.
+    fn score_earlier(&self, progress: &mut Progress) -> std::result::Result<(), String> {
+        if self.measure.metric == Metric::Loss {
+            return Ok(());
+        }
+        for epoch in progress.history.iter_mut().filter(|epoch| epoch.valid_score.is_none()) {
+            let score = self.validation.earlier_score(epoch);
+            epoch.valid_score = Some(score.ok_or_else(|| {
+                let measure = &self.measure;
+                format!(
+                    "is of an earlier version, which did not watch the {measure} on the validation set; \
+                     train anew, or continue with that version"
+                )
+            })?);
+        }
+        Ok(())
     }
 
     /// The newest good checkpoint, None where there is no file; the training stays where it is.
@@ -270,11 +330,13 @@ impl<'a, E: Engine> Trainer<'a, E> {
     /// The learning rate of the epoch under way.
     pub fn rate(&self) -> f32 {
         let Options { rate, schedule, epochs, .. } = self.options;
-        schedule.rate(rate, self.progress.history.len(), epochs, &self.valid_losses())
+        schedule.rate(rate, self.progress.history.len(), epochs, &self.watched())
     }
 
-    fn valid_losses(&self) -> Vec<f64> {
-        self.progress.history.iter().map(|epoch| epoch.valid_loss).collect()
+    /// The watched measure of every epoch, negative where more is better: the lower the better.
+    fn watched(&self) -> Vec<f64> {
+        let sign = self.measure.metric.sign();
+        self.progress.history.iter().map(|epoch| sign * epoch.watched()).collect()
     }
 
     fn end(&mut self, reason: Reason) -> Advance {
@@ -283,15 +345,17 @@ impl<'a, E: Engine> Trainer<'a, E> {
     }
 
     fn end_epoch(&mut self, rate: f32) -> Result<Advance> {
-        let (epoch, rows) = (self.progress.history.len(), self.options.batch.max(MIN_EVAL_ROWS));
-        let valid = match self.engine.loss(self.valid, epoch, rows) {
+        let Validated { loss: valid, score } = match self.validate() {
             // The parameters diverged in the last step.
             Err(Error::Drnn(drnn::Error::NotFinite { .. })) => {
                 return Ok(self.end(Reason::NotFinite));
             }
-            Ok(valid) if !valid.sum.is_finite() => return Ok(self.end(Reason::NotFinite)),
+            Ok(found) if !found.loss.sum.is_finite() || !found.score.is_finite() => {
+                return Ok(self.end(Reason::NotFinite));
+            }
             other => other?,
         };
+        let is_loss = self.measure.metric == Metric::Loss;
         let p = &mut self.progress;
         let train = LossSum { sum: p.loss, count: p.count, correct: None };
         p.history.push(Epoch {
@@ -299,14 +363,37 @@ impl<'a, E: Engine> Trainer<'a, E> {
             train_loss: train.mean(),
             valid_loss: valid.mean(),
             valid_accuracy: valid.accuracy(),
+            valid_score: (!is_loss).then_some(score),
             norm: p.norms / p.batches as f64,
             rate,
         });
         (p.batches, p.loss, p.count, p.norms) = (0, 0.0, 0, 0.0);
         self.order.clear();
-        let history = self.valid_losses();
-        self.progress.ended = self.options.stopping.reason(&history, self.options.epochs);
+        let (history, sign) = (self.watched(), self.measure.metric.sign());
+        let Options { stopping, epochs, .. } = self.options;
+        let at_value = stopping.at_value.map(|value| sign * value);
+        self.progress.ended = Stopping { at_value, ..stopping }.reason(&history, epochs);
         Ok(Advance::Epoch)
+    }
+
+    /// Measures the model as it is now, as after an epoch.
+    pub fn validate(&mut self) -> Result<Validated> {
+        let rows = self.options.batch.max(MIN_EVAL_ROWS);
+        let run = ValidationRun { epoch: self.progress.history.len(), rows, cpu: &self.cpu };
+        self.validation.validate(&mut self.engine, &run)
+    }
+
+    /// What is watched on the validation set.
+    pub fn measure(&self) -> &Measure {
+        &self.measure
+    }
+
+    /// Continues on other threads; results do not depend on them.
+    pub fn use_cpu(&mut self, cpu: &Cpu) {
+        self.engine.use_cpu(cpu);
+        if self.cpu.threads() != cpu.threads() {
+            self.cpu = cpu.clone();
+        }
     }
 
     /// How far it has come.

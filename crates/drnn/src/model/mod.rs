@@ -4,7 +4,7 @@ pub(crate) mod batch;
 pub mod memory;
 
 use crate::cpu::Cpu;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::exec::net::Net;
 use crate::exec::pass::{Lane, LaneWork, check_params, forward};
 use crate::exec::weights::{Way, Weights};
@@ -12,9 +12,9 @@ use crate::exec::weights::{Way, Weights};
 use crate::flatten::solve::{Solver, solve_rows};
 use crate::io::checksum::rotated_17;
 use crate::model::batch::{Batch, States};
-use crate::spec::NetSpec;
 use crate::spec::blocks::StartState;
 use crate::spec::params::{Layout, initial};
+use crate::spec::{NetSpec, NetSpecBuilder, Padding};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -161,6 +161,19 @@ impl Model {
         self.weights = Weights::new(self.cpu.kernels.width);
         self.weights.set(Way::Forward, true, &self.spec, &self.layout, &self.params);
         self
+    }
+
+    /// The same parameters without the delay: the output of step t + d is what this model answers for
+    /// element t. It takes sequences piece by piece, from the states that a piece ended in; elements
+    /// after the end are the caller's. Refused for a network in [`Blocks`](crate::Blocks), which
+    /// begins its blocks one after another.
+    pub fn without_delay(&self) -> Result<Model> {
+        if self.spec.blocks().is_some() {
+            return Err(Error::Spec("a network in blocks cannot do without its delay".into()));
+        }
+        let spec = NetSpecBuilder::from(self.spec.clone()).delay(0, Padding::Null).build()?;
+        let model = Model::from_params_on(&self.cpu, &spec, self.params.clone())?;
+        Ok(self.task.clone().into_iter().fold(model, Model::with_task))
     }
 
     /// The same model on other threads or another instruction set.

@@ -90,6 +90,7 @@ fn epochs<'a, D: Deserializer<'a>>(from: D) -> Result<Vec<Epoch>, D::Error> {
         train_loss,
         valid_loss,
         valid_accuracy,
+        valid_score: None,
         norm,
         rate,
     };
