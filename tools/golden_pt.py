@@ -3,7 +3,8 @@
 
     python tools/golden_pt.py          needs torch and safetensors
 
-Each `pt_NAME.pt` that holds weights comes with the same weights as `pt_NAME.safetensors`.
+Most `pt_NAME.pt` that hold weights come with the same weights as `pt_NAME.safetensors`.
+Other formats are made by golden_formats.py.
 """
 
 from collections import OrderedDict
@@ -89,10 +90,10 @@ def main():
     write("protocol5", net.state_dict(), net.state_dict(), pickle_protocol=5)
     config.save.compute_crc32 = True
 
-    # Rejected, with an error that says what to do instead.
     net = nn.RNN(1, 1)
-    torch.save(net, FOLDER / "pt_refused_module.pt")
-    torch.save(net.state_dict(), FOLDER / "pt_refused_old.pt", _use_new_zipfile_serialization=False)
+    torch.save(net, FOLDER / "pt_module.pt")
+    torch.save(net.state_dict(), FOLDER / "pt_old.pt", _use_new_zipfile_serialization=False)
+    # Rejected, with an error that says what to do instead.
     torch.jit.script(nn.Identity()).save(FOLDER / "pt_refused_script.pt")
 
 

@@ -18,10 +18,10 @@
 use crate::error::text::short;
 use crate::error::{Error, FileError, Result};
 use crate::io::atomic::write_atomically;
+use crate::io::format::{Container, sniff};
 use crate::io::half_precision::f32_to_f16;
 use crate::io::read::read_model_file;
 use crate::io::tensors::TensorFile;
-use crate::io::torch;
 use crate::model::Model;
 use crate::spec::NetSpec;
 use crate::spec::params::{Layout, Tensor};
@@ -178,8 +178,9 @@ impl Model {
 
     /// Reads a model from the bytes of such a file.
     pub fn from_bytes(bytes: &[u8]) -> Result<Model> {
-        if torch::is_pt(bytes) {
-            return Err(refuse("is a file of PyTorch (.pt), not drnn's own; it can be imported"));
+        if sniff(bytes)? != Container::Safetensors {
+            let format = TensorFile::parse(bytes)?.format();
+            return Err(refuse(format!("is {format}, not drnn's own; it can be imported")));
         }
         Model::from_file(&TensorFile::parse(bytes)?)
     }

@@ -1,4 +1,4 @@
-//! Files: models as safetensors, PyTorch's state dicts, and the reading and writing under both.
+//! Files: models as safetensors, those of other programs, and the reading and writing under both.
 //!
 //! [`Model::save`](crate::Model::save), [`Model::load`](crate::Model::load),
 //! [`Model::import`](crate::Model::import) and [`Bundle`] are what a user of models calls. The
@@ -9,16 +9,24 @@ pub(crate) mod atomic;
 pub(crate) mod bundle;
 pub mod checksum;
 pub(crate) mod file;
+pub(crate) mod format;
 mod half_precision;
 pub(crate) mod import;
+pub(crate) mod imported;
 pub(crate) mod limits;
+#[cfg(feature = "torch-files")]
+mod npz;
 pub(crate) mod read;
 pub(crate) mod tensors;
 mod torch;
+#[cfg(feature = "torch-files")]
+mod zip;
 
 pub use atomic::{sync_folder, write_atomically};
 pub use bundle::{Bundle, Table as BundleTable};
 pub use file::Precision;
+pub use format::Format;
 pub use import::Import;
+pub use imported::Imported;
 pub use limits::MAX_STREAM;
 pub use read::{open_file, read_file, read_model_file};

@@ -7,9 +7,9 @@
 //! | a folder, a device (`/dev/zero` has no end) | nothing: an error |
 
 use crate::error::Result;
-use crate::io::file::{in_file, refuse, refuse_because};
+use crate::io::file::{in_file, refuse_because};
+use crate::io::format::{START, sniff};
 use crate::io::limits::MAX_STREAM;
-use crate::io::torch;
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Read};
 use std::path::Path;
@@ -64,26 +64,16 @@ fn read_rest(file: &mut File, len: Option<u64>, max: u64, bytes: &mut Vec<u8>) -
     if bytes.len() as u64 > max { too_long() } else { Ok(()) }
 }
 
-/// Bytes that distinguish a model file from any other.
-const START: u64 = 9;
-
-/// Reads a model file. What does not begin like one is refused before the rest of it is read.
+/// Reads a model file of any [`Format`](crate::io::Format). What does not begin like one is refused,
+/// by what it is, before the rest of it is read.
 pub fn read_model_file(path: &Path) -> Result<Vec<u8>> {
     let cannot = |e: io::Error| in_file(refuse_because(format!("cannot be read: {e}"), e), path);
     let (mut file, len) = open_file(path).map_err(cannot)?;
     let mut bytes = Vec::new();
-    file.by_ref().take(START).read_to_end(&mut bytes).map_err(cannot)?;
-    if bytes.len() as u64 == START && !is_model_start(&bytes) {
-        let what = "is not a whole safetensors file, nor a .pt file of PyTorch";
-        return Err(in_file(refuse(what), path));
-    }
+    file.by_ref().take(START as u64).read_to_end(&mut bytes).map_err(cannot)?;
+    sniff(&bytes).map_err(|e| in_file(e, path))?;
     read_rest(&mut file, len, len.unwrap_or(MAX_STREAM), &mut bytes).map_err(cannot)?;
     Ok(bytes)
-}
-
-/// The length of a header, then the header, which is JSON; or what `torch.save` writes.
-fn is_model_start(bytes: &[u8]) -> bool {
-    torch::is_pt(bytes) || bytes.get(8) == Some(&b'{')
 }
 
 #[cfg(all(test, unix))]

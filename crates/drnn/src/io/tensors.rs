@@ -1,11 +1,13 @@
-//! Named tensors of a file, of safetensors or of `torch.save`, whatever their memory looks like.
+//! Named tensors of a file, of whatever format, whatever their memory looks like.
 //!
-//! Both kinds of file become the same table: a name, and a view of the file's bytes. Values are made
-//! when they are requested, and never more of them than the bytes they come from.
+//! All formats become the same table: a name, and a view of the file's bytes (of compressed ones, of
+//! what was unpacked). Values are made when they are requested, and never more of them than the bytes
+//! they come from.
 
 use crate::error::text::short;
 use crate::error::{Error, Result};
 use crate::io::file::{KEY, refuse, refuse_because};
+use crate::io::format::{Container, Format, sniff};
 use crate::io::half_precision::{bf16_to_f32, f16_to_f32};
 use crate::io::limits::{MAX_TENSOR_NAME, MAX_TENSORS};
 use crate::io::torch;
@@ -18,20 +20,34 @@ use std::collections::BTreeMap;
 /// Tensors by name.
 pub(crate) type Tensors<'a> = BTreeMap<String, TensorView<'a>>;
 
+/// What a reader of a format found in a file.
+pub(crate) struct Contents<'a> {
+    pub format: Format,
+    pub tensors: Tensors<'a>,
+    /// What else is there, and was not read: `epoch`, `args (argparse.Namespace)`.
+    pub others: Vec<String>,
+}
+
 /// A file whose header was checked against its length.
 pub(crate) struct TensorFile<'a> {
-    tensors: Tensors<'a>,
+    contents: Contents<'a>,
     header: Option<String>,
     len: usize,
 }
 
 impl<'a> TensorFile<'a> {
-    /// Reads either format, recognised by its first bytes.
+    /// Reads any format, recognised by its content.
     pub fn parse(bytes: &'a [u8]) -> Result<TensorFile<'a>> {
-        let len = bytes.len();
-        if torch::is_pt(bytes) {
-            return Ok(TensorFile { tensors: torch::tensors(bytes)?, header: None, len });
-        }
+        let contents = match sniff(bytes)? {
+            Container::Safetensors => return TensorFile::parse_safetensors(bytes),
+            Container::Zip => torch::read_zip(bytes)?,
+            Container::OldTorch => torch::read_old(bytes)?,
+            Container::Onnx => read_onnx(bytes)?,
+        };
+        Ok(TensorFile { contents, header: None, len: bytes.len() })
+    }
+
+    fn parse_safetensors(bytes: &'a [u8]) -> Result<TensorFile<'a>> {
         let broken =
             |e: SafeTensorError| refuse_because(format!("is not a whole safetensors file: {e}"), e);
         check_entries(bytes)?;
@@ -40,9 +56,21 @@ impl<'a> TensorFile<'a> {
         let header = metadata.metadata().as_ref().and_then(|m| m.get(KEY)).cloned();
         let tensors = file.iter().map(|(name, view)| {
             let (dtype, shape, data) = (view.dtype(), view.shape().to_vec(), view.data());
-            (name.to_string(), TensorView { dtype, shape, strides: None, data })
+            (name.to_string(), TensorView { dtype, shape, strides: None, data: data.into() })
         });
-        Ok(TensorFile { tensors: tensors.collect(), header, len })
+        let (format, tensors) = (Format::Safetensors, tensors.collect());
+        let contents = Contents { format, tensors, others: Vec::new() };
+        Ok(TensorFile { contents, header, len: bytes.len() })
+    }
+
+    /// What the file is.
+    pub fn format(&self) -> Format {
+        self.contents.format
+    }
+
+    /// What the file holds besides tensors, by name: a checkpoint's `epoch`, say.
+    pub fn others(&self) -> &[String] {
+        &self.contents.others
     }
 
     /// What makes a file ours.
@@ -57,12 +85,12 @@ impl<'a> TensorFile<'a> {
 
     /// Names of all tensors, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.tensors.keys().map(String::as_str)
+        self.contents.tensors.keys().map(String::as_str)
     }
 
     /// Whether there is a tensor of that name.
     pub fn has(&self, name: &str) -> bool {
-        self.tensors.contains_key(name)
+        self.contents.tensors.contains_key(name)
     }
 
     /// Shape of a tensor.
@@ -82,23 +110,16 @@ impl<'a> TensorFile<'a> {
     }
 
     fn view(&self, name: &str) -> Result<&TensorView<'a>> {
-        self.tensors.get(name).ok_or_else(|| refuse(format!("tensor `{}` is missing", short(name))))
+        self.contents
+            .tensors
+            .get(name)
+            .ok_or_else(|| refuse(format!("tensor `{}` is missing", short(name))))
     }
 
     /// Values of a tensor of the shape expected; f64, f16 and bf16 become f32.
     pub fn values(&self, name: &str, dims: &[usize]) -> Result<Vec<f32>> {
         self.check(name, dims)?;
-        let view = self.view(name)?;
-        match view.dtype {
-            Dtype::F32 => view.each(name, f32::from_le_bytes),
-            Dtype::F64 => view.each(name, |b| f64::from_le_bytes(b) as f32),
-            Dtype::F16 => view.each(name, f16_to_f32),
-            Dtype::BF16 => view.each(name, bf16_to_f32),
-            other => {
-                let (name, expected) = (short(name), "F32, F64, F16 or BF16");
-                Err(refuse(format!("tensor `{name}` is {other:?}, expected {expected}")))
-            }
-        }
+        self.view(name)?.floats(name)
     }
 }
 
@@ -153,6 +174,14 @@ impl<'de> Visitor<'de> for &mut Entries {
     }
 }
 
+/// Elements of an array; None where they, or those of its parts, are more than can be counted.
+#[cfg(feature = "onnx")]
+pub(crate) fn elements(dims: &[usize]) -> Option<usize> {
+    let all = dims.iter().try_fold(1usize, |all, &n| all.checked_mul(n.max(1)))?;
+    isize::try_from(all).ok()?;
+    Some(if dims.contains(&0) { 0 } else { all })
+}
+
 /// The error about a tensor whose name is too long.
 pub(crate) fn long_name(name: &str) -> Error {
     let (len, name) = (name.len(), short(name));
@@ -165,10 +194,43 @@ pub(crate) struct TensorView<'a> {
     dtype: Dtype,
     shape: Vec<usize>,
     strides: Option<Vec<usize>>,
-    data: &'a [u8],
+    data: Cow<'a, [u8]>,
+}
+
+/// The weights of an ONNX file by name, where there are any.
+fn read_onnx(_: &[u8]) -> Result<Contents<'_>> {
+    Err(refuse("is an ONNX model, which is not imported; give the state dict it was made from"))
 }
 
 impl<'a> TensorView<'a> {
+    /// Values in the order of their indices; None if there are more or fewer than the shape says.
+    #[cfg(feature = "onnx")]
+    pub fn plain(dtype: Dtype, shape: Vec<usize>, data: Cow<'a, [u8]>) -> Option<TensorView<'a>> {
+        let size = dtype.bitsize() / 8;
+        let bytes = elements(&shape)?.checked_mul(size)?;
+        (bytes == data.len()).then_some(TensorView { dtype, shape, strides: None, data })
+    }
+
+    /// Elements of the memory that it is a view of.
+    #[cfg(feature = "onnx")]
+    pub fn len(&self) -> usize {
+        self.data.len() / (self.dtype.bitsize() / 8).max(1)
+    }
+
+    /// All values of the tensor `name`; f64, f16 and bf16 become f32.
+    pub fn floats(&self, name: &str) -> Result<Vec<f32>> {
+        match self.dtype {
+            Dtype::F32 => self.each(name, f32::from_le_bytes),
+            Dtype::F64 => self.each(name, |b| f64::from_le_bytes(b) as f32),
+            Dtype::F16 => self.each(name, f16_to_f32),
+            Dtype::BF16 => self.each(name, bf16_to_f32),
+            other => {
+                let (name, expected) = (short(name), "F32, F64, F16 or BF16");
+                Err(refuse(format!("tensor `{name}` is {other:?}, expected {expected}")))
+            }
+        }
+    }
+
     /// A view of a storage from element `offset` on; None if some of it would lie outside.
     #[cfg(feature = "torch-files")]
     pub fn strided(
@@ -176,7 +238,7 @@ impl<'a> TensorView<'a> {
         shape: Vec<usize>,
         strides: Vec<usize>,
         offset: usize,
-        storage: &'a [u8],
+        storage: Cow<'a, [u8]>,
     ) -> Option<TensorView<'a>> {
         let (mut count, mut last, mut in_order) = (1usize, offset, true);
         for (&n, &stride) in shape.iter().zip(&strides).rev() {
@@ -185,11 +247,17 @@ impl<'a> TensorView<'a> {
             last = last.checked_add(n.saturating_sub(1).checked_mul(stride)?)?;
         }
         let size = dtype.bitsize() / 8;
-        let data = match count {
-            0 => &[],
-            _ => {
-                let end = last.checked_add(1)?.checked_mul(size)?;
-                storage.get(..end)?.get(offset.checked_mul(size)?..)?
+        let range = match count {
+            0 => 0..0,
+            _ => offset.checked_mul(size)?..last.checked_add(1)?.checked_mul(size)?,
+        };
+        let data = match storage {
+            Cow::Borrowed(storage) => Cow::Borrowed(storage.get(range)?),
+            Cow::Owned(mut storage) => {
+                storage.get(range.clone())?;
+                storage.truncate(range.end);
+                storage.drain(..range.start);
+                Cow::Owned(storage)
             }
         };
         let strides = (!in_order && count > 0).then_some(strides);
@@ -197,7 +265,11 @@ impl<'a> TensorView<'a> {
     }
 
     /// All elements in the order of their indices.
-    fn each<const N: usize>(&self, name: &str, read: impl Fn([u8; N]) -> f32) -> Result<Vec<f32>> {
+    pub fn each<const N: usize, T>(
+        &self,
+        name: &str,
+        read: impl Fn([u8; N]) -> T,
+    ) -> Result<Vec<T>> {
         let stored = self.data.as_chunks::<N>().0;
         let Some(strides) = &self.strides else {
             return Ok(stored.iter().copied().map(read).collect());

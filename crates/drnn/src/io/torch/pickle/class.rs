@@ -8,7 +8,12 @@
 //! torch.Size(shape), collections.Counter(dictionary)                    what they are given
 //! torch.device(name), _codecs.encode(text, "latin1")                    nothing of interest
 //! ("storage", torch.FloatStorage, key, device, length)                  an entry of the archive
+//! ("storage", torch.FloatStorage, key, device, length, view)            the same before PyTorch 1.6
+//! ("module", class, file, source)                                       the class; before PyTorch 1.6
 //! ```
+//!
+//! Checkpoints often hold more: a NumPy number, the arguments of a training script. Making those is
+//! harmless, and here they are but the names of their classes.
 
 use crate::error::Result;
 use crate::io::file::refuse;
@@ -30,27 +35,54 @@ pub(crate) enum Class {
 }
 
 impl Class {
-    pub fn find(module: &str, name: &str) -> Result<Class> {
-        let class = match (module, name) {
-            ("collections", "OrderedDict") => Some(Class::OrderedDict),
-            ("collections", "Counter") | ("torch", "Size") => Some(Class::Wrapper),
-            ("torch", "device") | ("_codecs", "encode") => Some(Class::Plain),
-            ("torch", name) if !name.is_empty() => {
-                DTYPES.iter().find_map(|&(storage, number, dtype)| {
+    /// What the name stands for.
+    pub fn value<'a>(module: &'a str, name: &'a str) -> Value<'a> {
+        Class::find(module, name).map_or(Value::Global(module, name), Value::Class)
+    }
+
+    fn find(module: &str, name: &str) -> Option<Class> {
+        Some(match (module, name) {
+            ("collections", "OrderedDict" | "defaultdict") => Class::OrderedDict,
+            ("collections", "Counter") | ("torch", "Size") => Class::Wrapper,
+            ("torch", "device") | ("_codecs", "encode") => Class::Plain,
+            ("torch" | "torch.cuda", name) if !name.is_empty() => {
+                return DTYPES.iter().find_map(|&(storage, number, dtype)| {
                     let class = if name == storage { Class::Storage } else { Class::Dtype };
                     (name == storage || name == number).then(|| class(dtype))
-                })
+                });
             }
-            ("torch.storage", "UntypedStorage" | "_UntypedStorage") => {
-                Some(Class::Storage(Dtype::U8))
+            ("torch.storage", "UntypedStorage" | "_UntypedStorage") => Class::Storage(Dtype::U8),
+            ("torch._utils", "_rebuild_tensor" | "_rebuild_tensor_v2" | "_rebuild_tensor_v3") => {
+                Class::Tensor
             }
-            ("torch._utils", "_rebuild_tensor_v2" | "_rebuild_tensor_v3") => Some(Class::Tensor),
-            ("torch._utils", "_rebuild_parameter" | "_rebuild_parameter_with_state") => {
-                Some(Class::Wrapper)
-            }
-            _ => None,
-        };
-        class.ok_or_else(|| unknown(module, name))
+            ("torch._utils", "_rebuild_parameter" | "_rebuild_parameter_with_state")
+            | ("torch.nn.parameter", "Parameter")
+            | ("torch.jit._pickle", _) => Class::Wrapper,
+            _ => return None,
+        })
+    }
+}
+
+/// Functions and classes that a pickle may call although they mean nothing here: what they make is
+/// passed over.
+fn is_harmless(module: &str, name: &str) -> bool {
+    match module {
+        "numpy" => matches!(name, "dtype" | "ndarray"),
+        "numpy.core.multiarray" | "numpy._core.multiarray" => {
+            matches!(name, "scalar" | "_reconstruct")
+        }
+        "builtins" | "__builtin__" => {
+            matches!(name, "set" | "frozenset" | "bytearray" | "complex" | "range" | "slice")
+        }
+        "argparse" => name == "Namespace",
+        "datetime" => matches!(name, "datetime" | "date" | "time" | "timedelta"),
+        "pathlib" | "pathlib._local" => {
+            matches!(name, "PosixPath" | "WindowsPath" | "PurePosixPath" | "PureWindowsPath")
+        }
+        "copyreg" | "copy_reg" => name == "_reconstructor",
+        "torch._utils" => name.starts_with("_rebuild_"),
+        "torch.serialization" => name == "_get_layout",
+        _ => false,
     }
 }
 
@@ -76,7 +108,8 @@ const DTYPES: &[(&str, &str, Dtype)] = &[
     ("", "float8_e5m2fnuz", Dtype::F8_E5M2FNUZ),
 ];
 
-fn unknown(module: &str, name: &str) -> crate::Error {
+/// The error about a Python object of which nothing is read.
+pub(crate) fn unknown(module: &str, name: &str) -> crate::Error {
     let class: String = format!("{module}.{name}").chars().take(100).collect();
     refuse(format!("holds a Python object of class `{class}`; save `model.state_dict()` instead"))
 }
@@ -84,18 +117,30 @@ fn unknown(module: &str, name: &str) -> crate::Error {
 impl<'a> Machine<'a> {
     /// What `class(*arguments)` would make.
     pub fn call(&mut self, class: Id, arguments: Id) -> Result<Id> {
-        let (&Value::Class(class), Value::Tuple(arguments)) =
-            (self.get(class), self.get(arguments))
-        else {
+        let class = match (self.get(class), self.get(arguments)) {
+            (&Value::Class(found), Value::Tuple(_)) => found,
+            (&Value::Global(module, name), Value::Tuple(_)) if is_harmless(module, name) => {
+                return self.add(Value::Object { class, attributes: None });
+            }
+            (&Value::Global(module, name), _) => return Err(unknown(module, name)),
+            _ => return Err(self.error("calls what is no class")),
+        };
+        let Value::Tuple(arguments) = self.get(arguments) else {
             return Err(self.error("calls what is no class"));
         };
         let value = match (class, arguments.as_slice()) {
             (Class::OrderedDict, []) => Value::Dict(Vec::new()),
+            (Class::OrderedDict, &[items]) => {
+                let pairs = self.pairs(items)?;
+                self.pay_copied(pairs.len())?;
+                Value::Dict(pairs)
+            }
             (Class::Wrapper, &[first, ..]) => return Ok(first),
             (Class::Plain, _) => Value::Other,
-            (Class::Tensor, &[storage, offset, shape, strides, _grad, _hooks, ref more @ ..]) => {
+            (Class::Tensor, &[storage, offset, shape, strides, ref more @ ..]) => {
                 let mut dtype = None;
-                for &id in more {
+                // Behind the flag `requires_grad` and the hooks, which are a dictionary too.
+                for &id in more.get(2..).unwrap_or(&[]) {
                     match *self.get(id) {
                         Value::Class(Class::Dtype(found)) => dtype = Some(found),
                         Value::Dict(ref flags) if !flags.is_empty() => {
@@ -116,15 +161,46 @@ impl<'a> Machine<'a> {
         self.add(value)
     }
 
-    /// What a persistent reference stands for.
-    pub fn storage(&self, reference: Id) -> Result<Value<'a>> {
-        if let Value::Tuple(items) = self.get(reference)
-            && let &[kind, class, key, _device, len] = items.as_slice()
-            && let (Value::Text("storage"), &Value::Class(Class::Storage(dtype))) =
-                (self.get(kind), self.get(class))
-        {
-            return Ok(Value::Storage(Storage { dtype, key, len }));
-        }
-        Err(self.error("a reference to what is no storage"))
+    /// The entries of a dictionary that is made of a list of pairs, as Python 2 did; `defaultdict(factory)` is empty.
+    fn pairs(&self, items: Id) -> Result<Vec<(Id, Id)>> {
+        let items = match self.get(items) {
+            Value::List(items) => items.as_slice(),
+            Value::Global(..) | Value::Class(_) => &[],
+            _ => return Err(self.error("OrderedDict with 1 arguments")),
+        };
+        let pair = |&id: &Id| match self.get(id) {
+            Value::List(pair) | Value::Tuple(pair) => match pair[..] {
+                [key, value] => Some((key, value)),
+                _ => None,
+            },
+            _ => None,
+        };
+        let pairs: Option<Vec<(Id, Id)>> = items.iter().map(pair).collect();
+        pairs.ok_or_else(|| self.error("a dictionary of what is no pair"))
+    }
+
+    /// What a persistent reference stands for: a storage, or a module's class.
+    pub fn persistent(&mut self, reference: Id) -> Result<Id> {
+        let wrong = || Err(self.error("a reference to what is no storage"));
+        let Value::Tuple(items) = self.get(reference) else { return wrong() };
+        let (kind, class, key, len, view) = match items[..] {
+            [kind, class, key, _device, len] => (kind, class, key, len, None),
+            [kind, class, key, _device, len, view] => (kind, class, key, len, Some(view)),
+            [kind, class, ..] if matches!(self.get(kind), Value::Text("module")) => {
+                return Ok(class);
+            }
+            _ => return wrong(),
+        };
+        let (Value::Text("storage"), &Value::Class(Class::Storage(dtype))) =
+            (self.get(kind), self.get(class))
+        else {
+            return wrong();
+        };
+        let view = match view.map(|view| self.get(view)) {
+            None | Some(Value::Other) => None,
+            Some(Value::Tuple(view)) if view.len() == 3 => Some((view[1], view[2])),
+            Some(_) => return wrong(),
+        };
+        self.add(Value::Storage(Storage { dtype, key, len, view }))
     }
 }

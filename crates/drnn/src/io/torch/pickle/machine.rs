@@ -13,19 +13,27 @@ use std::collections::HashMap;
 pub(crate) struct Machine<'a> {
     bytes: &'a [u8],
     at: usize,
+    /// What messages call the file.
+    file: &'static str,
     values: Vec<Value<'a>>,
     stack: Vec<Id>,
     /// Heights of the stack at which marks stand.
     marks: Vec<usize>,
     memo: HashMap<u64, Id>,
+    /// Items of lists that became those of dictionaries too.
+    copied: usize,
 }
 
 impl<'a> Machine<'a> {
-    /// All values of a pickle, and which of them it stands for.
-    pub fn run(bytes: &'a [u8]) -> Result<(Vec<Value<'a>>, Id)> {
-        let mut machine = Machine { bytes, ..Machine::default() };
+    /// All values of the pickle at byte `at`, which of them it stands for, and the place after its end.
+    pub fn run(
+        bytes: &'a [u8],
+        at: usize,
+        file: &'static str,
+    ) -> Result<(Vec<Value<'a>>, Id, usize)> {
+        let mut machine = Machine { bytes, at, file, ..Machine::default() };
         let root = machine.steps()?;
-        Ok((machine.values, root))
+        Ok((machine.values, root, machine.at))
     }
 
     /// Instructions that push a new value, up to the last one.
@@ -41,6 +49,9 @@ impl<'a> Machine<'a> {
                 b'G' => self.take(8).map(|_| Value::Other)?,           // BINFLOAT
                 b'C' => self.sized(1).map(|_| Value::Other)?,          // SHORT_BINBYTES
                 b'B' => self.sized(4).map(|_| Value::Other)?,          // BINBYTES
+                0x8E | 0x96 => self.sized(8).map(|_| Value::Other)?,   // BINBYTES8, BYTEARRAY8
+                b'U' => self.old_text(1)?,                             // SHORT_BINSTRING
+                b'T' => self.old_text(4)?,                             // BINSTRING
                 0x8C => self.text(1)?,                                 // SHORT_BINUNICODE
                 b'X' => self.text(4)?,                                 // BINUNICODE
                 0x8D => self.text(8)?,                                 // BINUNICODE8
@@ -54,17 +65,18 @@ impl<'a> Machine<'a> {
                     }
                     Value::Tuple(items)
                 }
-                b']' => Value::List(Vec::new()), // EMPTY_LIST
-                b'}' => Value::Dict(Vec::new()), // EMPTY_DICT
+                b']' | 0x8F => Value::List(Vec::new()), // EMPTY_LIST, EMPTY_SET
+                0x91 => Value::List(self.pop_mark()?),  // FROZENSET
+                b'}' => Value::Dict(Vec::new()),        // EMPTY_DICT
                 b'c' => {
                     // GLOBAL
                     let (module, name) = (self.line()?, self.line()?);
-                    Value::Class(Class::find(module, name)?)
+                    Class::value(module, name)
                 }
                 0x93 => {
                     // STACK_GLOBAL
                     let (name, module) = (self.pop_text()?, self.pop_text()?);
-                    Value::Class(Class::find(module, name)?)
+                    Class::value(module, name)
                 }
                 other => {
                     self.change(other)?;
@@ -110,12 +122,13 @@ impl<'a> Machine<'a> {
                     None => return Err(self.error(&format!("number {number} was never stored"))),
                 }
             }
-            b'a' | b'e' => {
-                // APPEND, APPENDS
+            b'a' | b'e' | 0x90 => {
+                // APPEND, APPENDS, ADDITEMS
                 let new = if instruction == b'a' { vec![self.pop()?] } else { self.pop_mark()? };
                 let top = self.top()?;
                 match self.values.get_mut(top as usize) {
                     Some(Value::List(items)) => items.extend(new),
+                    Some(Value::Object { .. }) => {} // of a class that is a list, in Python
                     _ => return Err(self.error("appends to what is no list")),
                 }
             }
@@ -127,16 +140,31 @@ impl<'a> Machine<'a> {
                     Some(Value::Dict(items)) if new.len() % 2 == 0 => {
                         items.extend(new.chunks_exact(2).map(|pair| (pair[0], pair[1])));
                     }
+                    Some(Value::Object { .. }) => {}
                     _ => return Err(self.error("sets an item of what is no dictionary")),
                 }
             }
             b'b' => {
                 // BUILD: attributes; a state dict's are the versions of the modules that it came from.
-                let _attributes = self.pop()?;
+                let new = self.pop()?;
                 let top = self.top()?;
-                if !matches!(self.get(top), Value::Dict(_)) {
-                    return Err(self.error("attributes of what is no dictionary"));
+                match self.values.get_mut(top as usize) {
+                    Some(Value::Object { attributes, .. }) => *attributes = Some(new),
+                    Some(Value::Dict(_)) => {}
+                    _ => return Err(self.error("attributes of what is no dictionary")),
                 }
+            }
+            0x81 | 0x92 => {
+                // NEWOBJ, NEWOBJ_EX
+                if instruction == 0x92 {
+                    self.pop()?;
+                }
+                let [class, arguments] = self.pop_pair()?[..] else { return Err(self.short()) };
+                let id = match self.get(class) {
+                    Value::Global(..) => self.add(Value::Object { class, attributes: None })?,
+                    _ => self.call(class, arguments)?,
+                };
+                self.stack.push(id);
             }
             b'R' => {
                 // REDUCE
@@ -147,8 +175,7 @@ impl<'a> Machine<'a> {
             b'Q' => {
                 // BINPERSID
                 let reference = self.pop()?;
-                let storage = self.storage(reference)?;
-                let id = self.add(storage)?;
+                let id = self.persistent(reference)?;
                 self.stack.push(id);
             }
             other => {
@@ -161,7 +188,7 @@ impl<'a> Machine<'a> {
 
     /// An error with the place in the pickle.
     pub fn error(&self, what: &str) -> Error {
-        refuse(format!("data.pkl, byte {}: {what}", self.at.saturating_sub(1)))
+        refuse(format!("{}, byte {}: {what}", self.file, self.at.saturating_sub(1)))
     }
 
     fn short(&self) -> Error {
@@ -178,6 +205,15 @@ impl<'a> Machine<'a> {
         }
         self.values.push(value);
         Ok((self.values.len() - 1) as Id)
+    }
+
+    /// Counts items that are there a second time: one list may be named again and again.
+    pub fn pay_copied(&mut self, items: usize) -> Result<()> {
+        self.copied += items;
+        match self.copied > MAX_PICKLE_VALUES {
+            true => Err(self.error(&format!("more than {MAX_PICKLE_VALUES} items copied"))),
+            false => Ok(()),
+        }
     }
 
     /// Height below which nothing may be taken.
@@ -245,6 +281,12 @@ impl<'a> Machine<'a> {
         let bytes = self.sized(width)?;
         let text = std::str::from_utf8(bytes).map_err(|_| self.error("text that is not UTF-8"))?;
         Ok(Value::Text(text))
+    }
+
+    /// Text of Python 2, which has no encoding; bytes where it is no text.
+    fn old_text(&mut self, width: usize) -> Result<Value<'a>> {
+        let text = std::str::from_utf8(self.sized(width)?);
+        Ok(text.map_or(Value::Other, Value::Text))
     }
 
     /// An integer of any length, in two's complement.

@@ -4,8 +4,10 @@
 //! tuple of what lies above the mark, `q 0` remembers the top as number 0, `h 0` pushes it again. `c`
 //! pushes a class or function by its name and `R` calls it, which is how a hostile pickle runs what it
 //! likes. Here `c` knows the few names that `torch.save` writes for tensors and dictionaries, and `R`
-//! calls nothing: it notes down what a tensor is made of. Any other name is refused, and
-//! so is any instruction beyond plain data.
+//! calls nothing: it notes down what a tensor is made of. Calling any other name is refused, but for a
+//! few harmless ones (a NumPy number, a path), and so is any instruction beyond plain data. An object
+//! that is made without a call (`\x81`, then `b` for its attributes) is noted down as its class's name
+//! and its attributes; what of it is read, if anything, is for `walk` to say.
 //!
 //! Values lie in one vector and refer to each other by number: a value may contain itself, and however
 //! deep they nest, dropping them does not recurse. An instruction makes at most one value, and text is
@@ -15,7 +17,9 @@ mod class;
 mod machine;
 
 use crate::error::Result;
-use crate::io::limits::MAX_DIMENSIONS;
+use crate::io::limits::{MAX_DIMENSIONS, MAX_PICKLE};
+pub(crate) use crate::io::torch::pickle::class::unknown;
+
 use crate::io::torch::pickle::class::Class;
 use crate::io::torch::pickle::machine::Machine;
 use safetensors::Dtype;
@@ -32,18 +36,27 @@ pub(crate) enum Value<'a> {
     List(Vec<Id>),
     Dict(Vec<(Id, Id)>),
     Class(Class),
+    /// A class or function that means nothing here: module and name.
+    Global(&'a str, &'a str),
+    /// An object of such a class; its attributes, where it has any, are usually a dictionary.
+    Object {
+        class: Id,
+        attributes: Option<Id>,
+    },
     Storage(Storage),
     Tensor(Tensor),
     /// None, booleans, floats, bytes, integers beyond 64 bits: nothing that we look at.
     Other,
 }
 
-/// An entry of the archive, `data/<key>`, of `len` elements.
+/// The storage `key`, of `len` elements.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Storage {
     pub dtype: Dtype,
     pub key: Id,
     pub len: Id,
+    /// Offset and number of the elements that are meant; all, where there is none.
+    pub view: Option<(Id, Id)>,
 }
 
 /// A view of a storage. What its parts are is for the reader to check, who knows the tensor's name.
@@ -64,9 +77,16 @@ pub(crate) struct Pickle<'a> {
 }
 
 impl<'a> Pickle<'a> {
-    pub fn parse(bytes: &'a [u8]) -> Result<Pickle<'a>> {
-        let (values, root) = Machine::run(bytes)?;
-        Ok(Pickle { values, root })
+    /// Reads the pickle that begins at byte `start` of `bytes`, and the place after its end. Messages
+    /// call what it lies in `file`, and count bytes from its beginning.
+    pub fn parse(bytes: &'a [u8], start: usize, file: &'static str) -> Result<(Pickle<'a>, usize)> {
+        let end = bytes.len().min(start.saturating_add(MAX_PICKLE));
+        let (values, root, end) = Machine::run(bytes.get(..end).unwrap_or(&[]), start, file)?;
+        Ok((Pickle { values, root }, end))
+    }
+
+    pub fn values(&self) -> &[Value<'a>] {
+        &self.values
     }
 
     pub fn get(&self, id: Id) -> &Value<'a> {

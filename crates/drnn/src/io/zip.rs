@@ -1,27 +1,46 @@
-//! A zip archive of stored entries, as `torch.save` writes it. rawzip reads its structure.
+//! A zip archive, as `torch.save` and `numpy.savez` write it. rawzip reads its structure.
 //!
-//! Entries are slices of the file: nothing is copied or decompressed, so a small file cannot expand.
-//! Anything that `torch.save` never writes is rejected: two entries with the same name, entries that
-//! overlap each other or the directory, a comment or bytes after the end, and, when they are
-//! requested, entries that are compressed or encrypted.
+//! Stored entries are slices of the file: nothing is copied. `numpy.savez_compressed` deflates its
+//! entries; those are unpacked when requested, within a budget for the whole archive. What neither
+//! writes is rejected: two entries with the same name, entries that overlap each other or the
+//! directory, a comment or bytes after the end, and, when they are requested, entries that are
+//! encrypted or compressed otherwise.
 
 use crate::error::Result;
 use crate::error::text::short;
 use crate::io::file::refuse;
-use crate::io::limits::MAX_ARCHIVE_ENTRIES;
+use crate::io::limits::{MAX_ARCHIVE_ENTRIES, MAX_UNPACKED, MAX_UNPACKED_RATIO};
+use flate2::read::DeflateDecoder;
 use rawzip::{CompressionMethod, ZipArchive, ZipFileHeaderRecord, ZipSliceArchive};
+use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::ops::Range;
 
 /// The entries of an archive by name.
-pub(crate) struct Archive<'a>(BTreeMap<String, Entry<'a>>);
+pub(crate) struct Archive<'a> {
+    entries: BTreeMap<String, Entry<'a>>,
+    /// Bytes that may still be unpacked.
+    budget: Cell<usize>,
+}
 
 struct Entry<'a> {
     data: &'a [u8],
-    /// Neither compressed nor encrypted: `data` is what was saved.
-    stored: bool,
-    /// CRC-32 of `data`; 0 if the writer computed none.
+    /// Bytes that it has when unpacked.
+    size: u64,
+    packing: Packing,
+    /// CRC-32 of what was saved; 0 if the writer computed none.
     checksum: u32,
+}
+
+#[derive(PartialEq, Eq)]
+enum Packing {
+    /// `data` is what was saved.
+    Stored,
+    Deflated,
+    /// Encrypted, or compressed in another way.
+    Other,
 }
 
 impl<'a> Archive<'a> {
@@ -62,25 +81,50 @@ impl<'a> Archive<'a> {
         }
         for (name, entry) in &entries {
             // torch.save without checksums (`compute_crc32 = False`) writes zeros in their place.
-            let checked = entry.stored && entry.checksum != 0;
+            let checked = entry.packing == Packing::Stored && entry.checksum != 0;
             if checked && crc32fast::hash(entry.data) != entry.checksum {
                 return Err(damaged(name, "damaged: its checksum does not fit"));
             }
         }
-        Ok(Archive(entries))
+        let budget = MAX_UNPACKED.max(bytes.len().saturating_mul(MAX_UNPACKED_RATIO));
+        Ok(Archive { entries, budget: Cell::new(budget) })
     }
 
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+        self.entries.keys().map(String::as_str)
     }
 
-    /// The bytes of an entry, if it is there.
+    /// The bytes of an entry that is not compressed, if it is there.
     pub fn get(&self, name: &str) -> Result<Option<&'a [u8]>> {
-        match self.0.get(name) {
-            Some(entry) if entry.stored => Ok(Some(entry.data)),
+        match self.entries.get(name) {
+            Some(Entry { data, packing: Packing::Stored, .. }) => Ok(Some(data)),
             Some(_) => Err(damaged(name, "compressed or encrypted; save it with torch.save")),
             None => Ok(None),
         }
+    }
+
+    /// The bytes of an entry, unpacked if it is deflated.
+    pub fn unpack(&self, name: &str) -> Result<Cow<'a, [u8]>> {
+        let entry = self.entries.get(name).ok_or_else(|| damaged(name, "missing"))?;
+        match entry.packing {
+            Packing::Stored => return Ok(entry.data.into()),
+            Packing::Other => return Err(damaged(name, "encrypted, or compressed in another way")),
+            Packing::Deflated => {}
+        }
+        let size = usize::try_from(entry.size).unwrap_or(usize::MAX);
+        let Some(left) = self.budget.get().checked_sub(size) else {
+            let what = "compressed too far: its archive would unpack to far more than weights do";
+            return Err(damaged(name, what));
+        };
+        self.budget.set(left);
+        // As far as the size allows and a byte more, which would be one too many.
+        let mut bytes = Vec::new();
+        let mut decoder = DeflateDecoder::new(entry.data).take(size as u64 + 1);
+        let whole = decoder.read_to_end(&mut bytes).is_ok() && bytes.len() == size;
+        if !whole || crc32fast::hash(&bytes) != entry.checksum {
+            return Err(damaged(name, "damaged: it does not unpack to what was saved"));
+        }
+        Ok(bytes.into())
     }
 }
 
@@ -97,10 +141,14 @@ fn locate<'a>(
     }
     let (start, end) = entry.compressed_data_range();
     let data = archive.get_ref().get(usize::try_from(start).ok()?..usize::try_from(end).ok()?)?;
-    let stored = header.compression_method() == CompressionMethod::STORE
-        && !header.flags().is_encrypted()
-        && header.uncompressed_size_hint() == header.compressed_size_hint();
-    let entry = Entry { data, stored, checksum: header.crc32() };
+    let size = header.uncompressed_size_hint();
+    let packing = match header.compression_method() {
+        _ if header.flags().is_encrypted() => Packing::Other,
+        CompressionMethod::STORE if size == header.compressed_size_hint() => Packing::Stored,
+        CompressionMethod::DEFLATE => Packing::Deflated,
+        _ => Packing::Other,
+    };
+    let entry = Entry { data, size, packing, checksum: header.crc32() };
     Some((header.local_header_offset()..end, entry))
 }
 
