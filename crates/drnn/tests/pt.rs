@@ -63,9 +63,8 @@ fn other_files_of_pytorch_are_refused_with_what_to_do() {
     let refused = |name: &str| refused(&read(golden(name)).unwrap());
     assert!(refused("refused_script.pt").contains("a TorchScript program without tensors; save"));
     for (name, format) in [
-        ("lstm.pt", "a .pt file of PyTorch"),
+        ("lstm.pt", "a file of PyTorch (.pt) or NumPy (.npz)"),
         ("old.pt", "a .pt file of PyTorch before 1.6"),
-        ("module.pt", "a .pt file of PyTorch"),
     ] {
         let error = Model::load(golden(name)).unwrap_err().to_string();
         let expected = format!("pt_{name}: is {format}, not drnn's own; it can be imported");

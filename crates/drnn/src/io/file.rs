@@ -18,7 +18,7 @@
 use crate::error::text::short;
 use crate::error::{Error, FileError, Result};
 use crate::io::atomic::write_atomically;
-use crate::io::format::{Container, sniff};
+use crate::io::format::{Container, Format, sniff};
 use crate::io::half_precision::f32_to_f16;
 use crate::io::read::read_model_file;
 use crate::io::tensors::TensorFile;
@@ -178,8 +178,13 @@ impl Model {
 
     /// Reads a model from the bytes of such a file.
     pub fn from_bytes(bytes: &[u8]) -> Result<Model> {
-        if sniff(bytes)? != Container::Safetensors {
-            let format = TensorFile::parse(bytes)?.format();
+        let format = match sniff(bytes)? {
+            Container::Safetensors => None,
+            Container::Zip => Some("a file of PyTorch (.pt) or NumPy (.npz)".into()),
+            Container::OldTorch => Some(Format::OldTorch.to_string()),
+            Container::Onnx => Some(Format::Onnx.to_string()),
+        };
+        if let Some(format) = format {
             return Err(refuse(format!("is {format}, not drnn's own; it can be imported")));
         }
         Model::from_file(&TensorFile::parse(bytes)?)
