@@ -15,6 +15,7 @@ use crate::plain::{PlainPass, Resident};
 use crate::runtime::device::Device;
 use crate::runtime::gemm::{Gemm, Precision};
 use crate::runtime::stream::{Event, Graph, Stream};
+use crate::step::cpu_only;
 use crate::step::pass::{Pass, Until};
 use crate::step::plan::{Plan, Shape, Staged, TargetType};
 use crate::step::staging::{Step, shape, stage, target_type};
@@ -92,6 +93,7 @@ impl CudaLearner {
         seed: u64,
     ) -> CudaResult<CudaLearner> {
         let plan = Plan::new(spec).map_err(CudaError::Unsupported)?;
+        cpu_only::check_adam(&adam)?;
         device.enter()?;
         device.kernels()?;
         let resident = match precision {
@@ -272,11 +274,14 @@ impl Engine for CudaLearner {
     }
 
     fn check(&self, data: &dyn Dataset) -> Result<()> {
+        cpu_only::check_data(data)?;
         data.check(&self.plan.spec)
     }
 
     fn train(&mut self, data: &dyn Dataset, batches: &Batches) -> Result<Steps> {
-        let Batches { epoch, chosen, batch, rate, clip } = *batches;
+        let Batches { epoch, chosen, batch, rate, clip, .. } = *batches;
+        cpu_only::check_batches(batches)?;
+        cpu_only::check_data(data)?;
         self.device.enter()?;
         self.state.reset_totals(&self.stream)?;
         self.pending = None; // left over from an error
@@ -325,6 +330,7 @@ impl Engine for CudaLearner {
             let spec = &self.plan.spec;
             return Err(Error::Options(format!("{} parameters for {spec}", params.len())));
         }
+        cpu_only::check_adam(&adam.options())?;
         self.device.enter()?;
         self.stream.synchronize()?;
         self.packed = None;

@@ -69,4 +69,5 @@ pub use group::{CudaGroup, CudaLane};
 pub use learner::CudaLearner;
 pub use runtime::device::Device;
 pub use runtime::gemm::Precision;
+pub use step::cpu_only::check_options;
 pub use step::pass::Until;

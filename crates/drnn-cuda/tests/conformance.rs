@@ -212,7 +212,8 @@ fn gradients_of_large_networks_equal_the_cpus() {
     // With all outputs, and with selected ones.
     for (spec, epoch) in large().into_iter().flat_map(|spec| [(spec.clone(), 0), (spec, 1)]) {
         let (data, chosen) = (Drawn(spec.clone()), (0..40).collect::<Vec<u32>>());
-        let batches = Batches { epoch, chosen: &chosen, batch: 40, rate: 1e-3, clip: None };
+        let batches =
+            Batches { epoch, chosen: &chosen, batch: 40, rate: 1e-3, clip: None, dropout: None };
         let mut theirs = Learner::new(&Cpu::new(4), &spec, AdamOptions::default(), 3);
         theirs.train(&data, &batches).expect("a step");
         let expected = theirs.state().expect("a state").adam.mean;
@@ -245,7 +246,14 @@ fn large_networks_are_reproducible_in_several_waves() {
 fn reproducible_in_several_waves(device: &Device, spec: &NetSpec) {
     let data = Drawn(spec.clone());
     let chosen: Vec<u32> = (0..400).map(|i| i % 40).collect();
-    let batches = Batches { epoch: 0, chosen: &chosen, batch: 400, rate: 1e-2, clip: Some(0.5) };
+    let batches = Batches {
+        epoch: 0,
+        chosen: &chosen,
+        batch: 400,
+        rate: 1e-2,
+        clip: Some(0.5),
+        dropout: None,
+    };
     let train = |precision| {
         let mut learner = make_with(device, precision)(spec, 1);
         let steps = [0, 1].map(|_| learner.train(&data, &batches).expect("steps"));
@@ -278,8 +286,14 @@ fn a_step_through_every_kernel() {
             let mut learner = make_with(&device, precision)(&spec, 3);
             // With all outputs, then with selected ones.
             for epoch in [0, 1] {
-                let batches =
-                    Batches { epoch, chosen: &[0, 1, 2], batch: 3, rate: 1e-3, clip: Some(1.0) };
+                let batches = Batches {
+                    epoch,
+                    chosen: &[0, 1, 2],
+                    batch: 3,
+                    rate: 1e-3,
+                    clip: Some(1.0),
+                    dropout: None,
+                };
                 let found = learner.train(&Drawn(spec.clone()), &batches);
                 assert!(found.expect("a step").loss.mean().is_finite(), "{spec}");
             }
@@ -299,7 +313,8 @@ fn curves(specs: Vec<NetSpec>, make: &dyn Fn(&NetSpec, u64) -> Plain, tolerance:
         let all: Vec<u32> = (0..40).collect();
         for step in 0..3 {
             let (chosen, batch) = (&all[step * 10..][..10], 5);
-            let batches = Batches { epoch: step, chosen, batch, rate, clip: Some(0.5) };
+            let batches =
+                Batches { epoch: step, chosen, batch, rate, clip: Some(0.5), dropout: None };
             let found = ours.train(&data, &batches).expect("steps");
             let expected = theirs.train(&data, &batches).expect("steps");
             assert_eq!(found.loss.count, expected.loss.count, "{spec}");
@@ -331,7 +346,8 @@ fn data_that_does_not_fit_is_refused() {
         [1, 2],
         [1, 2],
     );
-    let batches = Batches { epoch: 0, chosen: &[0], batch: 1, rate: 1e-2, clip: None };
+    let batches =
+        Batches { epoch: 0, chosen: &[0], batch: 1, rate: 1e-2, clip: None, dropout: None };
     let error = ours.train(&bad.unwrap(), &batches).unwrap_err();
     assert!(error.to_string().contains("token 3 at step 1"), "{error}");
 }

@@ -93,7 +93,8 @@ fn gradients_equal_the_cpus() {
     for (spec, batch) in shapes() {
         let data = data(&spec, batch, 2);
         let chosen: Vec<u32> = (0..batch as u32).rev().collect();
-        let batches = Batches { epoch: 0, chosen: &chosen, batch, rate: 1e-3, clip: None };
+        let batches =
+            Batches { epoch: 0, chosen: &chosen, batch, rate: 1e-3, clip: None, dropout: None };
         let mut ours = group(&device, &spec, 1).lane(9).expect("a lane");
         let mut theirs = Learner::new(&Cpu::new(1), &spec, AdamOptions::default(), 9);
         let found = ours.train(&data, &batches).expect("a step");
@@ -118,7 +119,10 @@ fn train(lane: &mut CudaLane, data: &Examples, batch: usize) -> Result<(State, f
     let order: Vec<u32> = (0..Dataset::len(data) as u32).collect();
     for epoch in 0..2 {
         let clip = Some(0.5);
-        lane.train(data, &Batches { epoch, chosen: &order, batch, rate: 1e-2, clip })?;
+        lane.train(
+            data,
+            &Batches { epoch, chosen: &order, batch, rate: 1e-2, clip, dropout: None },
+        )?;
     }
     let loss = lane.loss(data, 0, 500)?.mean();
     Ok((lane.state()?, loss))
@@ -165,7 +169,8 @@ fn a_diverging_lane_does_not_affect_others() {
     std::thread::scope(|scope| {
         let order: Vec<u32> = (0..60).collect();
         scope.spawn(move || {
-            let batches = Batches { epoch: 0, chosen: &order, batch, rate: 1e-2, clip: None };
+            let batches =
+                Batches { epoch: 0, chosen: &order, batch, rate: 1e-2, clip: None, dropout: None };
             assert!(!bad.train(data, &batches).expect("no error").norms.is_finite());
             assert_eq!(bad.state().expect("a state").params, away.params);
         });

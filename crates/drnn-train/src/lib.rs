@@ -72,8 +72,8 @@ mod training;
 pub use data::{Dataset, Examples, Gathered, Generated, Inputs, Recipe, TargetData, order};
 pub use error::{Error, IoCause, Result};
 pub use loss::{
-    Confusion, ConfusionMatrix, IGNORE, LossSum, Metric, Targets, argmax, loss, recommended_delay,
-    weighted_cross_entropy,
+    Confusion, ConfusionMatrix, IGNORE, LossSum, Metric, Targets, argmax,
+    class_weighted_cross_entropy, loss, recommended_delay, weighted_cross_entropy,
 };
 pub use machine::{cpu_name, machine};
 pub use optim::{Adam, AdamOptions, Reason, Schedule, Stopping, clip_scale, norm};

@@ -4,6 +4,7 @@
 //! derive(s, [a, b, ..])    s <- first number of Rng(s), xor a; then the same with b, ..
 //! of_repetition(s, i)      1000 s + i
 //! of_part(s, i)               4 s + i
+//! of_dropout(s)            derive(s, [0x64726f70])
 //! ```
 //!
 //! Results name the seed they come from and must be reproducible, so none of these formulas may ever
@@ -34,6 +35,11 @@ pub fn of_part(seed: u64, part: u64) -> u64 {
     seed.wrapping_mul(4).wrapping_add(part)
 }
 
+/// The seed of a training's dropout; each step derives its own from it.
+pub fn of_dropout(seed: u64) -> u64 {
+    derive(seed, &[0x6472_6f70])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -57,6 +63,7 @@ mod tests {
             [of_repetition(3, 2), of_repetition(u64::MAX, 0)],
             [3002, 1000u64.wrapping_neg()]
         );
+        assert_eq!(of_dropout(0), 0xE220_A839_7B1D_CDAF ^ 0x6472_6f70);
         assert_eq!([of_part(3, 2), of_part(u64::MAX, 1)], [14, 3u64.wrapping_neg()]);
     }
 }

@@ -76,7 +76,8 @@ fn a_step_goes_along_the_gradient_of_the_loss() {
             // The first of Adam's means is a tenth of the gradient.
             let before = learner.state().unwrap();
             let all = [0, 1, 2, 3];
-            let batches = Batches { epoch: 0, chosen: &all, batch: 4, rate: 1e-3, clip: None };
+            let batches =
+                Batches { epoch: 0, chosen: &all, batch: 4, rate: 1e-3, clip: None, dropout: None };
             learner.train(&data, &batches).unwrap();
             let gradient: Vec<f32> =
                 learner.state().unwrap().adam.mean.iter().map(|m| m * 10.0).collect();
@@ -192,4 +193,32 @@ fn a_stream_answers_what_whole_sentences_do_and_in_time() {
         }
         assert!(stream.flush().unwrap().is_empty());
     }
+}
+
+#[test]
+fn tag_weights_share_out_the_gradient_and_dropout_changes_it() {
+    let (vocabulary, nets) = (vocabulary(), [PaperNet::BiLstm, PaperNet::DLstm(1)]);
+    let (data, all) = (data(&vocabulary), [0, 1, 2, 3]);
+    let plain = Batches { epoch: 0, chosen: &all, batch: 4, rate: 1e-3, clip: None, dropout: None };
+    // The first of Adam's means is a tenth of the gradient.
+    let gradient = |data: &Sentences, batches: &Batches| {
+        let mut learner = learner(nets, false);
+        learner.train(data, batches).unwrap();
+        learner.state().unwrap().adam.mean
+    };
+    let whole = gradient(&data, &plain);
+    let tags = vocabulary.tags().len();
+    let mut sum = vec![0.0; whole.len()];
+    for tag in 0..tags {
+        let weights = (0..tags).map(|i| if i == tag { 1.0 } else { 0.0 }).collect();
+        let part = gradient(&data.clone().with_tag_weights(weights), &plain);
+        assert!(part.iter().any(|g| *g != 0.0) && part != whole);
+        sum.iter_mut().zip(&part).for_each(|(sum, g)| *sum += g);
+    }
+    for (sum, whole) in sum.iter().zip(&whole) {
+        assert!((sum - whole).abs() < 1e-5, "{sum} {whole}");
+    }
+    let dropout = Some(drnn::Dropout::new(0.5, 1).unwrap());
+    let dropped = gradient(&data, &Batches { dropout, ..plain });
+    assert!(dropped != whole && dropped == gradient(&data, &Batches { dropout, ..plain }));
 }

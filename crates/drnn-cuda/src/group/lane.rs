@@ -6,6 +6,7 @@ use super::plan::GroupNet;
 use super::rendezvous::Rendezvous;
 use crate::error::{Error as CudaError, Result as CudaResult};
 use crate::runtime::device::Device;
+use crate::step::cpu_only;
 use drnn::NetSpec;
 use drnn_train::{
     Adam, AdamOptions, Batches, Dataset, Engine, Error, Examples, Gathered, Inspect, LossSum,
@@ -73,6 +74,7 @@ impl CudaGroup {
         if let Some(why) = CudaGroup::unsupported_reason(device, spec) {
             return Err(CudaError::Unsupported(why));
         }
+        cpu_only::check_adam(&adam)?;
         let net = GroupNet::new(spec).map_err(CudaError::Unsupported)?;
         device.enter()?;
         let executor = Executor::new(device, net, adam, lanes)?;
@@ -199,12 +201,15 @@ impl Engine for CudaLane {
     }
 
     fn check(&self, data: &dyn Dataset) -> Result<()> {
+        cpu_only::check_data(data)?;
         data.check(&self.shared.spec)?;
         DataOrigin::of(&self.shared.spec, data).map(drop)
     }
 
     fn train(&mut self, data: &dyn Dataset, batches: &Batches) -> Result<Steps> {
         let Batches { chosen, batch, rate, clip, .. } = *batches;
+        cpu_only::check_batches(batches)?;
+        cpu_only::check_data(data)?;
         let kind = JobKind::Train { batch, rate, clip };
         Ok(self.submit(data, chosen.to_vec(), kind)?.steps)
     }

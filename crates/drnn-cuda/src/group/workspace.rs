@@ -234,7 +234,7 @@ impl Buffers {
             products: ptr(self.products.at(0)),
             partial: ptr(self.squares.at(0)),
         };
-        let AdamOptions { beta1, beta2, eps } = state.adam;
+        let AdamOptions { beta1, beta2, eps, .. } = state.adam;
         let finish = GroupFinish {
             tasks,
             progress: ptr(state.progress.at(0)),

@@ -2,9 +2,11 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `cpu_only` | training options that a GPU cannot do are refused |
 //! | `networks` | the paper's and others, at several batches, on two cards |
 //! | `golden` | all work of some steps, line by line, compared with `tests/plans` |
 
+mod cpu_only;
 mod golden;
 mod networks;
 
@@ -61,5 +63,5 @@ impl Dataset for Zeros {
 
 /// Batches of so many of the first sequences.
 fn batches(chosen: &[u32], batch: usize) -> Batches<'_> {
-    Batches { epoch: 0, chosen, batch, rate: 1e-3, clip: Some(1.0) }
+    Batches { epoch: 0, chosen, batch, rate: 1e-3, clip: Some(1.0), dropout: None }
 }

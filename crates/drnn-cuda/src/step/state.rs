@@ -66,7 +66,7 @@ impl DeviceState {
     /// batch's `struct Header`.
     pub fn step(&self, kernels: &Kernels, stream: &Stream, header: u64) -> Result<()> {
         let count = self.params.len();
-        let AdamOptions { beta1, beta2, eps } = self.options;
+        let AdamOptions { beta1, beta2, eps, .. } = self.options;
         let sum_squares = SumSquares {
             values: ptr(self.gradient.at(0)),
             partial: ptr(self.squares.at(0)),

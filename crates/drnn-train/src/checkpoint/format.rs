@@ -109,11 +109,11 @@ impl Checkpoint {
     /// is are numbers. Mean squares of gradients may be infinite where nothing clips them.
     pub(crate) fn is_finite(&self) -> bool {
         let State { params, adam } = &self.state;
-        let AdamOptions { beta1, beta2, eps } = adam.options();
+        let AdamOptions { beta1, beta2, eps, weight_decay } = adam.options();
         let rates = self.progress.history.iter().map(|epoch| epoch.rate);
         params.iter().chain(&adam.mean).all(|x| x.is_finite())
             && !adam.square.iter().any(|x| x.is_nan())
-            && [beta1, beta2, eps].into_iter().chain(rates).all(f32::is_finite)
+            && [beta1, beta2, eps, weight_decay].into_iter().chain(rates).all(f32::is_finite)
     }
 }
 

@@ -29,6 +29,12 @@ pub trait Dataset: Sync {
         self.fits(spec)
     }
 
+    /// Weights of the classes in the gradient, one for each output; None where all count the same.
+    /// Losses that are reported are not weighted.
+    fn class_weights(&self) -> Option<&[f32]> {
+        None
+    }
+
     /// Maximum number of sequences to evaluate as one batch: fewer where they are long.
     fn max_eval_rows(&self) -> usize {
         usize::MAX

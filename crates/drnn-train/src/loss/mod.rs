@@ -90,6 +90,28 @@ pub fn weighted_cross_entropy(
     each_cross_entropy(outputs, m, classes, |i| weights[i], gradient)
 }
 
+/// Cross-entropy with a weight for each class; `gradient` becomes that of the weighted mean over
+/// positions, sum w loss / sum w, as `torch.nn.CrossEntropyLoss(weight=w)` has it. The returned sum is
+/// not weighted, so losses can be compared with those of other data and other weights.
+///
+/// # Panics
+/// If the lengths do not fit, or a class is not below m.
+pub fn class_weighted_cross_entropy(
+    outputs: &[f32],
+    m: usize,
+    classes: &[u32],
+    class_weights: &[f32],
+    gradient: &mut [f32],
+) -> LossSum {
+    assert_eq!(class_weights.len(), m, "one weight per class");
+    let counted = classes.iter().filter(|&&class| class != IGNORE);
+    let total: f64 = counted.map(|&class| f64::from(class_weights[class as usize])).sum();
+    // All weights are zero: so is the gradient.
+    let scale = if total > 0.0 { 1.0 / total } else { 0.0 };
+    let weight = |i: usize| (f64::from(class_weights[classes[i] as usize]) * scale) as f32;
+    each_cross_entropy(outputs, m, classes, weight, gradient)
+}
+
 fn each_cross_entropy(
     outputs: &[f32],
     m: usize,
@@ -172,6 +194,36 @@ mod tests {
         check(&y, 3, Targets::Values(&[0.1, 0.2, 0.3, f32::NAN, 0.0, -1.0, 0.5, 0.5, 0.5]));
         let sum = loss(&y, 3, Targets::Classes(&[IGNORE; 3]), &mut [1.0; 9]);
         assert_eq!((sum.count, sum.mean()), (0, 0.0));
+    }
+
+    /// `CrossEntropyLoss(weight=[1, 0.5, 4])` of PyTorch, and its gradient by differences.
+    #[test]
+    fn class_weights_make_a_weighted_mean() {
+        let (y, classes) = ([0.3, -1.0, 2.0, 0.5, 0.1, 0.2, -0.7, 0.9, 1.5], [2, IGNORE, 0]);
+        let weights = [1.0, 0.5, 4.0];
+        let mean = |y: &[f32]| {
+            let of = |i: usize| {
+                let row: Vec<f64> = y[3 * i..][..3].iter().map(|y| f64::from(*y)).collect();
+                let total: f64 = row.iter().map(|y| y.exp()).sum();
+                total.ln() - row[classes[i] as usize]
+            };
+            (4.0 * of(0) + of(2)) / 5.0
+        };
+        let mut gradient = [f32::NAN; 9];
+        let sum = class_weighted_cross_entropy(&y, 3, &classes, &weights, &mut gradient);
+        let plain = loss(&y, 3, Targets::Classes(&classes), &mut [0.0; 9]);
+        assert_eq!(sum, plain);
+        for i in 0..9 {
+            let at = |delta: f32| {
+                let mut moved = y;
+                moved[i] += delta;
+                mean(&moved)
+            };
+            let numeric = (at(1e-2) - at(-1e-2)) / 2e-2;
+            assert!((numeric - f64::from(gradient[i])).abs() < 1e-4, "{i}: {numeric}");
+        }
+        class_weighted_cross_entropy(&y, 3, &classes, &[0.0; 3], &mut gradient);
+        assert_eq!(gradient, [0.0; 9]);
     }
 
     #[test]

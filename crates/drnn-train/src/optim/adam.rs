@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! m = b1 m + (1 - b1) g        v = b2 v + (1 - b2) g^2
-//! p -= lr * m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps)
+//! p = (1 - lr * decay) p - lr * m / (1 - b1^t) / (sqrt(v / (1 - b2^t)) + eps)
 //! ```
 //!
-//! As `torch.optim.Adam` and `torch.nn.utils.clip_grad_norm_`: the norm is that of all parameters of one
+//! As `torch.optim.Adam`, with weight decay as `torch.optim.AdamW`, and `torch.nn.utils.clip_grad_norm_`: the norm is that of all parameters of one
 //! model together.
 
 use serde::{Deserialize, Serialize};
@@ -19,12 +19,20 @@ pub struct AdamOptions {
     pub beta2: f32,
     /// Added to the divisor, so that it is never zero.
     pub eps: f32,
+    /// Decoupled weight decay of all parameters, biases and embeddings too, as in AdamW; 0 for none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub weight_decay: f32,
+}
+
+/// Options that are off are left out of files, which then stay as versions without them wrote them.
+pub(crate) fn is_zero(x: &f32) -> bool {
+    *x == 0.0
 }
 
 impl Default for AdamOptions {
-    /// The usual values, also the paper's: 0.9, 0.999, 1e-8.
+    /// The usual values, also the paper's: 0.9, 0.999, 1e-8, no weight decay.
     fn default() -> AdamOptions {
-        AdamOptions { beta1: 0.9, beta2: 0.999, eps: 1e-8 }
+        AdamOptions { beta1: 0.9, beta2: 0.999, eps: 1e-8, weight_decay: 0.0 }
     }
 }
 
@@ -58,18 +66,19 @@ impl Adam {
     pub fn step(&mut self, params: &mut [f32], gradient: &[f32], scale: f32, learning_rate: f32) {
         assert!(params.len() == self.mean.len() && gradient.len() == self.mean.len());
         self.steps += 1;
-        let AdamOptions { beta1, beta2, eps } = self.options;
+        let AdamOptions { beta1, beta2, eps, weight_decay } = self.options;
         let t = self.steps as f64;
         let correction1 = 1.0 - f64::from(beta1).powf(t);
         let correction2 = 1.0 - f64::from(beta2).powf(t);
         let rate = (f64::from(learning_rate) / correction1) as f32;
         let root = (1.0 / correction2.sqrt()) as f32;
+        let keep = 1.0 - learning_rate * weight_decay;
         let state = self.mean.iter_mut().zip(&mut self.square);
         for ((p, g), (m, v)) in params.iter_mut().zip(gradient).zip(state) {
             let g = g * scale;
             *m = beta1 * *m + (1.0 - beta1) * g;
             *v = beta2 * *v + (1.0 - beta2) * g * g;
-            *p -= rate * *m / (v.sqrt() * root + eps);
+            *p = *p * keep - rate * *m / (v.sqrt() * root + eps);
         }
     }
 }
@@ -112,6 +121,26 @@ mod tests {
             p -= 0.1 * m_hat / (v_hat.sqrt() + 1e-8);
             assert!((f64::from(params[0]) - p).abs() < 1e-6, "{} {p}", params[0]);
         }
+    }
+
+    /// Three steps of `torch.optim.AdamW(lr=0.1, weight_decay=0.2)` on 1, -2 and 0.
+    #[test]
+    fn weight_decay_is_decoupled() {
+        let options = AdamOptions { weight_decay: 0.2, ..AdamOptions::default() };
+        let mut adam = Adam::new(options, 3);
+        let mut params = [1.0f32, -2.0, 0.0];
+        for gradient in [[0.5, 0.0, 1.0], [-2.0, 0.0, 0.25], [1.0, 0.0, -3.0]] {
+            adam.step(&mut params, &gradient, 1.0, 0.1);
+        }
+        let expected = [0.911001, -1.882384, -0.137863];
+        for (found, expected) in params.iter().zip(expected) {
+            assert!((found - expected).abs() < 1e-6, "{found} {expected}");
+        }
+        let plain = serde_json::to_string(&AdamOptions::default()).unwrap();
+        assert!(!plain.contains("decay"), "{plain}");
+        let decayed = serde_json::to_string(&options).unwrap();
+        assert_eq!(serde_json::from_str::<AdamOptions>(&decayed).unwrap(), options);
+        assert_eq!(serde_json::from_str::<AdamOptions>(&plain).unwrap(), AdamOptions::default());
     }
 
     #[test]

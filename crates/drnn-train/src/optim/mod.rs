@@ -4,6 +4,7 @@ mod adam;
 mod schedule;
 mod stop;
 
+pub(crate) use adam::is_zero;
 pub use adam::{Adam, AdamOptions, clip_scale, norm};
 pub use schedule::Schedule;
 pub use stop::{Reason, Stopping};

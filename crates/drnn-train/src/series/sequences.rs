@@ -142,6 +142,20 @@ impl Sequences {
         })
     }
 
+    /// Number of steps of each of these classes, of those that count.
+    pub fn class_counts(&self, classes: &[String]) -> Vec<usize> {
+        let mut counts = vec![0; self.labels.len()];
+        if let TargetData::Classes(y) = &self.y {
+            for span in self.spans() {
+                for label in y[span.counted].iter().filter(|label| **label != IGNORE) {
+                    counts[*label as usize] += 1;
+                }
+            }
+        }
+        let label = |class: &String| self.labels.iter().position(|label| label == class);
+        classes.iter().map(|class| label(class).map_or(0, |label| counts[label])).collect()
+    }
+
     /// Inputs and targets that never change.
     pub fn constant(&self) -> Vec<&String> {
         let y = if let TargetData::Values(y) = &self.y { y.as_slice() } else { &[] };

@@ -27,6 +27,7 @@ pub struct Windows {
     windows: Vec<Window>,
     /// Look-ahead steps of each window; None where sequences are whole.
     ahead: Option<usize>,
+    class_weights: Option<Vec<f32>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,12 +61,19 @@ impl Windows {
             }));
         }
         let ahead = (windows.len() > data.len()).then_some(ahead);
-        Ok(Windows { data: Scaled::new(data, task)?, windows, ahead })
+        let data = Scaled::new(data, task)?;
+        Ok(Windows { data, windows, ahead, class_weights: None })
     }
 
     /// Sequences as they are.
     pub fn whole(data: &Sequences, task: &SeriesTask) -> Result<Windows> {
         Windows::new(data, task, usize::MAX, 0)
+    }
+
+    /// The same windows with weights of the task's classes in the gradient.
+    pub fn with_class_weights(mut self, weights: Vec<f32>) -> Windows {
+        self.class_weights = Some(weights);
+        self
     }
 
     /// Steps whose class is not in the training part: they are not trained on.
@@ -101,6 +109,10 @@ impl Windows {
 }
 
 impl Dataset for Windows {
+    fn class_weights(&self) -> Option<&[f32]> {
+        self.class_weights.as_deref()
+    }
+
     fn len(&self) -> usize {
         self.windows.len()
     }

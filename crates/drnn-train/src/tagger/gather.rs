@@ -132,7 +132,7 @@ impl WordRows {
                 if let Some(word) = words.get(i) {
                     self.selected.push(((i + 1) * chosen.len() + row) as u32);
                     self.tags.push(word.tag);
-                    self.weights.push(1.0 / words.len() as f32);
+                    self.weights.push(data.tag_weight(word.tag) / words.len() as f32);
                     self.places.push((row as u32, i as u32));
                 }
             }

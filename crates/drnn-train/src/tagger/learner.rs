@@ -10,7 +10,7 @@ use super::sizes::initial_params;
 use crate::error::{Error, Result};
 use crate::loss::{LossSum, Targets, weighted_cross_entropy};
 use crate::optim::{Adam, AdamOptions, clip_scale, norm};
-use crate::training::{Batches, Engine, Inspect, State, Steps};
+use crate::training::{Batches, Engine, Inspect, State, Steps, forward};
 use drnn::{BundleTable, Cpu, Gradient, Lane, NetSpec, States, Tape};
 use drnn_tasks::tagger::{SPECIAL, TaggerNet};
 
@@ -71,24 +71,28 @@ impl TaggerLearner {
         &self.net
     }
 
-    /// Runs the gathered batch and passes its outputs to `inspect`; with `backward` also computes the
-    /// gradient.
-    fn pass(&mut self, backward: bool, inspect: &mut Inspect) -> drnn::Result<LossSum> {
+    /// Runs the gathered batch and passes its outputs to `inspect`; for a step of `batches` also computes
+    /// the gradient.
+    fn pass(&mut self, batches: Option<&Batches>, inspect: &mut Inspect) -> drnn::Result<LossSum> {
+        // Each network has factors of its own.
+        let dropout = batches.and_then(|batches| batches.dropout);
+        let [of_chars, of_words] = [0, 1].map(|net| Some(dropout?.of_pass(net)));
+        let adam = &self.state.adam;
         let TaggerLearner { net, chars, words, encodings, gradient, d_outputs, d_x, .. } = self;
         let ([char_range, word_range, vector_range], params) = (net.ranges(), &self.state.params);
         let [char_tape, word_tape] = &mut self.tapes;
         let lane = |params, batch| [Lane { params, batch, start: None }];
         let char_lane = lane(&params[char_range.clone()], chars.batch());
-        let char_pass = char_tape.forward(&char_lane)?;
+        let char_pass = forward(char_tape, &char_lane, of_chars, adam)?;
         char_pass.last_into(0, encodings);
         words.join(net, chars.rows(), encodings, net.vectors(params));
         let word_lane = lane(&params[word_range.clone()], words.batch());
-        let word_pass = word_tape.forward(&word_lane)?;
+        let word_pass = forward(word_tape, &word_lane, of_words, adam)?;
         let (outputs, m) = (word_pass.outputs(0), net.words.output_width());
         d_outputs.resize(outputs.len(), 0.0);
         let loss = weighted_cross_entropy(outputs, m, &words.tags, &words.weights, d_outputs);
         inspect(outputs, Targets::Classes(&words.tags));
-        if !backward || !loss.sum.is_finite() {
+        if batches.is_none() || !loss.sum.is_finite() {
             return Ok(loss);
         }
         d_x.resize(words.x_len(), 0.0);
@@ -153,7 +157,7 @@ impl Engine for TaggerLearner {
         let mut steps = Steps::default();
         for chosen in chosen.chunks(batch.max(1)) {
             gather(&self.net, data, chosen, &mut self.chars, &mut self.words);
-            let loss = match self.pass(true, &mut |_, _| {}) {
+            let loss = match self.pass(Some(batches), &mut |_, _| {}) {
                 // Data holds no such number, so these are parameters that have run away.
                 Err(drnn::Error::NotFinite { .. }) => {
                     LossSum { sum: f64::NAN, ..LossSum::default() }
@@ -181,7 +185,7 @@ impl Engine for TaggerLearner {
         inspect: &mut Inspect,
     ) -> Result<LossSum> {
         gather(&self.net, data, chosen, &mut self.chars, &mut self.words);
-        Ok(self.pass(false, inspect)?)
+        Ok(self.pass(None, inspect)?)
     }
 
     fn state(&mut self) -> Result<State> {

@@ -21,6 +21,8 @@ pub struct Sentences {
     /// Where each sentence begins; and the end.
     starts: Vec<usize>,
     spellings: Spellings,
+    /// By tag; empty where all count the same.
+    tag_weights: Vec<f32>,
 }
 
 impl Sentences {
@@ -43,6 +45,17 @@ impl Sentences {
             });
         }
         self.starts.push(self.words.len());
+    }
+
+    /// The same sentences with weights of tags in the gradient, one for each tag of the vocabulary.
+    pub fn with_tag_weights(mut self, weights: Vec<f32>) -> Sentences {
+        self.tag_weights = weights;
+        self
+    }
+
+    /// The weight of a tag in the gradient: 1 unless weights were given.
+    pub(super) fn tag_weight(&self, tag: u32) -> f32 {
+        self.tag_weights.get(tag as usize).copied().unwrap_or(1.0)
     }
 
     /// Removes all sentences; spellings stay.

@@ -51,7 +51,7 @@ fn cpu(spec: &NetSpec, seed: u64) -> Plain {
 }
 
 fn batches(chosen: &[u32], batch: usize) -> Batches<'_> {
-    Batches { epoch: 0, chosen, batch, rate: 1e-2, clip: Some(0.1) }
+    Batches { epoch: 0, chosen, batch, rate: 1e-2, clip: Some(0.1), dropout: None }
 }
 
 fn far(a: &[f32], b: &[f32]) -> f32 {

@@ -11,7 +11,7 @@
 use crate::error::Result;
 use crate::loss::{LossSum, Targets};
 use crate::optim::Adam;
-use drnn::Cpu;
+use drnn::{Cpu, Dropout};
 use std::ops::DerefMut;
 
 /// Everything that a step changes.
@@ -36,6 +36,8 @@ pub struct Batches<'a> {
     pub rate: f32,
     /// Maximum norm of a gradient; None for no clipping.
     pub clip: Option<f64>,
+    /// Dropout; each step takes [`Dropout::of_pass`] of its number, Adam's steps so far.
+    pub dropout: Option<Dropout>,
 }
 
 /// Sums over some steps.

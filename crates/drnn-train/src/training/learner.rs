@@ -2,10 +2,10 @@
 
 use crate::data::{Dataset, Gathered};
 use crate::error::{Error, Result};
-use crate::loss::{LossSum, loss};
+use crate::loss::{LossSum, Targets, class_weighted_cross_entropy, loss};
 use crate::optim::{Adam, AdamOptions, clip_scale, norm};
 use crate::training::{Batches, Engine, Inspect, State, Steps};
-use drnn::{Cpu, Gradient, Lane, Model, NetSpec, Tape};
+use drnn::{Cpu, Dropout, Gradient, Lane, Model, NetSpec, Pass, Tape};
 
 /// Parameters, optimiser, and memory for a step.
 pub struct Learner {
@@ -46,10 +46,10 @@ impl Learner {
 
     /// One step on the gathered batch: its loss, and the norm of its gradient. Changes nothing if the
     /// norm is not finite.
-    fn step(&mut self, rate: f32, clip: Option<f64>) -> Result<(LossSum, f64)> {
+    fn step(&mut self, batches: &Batches, weights: Option<&[f32]>) -> Result<(LossSum, f64)> {
         let State { params, adam } = &mut self.state;
         let lanes = [Lane { params, batch: self.gathered.batch(), start: None }];
-        let pass = match self.tape.forward(&lanes) {
+        let pass = match forward(&mut self.tape, &lanes, batches.dropout, adam) {
             // Data is checked when it is made, so the parameters have diverged.
             Err(drnn::Error::NotFinite { .. }) => return Ok((LossSum::default(), f64::NAN)),
             other => other?,
@@ -57,7 +57,12 @@ impl Learner {
         let outputs = pass.outputs(0);
         self.d_outputs.resize(outputs.len(), 0.0);
         let m = self.spec.output_width();
-        let found = loss(outputs, m, self.gathered.targets(), &mut self.d_outputs);
+        let found = match (self.gathered.targets(), weights) {
+            (Targets::Classes(classes), Some(weights)) => {
+                class_weighted_cross_entropy(outputs, m, classes, weights, &mut self.d_outputs)
+            }
+            (targets, _) => loss(outputs, m, targets, &mut self.d_outputs),
+        };
         if !found.sum.is_finite() {
             return Ok((found, f64::NAN));
         }
@@ -70,10 +75,23 @@ impl Learner {
         }])?;
         let norm = norm(&self.gradient);
         if norm.is_finite() {
-            let scale = clip.map_or(1.0, |max| clip_scale(norm, max));
-            adam.step(params, &self.gradient, scale, rate);
+            let scale = batches.clip.map_or(1.0, |max| clip_scale(norm, max));
+            adam.step(params, &self.gradient, scale, batches.rate);
         }
         Ok((found, norm))
+    }
+}
+
+/// A forward pass, with this step's dropout if there is any.
+pub(crate) fn forward<'t>(
+    tape: &'t mut Tape,
+    lanes: &'t [Lane<'t>],
+    dropout: Option<Dropout>,
+    adam: &Adam,
+) -> drnn::Result<Pass<'t>> {
+    match dropout {
+        Some(dropout) => tape.forward_with_dropout(lanes, &[dropout.of_pass(adam.steps)]),
+        None => tape.forward(lanes),
     }
 }
 
@@ -93,15 +111,22 @@ impl Engine for Learner {
     }
 
     fn check(&self, data: &dyn Dataset) -> Result<()> {
-        data.check(&self.spec)
+        data.check(&self.spec)?;
+        if let Some(weights) = data.class_weights()
+            && weights.len() != self.spec.output_width()
+        {
+            let (found, m) = (weights.len(), self.spec.output_width());
+            return Err(Error::Data(format!("weights of {found} classes for {m} outputs")));
+        }
+        Ok(())
     }
 
     fn train(&mut self, data: &dyn Dataset, batches: &Batches) -> Result<Steps> {
-        let Batches { epoch, chosen, batch, rate, clip } = *batches;
+        let Batches { epoch, chosen, batch, .. } = *batches;
         let mut steps = Steps::default();
         for chosen in chosen.chunks(batch.max(1)) {
             data.gather(epoch, chosen, &mut self.gathered);
-            let (loss, norm) = self.step(rate, clip)?;
+            let (loss, norm) = self.step(batches, data.class_weights())?;
             steps.loss.add(loss);
             steps.norms += norm;
             if !norm.is_finite() {

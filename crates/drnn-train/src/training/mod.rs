@@ -12,6 +12,7 @@ mod validation;
 
 pub use engine::{Batches, Engine, Inspect, State, Steps};
 pub use learner::Learner;
+pub(crate) use learner::forward;
 pub use memory::{Estimate, MIN_EVAL_ROWS};
 pub(crate) use saver::{SavePolicy, Saver};
 pub(crate) use scheduler::{Queue, Scheduler, Turn};

@@ -9,8 +9,9 @@ use crate::checkpoint::{self, Checkpoint, Disk, LoadedCheckpoint, RealDisk};
 use crate::data::{Dataset, order};
 use crate::error::{Error, Result};
 use crate::loss::{LossSum, Metric};
-use crate::optim::{AdamOptions, Reason, Schedule, Stopping};
-use drnn::{Cpu, NetSpec};
+use crate::optim::{AdamOptions, Reason, Schedule, Stopping, is_zero};
+use crate::seed;
+use drnn::{Cpu, Dropout, NetSpec};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::Instant;
@@ -32,8 +33,11 @@ pub struct Options {
     pub adam: AdamOptions,
     /// When to stop early.
     pub stopping: Stopping,
-    /// Seed of the initial parameters and of the order of sequences.
+    /// Seed of the initial parameters, of the order of sequences and of dropout.
     pub seed: u64,
+    /// Dropout between layers and on the outputs of the last one: the probability of a zero.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub dropout: f32,
 }
 
 impl Default for Options {
@@ -48,6 +52,7 @@ impl Default for Options {
             adam: AdamOptions::default(),
             stopping: Stopping::default(),
             seed: 1,
+            dropout: 0.0,
         }
     }
 }
@@ -202,11 +207,16 @@ impl<'a, E: Engine> Trainer<'a, E> {
         if options.epochs == 0 {
             return Err(Error::Options("no epochs".into()));
         }
+        let decay = options.adam.weight_decay;
+        if !(0.0..=1.0).contains(&(options.rate * decay)) {
+            let why = "learning rate times weight decay must be from 0 to 1";
+            return Err(Error::Options(format!("a weight decay of {decay}: {why}")));
+        }
         let json = serde_json::to_string(&options).map_err(|e| Error::Options(e.to_string()))?;
         let training = [engine.identity(), engine.identity_of_0_1()].map(|network| {
             format!("{name}; {network}; {sequences} + {valid_sequences} sequences; {json}")
         });
-        Ok(Trainer {
+        let trainer = Trainer {
             engine,
             options,
             train,
@@ -217,7 +227,9 @@ impl<'a, E: Engine> Trainer<'a, E> {
             training,
             progress: Progress::default(),
             order: Vec::new(),
-        })
+        };
+        trainer.dropout()?;
+        Ok(trainer)
     }
 
     /// Continues from the newest good checkpoint of this training.
@@ -292,7 +304,8 @@ impl<'a, E: Engine> Trainer<'a, E> {
         let first = self.progress.batches * batch;
         let end = count.min(first + batch * self.engine.batches_per_call().max(1));
         let (chosen, rate) = (&self.order[first..end], self.rate());
-        let batches = Batches { epoch, chosen, batch, rate, clip };
+        let dropout = self.dropout()?;
+        let batches = Batches { epoch, chosen, batch, rate, clip, dropout };
         let steps = self.engine.train(self.train, &batches)?;
         self.progress.batches += chosen.len().div_ceil(batch);
         self.progress.loss += steps.loss.sum;
@@ -325,6 +338,13 @@ impl<'a, E: Engine> Trainer<'a, E> {
                 Advance::Batch => {}
             }
         }
+    }
+
+    /// Dropout of this training, if it has any.
+    fn dropout(&self) -> Result<Option<Dropout>> {
+        let Options { dropout, seed, .. } = self.options;
+        let dropout = (dropout != 0.0).then(|| Dropout::new(dropout, seed::of_dropout(seed)));
+        Ok(dropout.transpose()?)
     }
 
     /// The learning rate of the epoch under way.

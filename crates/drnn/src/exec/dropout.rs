@@ -28,6 +28,11 @@ impl Dropout {
         }
     }
 
+    /// The same rate with another seed, which follows from this one and `number`: for one of many passes.
+    pub fn of_pass(&self, number: u64) -> Dropout {
+        Dropout { seed: Rng::new(self.seed).bits() ^ number, ..*self }
+    }
+
     /// The probability of a zero.
     pub fn rate(&self) -> f32 {
         self.rate
@@ -88,6 +93,13 @@ mod tests {
         ];
         assert!(others.iter().all(|other| *other != one));
         assert_eq!(Dropout::new(0.0, 1).unwrap().factors((0, 0), (0, 0, 1), 9), [1.0; 9]);
+    }
+
+    #[test]
+    fn passes_have_factors_of_their_own() {
+        let all = Dropout::new(0.5, 3).unwrap();
+        let of = |pass| all.of_pass(pass).factors((0, 0), (0, 0, 1), 64);
+        assert!(of(0) != of(1) && of(1) == of(1) && all.of_pass(7).rate() == 0.5);
     }
 
     #[test]

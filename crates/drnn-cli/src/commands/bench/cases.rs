@@ -286,7 +286,7 @@ fn masked(cpu: &Cpu) -> Result<Work> {
     let unit = move || {
         let chosen = order(1, epoch, windows as usize);
         let (batch, rate, clip) = (shape.rows, 1e-3, Some(1.0));
-        let batches = Batches { epoch, chosen: &chosen, batch, rate, clip };
+        let batches = Batches { epoch, chosen: &chosen, batch, rate, clip, dropout: None };
         epoch += 1;
         learner.train(&data, &batches).map(drop).map_err(no_data)
     };

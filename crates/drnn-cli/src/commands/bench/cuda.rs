@@ -196,7 +196,14 @@ fn measure(
     }
     let steps = if case.together { BATCHES } else { STEPS };
     let chosen: Vec<u32> = (0..(rows * steps) as u32).collect();
-    let batches = Batches { epoch: 0, chosen: &chosen, batch: rows, rate: 1e-3, clip: Some(1.0) };
+    let batches = Batches {
+        epoch: 0,
+        chosen: &chosen,
+        batch: rows,
+        rate: 1e-3,
+        clip: Some(1.0),
+        dropout: None,
+    };
     // Each network on a thread of its own, for some calls.
     let mut round = |calls: usize, learn: bool| -> Result<f64> {
         let start = Instant::now();
