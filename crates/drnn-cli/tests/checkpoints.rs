@@ -143,6 +143,46 @@ fn a_damaged_or_missing_checkpoint_is_reported_and_the_previous_one_used() {
     assert!(before == ["last", "last.previous"].map(|name| std::fs::read(at.join(name)).unwrap()));
 }
 
+/// More epochs continue a finished training; other options are refused with the one that differs.
+#[test]
+fn a_finished_training_goes_on_and_keeps_its_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    table(folder, 200);
+    done(folder, &format!("{TRAIN} --out a"));
+    let seconds = |out| results(folder, out)["provenance"]["seconds"].as_f64().unwrap();
+    // As if it had taken an hour.
+    let log = folder.join("a/log.jsonl");
+    let text_of = std::fs::read_to_string(&log).unwrap();
+    let last = text_of.lines().next_back().unwrap();
+    let mut line: Value = serde_json::from_str(last).unwrap();
+    line["wall_seconds"] = 3600.0.into();
+    std::fs::write(&log, text_of.replace(last, &line.to_string())).unwrap();
+    done(folder, &format!("{TRAIN} --out a --resume"));
+    assert!((3600.0..3660.0).contains(&seconds("a")));
+
+    let nine = TRAIN.replace("--epochs 6", "--epochs 9");
+    done(folder, &format!("{nine} --out nine"));
+    done(folder, &format!("{nine} --out a --resume"));
+    assert!(model(folder, "a") == model(folder, "nine"));
+    assert_eq!(results(folder, "a")["history"], results(folder, "nine")["history"]);
+
+    let said = refused(folder, &format!("{TRAIN} --out a --resume"));
+    assert!(said.contains("has 9 epochs already, more than --epochs 6"), "{said}");
+    let other = nine.replace("--units 8", "--units 9");
+    let said = refused(folder, &format!("{other} --out a --resume"));
+    assert!(said.contains("another training: --units 9, but the checkpoint has 8\n"), "{said}");
+
+    let cosine = TRAIN.replace("constant", "cosine");
+    done(folder, &format!("{cosine} --out cosine"));
+    let more = cosine.replace("--epochs 6", "--epochs 12");
+    let output = drnn(folder, &format!("{more} --out cosine --resume"));
+    let said = text(&output.stderr);
+    let expected = "the cosine schedule spans 12 epochs from now on: the learning rate goes on at";
+    assert!(said.contains(expected), "{said}");
+    assert_eq!(results(folder, "cosine")["history"].as_array().unwrap().len(), 12);
+}
+
 /// Files that may not become as large as a checkpoint stand for a disk that is full.
 #[test]
 fn a_checkpoint_that_cannot_be_written_ends_the_training_and_loses_nothing() {

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{drnn, refused, text};
+use common::{done, drnn, refused, text};
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::Command;
@@ -93,6 +93,22 @@ fn bad_usage_is_refused() {
     assert!(refused("reproduce depth --to -1").contains("-1"));
     std::fs::write(folder.path().join("file"), "").unwrap();
     assert!(refused("reproduce depth --out file").contains("file: cannot be created"));
+}
+
+/// As the experiments that train do.
+#[test]
+fn results_of_an_earlier_run_are_not_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let theorem = "reproduce theorem --layers 1 --units 2 --steps 3 --out theorem";
+    for (command, file) in
+        [("reproduce depth --out depth", "depth/depth.csv"), (theorem, "theorem/theorem.csv")]
+    {
+        done(folder.path(), command);
+        std::fs::write(folder.path().join(file), "mine").unwrap();
+        let said = refused(folder.path(), command);
+        assert!(said.contains("is the result of an earlier run; choose another --out"), "{said}");
+        assert_eq!(std::fs::read_to_string(folder.path().join(file)).unwrap(), "mine");
+    }
 }
 
 #[test]

@@ -137,7 +137,10 @@ fn what_makes_no_sense_is_refused_and_nothing_overwritten() {
     let one = "--cells 0.5:5 --nets lstm --epochs 1 --sequences 20 --batch 10 --out o";
     done(folder, one);
     let before = std::fs::read(folder.join("o/results.jsonl")).unwrap();
-    assert!(refused(one).contains("results.jsonl: exists already; --resume"));
+    assert!(
+        refused(one)
+            .contains("results.jsonl: is the result of an earlier run; continue it with --resume")
+    );
     let other = refused(&format!("{one} --resume --seed 2"));
     assert!(other.contains("results of another campaign"), "{other}");
     assert!(std::fs::read(folder.join("o/results.jsonl")).unwrap() == before);

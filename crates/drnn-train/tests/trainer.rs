@@ -3,7 +3,9 @@
 use drnn::{Cell, Cpu, NetSpec, Padding};
 use drnn_train::lanes::{self, Control, Lane};
 use drnn_train::reversal::Reversal;
-use drnn_train::{Advance, Engine, Examples, Options, Reason, Resumed, Stopping, Trainer};
+use drnn_train::{
+    Advance, Engine, Examples, Options, Reason, Resumed, Schedule, Stopping, Trainer,
+};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -90,7 +92,49 @@ fn a_damaged_checkpoint_falls_back_to_the_one_before() {
     let mut other = Trainer::new(&cpu, &spec, other, "test", &train, &valid).unwrap();
     std::fs::write(&path, &whole).unwrap();
     let error = other.resume(&path).unwrap_err().to_string();
-    assert!(error.contains("is of another training"), "{error}");
+    assert!(
+        error.contains("is of another training: --seed 4, but the checkpoint has 3"),
+        "{error}"
+    );
+}
+
+/// A finished training goes on to more epochs: with a constant rate it is the longer one.
+#[test]
+fn a_finished_training_goes_on_to_more_epochs() {
+    let (spec, train, valid) = data();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("checkpoint");
+    let new = |options: Options| {
+        Trainer::new(&Cpu::new(1), &spec, options, "test", &train, &valid).unwrap()
+    };
+    let end = |trainer: &mut Trainer| {
+        while !matches!(trainer.advance().unwrap(), Advance::Ended(_)) {}
+    };
+    let longer = Options { epochs: 7, ..options() };
+    let mut straight = new(longer);
+    end(&mut straight);
+    let mut first = new(options());
+    end(&mut first);
+    first.save(&path).unwrap();
+    let mut goes_on = new(longer);
+    assert_eq!(goes_on.resume(&path).unwrap(), Resumed::Newest);
+    assert_eq!((goes_on.progress().history.len(), goes_on.progress().ended), (4, None));
+    end(&mut goes_on);
+    assert!(state(&mut goes_on) == state(&mut straight));
+
+    // A cosine over seven epochs from then on: the rate rises again, and falls to zero.
+    let cosine = |epochs| Options { epochs, schedule: Schedule::Cosine, ..options() };
+    let mut first = new(cosine(4));
+    end(&mut first);
+    first.save(&path).unwrap();
+    let mut goes_on = new(cosine(7));
+    assert_eq!(goes_on.resume(&path).unwrap(), Resumed::Newest);
+    assert_eq!(goes_on.rate(), Schedule::Cosine.rate(1e-2, 4, 7, &[]));
+    assert!(goes_on.rate() > goes_on.progress().history[3].rate);
+
+    // Less than is done already is refused.
+    let error = new(cosine(3)).resume(&path).unwrap_err().to_string();
+    assert!(error.contains("has 4 epochs already, more than --epochs 3"), "{error}");
 }
 
 #[test]

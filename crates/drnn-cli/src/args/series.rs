@@ -6,7 +6,7 @@ use crate::memory::Needs;
 use clap::{Args, ValueEnum};
 use drnn::NetSpec;
 use drnn::memory::{self, BatchSize};
-use drnn::text::{grouped, shortened};
+use drnn::text::{counted, grouped, shortened};
 use drnn_tasks::series::SeriesTask;
 use drnn_train::Dataset;
 use drnn_train::read::{Input, MAX_CLASSES, Missing};
@@ -262,11 +262,6 @@ pub fn read_files(
 /// Names, each of them shortened.
 fn joined(names: &[String]) -> String {
     names.iter().map(|name| shortened(name, 60)).collect::<Vec<_>>().join(", ")
-}
-
-/// `1 sequence`, `2,000 sequences`.
-fn counted(n: usize, what: &str) -> String {
-    format!("{} {what}{}", grouped(n), if n == 1 { "" } else { "s" })
 }
 
 /// Notes on missing numbers.

@@ -26,6 +26,12 @@ impl Axis {
         Axis { log: false, low, high, step: round_step((high - low) / ticks), start, length }
     }
 
+    /// The same without ticks between integers, for counts such as epochs and delays.
+    pub fn of_integers(mut self) -> Axis {
+        self.step = self.step.max(1.0);
+        self
+    }
+
     /// The same, extended up to the next tick.
     pub fn up_to_a_tick(mut self) -> Axis {
         self.high = (self.high / self.step - 1e-9).ceil() * self.step;
@@ -125,6 +131,17 @@ mod tests {
         assert_eq!(labels(3.0, 3.0).join(" "), "2.6 2.8 3.0 3.2 3.4");
         let nothing = Axis::over([f64::NAN].into_iter(), 0.0, 1.0, 2.0);
         assert_eq!(nothing.ticks().len(), 3);
+    }
+
+    #[test]
+    fn counts_have_no_ticks_between_integers() {
+        for (low, high, expected) in
+            [(1.0, 3.0, "1 2 3"), (0.0, 1.0, "0 1"), (3.0, 3.0, "3"), (0.0, 19.0, "0 5 10 15")]
+        {
+            let axis = Axis::over([low, high].into_iter(), 0.0, 1.0, 6.0).of_integers();
+            let labels: Vec<_> = axis.ticks().into_iter().map(|(_, label)| label).collect();
+            assert_eq!(labels.join(" "), expected);
+        }
     }
 
     #[test]

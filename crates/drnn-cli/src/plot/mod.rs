@@ -74,6 +74,8 @@ pub enum Style {
     Dotted,
     /// Solid without marks.
     Bare,
+    /// Without marks, constant from each point up to the next: for functions of integers.
+    Steps,
     /// Marks without a line.
     Marks,
 }

@@ -43,7 +43,10 @@ fn named(plot: &Plot) -> impl Iterator<Item = &Line> {
 pub fn draw(plot: &Plot, layout: &Layout) -> String {
     let (left, top, right, bottom) = layout.frame;
     let points = || plot.lines.iter().flat_map(|line| &line.points);
-    let x = Axis::over(points().map(|p| p.0), left + 14.0, right - left - 28.0, layout.x_ticks);
+    let mut x = Axis::over(points().map(|p| p.0), left + 14.0, right - left - 28.0, layout.x_ticks);
+    if points().all(|p| p.0.fract() == 0.0) {
+        x = x.of_integers();
+    }
     let bars = plot.lines.iter().flat_map(|line| line.points.iter().zip(&line.bars));
     let ends = bars.flat_map(|((_, y), bar)| [y - bar, y + bar]);
     let values = points().map(|p| p.1).chain(ends);
@@ -132,17 +135,21 @@ impl Line {
 fn stroke(out: &mut String, line: &Line, points: &[(f64, f64)], marks: bool) {
     let on_paper = |&&(x, y): &&(f64, f64)| x.is_finite() && y.is_finite();
     let class = match line.style {
-        Style::Solid | Style::Bare => Some("line"),
+        Style::Solid | Style::Bare | Style::Steps => Some("line"),
         Style::Dashed => Some("line dashed"),
         Style::Dotted => Some("line dotted"),
         Style::Marks => None,
     };
-    let (mut path, mut to) = (String::new(), "M");
-    for point in points {
+    let (mut path, mut goes_on) = (String::new(), false);
+    for point @ (x, y) in points {
         if on_paper(&point) {
-            let _ = write!(path, "{to}{:.1} {:.1}", point.0, point.1);
+            let _ = match (goes_on, line.style) {
+                (false, _) => write!(path, "M{x:.1} {y:.1}"),
+                (true, Style::Steps) => write!(path, "H{x:.1}V{y:.1}"),
+                (true, _) => write!(path, "L{x:.1} {y:.1}"),
+            };
         }
-        to = if on_paper(&point) { "L" } else { "M" };
+        goes_on = on_paper(&point);
     }
     if let Some(class) = class {
         let colour = line.colour % COLOURS.len();
@@ -230,6 +237,15 @@ mod tests {
         let path = svg.split("class=\"line c1\" d=\"").nth(1).unwrap().split('"').next().unwrap();
         assert_eq!(path.matches('M').count(), 2, "{path}");
         assert!(!svg.contains("NaN") && !svg.contains("mark c1"), "{svg}");
+    }
+
+    #[test]
+    fn steps_do_not_slope_and_epochs_have_integer_ticks() {
+        let points = vec![(1.0, 0.25), (2.0, 0.5), (3.0, 1.0)];
+        let svg = plot(vec![Line { style: Style::Steps, ..line(points) }]).svg();
+        let path = svg.split("class=\"line c1\" d=\"").nth(1).unwrap().split('"').next().unwrap();
+        assert!(!path.contains('L') && path.matches('V').count() == 2, "{path}");
+        assert!(svg.contains(">2</text>") && !svg.contains(">1.5</text>"), "{svg}");
     }
 
     #[test]

@@ -41,18 +41,20 @@ pub struct Provenance {
     pub gpu: Option<String>,
     /// Start time in UTC.
     pub started: String,
-    /// Wall-clock time.
+    /// Wall-clock time, with that before the run was resumed.
     pub seconds: f64,
 }
 
 impl Provenance {
-    /// For a run that started at `started` and ends now.
+    /// For a run that started at `started` and ends now; it took `earlier` seconds before it was
+    /// resumed.
     pub fn new(
         command: String,
         seed: u64,
         cpu: &Cpu,
         place: &Place,
         started: SystemTime,
+        earlier: f64,
     ) -> Provenance {
         Provenance {
             command,
@@ -64,7 +66,7 @@ impl Provenance {
             cpu: cpu_name(),
             gpu: matches!(place, Place::Cuda(..)).then(|| place.to_string()),
             started: humantime::format_rfc3339_seconds(started).to_string(),
-            seconds: started.elapsed().map_or(0.0, |time| time.as_secs_f64()),
+            seconds: earlier + started.elapsed().map_or(0.0, |time| time.as_secs_f64()),
         }
     }
 }

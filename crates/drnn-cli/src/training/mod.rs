@@ -6,22 +6,24 @@ pub mod stop;
 pub mod treebank;
 
 use crate::Failure;
-use crate::console::{self, progress, warning};
+use crate::console::{self, note, progress, warning};
 use crate::files::training_folder::TrainingFolder;
 use crate::memory::Force;
+use crate::report::page::duration;
 use crate::training::place::{Place, PlaceArguments};
 use crate::training::stop::Stop;
 use clap::Args;
 use drnn::Cpu;
 use drnn_train::lanes::{self, Control, Lane};
-use drnn_train::{Advance, Engine, Error, Metric, Reason, Resumed, Trainer};
+use drnn_train::{Advance, Engine, Error, Metric, Reason, Resumed, Schedule, Trainer};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use serde_json::json;
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Mutex;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// Arguments of all commands that train: threads, device, checkpoints.
 #[derive(Debug, Args)]
@@ -87,7 +89,7 @@ impl Running {
         let path = folder.checkpoints().join(name);
         if self.resume {
             match trainer.resume(&path) {
-                Ok(Resumed::Newest) => {}
+                Ok(Resumed::Newest) => note_schedule(&trainer),
                 Ok(Resumed::Previous(note)) => warning!("{note}"),
                 Ok(Resumed::NoCheckpoint) if folder.is_new() => {}
                 Ok(Resumed::NoCheckpoint) => warning!(
@@ -116,6 +118,7 @@ impl Running {
     ) -> Result<(), Failure> {
         let every = Duration::from_secs_f64(self.checkpoint_every * 60.0);
         let cpu = cpu.with_threads(place.threads(cpu, lanes.len()));
+        lanes.iter().enumerate().for_each(|(i, lane)| watch.begin(i, &lane.trainer));
         let outcome = lanes::run(&cpu, lanes, every, &|lane, trainer, done| {
             if done == Advance::Epoch {
                 after_epoch(trainer)?;
@@ -133,6 +136,20 @@ impl Running {
             true => Err(Failure::Interrupted(format!("stopped; to continue: {again} --resume"))),
             false => Ok(()),
         }
+    }
+}
+
+/// Says so where a training goes on to more epochs, over which its learning rate falls once more.
+fn note_schedule<E: Engine>(trainer: &Trainer<E>) {
+    let Some(last) = trainer.progress().history.last() else { return };
+    if trainer.options().schedule == Schedule::Cosine && trainer.rate() > last.rate {
+        note!(
+            "the cosine schedule spans {} epochs from now on: the learning rate goes on at {:.2e}, \
+             after {:.2e}",
+            trainer.options().epochs,
+            trainer.rate(),
+            last.rate
+        );
     }
 }
 
@@ -155,21 +172,48 @@ pub struct Watch {
     metric: Metric,
     names: Vec<String>,
     bars: Option<(MultiProgress, Vec<ProgressBar>)>,
+    /// Batches of each lane that were done when it was resumed.
+    done_before: Vec<AtomicU64>,
     log: Mutex<File>,
     stop: Stop,
+    begun: Instant,
+    /// Seconds that the same trainings took before they were resumed.
+    earlier: f64,
+}
+
+/// Batches of a training: done, and in all.
+fn batches<E: Engine>(trainer: &Trainer<E>) -> [u64; 2] {
+    let (per_epoch, progress) = (trainer.batches_per_epoch() as u64, trainer.progress());
+    let done = progress.history.len() as u64 * per_epoch + progress.batches as u64;
+    [done, trainer.options().epochs as u64 * per_epoch]
+}
+
+/// Seconds left, at the pace since the training began or was resumed; None before the first batch.
+fn time_left(done_before: u64, [done, all]: [u64; 2], seconds: f64) -> Option<f64> {
+    let now = done.checked_sub(done_before).filter(|now| *now > 0)?;
+    Some(seconds / now as f64 * all.saturating_sub(done) as f64)
+}
+
+/// The wall-clock time in the last line of a log; 0 if there is none.
+pub fn logged_seconds(log: &Path) -> f64 {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let line = text.lines().next_back().unwrap_or_default();
+    let value: serde_json::Value = serde_json::from_str(line).unwrap_or_default();
+    value["wall_seconds"].as_f64().filter(|seconds| *seconds >= 0.0).unwrap_or(0.0)
 }
 
 impl Watch {
     /// For lanes of these names; appends to the file `log`.
     pub fn new(names: Vec<String>, metric: Metric, log: &Path) -> Result<Watch, Failure> {
         let stop = Stop::on_ctrl_c()?;
+        let earlier = logged_seconds(log);
         let file = File::options().create(true).append(true).open(log);
         let file =
             file.map_err(|e| Failure::Input(format!("{}: cannot be written: {e}", log.display())))?;
         let bars = console::draws_bars().then(|| {
             let all = MultiProgress::new();
             let width = names.iter().map(String::len).max().unwrap_or(0);
-            let template = "{prefix} {bar:24} {percent:>3}% {msg} [{elapsed}, {eta} left]";
+            let template = "{prefix} {bar:24} {percent:>3}% {msg}";
             let style = ProgressStyle::with_template(template)
                 .unwrap_or_else(|_| ProgressStyle::default_bar());
             let bar = |name: &String| {
@@ -179,17 +223,36 @@ impl Watch {
             let bars = names.iter().map(bar).collect();
             (all, bars)
         });
-        Ok(Watch { metric, names, bars, log: Mutex::new(file), stop })
+        let done_before = names.iter().map(|_| AtomicU64::new(0)).collect();
+        let (log, begun) = (Mutex::new(file), Instant::now());
+        Ok(Watch { metric, names, bars, done_before, log, stop, begun, earlier })
+    }
+
+    /// Seconds that the same trainings took before they were resumed.
+    pub fn earlier(&self) -> f64 {
+        self.earlier
+    }
+
+    /// Called before a lane's first step, which may be in the middle of its training.
+    fn begin<E: Engine>(&self, lane: usize, trainer: &Trainer<E>) {
+        self.done_before[lane].store(batches(trainer)[0], Ordering::Relaxed);
     }
 
     /// Called after each step of a lane.
     fn see<E: Engine>(&self, lane: usize, trainer: &Trainer<E>, done: Advance) -> Control {
-        let (progress, options) = (trainer.progress(), trainer.options());
+        let progress = trainer.progress();
         if let Some((_, bars)) = &self.bars {
-            let per_epoch = trainer.batches_per_epoch() as u64;
-            let at = progress.history.len() as u64 * per_epoch + progress.batches as u64;
-            bars[lane].set_length(options.epochs as u64 * per_epoch);
+            let [at, all] = batches(trainer);
+            bars[lane].set_length(all);
             bars[lane].set_position(at);
+            let (before, seconds) = (
+                self.done_before[lane].load(Ordering::Relaxed),
+                self.begun.elapsed().as_secs_f64(),
+            );
+            let left = time_left(before, [at, all], seconds)
+                .map_or(String::new(), |left| format!(", {} left", duration(left)));
+            let elapsed = duration(self.earlier + seconds);
+            bars[lane].set_message(format!("{} [{elapsed}{left}]", self.quality(trainer)));
             if let Advance::Ended(_) = done {
                 bars[lane].finish();
             }
@@ -211,34 +274,40 @@ impl Watch {
         if self.stop.pressed() { Control::Stop } else { Control::Continue }
     }
 
+    /// The validation loss, and the metric, after the last epoch.
+    fn quality<E: Engine>(&self, trainer: &Trainer<E>) -> String {
+        let Some(epoch) = trainer.progress().history.last() else { return String::new() };
+        let loss = epoch.valid_loss;
+        match (self.metric, epoch.valid_accuracy) {
+            (Metric::Accuracy, Some(accuracy)) => format!("valid {loss:.4} accuracy {accuracy:.4}"),
+            (Metric::Bits, _) => {
+                format!("valid {loss:.4} bits {:.4}", loss / std::f64::consts::LN_2)
+            }
+            _ => format!("valid {loss:.4}"),
+        }
+    }
+
     fn report_epoch<E: Engine>(&self, lane: usize, trainer: &Trainer<E>) {
         let (progress, name) = (trainer.progress(), &self.names[lane]);
         let Some(epoch) = progress.history.last() else { return };
         let rate = trainer.sequences() as f64 * progress.history.len() as f64 / progress.seconds;
-        let quality = match (self.metric, epoch.valid_accuracy) {
-            (Metric::Accuracy, Some(accuracy)) => format!(" accuracy {accuracy:.4}"),
-            (Metric::Bits, _) => format!(" bits {:.4}", epoch.valid_loss / std::f64::consts::LN_2),
-            _ => String::new(),
-        };
         let line = format!(
-            "{name} epoch {} of {}: train {:.4} valid {:.4}{quality} norm {:.3} rate {:.2e} {rate:.0} sequences/s",
+            "{name} epoch {} of {}: train {:.4} {} norm {:.3} rate {:.2e} {rate:.0} sequences/s",
             epoch.epoch,
             trainer.options().epochs,
             epoch.train_loss,
-            epoch.valid_loss,
+            self.quality(trainer),
             epoch.norm,
             epoch.rate,
         );
-        match &self.bars {
-            Some((_, bars)) => {
-                bars[lane].set_message(format!("valid {:.4}{quality}", epoch.valid_loss));
-            }
-            None => progress!("{line}"),
+        if self.bars.is_none() {
+            progress!("{line}");
         }
         let value = json!({
             "lane": name, "epoch": epoch.epoch, "train_loss": epoch.train_loss,
             "valid_loss": epoch.valid_loss, "valid_accuracy": epoch.valid_accuracy, "norm": epoch.norm, "rate": epoch.rate,
             "sequences_per_second": rate, "seconds": progress.seconds, "ended": progress.ended,
+            "wall_seconds": self.earlier + self.begun.elapsed().as_secs_f64(),
             "memory_bytes": trainer.memory(),
         });
         // A log that cannot be written does not stop a training.
@@ -264,4 +333,28 @@ pub fn command() -> String {
     let words = std::env::args_os().skip(1).map(|word| quoted(word.to_string_lossy().into_owned()));
     let words = words.filter(|word| !["--resume", "--quiet", "-q"].contains(&word.as_str()));
     ["drnn".to_string()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 450 of 500 batches were done before; since then 10, in 3 seconds.
+    #[test]
+    fn what_was_done_before_does_not_shorten_the_time_left() {
+        assert_eq!(time_left(450, [460, 500], 3.0), Some(12.0));
+        assert_eq!(time_left(0, [100, 500], 3.0), Some(12.0));
+        assert_eq!(time_left(450, [450, 500], 3.0), None);
+    }
+
+    #[test]
+    fn the_time_that_a_log_has_counted() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log.jsonl");
+        assert_eq!(logged_seconds(&log), 0.0);
+        std::fs::write(&log, "{\"wall_seconds\":1.5}\n{\"wall_seconds\":2.5}\n").unwrap();
+        assert_eq!(logged_seconds(&log), 2.5);
+        std::fs::write(&log, "{\"epoch\":1}\nhalf a li").unwrap();
+        assert_eq!(logged_seconds(&log), 0.0);
+    }
 }

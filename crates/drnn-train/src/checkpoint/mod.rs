@@ -15,6 +15,7 @@
 //! | file | what |
 //! |---|---|
 //! | `format` | a checkpoint as bytes |
+//! | `identity` | what it is of, and how that differs from the training that would continue it |
 //! | `disk` | the calls of a file system that are made here |
 //! | `simulated`, `faults` | tests: a disk whose calls fail and whose power is lost; what is left on it |
 
@@ -22,12 +23,14 @@ mod disk;
 #[cfg(test)]
 mod faults;
 mod format;
+mod identity;
 #[cfg(test)]
 mod simulated;
 
 use crate::error::{Error, Result};
 pub(crate) use disk::{Disk, RealDisk};
 pub use format::Checkpoint;
+pub(crate) use identity::Identity;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -107,12 +110,11 @@ pub fn remove_unfinished(folder: &Path) {
 }
 
 /// The newest good checkpoint; None where there is none at all. Refused where there are only
-/// damaged ones, or where it is of another training.
-/// `training` is what it must be of, as this version writes it and as version 0.1.0 did.
+/// damaged ones, or where it is of another training than `training`.
 pub(crate) fn read(
     disk: &impl Disk,
     path: &Path,
-    training: &[String; 2],
+    training: &Identity,
 ) -> Result<Option<LoadedCheckpoint>> {
     let newest = match read_one(disk, path) {
         Ok(Some(checkpoint)) => {
@@ -151,12 +153,11 @@ fn read_one(disk: &impl Disk, path: &Path) -> Result<Option<Checkpoint>> {
     }
 }
 
-fn check_training(path: &Path, checkpoint: &Checkpoint, training: &[String; 2]) -> Result<()> {
-    if training.contains(&checkpoint.training) {
-        return Ok(());
+fn check_training(path: &Path, checkpoint: &Checkpoint, training: &Identity) -> Result<()> {
+    match training.difference(&checkpoint.training) {
+        None => Ok(()),
+        Some(difference) => {
+            Err(Error::checkpoint(path, format!("is of another training: {difference}")))
+        }
     }
-    // From a file: what would move a terminal's cursor is not printed.
-    let there = checkpoint.training.replace(char::is_control, "\u{FFFD}");
-    let reason = format!("is of another training:\n  there  {there}\n  here   {}", training[0]);
-    Err(Error::checkpoint(path, reason))
 }

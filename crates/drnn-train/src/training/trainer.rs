@@ -5,7 +5,7 @@ use super::{
     Batches, Engine, Learner, MIN_EVAL_ROWS, Measure, OnData, Saver, Validated, Validation,
     ValidationRun,
 };
-use crate::checkpoint::{self, Checkpoint, Disk, LoadedCheckpoint, RealDisk};
+use crate::checkpoint::{self, Checkpoint, Disk, Identity, LoadedCheckpoint, RealDisk};
 use crate::data::{Dataset, order};
 use crate::error::{Error, Result};
 use crate::loss::{LossSum, Metric};
@@ -115,8 +115,8 @@ pub struct Trainer<'a, E: Engine = Learner> {
     cpu: Cpu,
     /// Number of training sequences.
     sequences: usize,
-    /// What checkpoints must be of: as this version writes it, and as version 0.1.0 did.
-    training: [String; 2],
+    /// What checkpoints must be of.
+    identity: Identity,
     progress: Progress,
     /// Order of the sequences in the present epoch.
     order: Vec<u32>,
@@ -212,10 +212,8 @@ impl<'a, E: Engine> Trainer<'a, E> {
             let why = "learning rate times weight decay must be from 0 to 1";
             return Err(Error::Options(format!("a weight decay of {decay}: {why}")));
         }
-        let json = serde_json::to_string(&options).map_err(|e| Error::Options(e.to_string()))?;
-        let training = [engine.identity(), engine.identity_of_0_1()].map(|network| {
-            format!("{name}; {network}; {sequences} + {valid_sequences} sequences; {json}")
-        });
+        let networks = [engine.identity(), engine.identity_of_0_1()];
+        let identity = Identity::new(name, networks, [sequences, valid_sequences], options)?;
         let trainer = Trainer {
             engine,
             options,
@@ -224,7 +222,7 @@ impl<'a, E: Engine> Trainer<'a, E> {
             validation: Box::new(validation),
             cpu: Cpu::new(1),
             sequences,
-            training,
+            identity,
             progress: Progress::default(),
             order: Vec::new(),
         };
@@ -232,13 +230,15 @@ impl<'a, E: Engine> Trainer<'a, E> {
         Ok(trainer)
     }
 
-    /// Continues from the newest good checkpoint of this training.
+    /// Continues from the newest good checkpoint of this training. Its maximum number of epochs and
+    /// its patience may have been others: a finished training goes on to more epochs, with the
+    /// optimiser's state, and the schedule spans them all from then on.
     pub fn resume(&mut self, path: &Path) -> Result<Resumed> {
         self.resume_from(&RealDisk, path)
     }
 
     pub(crate) fn resume_from(&mut self, disk: &impl Disk, path: &Path) -> Result<Resumed> {
-        let Some(found) = checkpoint::read(disk, path, &self.training)? else {
+        let Some(found) = checkpoint::read(disk, path, &self.identity)? else {
             return Ok(Resumed::NoCheckpoint);
         };
         let Checkpoint { state, mut progress, .. } = found.checkpoint;
@@ -248,8 +248,16 @@ impl<'a, E: Engine> Trainer<'a, E> {
             let reason = format!("claims {done} batches of an epoch, which has {batches}");
             return Err(Error::checkpoint(path, reason));
         }
+        let (epochs, done) = (self.options.epochs, progress.history.len());
+        if done > epochs {
+            let reason = format!("has {done} epochs already, more than --epochs {epochs}");
+            return Err(Error::checkpoint(path, reason));
+        }
         self.engine.set_state(state).map_err(|e| Error::checkpoint(path, e))?;
         (self.progress, self.order) = (progress, Vec::new());
+        if self.progress.ended != Some(Reason::NotFinite) {
+            self.progress.ended = self.reason();
+        }
         Ok(found.note.map_or(Resumed::Newest, Resumed::Previous))
     }
 
@@ -273,7 +281,7 @@ impl<'a, E: Engine> Trainer<'a, E> {
 
     /// The newest good checkpoint, None where there is no file; the training stays where it is.
     pub fn find_checkpoint(&self, path: &Path) -> Result<Option<LoadedCheckpoint>> {
-        checkpoint::read(&RealDisk, path, &self.training)
+        checkpoint::read(&RealDisk, path, &self.identity)
     }
 
     /// Writes a checkpoint, unless parameters are not finite: the last good one stays.
@@ -282,7 +290,7 @@ impl<'a, E: Engine> Trainer<'a, E> {
     }
 
     pub(crate) fn save_to(&mut self, disk: &impl Disk, path: &Path) -> Result<()> {
-        let (training, progress) = (self.training[0].clone(), self.progress.clone());
+        let (training, progress) = (self.identity.text().to_string(), self.progress.clone());
         let checkpoint = Checkpoint { training, state: self.engine.state()?, progress };
         match checkpoint.is_finite() {
             true => checkpoint::write(disk, path, &checkpoint),
@@ -389,11 +397,15 @@ impl<'a, E: Engine> Trainer<'a, E> {
         });
         (p.batches, p.loss, p.count, p.norms) = (0, 0.0, 0, 0.0);
         self.order.clear();
-        let (history, sign) = (self.watched(), self.measure.metric.sign());
-        let Options { stopping, epochs, .. } = self.options;
-        let at_value = stopping.at_value.map(|value| sign * value);
-        self.progress.ended = Stopping { at_value, ..stopping }.reason(&history, epochs);
+        self.progress.ended = self.reason();
         Ok(Advance::Epoch)
+    }
+
+    /// Whether, and why, it ends after the epochs that are done.
+    fn reason(&self) -> Option<Reason> {
+        let Options { stopping, epochs, .. } = self.options;
+        let at_value = stopping.at_value.map(|value| self.measure.metric.sign() * value);
+        Stopping { at_value, ..stopping }.reason(&self.watched(), epochs)
     }
 
     /// Measures the model as it is now, as after an epoch.

@@ -19,6 +19,11 @@ pub fn grouped(n: usize) -> String {
     out
 }
 
+/// A number of things: `1 sequence`, `2,000 sequences`.
+pub fn counted(n: usize, what: &str) -> String {
+    format!("{} {what}{}", grouped(n), if n == 1 { "" } else { "s" })
+}
+
 /// The beginning of a text, `max` characters of it, and `..` where it goes on.
 pub fn shortened(text: &str, max: usize) -> String {
     match text.char_indices().nth(max) {
@@ -46,6 +51,12 @@ pub(crate) fn printable(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_thing_and_many() {
+        let all = [0, 1, 2000].map(|n| counted(n, "repetition")).join(", ");
+        assert_eq!(all, "0 repetitions, 1 repetition, 2,000 repetitions");
+    }
 
     #[test]
     fn long_texts_are_cut_between_characters() {

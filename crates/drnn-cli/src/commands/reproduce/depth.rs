@@ -2,7 +2,7 @@
 //!
 //! [`drnn::depth`] says what is counted and what the paper leaves out.
 
-use super::Head;
+use super::{ANOTHER, Head, check_unused};
 use crate::Failure;
 use crate::files::paths::write_files;
 use crate::plot::{Line, Picture, Plot, Scale, Style};
@@ -67,6 +67,7 @@ struct CountedNetwork {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    check_unused(&arguments.out, &["depth.svg", "depth.csv", "depth.json"], ANOTHER)?;
     let report = arguments.report()?;
     let json = serde_json::to_string(&report).map_err(std::io::Error::from)? + "\n";
     let files = [

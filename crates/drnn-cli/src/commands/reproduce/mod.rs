@@ -11,9 +11,14 @@ use crate::Failure;
 use crate::report::Origin;
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use std::path::Path;
 
 /// Reproduce the paper's experiments: prints a table, writes plots and data to a folder
+///
+/// Results of an earlier run in the folder are never overwritten: --out chooses another folder, and
+/// --resume, where there is one, continues the run.
 #[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
 pub struct Arguments {
     #[command(subcommand)]
     experiment: Experiment,
@@ -39,6 +44,20 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Experiment::Theorem(arguments) => theorem::run(arguments),
     }
 }
+
+/// Refuses a folder with results of an earlier run, which would be overwritten.
+fn check_unused(out: &Path, results: &[&str], instead: &str) -> Result<(), Failure> {
+    match results.iter().map(|name| out.join(name)).find(|file| file.exists()) {
+        None => Ok(()),
+        Some(file) => {
+            let file = file.display();
+            Err(Failure::Input(format!("{file}: is the result of an earlier run; {instead}")))
+        }
+    }
+}
+
+/// What helps where a run cannot be resumed.
+const ANOTHER: &str = "choose another --out";
 
 /// The head of a results file without a report: its kind and origin.
 #[derive(Debug, Serialize)]

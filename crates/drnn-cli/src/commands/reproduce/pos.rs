@@ -7,11 +7,11 @@ use crate::console::progress;
 use crate::memory::Needs;
 use crate::report::pos::{PosResults, Run, paper_pairs};
 use crate::report::{Provenance, Reported, publish};
-use crate::training::place::Place;
 use crate::training::treebank::Treebank;
 use crate::training::{self, Running, Watch};
 use clap::{Args, ValueEnum};
 use drnn::Cpu;
+use drnn::text::counted;
 use drnn_tasks::tagger::{Counting, Limits, Tagger};
 use drnn_train::tagger::{Scores, Sizes, TaggerLearner};
 use drnn_train::{Engine, Metric, Options, PaperNet, Reason, Trainer, seed};
@@ -155,7 +155,14 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let results = PosResults {
         kind: PosResults::KIND.into(),
         format: PosResults::FORMAT,
-        provenance: Provenance::new(command, arguments.seed, &cpu, &Place::Cpu, started),
+        provenance: Provenance::new(
+            command,
+            arguments.seed,
+            &cpu,
+            &place,
+            started,
+            watch.earlier(),
+        ),
         lang: lang.into(),
         what: bank.describe(),
         options,
@@ -230,7 +237,7 @@ impl Arguments {
             found.push(format!("{} epochs (paper: 20)", options.epochs));
         }
         if repeats != 5 {
-            found.push(format!("{repeats} repetition(s) (paper: 5)"));
+            found.push(format!("{} (paper: 5)", counted(repeats, "repetition")));
         }
         found.push(match &self.vectors {
             Some(path) => format!("word vectors of {} (paper: Polyglot)", path.file_name().unwrap_or_default().to_string_lossy()),

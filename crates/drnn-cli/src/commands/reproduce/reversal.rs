@@ -9,6 +9,7 @@ use crate::training::place::{Network, Place};
 use crate::training::{self, Running, Watch};
 use clap::Args;
 use drnn::Cpu;
+use drnn::text::counted;
 use drnn_train::reversal::{Accuracy, Reversal};
 use drnn_train::{
     Dataset, Engine, Examples, Metric, Options, PaperNet, Reason, Schedule, Stopping, Trainer, seed,
@@ -104,7 +105,14 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let results = ReversalResults {
         kind: ReversalResults::KIND.into(),
         format: ReversalResults::FORMAT,
-        provenance: Provenance::new(arguments.command(), seed, &cpu, &place, started),
+        provenance: Provenance::new(
+            arguments.command(),
+            seed,
+            &cpu,
+            &place,
+            started,
+            watch.earlier(),
+        ),
         task: ReversalTask {
             steps: task.steps,
             symbols: task.symbols,
@@ -264,7 +272,7 @@ impl Arguments {
         }
         let repeats = self.repeats.unwrap_or(if self.full { 5 } else { 1 });
         if repeats != 5 {
-            found.push(format!("{repeats} repetitions instead of 5"));
+            found.push(format!("{} instead of 5", counted(repeats.into(), "repetition")));
         }
         found
     }

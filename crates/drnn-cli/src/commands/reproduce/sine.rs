@@ -3,6 +3,7 @@
 //!
 //! [`drnn_train::sine`] defines the task, [`drnn_train::sine::results`] the file of results.
 
+use super::check_unused;
 use crate::Failure;
 use crate::console::{self, note, progress, warning};
 use crate::files::paths::make_folder;
@@ -135,13 +136,9 @@ const RESULTS: &str = "results.jsonl";
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let out = &arguments.out;
-    if !arguments.resume
-        && let Some(name) = [RESULTS].iter().chain(&NAMES).find(|name| out.join(name).exists())
-    {
-        let file = out.join(name).display().to_string();
-        return Err(Failure::Input(format!(
-            "{file}: exists already; --resume continues it, --out chooses another folder"
-        )));
+    if !arguments.resume {
+        let results: Vec<&str> = [RESULTS].into_iter().chain(NAMES).collect();
+        check_unused(out, &results, "continue it with --resume, or choose another --out")?;
     }
     let (_lock, results) =
         if arguments.merge.is_empty() { arguments.train()? } else { arguments.join()? };

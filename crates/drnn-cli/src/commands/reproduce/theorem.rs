@@ -1,7 +1,7 @@
 //! `drnn reproduce theorem`: compares stacks with their flattened forms, and counts how often the
 //! paper's Lemma 1 gives a start state.
 
-use super::Head;
+use super::{ANOTHER, Head, check_unused};
 use crate::Failure;
 use crate::console;
 use crate::files::paths::make_folder;
@@ -106,6 +106,7 @@ struct Solved {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     arguments.check_memory()?;
+    check_unused(&arguments.out, &["theorem.csv", "solved.csv", "theorem.json"], ANOTHER)?;
     make_folder(&arguments.out)?;
     let report = arguments.report()?;
     let json = serde_json::to_string(&report).map_err(std::io::Error::from)? + "\n";

@@ -190,7 +190,7 @@ impl Sweep {
         let results = SweepResults {
             kind: SweepResults::KIND.into(),
             format: SweepResults::FORMAT,
-            provenance: Provenance::new(command, self.seed, &cpu, &place, started),
+            provenance: Provenance::new(command, self.seed, &cpu, &place, started, watch.earlier()),
             task: task.name().into(),
             what: task.describe(),
             sequences: task.sequences(),

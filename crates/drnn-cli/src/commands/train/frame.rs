@@ -205,7 +205,7 @@ impl Training {
         let results = TrainingResults {
             kind: TrainingResults::KIND.into(),
             format: TrainingResults::FORMAT,
-            provenance: Provenance::new(command, self.seed, cpu, &place, started),
+            provenance: Provenance::new(command, self.seed, cpu, &place, started, watch.earlier()),
             task: task.into(),
             what,
             net,

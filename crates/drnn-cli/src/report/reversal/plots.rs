@@ -54,7 +54,7 @@ pub fn accuracy(results: &ReversalResults) -> Plot {
     let delays = (0..steps).chain((end >= steps).then_some(end));
     lines.push(Line {
         name: "bound".into(),
-        style: Style::Bare,
+        style: Style::Steps,
         colour: 4,
         strength: 1.0,
         points: delays.map(|d| (d as f64, task.bound(d))).collect(),

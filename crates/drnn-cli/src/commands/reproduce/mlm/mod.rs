@@ -12,7 +12,7 @@ use crate::training::place::Place;
 use crate::training::{self, Running, Watch};
 use clap::Args;
 use drnn::Cpu;
-use drnn::text::grouped;
+use drnn::text::{counted, grouped};
 use drnn_train::chars::paper::{ROWS, Row};
 use drnn_train::chars::{Masked, SHARE, WINDOW};
 use drnn_train::{Dataset, Engine, Metric, Options, Reason, Schedule, Trainer, seed};
@@ -82,6 +82,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let text = Text8::open(arguments.data.as_deref(), arguments.first(), arguments.seed)?;
     arguments.check_memory(&which, &text, (&cpu, &place))?;
     let folder = arguments.running.folder(&arguments.out, &["mlm.json"], training::EARLIER)?;
+    let earlier = training::logged_seconds(&arguments.out.join("log.jsonl"));
     arguments.announce(&which, &text, &cpu);
     let command = training::command();
     let mut runs = Vec::new();
@@ -92,7 +93,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let results = MlmResults {
         kind: MlmResults::KIND.into(),
         format: MlmResults::FORMAT,
-        provenance: Provenance::new(command, arguments.seed, &cpu, &place, started),
+        provenance: Provenance::new(command, arguments.seed, &cpu, &place, started, earlier),
         text: text.about.clone(),
         window: WINDOW,
         masked: SHARE,
@@ -235,7 +236,10 @@ impl Arguments {
             found.push("learning rate falls to zero along a cosine instead of staying".into());
         }
         if self.repeats() != REPEATS {
-            found.push(format!("{} repetitions instead of {REPEATS}", self.repeats()));
+            found.push(format!(
+                "{} instead of {REPEATS}",
+                counted(self.repeats().into(), "repetition")
+            ));
         }
         let quick = |(row, _): &Which| row.printed.is_none();
         if self.which().is_ok_and(|which| which.iter().any(quick)) {
