@@ -2,6 +2,7 @@
 
 use crate::Failure;
 use crate::args::reading::Reading;
+use crate::console::warning;
 use crate::memory::Needs;
 use clap::{Args, ValueEnum};
 use drnn::NetSpec;
@@ -11,7 +12,8 @@ use drnn_tasks::series::SeriesTask;
 use drnn_train::Dataset;
 use drnn_train::read::{Input, MAX_CLASSES, Missing};
 use drnn_train::series::{
-    Columns, Parts, Sequences, Shares, Windows, from_arrays, from_table, learn_task,
+    Columns, Parts, Sequences, SeriesValidation, Shares, Windows, from_arrays, from_table,
+    learn_task, scoring_steps,
 };
 use std::path::PathBuf;
 
@@ -209,16 +211,64 @@ impl SeriesData {
 }
 
 impl Ready {
-    /// Training, validation and test set in windows with `ahead` look-ahead steps.
-    pub fn windows(&self, ahead: usize) -> Result<(Windows, Windows, Option<Windows>), Failure> {
-        let of = |part: &Sequences| Windows::new(part, &self.task, self.window, ahead);
-        Ok((of(&self.train)?, of(&self.valid)?, self.test.as_ref().map(of).transpose()?))
+    /// The training set in windows with `ahead` look-ahead steps.
+    pub fn windows(&self, ahead: usize) -> Result<Windows, Failure> {
+        Ok(Windows::new(&self.train, &self.task, self.window, ahead)?)
     }
 
-    /// The memory to evaluate a network on whole sequences.
+    /// How networks of this spec are scored on the validation set, and on the test set if there is one.
+    pub fn validation(&self, spec: &NetSpec) -> Result<SeriesValidation, Failure> {
+        Ok(SeriesValidation::new(spec, &self.task, &self.valid)?)
+    }
+
+    /// The same on the test set, if there is one.
+    pub fn test_validation(&self, spec: &NetSpec) -> Result<Option<SeriesValidation>, Failure> {
+        let of = |part: &Sequences| SeriesValidation::new(spec, &self.task, part);
+        Ok(self.test.as_ref().map(of).transpose()?)
+    }
+
+    /// Warns of a delay for which the data are too short.
+    pub fn warn_of_long_delay(&self, delay: usize) {
+        self.long_delay(delay).iter().for_each(|text| warning!("{text}"));
+    }
+
+    /// What is too short for a delay: windows, or a set whose outputs would all be computed after the
+    /// end of the data.
+    fn long_delay(&self, delay: usize) -> Vec<String> {
+        let mut all = Vec::new();
+        let shortest = self.window.min(self.train.longest());
+        if delay > shortest {
+            all.push(format!(
+                "a delay of {} is longer than the windows of {} steps that the network is trained on; \
+                 longer windows (--window) or a shorter --delay may be better",
+                grouped(delay),
+                grouped(shortest)
+            ));
+        }
+        let sets = [
+            ("training", Some(&self.train)),
+            ("validation", Some(&self.valid)),
+            ("test", self.test.as_ref()),
+        ];
+        for (name, set) in sets.into_iter().filter_map(|(name, set)| Some((name, set?))) {
+            let (steps, after) = (set.longest(), set.longest_whole() - set.longest_run());
+            if delay >= steps + after {
+                all.push(format!(
+                    "a delay of {}, but the {name} set has {} and {} after it: all its outputs are \
+                     computed after the data have ended",
+                    grouped(delay),
+                    counted(steps, "step"),
+                    grouped(after)
+                ));
+            }
+        }
+        all
+    }
+
+    /// The memory to evaluate a network.
     pub fn scoring(&self, spec: &NetSpec) -> Needs {
         let sets = [Some(&self.valid), self.test.as_ref()].into_iter().flatten();
-        let steps = sets.map(Sequences::longest).max().unwrap_or(0);
+        let steps = sets.map(|set| scoring_steps(spec, set)).max().unwrap_or(0);
         let run = memory::run(spec, BatchSize::new(steps, 1));
         Needs::new("scoring", memory::model(spec).saturating_add(run))
     }

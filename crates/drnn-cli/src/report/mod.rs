@@ -10,12 +10,14 @@
 //! | `mlm`, `reversal`, `sine` | results of the `drnn reproduce` command of that name, and their reports |
 //! | `pos`, `sweep`, `training_run` | the same for `drnn reproduce pos`, `drnn sweep`, `drnn train` |
 //! | `training` | what reports on trainings share |
+//! | `curves` | measure and losses of a training, epoch by epoch |
 //! | `provenance` | the command, version and machine that made results |
 //! | `page` | a page as headings, text, tables and pictures |
 //! | `html`, `markdown` | the same page as one HTML file and as Markdown |
 //!
 //! A report is a function of its results file: `drnn report` writes the same report again.
 
+mod curves;
 mod html;
 mod kinds;
 mod markdown;

@@ -1,12 +1,13 @@
 //! Results of `drnn train`: the file, and its report.
 
 use super::kinds::{Files, Reported};
-use super::page::{Figure, Page, Part, Table, duration, number};
+use super::page::{Figure, Page, Part, Table, duration};
 use super::training::{provenance_parts, training_facts};
 use super::{Provenance, html, markdown};
-use crate::plot::{Confusion, Line, Picture, Plot, Scale, Style};
+use crate::plot::Confusion;
+use crate::training::shown::shown;
 use drnn::text::grouped;
-use drnn_train::{ConfusionMatrix, Epoch, Metric, Options, Reason};
+use drnn_train::{ConfusionMatrix, Epoch, Measure, Metric, Options, Reason};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
@@ -28,6 +29,9 @@ pub struct TrainingResults {
     pub latency: Option<usize>,
     pub parameters: usize,
     pub metric: Metric,
+    /// The metric and what it is of; None in files of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measure: Option<Measure>,
     /// Of training, validation and test set.
     pub sequences: [usize; 3],
     pub options: Options,
@@ -118,11 +122,17 @@ pub fn most_frequent(confusion: &drnn_train::Confusion) -> (Vec<usize>, String) 
 
 impl TrainingResults {
     fn shown(&self, value: f64) -> String {
-        if self.metric == Metric::SquaredError { number(value) } else { format!("{value:.4}") }
+        shown(self.metric, value)
+    }
+
+    /// The measure in words.
+    pub fn measured(&self) -> String {
+        self.measure.as_ref().map_or_else(|| self.metric.to_string(), Measure::to_string)
     }
 
     fn summary(&self) -> String {
-        let mut out = format!("{}: {} on the validation set", self.metric, self.shown(self.valid));
+        let mut out =
+            format!("{}: {} on the validation set", self.measured(), self.shown(self.valid));
         if let Some(test) = self.test {
             let _ = write!(out, ", {} on the test set", self.shown(test));
         }
@@ -130,8 +140,8 @@ impl TrainingResults {
         let _ = write!(out, ". The model is that of epoch {} of {epochs}", self.kept_epoch);
         out += match self.ended {
             Reason::Epochs => ".",
-            Reason::Patience => "; after it the validation loss did not improve.",
-            Reason::Value => ", when the loss was low enough.",
+            Reason::Patience => "; after it the validation set showed no improvement.",
+            Reason::Value => ", when it was good enough.",
             Reason::NotFinite => "; then the loss became NaN: a lower learning rate may help.",
         };
         let late = match self.latency {
@@ -141,30 +151,6 @@ impl TrainingResults {
             Some(d) => format!(" Outputs are {d} steps late."),
         };
         out + &late
-    }
-
-    fn plot(&self) -> Plot {
-        let line = |name: &str, colour, value: fn(&Epoch) -> f64| Line {
-            name: name.into(),
-            style: Style::Bare,
-            colour,
-            strength: 1.0,
-            points: self.history.iter().map(|e| (e.epoch as f64, value(e))).collect(),
-            bars: Vec::new(),
-        };
-        let lines =
-            vec![line("validation", 0, |e| e.valid_loss), line("training", 1, |e| e.train_loss)];
-        let values = || lines.iter().flat_map(|line| &line.points).map(|p| p.1);
-        let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
-        let log = least > 0.0 && most >= 10.0 * least;
-        Plot {
-            title: "Loss".into(),
-            x: "epoch".into(),
-            y: if log { "loss, logarithmic" } else { "loss" }.into(),
-            scale: if log { Scale::Log } else { Scale::Around },
-            guide: Some(self.kept_epoch as f64),
-            lines,
-        }
     }
 
     fn results_table(&self) -> Table {
@@ -180,7 +166,7 @@ impl TrainingResults {
         Table {
             caption: format!(
                 "{} of the saved model. Delay all: it needs the whole sequence.",
-                self.metric
+                self.measured()
             ),
             head: ["task", "delay", "valid", "test", "parameters", "epoch", "time"]
                 .map(String::from)
@@ -192,16 +178,16 @@ impl TrainingResults {
     fn page(&self) -> Page {
         let mut parts = vec![
             Part::Text(self.summary()),
-            Part::List(self.net.lines().map(String::from).chain([format!("data: {}", self.what)]).collect()),
+            Part::List(
+                self.net
+                    .lines()
+                    .map(String::from)
+                    .chain([format!("data: {}", self.what)])
+                    .collect(),
+            ),
             Part::Table(self.results_table()),
-            Part::Figure(Figure {
-                name: "losses",
-                picture: Box::new(self.plot()),
-                caption: "Loss after each epoch; the vertical line is the saved model. That of the \
-                          training set is the mean over the epoch, while the network was being trained."
-                    .into(),
-            }),
         ];
+        parts.extend(self.curves().into_iter().map(Part::Figure));
         parts.extend(self.judged.iter().map(|judged| match judged {
             Judged::Table { caption, head, rows } => Part::Table(Table {
                 caption: caption.clone(),
@@ -299,8 +285,11 @@ impl Reported for TrainingResults {
             ("index.html", html::page(&page).into_bytes()),
             ("report.md", markdown::page(&page).into_bytes()),
             ("training.csv", csv(&self.history).into_bytes()),
-            ("losses.svg", self.plot().svg().into_bytes()),
         ];
+        for Figure { name, picture, .. } in self.curves() {
+            let file = if name == "validation" { "validation.svg" } else { "losses.svg" };
+            files.push((file, picture.svg().into_bytes()));
+        }
         for judged in &self.judged {
             if let Judged::Confusion { classes, counts, others } = judged {
                 let picture = confusion(classes, counts, *others).picture;
@@ -318,12 +307,14 @@ impl Reported for TrainingResults {
 }
 
 fn csv(history: &[Epoch]) -> String {
-    let mut out = String::from("epoch,train_loss,valid_loss,valid_accuracy,norm,rate\n");
+    let mut out =
+        String::from("epoch,train_loss,valid_loss,valid_accuracy,valid_score,norm,rate\n");
     for e in history {
-        let accuracy = e.valid_accuracy.map_or(String::new(), |x| x.to_string());
+        let text = |value: Option<f64>| value.map_or(String::new(), |x| x.to_string());
+        let (accuracy, score) = (text(e.valid_accuracy), text(e.valid_score));
         let _ = writeln!(
             out,
-            "{},{},{},{accuracy},{},{}",
+            "{},{},{},{accuracy},{score},{},{}",
             e.epoch, e.train_loss, e.valid_loss, e.norm, e.rate
         );
     }

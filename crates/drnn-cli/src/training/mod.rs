@@ -2,6 +2,7 @@
 //! JSON lines; checkpoints, Ctrl-C and --resume.
 
 pub mod place;
+pub mod shown;
 pub mod stop;
 pub mod treebank;
 
@@ -11,13 +12,14 @@ use crate::files::training_folder::TrainingFolder;
 use crate::memory::Force;
 use crate::report::page::duration;
 use crate::training::place::{Place, PlaceArguments};
+use crate::training::shown::{logged, train_text, valid_text};
 use crate::training::stop::Stop;
 use clap::Args;
 use drnn::Cpu;
 use drnn_train::lanes::{self, Control, Lane};
 use drnn_train::{Advance, Engine, Error, Metric, Reason, Resumed, Schedule, Trainer};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
@@ -274,28 +276,22 @@ impl Watch {
         if self.stop.pressed() { Control::Stop } else { Control::Continue }
     }
 
-    /// The validation loss, and the metric, after the last epoch.
+    /// The watched measure on the validation set after the last epoch.
     fn quality<E: Engine>(&self, trainer: &Trainer<E>) -> String {
-        let Some(epoch) = trainer.progress().history.last() else { return String::new() };
-        let loss = epoch.valid_loss;
-        match (self.metric, epoch.valid_accuracy) {
-            (Metric::Accuracy, Some(accuracy)) => format!("valid {loss:.4} accuracy {accuracy:.4}"),
-            (Metric::Bits, _) => {
-                format!("valid {loss:.4} bits {:.4}", loss / std::f64::consts::LN_2)
-            }
-            _ => format!("valid {loss:.4}"),
-        }
+        let last = trainer.progress().history.last();
+        last.map_or(String::new(), |epoch| valid_text(self.metric, trainer.measure(), epoch))
     }
 
     fn report_epoch<E: Engine>(&self, lane: usize, trainer: &Trainer<E>) {
         let (progress, name) = (trainer.progress(), &self.names[lane]);
         let Some(epoch) = progress.history.last() else { return };
         let rate = trainer.sequences() as f64 * progress.history.len() as f64 / progress.seconds;
+        let measure = trainer.measure();
         let line = format!(
-            "{name} epoch {} of {}: train {:.4} {} norm {:.3} rate {:.2e} {rate:.0} sequences/s",
+            "{name} epoch {} of {}: {} {} norm {:.3} rate {:.2e} {rate:.0} sequences/s",
             epoch.epoch,
             trainer.options().epochs,
-            epoch.train_loss,
+            train_text(measure, epoch),
             self.quality(trainer),
             epoch.norm,
             epoch.rate,
@@ -303,13 +299,16 @@ impl Watch {
         if self.bars.is_none() {
             progress!("{line}");
         }
-        let value = json!({
-            "lane": name, "epoch": epoch.epoch, "train_loss": epoch.train_loss,
-            "valid_loss": epoch.valid_loss, "valid_accuracy": epoch.valid_accuracy, "norm": epoch.norm, "rate": epoch.rate,
+        let mut value = logged(measure, epoch);
+        let more = json!({
+            "lane": name, "epoch": epoch.epoch, "norm": epoch.norm, "rate": epoch.rate,
             "sequences_per_second": rate, "seconds": progress.seconds, "ended": progress.ended,
             "wall_seconds": self.earlier + self.begun.elapsed().as_secs_f64(),
             "memory_bytes": trainer.memory(),
         });
+        if let (Value::Object(value), Value::Object(more)) = (&mut value, more) {
+            value.extend(more);
+        }
         // A log that cannot be written does not stop a training.
         let mut log = self.log.lock().unwrap_or_else(|p| p.into_inner());
         let _ = log.write_all(format!("{value}\n").as_bytes());

@@ -27,6 +27,7 @@ mod task;
 mod validation;
 mod windows;
 
+pub use outputs::scoring_steps;
 pub use reading::{Columns, from_arrays, from_table};
 pub use score::{Measures, Score, Scorer, TargetScore, score};
 pub use sequences::Sequences;

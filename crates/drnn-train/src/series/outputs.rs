@@ -9,7 +9,7 @@
 //! long they are. Nothing runs after the last step that counts, but the d steps of the delay.
 
 use super::scaled::Scaled;
-use super::sequences::Span;
+use super::sequences::{Sequences, Span};
 use crate::error::{Error, Result};
 use drnn::{Batch, Direction, Model, NetSpec, Rows, States, Steps, Stream};
 use std::borrow::Cow;
@@ -20,6 +20,15 @@ const MAX_ROWS: usize = 64;
 const ELEMENTS: usize = 1 << 16;
 /// Maximum values of all outputs of a chunk, 64 MB.
 const MAX_VALUES: usize = 1 << 24;
+
+/// Steps of the longest piece in which a network of this spec runs to be scored on `data`, as one
+/// sequence: for estimates of memory.
+pub fn scoring_steps(spec: &NetSpec, data: &Sequences) -> usize {
+    match spec.direction() {
+        Direction::Bidirectional => data.longest_whole(),
+        Direction::Forward => data.longest_run().saturating_add(spec.delay()).min(ELEMENTS),
+    }
+}
 
 /// Gets a step, by its place among all steps, and its outputs, scaled.
 pub(super) type Look<'a> = dyn FnMut(usize, &[f32]) + 'a;

@@ -5,6 +5,7 @@ use super::sequences::Sequences;
 use crate::error::Result;
 use crate::loss::Metric;
 use crate::training::{Engine, Epoch, Measure, Validated, Validation, ValidationRun};
+use drnn::text::shortened;
 use drnn::{Model, NetSpec};
 use drnn_tasks::series::SeriesTask;
 
@@ -24,13 +25,16 @@ impl SeriesValidation {
     /// For networks of this spec.
     pub fn new(spec: &NetSpec, task: &SeriesTask, part: &Sequences) -> Result<SeriesValidation> {
         let scorer = Scorer::new(task, part)?;
-        let names = task.targets.join(", ");
-        let metric = scorer.metric();
-        let of = match metric {
-            Metric::Accuracy => format!("classes of {names}"),
-            _ => format!("{names} in own units"),
+        let names = named(&task.targets);
+        let measure = Measure::new(scorer.metric());
+        let measure = match measure.metric {
+            Metric::Accuracy => measure.of(format!("classes of {names}")),
+            _ => Measure {
+                loss: format!("squared error, {names} scaled"),
+                ..measure.of(format!("{names} in own units"))
+            },
         };
-        Ok(SeriesValidation { scorer, spec: spec.clone(), measure: Measure { metric, of } })
+        Ok(SeriesValidation { scorer, spec: spec.clone(), measure })
     }
 
     /// The data, ready to be scored.
@@ -61,5 +65,15 @@ impl<E: Engine> Validation<E> for SeriesValidation {
     /// Earlier versions validated windows, from zero states.
     fn earlier_score(&self, _: &Epoch) -> Option<f64> {
         None
+    }
+}
+
+/// Names of targets, of many only their number.
+fn named(targets: &[String]) -> String {
+    match targets {
+        [] | [_] | [_, _] | [_, _, _] => {
+            targets.iter().map(|name| shortened(name, 40)).collect::<Vec<_>>().join(", ")
+        }
+        _ => format!("{} targets", targets.len()),
     }
 }

@@ -24,7 +24,7 @@ impl<'a> TaggerValidation<'a> {
 
 impl Validation<TaggerLearner> for TaggerValidation<'_> {
     fn measure(&self) -> Measure {
-        Measure { metric: Metric::Accuracy, of: "words".into() }
+        Measure::new(Metric::Accuracy).of("words")
     }
 
     fn sequences(&self, engine: &TaggerLearner) -> usize {

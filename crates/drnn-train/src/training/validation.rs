@@ -15,6 +15,7 @@ use crate::loss::{LossSum, Metric};
 use drnn::Cpu;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::ops::Deref;
 
 /// A metric, and what it is of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,12 +24,24 @@ pub struct Measure {
     pub metric: Metric,
     /// What it is of and in which unit, such as `y in own units`; empty where the metric says it all.
     pub of: String,
+    /// What the losses of epochs are: `squared error, scaled`, `cross-entropy in nats`.
+    pub loss: String,
 }
 
 impl Measure {
     /// A metric that needs no further words.
     pub fn new(metric: Metric) -> Measure {
-        Measure { metric, of: String::new() }
+        let loss = match metric {
+            Metric::Accuracy | Metric::Bits => "cross-entropy in nats",
+            Metric::SquaredError => "squared error",
+            Metric::Loss => "loss",
+        };
+        Measure { metric, of: String::new(), loss: loss.into() }
+    }
+
+    /// The same, of `of`.
+    pub fn of(self, of: impl Into<String>) -> Measure {
+        Measure { of: of.into(), ..self }
     }
 }
 
@@ -86,7 +99,8 @@ pub trait Validation<E: Engine>: Send + Sync {
     }
 }
 
-impl<E: Engine, V: Validation<E> + ?Sized> Validation<E> for &V {
+/// A reference to a validation, or any other owner, is one too.
+impl<E: Engine, V: Deref<Target: Validation<E>> + Send + Sync> Validation<E> for V {
     fn measure(&self) -> Measure {
         (**self).measure()
     }

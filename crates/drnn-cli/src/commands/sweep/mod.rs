@@ -140,7 +140,7 @@ impl Sweep {
             &place,
             &format!("{LESS}, fewer --delays or --repeats"),
         )?;
-        let [train, valid, _] = task.data();
+        let [train, ..] = task.data();
         let mut which = Vec::new();
         let mut trainers = Vec::new();
         // All engines before the folder is created: if one is refused, nothing is written.
@@ -150,7 +150,8 @@ impl Sweep {
                 let options = Options { seed, ..options };
                 let engine = task.engine(&place, &one, shape, &options)?;
                 let name = format!("{} {shape} {repetition}", task.describe());
-                trainers.push(Trainer::with_engine(engine, options, &name, train, valid)?);
+                let valid = task.validation(shape, Subset::Valid)?;
+                trainers.push(Trainer::with_validation(engine, options, &name, train, valid)?);
                 which.push((shape, repetition));
             }
         }
@@ -171,7 +172,7 @@ impl Sweep {
             let engine = lane.trainer.engine();
             let mut evaluate = |part| match ended {
                 Reason::NotFinite => Ok(None),
-                _ => task.evaluate(engine, &cpu, part).map(Some),
+                _ => task.evaluate(engine, &cpu, shape, part).map(Some),
             };
             let (valid, test) = (evaluate(Subset::Valid)?, evaluate(Subset::Test)?);
             runs.push(Run {

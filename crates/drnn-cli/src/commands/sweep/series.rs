@@ -5,14 +5,14 @@ use super::task::{Subset, SweepTask};
 use crate::Failure;
 use crate::args::series::{Ready, SeriesData};
 use crate::args::shape::Shape;
-use crate::commands::train::series::{evaluate, metric, suggested};
+use crate::commands::train::series::{metric, suggested};
 use crate::memory::Needs;
 use crate::training::place::{Network, Place};
 use clap::Args;
 use drnn::{Cpu, Padding};
 use drnn_tasks::series::SeriesTask;
-use drnn_train::series::Windows;
-use drnn_train::{Dataset, Metric, Options};
+use drnn_train::series::{Sequences, Windows};
+use drnn_train::{Dataset, Metric, Options, Validation};
 
 /// Sequences of numbers from a table or from arrays: mean squared error, or accuracy
 #[derive(Debug, Args)]
@@ -23,11 +23,11 @@ pub struct SeriesSweep {
     pub sweep: Sweep,
 }
 
-/// Data in windows.
+/// Data, the training set in windows.
 pub struct Series {
     ready: Ready,
-    /// Training, validation and test set.
-    windows: [Windows; 3],
+    /// The training set.
+    train: Windows,
     max_delay: usize,
 }
 
@@ -41,11 +41,13 @@ impl SeriesSweep {
         let max_delay = longest.unwrap_or(1).saturating_sub(1);
         // All networks are trained on the same windows, with look-ahead for the longest delay.
         let ahead = self.sweep.delays(&suggested_delays(max_delay));
-        let (train, valid, test) = ready.windows(ahead.into_iter().max().unwrap_or(0))?;
-        let Some(test) = test else {
+        let longest = ahead.into_iter().max().unwrap_or(0);
+        let train = ready.windows(longest)?;
+        if ready.test.is_none() {
             return Err(Failure::Input("--test 0: a sweep needs a test set".into()));
-        };
-        Ok(Series { ready, windows: [train, valid, test], max_delay })
+        }
+        ready.warn_of_long_delay(longest);
+        Ok(Series { ready, train, max_delay })
     }
 }
 
@@ -69,11 +71,13 @@ impl SweepTask for Series {
     }
 
     fn data(&self) -> [&(dyn Dataset + 'static); 3] {
-        self.windows.each_ref().map(|windows| windows as &dyn Dataset)
+        [&self.train; 3].map(|windows| windows as &dyn Dataset)
     }
 
     fn sequences(&self) -> [usize; 3] {
-        self.windows.each_ref().map(Dataset::len)
+        let count = |part: &Sequences| part.len();
+        let test = self.ready.test.as_ref().map_or(0, count);
+        [self.train.len(), count(&self.ready.valid), test]
     }
 
     fn delays(&self) -> Vec<usize> {
@@ -85,7 +89,7 @@ impl SweepTask for Series {
     }
 
     fn options(&self) -> Options {
-        suggested(self.ready.batch(&self.windows[0]))
+        suggested(self.ready.batch(&self.train))
     }
 
     fn same_size(&self, shape: Shape) -> Result<Shape, Failure> {
@@ -100,7 +104,8 @@ impl SweepTask for Series {
         threads: usize,
     ) -> Result<Needs, Failure> {
         let spec = shape.spec(Padding::Null, |builder| self.ready.task.widths(builder))?;
-        Ok(place.needs(&spec, &self.data(), batch, threads)?)
+        let needs = place.needs(&spec, &self.data()[..1], batch, threads)?;
+        Ok(needs.join(self.ready.scoring(&spec)))
     }
 
     fn engine(
@@ -114,12 +119,17 @@ impl SweepTask for Series {
         Ok(place.network(cpu, &spec, options)?)
     }
 
-    /// On whole sequences, in the target's own units.
-    fn evaluate(&self, engine: &mut Network, cpu: &Cpu, part: Subset) -> Result<f64, Failure> {
-        let data = match part {
-            Subset::Valid => &self.ready.valid,
-            Subset::Test => self.ready.test.as_ref().unwrap_or(&self.ready.valid),
+    /// As in use, in the target's own units.
+    fn validation(
+        &self,
+        shape: &Shape,
+        part: Subset,
+    ) -> Result<Box<dyn Validation<Network> + '_>, Failure> {
+        let spec = shape.spec(Padding::Null, |builder| self.ready.task.widths(builder))?;
+        let test = match part {
+            Subset::Valid => None,
+            Subset::Test => self.ready.test_validation(&spec)?,
         };
-        Ok(evaluate(engine, cpu, &self.ready.task, data)?.1)
+        Ok(Box::new(test.map_or_else(|| self.ready.validation(&spec), Ok)?))
     }
 }

@@ -1,7 +1,7 @@
 //! A sweep over the delay of a tagger's word network.
 
 use super::Sweep;
-use super::task::SweepTask;
+use super::task::{Subset, SweepTask};
 use crate::Failure;
 use crate::args::network::NetworkKind;
 use crate::args::reading::Reading;
@@ -14,8 +14,8 @@ use clap::Args;
 use drnn::Cpu;
 use drnn_tasks::tagger::{Counting, Limits};
 use drnn_train::read::MAX_CLASSES;
-use drnn_train::tagger::{Sentences, Sizes, TaggerLearner};
-use drnn_train::{Metric, Options, PaperNet};
+use drnn_train::tagger::{Sentences, Sizes, TaggerLearner, TaggerValidation};
+use drnn_train::{Metric, Options, PaperNet, Validation};
 use std::path::PathBuf;
 
 /// Tag words: accuracy against the delay of the word network
@@ -140,6 +140,15 @@ impl SweepTask for Ready {
         threads: usize,
     ) -> Result<Needs, Failure> {
         self.bank.needs([self.chars, words(shape)?], &sizes(shape), batch, threads)
+    }
+
+    fn validation(
+        &self,
+        _: &Shape,
+        part: Subset,
+    ) -> Result<Box<dyn Validation<TaggerLearner> + '_>, Failure> {
+        let data = if part == Subset::Valid { &self.bank.dev } else { &self.test };
+        Ok(Box::new(TaggerValidation::new(&self.bank.vocabulary, data)))
     }
 
     fn engine(

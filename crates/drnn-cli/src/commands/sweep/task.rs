@@ -5,7 +5,7 @@ use crate::args::shape::Shape;
 use crate::memory::Needs;
 use crate::training::place::Place;
 use drnn::Cpu;
-use drnn_train::{Engine, Metric, Options};
+use drnn_train::{Engine, MIN_EVAL_ROWS, Metric, OnData, Options, Validation, ValidationRun};
 
 /// The data that an engine is trained on.
 pub type Data<T> = <<T as SweepTask>::Engine as Engine>::Data;
@@ -33,7 +33,8 @@ pub trait SweepTask {
     /// The measure by which networks are compared.
     fn metric(&self) -> Metric;
 
-    /// Training, validation and test set.
+    /// Training, validation and test set. The last two are those of [`SweepTask::validation`], unless
+    /// that has its own.
     fn data(&self) -> [&Data<Self>; 3];
 
     /// The number of sequences in each.
@@ -69,15 +70,27 @@ pub trait SweepTask {
         options: &Options,
     ) -> Result<Self::Engine, Failure>;
 
-    /// The metric of a trained network; by default computed from its loss.
+    /// How a network is measured: the validation set after every epoch, and in the end both sets. By
+    /// default from the engine's losses.
+    fn validation(
+        &self,
+        _shape: &Shape,
+        part: Subset,
+    ) -> Result<Box<dyn Validation<Self::Engine> + '_>, Failure> {
+        let [_, valid, test] = self.data();
+        let data = if part == Subset::Valid { valid } else { test };
+        Ok(Box::new(OnData::new(data, self.metric())))
+    }
+
+    /// The measure of a trained network.
     fn evaluate(
         &self,
         engine: &mut Self::Engine,
-        _cpu: &Cpu,
+        cpu: &Cpu,
+        shape: &Shape,
         part: Subset,
     ) -> Result<f64, Failure> {
-        let [_, valid, test] = self.data();
-        let data = if part == Subset::Valid { valid } else { test };
-        Ok(self.metric().of(&engine.loss(data, 0, 500)?))
+        let run = ValidationRun { epoch: 0, rows: MIN_EVAL_ROWS, cpu };
+        Ok(self.validation(shape, part)?.validate(engine, &run)?.score)
     }
 }

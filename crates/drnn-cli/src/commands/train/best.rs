@@ -18,12 +18,9 @@ pub struct Best {
     lost: Option<String>,
 }
 
-/// Quality on the validation set after an epoch; more is better.
+/// The watched measure after an epoch; more is better.
 fn quality(metric: Metric, epoch: &Epoch) -> f64 {
-    match (metric, epoch.valid_accuracy) {
-        (Metric::Accuracy, Some(accuracy)) => accuracy,
-        _ => -epoch.valid_loss,
-    }
+    if metric.higher_is_better() { epoch.watched() } else { -epoch.watched() }
 }
 
 /// The first of the best epochs, counted from 1, and its quality; 0 if there is no epoch.
@@ -34,12 +31,8 @@ fn best_of(metric: Metric, history: &[Epoch]) -> (usize, f64) {
 
 impl Best {
     /// For a training that starts, or is resumed with the best model so far in `path`.
-    pub fn new<E: Engine>(
-        trainer: &mut Trainer<E>,
-        path: PathBuf,
-        metric: Metric,
-    ) -> Result<Best, Failure> {
-        let history = &trainer.progress().history;
+    pub fn new<E: Engine>(trainer: &mut Trainer<E>, path: PathBuf) -> Result<Best, Failure> {
+        let (history, metric) = (&trainer.progress().history, trainer.measure().metric);
         let (best_epoch, best) = best_of(metric, history);
         if best_epoch == 0 {
             let saved = Mutex::new(f64::NEG_INFINITY);

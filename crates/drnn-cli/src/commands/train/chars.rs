@@ -5,10 +5,11 @@ use crate::Failure;
 use crate::args::characters::{Characters, CharsArguments};
 use crate::args::shape::ShapeArguments;
 use crate::training::LESS;
+use crate::training::place::Network;
 use clap::Args;
 use drnn_tasks::chars::CharTask;
 use drnn_train::chars::paper_bpc;
-use drnn_train::{Dataset, Engine, Metric, Options};
+use drnn_train::{Dataset, Engine, MIN_EVAL_ROWS, Metric, OnData, Options, Validation};
 use std::time::SystemTime;
 
 /// Fill in masked characters of a text: bits per masked character
@@ -43,19 +44,20 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     needs.check_at(training.running.force, &place, &format!("{LESS}, or shorter --window"))?;
     let task = CharTask::new(data.alphabet.clone(), characters.window(), characters.mask);
     let (window, ahead) = (characters.window(), spec.look_ahead());
+    let measured = |part| OnData::new(part as &dyn Dataset, Metric::Bits);
+    let (valid, test) = (measured(&data.valid), data.test.as_ref().map(measured));
     let job = Job {
         task: "chars",
         what: data.what.clone(),
         net: spec.to_string(),
         latency: shape.latency(),
-        metric: Metric::Bits,
         engine: place.network(&cpu, &spec, &options)?,
         place,
         train: &data.train as &dyn Dataset,
-        valid: &data.valid,
-        test: data.test.as_ref().map(|test| test as &dyn Dataset),
+        valid: &valid,
+        test: test.as_ref().map(|test| test as &dyn Validation<Network>),
     };
-    let rows = options.batch;
+    let rows = options.batch.max(MIN_EVAL_ROWS);
     training.run(
         &cpu,
         started,

@@ -14,11 +14,15 @@ use crate::files::training_folder::TrainingFolder;
 use crate::report::training_run::{Judged, TrainingResults};
 use crate::report::{Provenance, Reported, publish};
 use crate::training::place::Place;
+use crate::training::shown::legend;
 use crate::training::{self, Running, Watch};
 use clap::{Args, ValueEnum};
 use drnn::{Cpu, Precision};
 use drnn_train::lanes::Lane;
-use drnn_train::{Engine, Metric, Options, Progress, Reason, Resumed, Schedule, Stopping, Trainer};
+use drnn_train::{
+    Engine, Epoch, MIN_EVAL_ROWS, Options, Progress, Reason, Resumed, Schedule, Stopping, Trainer,
+    Validation, ValidationRun,
+};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -40,10 +44,11 @@ pub struct Training {
     /// Maximum gradient norm; 0 for no clipping [default: 1]
     #[arg(long, value_name = "NORM", value_parser = clip)]
     pub clip: Option<f64>,
-    /// Stop after this many epochs without a better validation loss [default: never]
+    /// Stop after this many epochs in which the measure on the validation set, the one in the log, did
+    /// not improve [default: never]
     #[arg(long, value_name = "EPOCHS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub patience: Option<u32>,
-    /// Which model to keep: that of the last epoch, or the best on the validation set
+    /// Which model to keep: that of the last epoch, or the best by the same measure
     #[arg(long, value_enum, default_value = "best")]
     pub keep: Keep,
     /// Write the parameters in half precision: half the size, three digits
@@ -67,7 +72,7 @@ pub struct Training {
 pub enum ScheduleName {
     Constant,
     Cosine,
-    /// Halved after three epochs without a better validation loss
+    /// Halved after three epochs without improvement on the validation set
     Plateau,
 }
 
@@ -93,22 +98,22 @@ pub struct Job<'a, E: Engine> {
     pub net: String,
     /// The delay d in steps; None for a bidirectional network, which needs the whole sequence.
     pub latency: Option<usize>,
-    pub metric: Metric,
     pub engine: E,
     pub place: Place,
     pub train: &'a E::Data,
-    pub valid: &'a E::Data,
-    pub test: Option<&'a E::Data>,
+    /// After every epoch: what is shown, what chooses the model, what patience watches, and what the
+    /// summary says.
+    pub valid: &'a dyn Validation<E>,
+    /// The same of the test set, of the chosen model.
+    pub test: Option<&'a dyn Validation<E>>,
 }
 
-/// Further evaluation of a trained model, besides its loss and metric.
+/// Further evaluation of a trained model, besides its measure.
 #[derive(Default)]
 pub struct More {
     pub judged: Vec<Judged>,
     /// For the report.
     pub notes: Vec<String>,
-    /// The metric on whole sequences and in the data's units, if it is not the training loss.
-    pub quality: Option<Quality>,
 }
 
 impl More {
@@ -119,12 +124,6 @@ impl More {
         warning!("{note}");
         Ok(More { notes: vec![note], ..More::default() })
     }
-}
-
-/// The metric of a trained model on the validation and test set.
-pub struct Quality {
-    pub valid: f64,
-    pub test: Option<f64>,
 }
 
 impl Training {
@@ -169,14 +168,13 @@ impl Training {
         save: impl Fn(&mut E, &Path, Precision) -> Result<(), Failure>,
         more: impl Fn(&mut E) -> Result<More, Failure>,
     ) -> Result<(), Failure> {
-        let Job { task, what, net, latency, metric, engine, place, train, valid, test } = job;
-        for data in [Some(train), Some(valid), test].into_iter().flatten() {
-            engine.check(data)?;
-        }
-        let count = |data| engine.sequences(data);
-        let sequences = [count(train), count(valid), test.map_or(0, count)];
+        let Job { task, what, net, latency, engine, place, train, valid, test } = job;
+        let measure = valid.measure();
+        test.map_or(Ok(()), |test| test.check(&engine))?;
+        let count = |set: &dyn Validation<E>| set.sequences(&engine);
+        let sequences = [engine.sequences(train), count(valid), test.map_or(0, count)];
         let trainer =
-            Trainer::with_engine(engine, options, &format!("{task}: {what}"), train, valid)?;
+            Trainer::with_validation(engine, options, &format!("{task}: {what}"), train, valid)?;
         let out = self.folder(task);
         let found = "there is an earlier training";
         let folder = self.running.folder(&out, &["training.json", "model.safetensors"], found)?;
@@ -187,21 +185,23 @@ impl Training {
             drnn::text::grouped(sequences[0]),
             cpu.threads()
         );
+        if let Some(legend) = legend(&measure) {
+            progress!("{legend}");
+        }
         let command = training::command();
-        let watch = Watch::new(vec![task.into()], metric, &out.join("log.jsonl"))?;
-        let trained = self.train(cpu, &place, lane, &watch, &command, metric, &folder)?;
+        let watch = Watch::new(vec![task.into()], measure.metric, &out.join("log.jsonl"))?;
+        let trained = self.train(cpu, &place, lane, &watch, &command, &folder)?;
         let Trained { mut trainer, progress, ended, note } = trained;
         let kept_epoch = trainer.progress().history.len();
+        let valid = trainer.progress().history.last().map_or(f64::NAN, Epoch::watched);
         let engine = trainer.engine();
         // The model first: evaluation may fail, and is then left out of the report.
         let (model, half) = (out.join("model.safetensors"), self.half);
         save(engine, &model, if half { Precision::F16 } else { Precision::F32 })?;
-        let More { judged, mut notes, quality } = more(engine).or_else(More::left_out)?;
+        let More { judged, mut notes } = more(engine).or_else(More::left_out)?;
         notes.extend(note);
-        let Quality { valid, test } = match quality {
-            Some(quality) => quality,
-            None => Quality::measure(engine, metric, options.batch.max(64), valid, test)?,
-        };
+        let run = ValidationRun { epoch: 0, rows: options.batch.max(MIN_EVAL_ROWS), cpu };
+        let test = test.map(|test| test.validate(engine, &run)).transpose()?;
         let results = TrainingResults {
             kind: TrainingResults::KIND.into(),
             format: TrainingResults::FORMAT,
@@ -211,20 +211,22 @@ impl Training {
             net,
             latency,
             parameters: engine.state()?.params.len(),
-            metric,
+            metric: measure.metric,
+            measure: Some(measure),
             sequences,
             options,
             ended,
             kept_epoch,
             valid,
-            test,
+            test: test.map(|found| found.score),
             seconds: progress.seconds,
             history: progress.history,
             judged,
             notes,
         };
         publish(&results, &out, self.json)?;
-        progress!("the model is {}", model.display());
+        let rounded = if half { "; scores are those before it was rounded" } else { "" };
+        progress!("the model is {}{rounded}", model.display());
         training::check_finite((ended == Reason::NotFinite).then_some(task).into_iter())
     }
 
@@ -237,13 +239,12 @@ impl Training {
         mut lane: Lane<'a, E>,
         watch: &Watch,
         command: &str,
-        metric: Metric,
         folder: &TrainingFolder,
     ) -> Result<Trained<'a, E>, Failure> {
         let best = match self.keep {
             Keep::Best => {
                 let path = folder.checkpoints().join("best");
-                Some(Best::new(&mut lane.trainer, path, metric)?)
+                Some(Best::new(&mut lane.trainer, path)?)
             }
             Keep::Last => None,
         };
@@ -282,22 +283,6 @@ struct Trained<'a, E: Engine> {
     note: Option<String>,
 }
 
-impl Quality {
-    /// Evaluates the model on the validation set, and on the test set if there is one.
-    fn measure<E: Engine>(
-        engine: &mut E,
-        metric: Metric,
-        rows: usize,
-        valid: &E::Data,
-        test: Option<&E::Data>,
-    ) -> Result<Quality, Failure> {
-        let mut measure = |data: &E::Data| -> Result<f64, Failure> {
-            Ok(metric.of(&engine.loss(data, 0, rows)?))
-        };
-        Ok(Quality { valid: measure(valid)?, test: test.map(measure).transpose()? })
-    }
-}
-
 /// Takes the model of the last checkpoint, which is the last good one when the loss became NaN.
 /// Returns a note if an older one had to be used.
 fn restore_last<E: Engine>(
@@ -318,7 +303,7 @@ mod tests {
     #[test]
     fn an_evaluation_that_fails_is_a_note() {
         let more = More::left_out(Failure::Input("nothing to score".into())).unwrap();
-        assert!(more.notes[0].contains("nothing to score") && more.quality.is_none());
+        assert!(more.notes[0].contains("nothing to score"));
         // Ctrl-C is not an evaluation that failed.
         assert!(More::left_out(Failure::Interrupted(String::new())).is_err());
     }

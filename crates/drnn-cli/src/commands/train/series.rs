@@ -1,6 +1,6 @@
 //! `drnn train series`: a network on sequences of numbers, from a table or from arrays.
 
-use super::frame::{Job, More, Quality, Training};
+use super::frame::{Job, More, Training};
 use crate::Failure;
 use crate::args::series::{Ready, SeriesData};
 use crate::args::shape::ShapeArguments;
@@ -8,10 +8,10 @@ use crate::commands::eval::series::judged;
 use crate::training::LESS;
 use crate::training::place::Network;
 use clap::Args;
-use drnn::{Cpu, Padding};
+use drnn::{Model, Padding};
 use drnn_tasks::series::SeriesTask;
-use drnn_train::series::{Score, Sequences, score};
-use drnn_train::{Dataset, Metric, Options, Schedule};
+use drnn_train::series::SeriesValidation;
+use drnn_train::{Dataset, Metric, Options, Schedule, Validation};
 use std::time::SystemTime;
 
 /// Predict values or a class at every step of sequences of numbers
@@ -41,11 +41,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let cpu = training.cpu()?;
     let place = training.running.place.find()?;
     let spec = shape.spec(Padding::Null, |builder| ready.task.widths(builder))?;
-    let (train, valid, test) = ready.windows(shape.delay)?;
+    let train = ready.windows(shape.delay)?;
+    ready.warn_of_long_delay(shape.delay);
+    let (valid, test) = (ready.validation(&spec)?, ready.test_validation(&spec)?);
     let options = training.options(suggested(ready.batch(&train)));
-    let parts = [Some(&train), Some(&valid), test.as_ref()].into_iter().flatten();
-    let parts: Vec<&dyn Dataset> = parts.map(|part| part as &dyn Dataset).collect();
-    let needs = place.needs(&spec, &parts, options.batch, cpu.threads())?;
+    let needs = place.needs(&spec, &[&train as &dyn Dataset], options.batch, cpu.threads())?;
     let needs = needs.join(ready.scoring(&spec));
     needs.check_at(training.running.force, &place, &format!("{LESS}, or shorter --window"))?;
     let job = Job {
@@ -53,12 +53,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         what: ready.what.clone(),
         net: spec.to_string(),
         latency: shape.latency(),
-        metric: metric(&ready.task),
         engine: place.network(&cpu, &spec, &options)?,
         place,
         train: &train as &dyn Dataset,
         valid: &valid,
-        test: test.as_ref().map(|test| test as &dyn Dataset),
+        test: test.as_ref().map(|test| test as &dyn Validation<Network>),
     };
     let task = ready.task.to_value()?;
     training.run(
@@ -69,7 +68,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         |engine, path, precision| {
             Ok(engine.model()?.with_task(task.clone()).save_as(path, precision)?)
         },
-        |engine| more(engine, &cpu, &ready),
+        |engine| more(&engine.model()?.on(&cpu), &ready, &valid, test.as_ref()),
     )
 }
 
@@ -84,33 +83,26 @@ pub fn metric(task: &SeriesTask) -> Metric {
     if task.classes.is_some() { Metric::Accuracy } else { Metric::SquaredError }
 }
 
-/// Evaluates a network on whole sequences, in the target's units: all scores, and the metric.
-pub fn evaluate(
-    engine: &mut Network,
-    cpu: &Cpu,
-    task: &SeriesTask,
-    data: &Sequences,
-) -> Result<(Score, f64), Failure> {
-    let found = score(&engine.model()?.on(cpu), task, data)?;
-    let quality = found.quality().unwrap_or(0.0);
-    Ok((found, quality))
-}
-
 /// Evaluates the model on validation and test set; tables are of the test set if there is one.
-fn more(engine: &mut Network, cpu: &Cpu, ready: &Ready) -> Result<More, Failure> {
-    let mut of = |data: &Sequences| evaluate(engine, cpu, &ready.task, data);
-    let (valid, test) = (of(&ready.valid)?, ready.test.as_ref().map(&mut of).transpose()?);
-    let quality = Quality { valid: valid.1, test: test.as_ref().map(|test| test.1) };
+fn more(
+    model: &Model,
+    ready: &Ready,
+    valid: &SeriesValidation,
+    test: Option<&SeriesValidation>,
+) -> Result<More, Failure> {
     let mut notes = ready.notes.clone();
-    let sets = [("validation", Some(&valid)), ("test", test.as_ref())];
-    for (set, (score, _)) in sets.into_iter().filter_map(|(set, found)| Some((set, found?))) {
+    let mut scores = Vec::new();
+    for (set, part) in [("validation", Some(valid)), ("test", test)] {
+        let Some(part) = part else { continue };
+        let score = part.scorer().score(model)?;
         if score.unknown > 0 {
             let n = score.unknown;
             notes.push(format!(
                 "{n} steps of the {set} set have classes that the training set does not have; they count as wrong."
             ));
         }
+        scores.push((set, score));
     }
-    let (set, closest) = test.map_or(("validation", valid.0), |test| ("test", test.0));
-    Ok(More { judged: judged(&closest, &ready.task, set), notes, quality: Some(quality) })
+    let judged = scores.last().map_or(Vec::new(), |(set, score)| judged(score, &ready.task, set));
+    Ok(More { judged, notes })
 }

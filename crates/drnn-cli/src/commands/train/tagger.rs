@@ -8,8 +8,8 @@ use crate::training::treebank::{Treebank, by_tag, confusion, table};
 use clap::{Args, ValueEnum};
 use drnn_tasks::tagger::{Counting, Limits, Tagger};
 use drnn_train::read::MAX_CLASSES;
-use drnn_train::tagger::{Scores, Sizes, TaggerLearner};
-use drnn_train::{Engine, Metric, Options, PaperNet};
+use drnn_train::tagger::{Scores, Sizes, TaggerLearner, TaggerValidation};
+use drnn_train::{Engine, Options, PaperNet, Validation};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
@@ -124,17 +124,18 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     needs.check(training.running.force, less)?;
     let engine = bank.learner(&cpu, nets, &sizes, &options)?;
     let net = engine.net().clone();
+    let measured = |part| TaggerValidation::new(&bank.vocabulary, part);
+    let (valid, test) = (measured(&bank.dev), bank.test.as_ref().map(measured));
     let job = Job {
         task: "tagger",
         what: bank.describe(),
         net: format!("char network {}\nword network {}", net.chars, net.words),
         latency: net.latency(),
-        metric: Metric::Accuracy,
         engine,
         place,
         train: &bank.train,
-        valid: &bank.dev,
-        test: bank.test.as_ref(),
+        valid: &valid,
+        test: test.as_ref().map(|test| test as &dyn Validation<TaggerLearner>),
     };
     let tagger = |engine: &mut TaggerLearner| -> Result<Tagger, Failure> {
         let params = engine.state()?.params;
@@ -160,7 +161,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
                     }
                 }
             }
-            Ok(More { judged, notes: bank.notes(), quality: None })
+            Ok(More { judged, notes: bank.notes() })
         },
     )
 }
