@@ -57,7 +57,8 @@ fn plain(spec: &NetSpec, [train, valid]: [&(dyn Dataset + 'static); 2], batch: u
     for threads in [1, 2] {
         let cpu = Cpu::new(threads);
         let make = || Learner::new(&cpu, spec, Default::default(), 1);
-        let estimate = Estimate::new(spec, &[train, valid], batch, threads);
+        let options = Options { batch, ..Options::default() };
+        let estimate = Estimate::new(spec, &[train, valid], &options, threads);
         assert_close(&format!("{spec}"), estimate, peak(make, train, valid, batch));
     }
 }
@@ -101,7 +102,8 @@ fn estimates_are_close_to_what_trainings_allocate() {
         let net = Sizes::default().build(&vocabulary, nets, None).unwrap();
         let cpu = Cpu::new(1);
         let make = || TaggerLearner::new(&cpu, net.clone(), Default::default(), 1);
-        let estimate = Estimate::tagger(&net, &[&sentences, &sentences], 32, 1);
+        let options = Options { batch: 32, ..Options::default() };
+        let estimate = Estimate::tagger(&net, &[&sentences, &sentences], &options, 1);
         assert_close(&format!("{nets:?}"), estimate, peak(make, &sentences, &sentences, 32));
     }
 }

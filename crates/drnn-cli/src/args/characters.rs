@@ -3,7 +3,8 @@
 use crate::Failure;
 use crate::args::reading::Reading;
 use crate::args::shape::Shape;
-use crate::console::note;
+use crate::console::{note, warning};
+use crate::training::suggested::{Given, Plan};
 use clap::Args;
 use drnn::text::grouped;
 use drnn::{NetSpec, NetSpecBuilder, Padding};
@@ -11,7 +12,7 @@ use drnn_tasks::chars::Alphabet;
 use drnn_train::chars::{EMBEDDING, Held, Masked, Masking, SHARE, WINDOW, split};
 use drnn_train::read::{Input, Source as Opened, Symbols};
 use drnn_train::seed;
-use drnn_train::{Dataset, Options};
+use drnn_train::{Dataset, Options, Schedule};
 use std::convert::Infallible;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -88,13 +89,16 @@ impl CharsArguments {
         Ok(self.first.into_iter().fold(source, Opened::first_characters))
     }
 
-    fn alphabet(&self, text: &Input) -> Result<Alphabet, Failure> {
-        Ok(match &self.alphabet {
-            Some(characters) => Alphabet::new(
-                characters.replace("\\n", "\n").replace("\\t", "\t").chars().collect(),
-            )?,
-            None => drnn_train::read::alphabet(self.open(text)?, self.symbols as usize)?,
-        })
+    /// The alphabet, and the number of symbols that would leave next to nothing unknown.
+    fn alphabet(&self, text: &Input) -> Result<(Alphabet, Option<usize>), Failure> {
+        let characters =
+            |text: &str| text.replace("\\n", "\n").replace("\\t", "\t").chars().collect();
+        if let Some(given) = &self.alphabet {
+            return Ok((Alphabet::new(characters(given))?, None));
+        }
+        let counts = drnn_train::read::character_counts(self.open(text)?)?;
+        let symbols = counts.iter().take(self.symbols as usize).map(|(symbol, _)| *symbol);
+        Ok((Alphabet::new(symbols.collect())?, Some(enough_symbols(&counts))))
     }
 }
 
@@ -107,6 +111,8 @@ pub struct Characters {
     pub what: String,
     /// For stderr and the report.
     pub notes: Vec<String>,
+    /// Whether the first note is a warning: much of the text is not in the alphabet.
+    much_unknown: bool,
     pub train: Masked,
     pub valid: Masked,
     pub test: Option<Masked>,
@@ -117,9 +123,12 @@ impl Characters {
     pub fn read(arguments: &CharsArguments, seed: u64) -> Result<Characters, Failure> {
         let CharsArguments { text, mask, valid, test, .. } = arguments;
         let input = arguments.reading.input(text)?;
-        let (alphabet, window) = (arguments.alphabet(&input)?, arguments.window());
+        let ((alphabet, enough), window) = (arguments.alphabet(&input)?, arguments.window());
         let symbols = Arc::new(Symbols::read(arguments.open(&input)?, &alphabet)?);
-        let mut notes: Vec<String> = unknown(text, &symbols).into_iter().collect();
+        let unknown_share = symbols.unknown() as f64 / symbols.len().max(1) as f64;
+        let advice = advice(alphabet.len(), enough, unknown_share);
+        let mut notes: Vec<String> =
+            unknown(text, &symbols).map(|note| format!("{note}{advice}")).into_iter().collect();
         let [train, held_valid, held_test] = split(symbols.len(), valid.held(), test.held())?;
         let mut masked = |name: &str, number: u64, apart: Option<(&HeldOut, Range<usize>)>| {
             let (text, range) = match apart {
@@ -155,12 +164,28 @@ impl Characters {
             if alphabet.len() > 40 { ".." } else { "" },
         );
         let embedding = arguments.embedding.into();
-        Ok(Characters { alphabet, embedding, window, what, notes, train, valid, test })
+        let much_unknown = unknown_share > MUCH;
+        Ok(Characters {
+            alphabet,
+            embedding,
+            window,
+            what,
+            notes,
+            much_unknown,
+            train,
+            valid,
+            test,
+        })
     }
 
     /// Prints the notes.
     pub fn print_notes(&self) {
-        self.notes.iter().for_each(|note| note!("{note}"));
+        for (i, note) in self.notes.iter().enumerate() {
+            match self.much_unknown && i == 0 {
+                true => warning!("{note}"),
+                false => note!("{note}"),
+            }
+        }
     }
 
     /// Input and outputs of a network.
@@ -174,9 +199,41 @@ impl Characters {
         Ok(shape.spec(Padding::LookAhead, self.data())?)
     }
 
-    /// The paper's options, with a batch of at most the whole training set.
-    pub fn options(&self) -> Options {
-        Options { batch: 128.min(self.train.len()), ..Options::default() }
+    /// Options that suit the length of the text: `epochs` epochs or more, and 200 updates for each.
+    /// docs/TRAINING.md has the measurements.
+    pub fn options(&self, epochs: usize, given: Given) -> Options {
+        let plan =
+            Plan { updates: 200 * epochs, epochs, max_epochs: 1000, batch: 128, min_batch: 8 };
+        let (batch, epochs) = plan.batch_and_epochs(self.train.len(), given);
+        Options { epochs, batch, rate: 4e-3, schedule: Schedule::Cosine, ..Options::default() }
+    }
+}
+
+/// A share of characters outside the alphabet from which on it is said loudly.
+const MUCH: f64 = 0.01;
+/// The share that a sufficient alphabet leaves out.
+const LITTLE: f64 = 0.001;
+
+/// How many of the most frequent characters make up all of a text but [`LITTLE`].
+fn enough_symbols(counts: &[(char, u64)]) -> usize {
+    let all: u64 = counts.iter().map(|(_, count)| count).sum();
+    let mut left = all;
+    let covers = |(_, count): &(char, u64)| {
+        left -= count;
+        left as f64 <= LITTLE * all as f64
+    };
+    counts.iter().position(covers).map_or(counts.len(), |last| last + 1)
+}
+
+/// What to do about characters that are not in an alphabet of `symbols`.
+fn advice(symbols: usize, enough: Option<usize>, unknown: f64) -> String {
+    let share = format!("; these are {:.2} % of the text", 100.0 * unknown);
+    match enough {
+        None => format!("{share}: a longer --alphabet knows more"),
+        Some(enough) if enough > symbols => {
+            format!("{share}: --symbols {enough} would know all but 0.1 %")
+        }
+        Some(_) => share,
     }
 }
 

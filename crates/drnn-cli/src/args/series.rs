@@ -1,6 +1,7 @@
 //! Series on the command line, for `train` and `sweep`: `--csv F --target y --sequence id`.
 
 use crate::Failure;
+use crate::args::class_weights::{ClassWeights, described};
 use crate::args::reading::Reading;
 use crate::console::warning;
 use crate::memory::Needs;
@@ -9,7 +10,6 @@ use drnn::NetSpec;
 use drnn::memory::{self, BatchSize};
 use drnn::text::{counted, grouped, shortened};
 use drnn_tasks::series::SeriesTask;
-use drnn_train::Dataset;
 use drnn_train::read::{Input, MAX_CLASSES, Missing};
 use drnn_train::series::{
     Columns, Parts, Sequences, SeriesValidation, Shares, Windows, from_arrays, from_table,
@@ -67,6 +67,10 @@ pub struct SeriesData {
     /// Maximum number of classes of the target
     #[arg(long, value_name = "N", default_value_t = MAX_CLASSES as u32, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
     max_classes: u32,
+    /// How much each class counts in training: balanced (rare ones as much as frequent ones),
+    /// CLASS=WEIGHT,.. (others 1), or a file with a class and its weight in each line
+    #[arg(long, value_name = "balanced|LIST|FILE")]
+    class_weights: Option<ClassWeights>,
     #[command(flatten)]
     reading: Reading,
 }
@@ -133,6 +137,8 @@ pub struct Ready {
     /// For stderr and the report.
     pub notes: Vec<String>,
     window: usize,
+    /// Of the task's classes, in the gradient.
+    class_weights: Option<Vec<f32>>,
 }
 
 impl SeriesData {
@@ -175,8 +181,23 @@ impl SeriesData {
         let prints = [Some(&train), Some(&valid), test.as_ref()].into_iter().flatten();
         let print = prints.fold(0, |print: u64, part| print.rotate_left(21) ^ part.fingerprint());
         let what = format!("{what}; windows of at most {}; data {print:016x}", self.window);
-        let window = self.window as usize;
-        Ok(Ready { task, what, train, valid, test, notes, window })
+        let (window, class_weights) = (self.window as usize, self.weights(&task, &train)?);
+        let what = match (&task.classes, &class_weights) {
+            (Some(names), Some(weights)) => format!("{what}; {}", described(names, weights)),
+            _ => what,
+        };
+        Ok(Ready { task, what, train, valid, test, notes, window, class_weights })
+    }
+
+    /// The weights of the task's classes, if there are any.
+    fn weights(&self, task: &SeriesTask, train: &Sequences) -> Result<Option<Vec<f32>>, Failure> {
+        let Some(given) = &self.class_weights else { return Ok(None) };
+        let Some(names) = &task.classes else {
+            let targets = joined(&task.targets);
+            let why = format!("--class-weights: {targets} holds numbers, not classes; --classify");
+            return Err(Failure::Input(format!("{why} makes a class of each")));
+        };
+        given.of(names, &train.class_counts(names), self.reading).map(Some)
     }
 
     fn columns(&self) -> Columns {
@@ -213,7 +234,11 @@ impl SeriesData {
 impl Ready {
     /// The training set in windows with `ahead` look-ahead steps.
     pub fn windows(&self, ahead: usize) -> Result<Windows, Failure> {
-        Ok(Windows::new(&self.train, &self.task, self.window, ahead)?)
+        let windows = Windows::new(&self.train, &self.task, self.window, ahead)?;
+        Ok(match &self.class_weights {
+            Some(weights) => windows.with_class_weights(weights.clone()),
+            None => windows,
+        })
     }
 
     /// How networks of this spec are scored on the validation set, and on the test set if there is one.
@@ -271,11 +296,6 @@ impl Ready {
         let steps = sets.map(|set| scoring_steps(spec, set)).max().unwrap_or(0);
         let run = memory::run(spec, BatchSize::new(steps, 1));
         Needs::new("scoring", memory::model(spec).saturating_add(run))
-    }
-
-    /// The default batch size: small enough that an epoch over small data has several steps.
-    pub fn batch(&self, train: &Windows) -> usize {
-        (train.len() / 16).clamp(4, 32).min(train.len())
     }
 }
 

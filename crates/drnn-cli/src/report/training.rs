@@ -18,18 +18,24 @@ pub fn title(net: PaperNet) -> String {
 pub fn training_facts(sequences: [usize; 3], options: &Options) -> Vec<(&'static str, String)> {
     let [train, valid, test] = sequences.map(grouped);
     let adam = options.adam;
-    vec![
+    let decay = match adam.weight_decay {
+        0.0 => String::new(),
+        decay => format!(", weight decay {decay}"),
+    };
+    let dropout = (options.dropout > 0.0).then(|| ("Dropout", options.dropout.to_string()));
+    let facts = vec![
         ("Sequences", format!("{train} to train, {valid} to validate, {test} to test")),
         ("Epochs", format!("at most {}", grouped(options.epochs))),
         ("Batch", grouped(options.batch)),
         ("Learning rate", format!("{}, {}", options.rate, schedule(options.schedule))),
-        ("Optimiser", format!("Adam, {} {} {:e}", adam.beta1, adam.beta2, adam.eps)),
+        ("Optimiser", format!("Adam, {} {} {:e}{decay}", adam.beta1, adam.beta2, adam.eps)),
         (
             "Gradients",
             options.clip.map_or("not clipped".into(), |clip| format!("clipped at norm {clip}")),
         ),
         ("Stops early", stopping(options)),
-    ]
+    ];
+    facts.into_iter().chain(dropout).collect()
 }
 
 /// Command and machine.

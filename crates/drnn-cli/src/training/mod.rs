@@ -4,6 +4,7 @@
 pub mod place;
 pub mod shown;
 pub mod stop;
+pub mod suggested;
 pub mod treebank;
 
 use crate::Failure;

@@ -96,6 +96,9 @@ impl Place {
     /// A network to be trained there.
     pub fn network(&self, cpu: &Cpu, spec: &NetSpec, options: &Options) -> Result<Network> {
         let (adam, seed) = (options.adam, options.seed);
+        if let Place::Cuda(..) = self {
+            drnn_cuda::check_options(options)?;
+        }
         let engine: Box<dyn Engine<Data = dyn Dataset>> = match self {
             Place::Cpu => Box::new(Learner::new(cpu, spec, adam, seed)),
             Place::Cuda(device, precision) => {
@@ -106,17 +109,18 @@ impl Place {
         Ok(Network { spec: spec.clone(), engine })
     }
 
-    /// The memory to train a network there, with batches of `batch` sequences of `data`, whose first
-    /// entry is the training set.
+    /// The memory to train a network there with these options on `data`, whose first entry is the
+    /// training set.
     pub fn needs(
         &self,
         spec: &NetSpec,
         data: &[&dyn Dataset],
-        batch: usize,
+        options: &Options,
         threads: usize,
     ) -> Result<Needs> {
-        let estimate = Estimate::new(spec, data, batch, threads);
+        let estimate = Estimate::new(spec, data, options, threads);
         let Place::Cuda(device, precision) = self else { return Ok(estimate.into()) };
+        let batch = options.batch;
         let rows = |i: usize| if i == 0 { batch } else { batch.max(MIN_EVAL_ROWS) };
         let sizes = data.iter().enumerate().map(|(i, data)| data.batch_size(rows(i)));
         let mut card = 0;

@@ -1,6 +1,7 @@
 //! Treebanks as training data, and the tables of a tagger's scores.
 
 use crate::Failure;
+use crate::args::class_weights::{ClassWeights, described};
 use crate::args::reading::Reading;
 use crate::memory::Needs;
 use crate::report::training_run::{Judged, most_frequent};
@@ -26,6 +27,8 @@ pub struct Treebank {
     tuned: bool,
     names: Vec<String>,
     notes: Vec<String>,
+    /// Describes the weights of tags, if there are any.
+    weights: Option<String>,
 }
 
 impl Treebank {
@@ -76,7 +79,37 @@ impl Treebank {
                 ));
             }
         }
-        Ok(Treebank { counting, vocabulary, train, dev, test, vectors, tuned, names, notes })
+        let weights = None;
+        Ok(Treebank {
+            counting,
+            vocabulary,
+            train,
+            dev,
+            test,
+            vectors,
+            tuned,
+            names,
+            notes,
+            weights,
+        })
+    }
+
+    /// The same with weights of tags in training, if they are given.
+    pub fn weighted(
+        mut self,
+        given: Option<&ClassWeights>,
+        reading: Reading,
+    ) -> Result<Treebank, Failure> {
+        let Some(given) = given else { return Ok(self) };
+        let tags = self.vocabulary.tags();
+        let mut counts = vec![0; tags.len()];
+        for word in self.train.words().iter().filter(|word| word.tag != drnn_train::IGNORE) {
+            counts[word.tag as usize] += 1;
+        }
+        let weights = given.of(tags, &counts, reading)?;
+        self.weights = Some(described(tags, &weights));
+        self.train = self.train.with_tag_weights(weights);
+        Ok(self)
     }
 
     /// The two networks of a tagger for this data.
@@ -92,12 +125,12 @@ impl Treebank {
         &self,
         nets: [PaperNet; 2],
         sizes: &Sizes,
-        batch: usize,
+        options: &Options,
         threads: usize,
     ) -> Result<Needs, Failure> {
         let parts: Vec<&Sentences> =
             [&self.train, &self.dev].into_iter().chain(&self.test).collect();
-        Ok(Estimate::tagger(&self.net(nets, sizes)?, &parts, batch, threads).into())
+        Ok(Estimate::tagger(&self.net(nets, sizes)?, &parts, options, threads).into())
     }
 
     /// The two networks, to be trained.
@@ -126,8 +159,9 @@ impl Treebank {
             }
             None => format!("{} vectors learned", grouped(self.vocabulary.words())),
         };
+        let weights = self.weights.as_ref().map_or(String::new(), |text| format!("; {text}"));
         format!(
-            "{}: {} + {} + {} {}, {} symbols, {} tags, {vectors}",
+            "{}: {} + {} + {} {}, {} symbols, {} tags, {vectors}{weights}",
             self.names.join(", "),
             words(Some(&self.train)),
             words(Some(&self.dev)),

@@ -7,9 +7,16 @@ use crate::error::Result;
 use drnn_tasks::chars::Alphabet;
 use std::collections::HashMap;
 
-/// The `max` most frequent characters of a text, line ends included; of equally frequent ones the
-/// lower code point comes first. Reads the text to its end: to read its symbols, open it again.
-pub fn alphabet(mut source: Source, max: usize) -> Result<Alphabet> {
+/// The `max` most frequent characters of a text.
+pub fn alphabet(source: Source, max: usize) -> Result<Alphabet> {
+    let found = character_counts(source)?;
+    Ok(Alphabet::new(found.into_iter().take(max).map(|(symbol, _)| symbol).collect())?)
+}
+
+/// The characters of a text, line ends included, and how often they occur, the most frequent first; of
+/// equally frequent ones the lower code point comes first. Reads the text to its end: to read its
+/// symbols, open it again.
+pub fn character_counts(mut source: Source) -> Result<Vec<(char, u64)>> {
     let mut counts = Counts { ascii: [[0; 256]; 4], others: HashMap::new() };
     pieces(&mut source, |piece| counts.add(piece))?;
     let mut found = counts.found();
@@ -17,8 +24,7 @@ pub fn alphabet(mut source: Source, max: usize) -> Result<Alphabet> {
         return Err(refuse(source.name(), None, "holds no text"));
     }
     found.sort_unstable_by_key(|&(symbol, count)| (std::cmp::Reverse(count), symbol));
-    found.truncate(max);
-    Ok(Alphabet::new(found.into_iter().map(|(symbol, _)| symbol).collect())?)
+    Ok(found)
 }
 
 /// How often characters occur. Bytes are counted in four places in turn: two equal ones in a row would wait for

@@ -38,7 +38,7 @@ mod vectors;
 mod zip;
 mod zstd;
 
-pub use alphabet::alphabet;
+pub use alphabet::{alphabet, character_counts};
 pub use elements::{ElementRow, ElementRows};
 pub use input::Input;
 pub use limits::{

@@ -2,7 +2,8 @@
 
 use crate::data::Dataset;
 use crate::tagger::Sentences;
-use drnn::memory::{BatchSize, training};
+use crate::training::Options;
+use drnn::memory::{BatchSize, dropout, training};
 use drnn::{InputSpec, NetSpec};
 use drnn_tasks::tagger::TaggerNet;
 
@@ -21,15 +22,24 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// A network on `threads` threads of the processor, with batches of `batch` sequences, on all
+    /// A network on `threads` threads of the processor, with the options' batches and dropout, on all
     /// of `data`: the training set first, then those that are only evaluated.
-    pub fn new(spec: &NetSpec, data: &[&dyn Dataset], batch: usize, threads: usize) -> Estimate {
+    pub fn new(
+        spec: &NetSpec,
+        data: &[&dyn Dataset],
+        options: &Options,
+        threads: usize,
+    ) -> Estimate {
+        let batch = options.batch;
         let size = |(i, data): (usize, &&dyn Dataset)| match i {
             0 => data.batch_size(batch),
             _ => data.batch_size(batch.max(MIN_EVAL_ROWS).min(data.max_eval_rows())),
         };
         let passes = data.iter().enumerate().map(size).map(|size| pass(spec, size, threads));
         let pass = passes.max().unwrap_or(0);
+        let dropped = data.first().filter(|_| options.dropout > 0.0);
+        let dropped = dropped.map_or(0, |data| dropped_states(spec, data.batch_size(batch)));
+        let pass = pass.saturating_add(dropped);
         Estimate { pass, ..Estimate::of_parameters(spec.parameters()) }
     }
 
@@ -39,7 +49,13 @@ impl Estimate {
     }
 
     /// A tagger, likewise.
-    pub fn tagger(net: &TaggerNet, data: &[&Sentences], batch: usize, threads: usize) -> Estimate {
+    pub fn tagger(
+        net: &TaggerNet,
+        data: &[&Sentences],
+        options: &Options,
+        threads: usize,
+    ) -> Estimate {
+        let batch = options.batch;
         let of = |(i, data): (usize, &&Sentences)| {
             let rows = if i == 0 { batch } else { batch.max(MIN_EVAL_ROWS) };
             let longest = (0..data.len()).map(|i| data.get(i).len()).max().unwrap_or(0);
@@ -48,8 +64,11 @@ impl Estimate {
             let spellings = words.steps.saturating_mul(words.rows).min(all.len());
             let longest = (0..all.len() as u32).map(|i| all.get(i).len()).max().unwrap_or(0);
             let chars = BatchSize { selected: Some(0), ..BatchSize::new(longest, spellings) };
-            let [chars, words] =
-                [(&net.chars, chars), (&net.words, words)].map(|(spec, s)| pass(spec, s, threads));
+            let [chars, words] = [(&net.chars, chars), (&net.words, words)].map(|(spec, size)| {
+                let drops = i == 0 && options.dropout > 0.0;
+                let dropped = if drops { dropped_states(spec, size) } else { 0 };
+                pass(spec, size, threads).saturating_add(dropped)
+            });
             chars.saturating_add(words)
         };
         let pass = data.iter().enumerate().map(of).max().unwrap_or(0);
@@ -66,6 +85,11 @@ impl Estimate {
     pub fn total(&self) -> usize {
         self.weights.saturating_add(self.pass).saturating_add(self.checkpoint)
     }
+}
+
+/// What dropout adds to a pass.
+fn dropped_states(spec: &NetSpec, size: BatchSize) -> usize {
+    dropout(spec, BatchSize { steps: size.steps.saturating_add(spec.look_ahead()), ..size })
 }
 
 /// A batch of one network and its pass.

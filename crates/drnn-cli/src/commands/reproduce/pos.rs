@@ -2,7 +2,6 @@
 
 use crate::Failure;
 use crate::args::reading::Reading;
-use crate::commands::train::tagger::paper_options;
 use crate::console::progress;
 use crate::memory::Needs;
 use crate::report::pos::{PosResults, Run, paper_pairs};
@@ -115,7 +114,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let one = cpu.with_threads(1);
     let mut needs = Vec::new();
     for &pair in &pairs {
-        let one = bank.needs(pair, &Sizes::default(), options.batch, 1)?;
+        let one = bank.needs(pair, &Sizes::default(), &options, 1)?;
         needs.extend(std::iter::repeat_n(one, repeats.into()));
     }
     let needs = Needs::side_by_side(needs, cpu.threads());
@@ -205,7 +204,7 @@ fn scored(
 impl Arguments {
     fn options(&self) -> Options {
         let epochs = self.epochs.map_or(if self.full { 20 } else { 10 }, |n| n as usize);
-        Options { epochs, seed: self.seed, ..paper_options() }
+        Options { epochs, batch: 32, seed: self.seed, ..Options::default() }
     }
 
     /// Pairs of char net and word net, each once.

@@ -180,7 +180,7 @@ impl Arguments {
             let spec = net.spec(task.symbols, task.symbols)?;
             let parts = data.each_ref().map(|part| part as &dyn Dataset);
             let threads = cpu.threads().div_ceil(which.len());
-            needs.push(place.needs(&spec, &parts, self.options().batch, threads)?);
+            needs.push(place.needs(&spec, &parts, &self.options(), threads)?);
         }
         let needs = Needs::side_by_side(needs, place.threads(cpu, which.len()));
         needs.and("data", bytes).check_at(

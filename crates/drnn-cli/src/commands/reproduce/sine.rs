@@ -283,7 +283,7 @@ impl Arguments {
         let bytes = protocol.sequences.iter().sum::<usize>() * task.steps * 2 * size_of::<f32>();
         let mut largest = Needs::default();
         for net in cells.iter().map(|cell| cell.net).collect::<BTreeSet<_>>() {
-            let estimate = Estimate::new(&net.spec(1, 1)?, &data, protocol.training.batch, 1);
+            let estimate = Estimate::new(&net.spec(1, 1)?, &data, &protocol.training, 1);
             let needs = match place {
                 Place::Cpu => Needs::from(estimate),
                 Place::Cuda(..) => Needs::default(),

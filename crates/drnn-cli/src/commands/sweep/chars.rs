@@ -7,6 +7,7 @@ use crate::args::characters::{Characters, CharsArguments};
 use crate::args::shape::Shape;
 use crate::memory::Needs;
 use crate::training::place::{Network, Place};
+use crate::training::suggested::Given;
 use clap::Args;
 use drnn::Cpu;
 use drnn_train::{Dataset, Metric, Options};
@@ -64,8 +65,8 @@ impl SweepTask for Characters {
         self.window - 1
     }
 
-    fn options(&self) -> Options {
-        Options { epochs: 10, rate: 4e-3, ..Characters::options(self) }
+    fn options(&self, given: Given) -> Options {
+        Characters::options(self, 10, given)
     }
 
     fn same_size(&self, shape: Shape) -> Result<Shape, Failure> {
@@ -76,10 +77,10 @@ impl SweepTask for Characters {
         &self,
         place: &Place,
         shape: &Shape,
-        batch: usize,
+        options: &Options,
         threads: usize,
     ) -> Result<Needs, Failure> {
-        Ok(place.needs(&self.spec(shape)?, &SweepTask::data(self), batch, threads)?)
+        Ok(place.needs(&self.spec(shape)?, &SweepTask::data(self), options, threads)?)
     }
 
     fn engine(

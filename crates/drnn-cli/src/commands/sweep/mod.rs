@@ -16,11 +16,13 @@ mod task;
 
 use crate::Failure;
 use crate::args::network::NetworkKind;
+use crate::args::regularisation::Regularisation;
 use crate::args::shape::Shape;
 use crate::console::progress;
 use crate::memory::Needs;
 use crate::report::sweep::{Run, SweepResults};
 use crate::report::{Provenance, Reported, publish};
+use crate::training::suggested::Given;
 use crate::training::{self, LESS, Running, Watch};
 use clap::{Args, Subcommand};
 use drnn::Cpu;
@@ -84,6 +86,8 @@ pub struct Sweep {
     /// Sequences per batch [default: as the task suggests]
     #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     batch: Option<u32>,
+    #[command(flatten)]
+    regularisation: Regularisation,
     /// How far from the best is good enough: a difference of accuracies, or a fraction of the lowest error
     /// [default: 0.01 of accuracy, 0.05 of an error]
     #[arg(long, value_name = "X", value_parser = tolerance)]
@@ -131,7 +135,7 @@ impl Sweep {
         let mut needs = Vec::new();
         for shape in &shapes {
             let threads = cpu.threads().div_ceil(lanes);
-            let one = task.needs(&place, shape, options.batch, threads)?;
+            let one = task.needs(&place, shape, &options, threads)?;
             needs.extend(std::iter::repeat_n(one, self.repeats.into()));
         }
         let needs = Needs::side_by_side(needs, place.threads(&cpu, lanes));
@@ -249,12 +253,13 @@ impl Sweep {
     }
 
     fn options<T: SweepTask>(&self, task: &T) -> Options {
-        let suggested = Options { schedule: Schedule::Cosine, ..task.options() };
+        let given = Given { batch: self.batch, epochs: self.epochs };
+        let suggested = Options { schedule: Schedule::Cosine, ..task.options(given) };
         Options {
             epochs: self.epochs.map_or(suggested.epochs, |n| n as usize),
             rate: self.rate.unwrap_or(suggested.rate),
             batch: self.batch.map_or(suggested.batch, |n| n as usize),
-            ..suggested
+            ..self.regularisation.apply(suggested)
         }
     }
 

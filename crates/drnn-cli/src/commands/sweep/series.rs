@@ -8,6 +8,7 @@ use crate::args::shape::Shape;
 use crate::commands::train::series::{metric, suggested};
 use crate::memory::Needs;
 use crate::training::place::{Network, Place};
+use crate::training::suggested::Given;
 use clap::Args;
 use drnn::{Cpu, Padding};
 use drnn_tasks::series::SeriesTask;
@@ -88,8 +89,8 @@ impl SweepTask for Series {
         self.max_delay
     }
 
-    fn options(&self) -> Options {
-        suggested(self.ready.batch(&self.train))
+    fn options(&self, given: Given) -> Options {
+        suggested(self.train.len(), given)
     }
 
     fn same_size(&self, shape: Shape) -> Result<Shape, Failure> {
@@ -100,11 +101,11 @@ impl SweepTask for Series {
         &self,
         place: &Place,
         shape: &Shape,
-        batch: usize,
+        options: &Options,
         threads: usize,
     ) -> Result<Needs, Failure> {
         let spec = shape.spec(Padding::Null, |builder| self.ready.task.widths(builder))?;
-        let needs = place.needs(&spec, &self.data()[..1], batch, threads)?;
+        let needs = place.needs(&spec, &self.data()[..1], options, threads)?;
         Ok(needs.join(self.ready.scoring(&spec)))
     }
 

@@ -6,6 +6,7 @@ use crate::Failure;
 use crate::args::shape::Shape;
 use crate::memory::Needs;
 use crate::training::place::{Network, Place};
+use crate::training::suggested::Given;
 use clap::Args;
 use drnn::{Cpu, NetSpecBuilder, Padding};
 use drnn_train::reversal::Reversal;
@@ -156,7 +157,7 @@ impl SweepTask for Dense {
         self.max_delay
     }
 
-    fn options(&self) -> Options {
+    fn options(&self, _: Given) -> Options {
         self.options
     }
 
@@ -168,11 +169,11 @@ impl SweepTask for Dense {
         &self,
         place: &Place,
         shape: &Shape,
-        batch: usize,
+        options: &Options,
         threads: usize,
     ) -> Result<Needs, Failure> {
         let spec = shape.spec(Padding::Null, Dense::data(self))?;
-        Ok(place.needs(&spec, &SweepTask::data(self), batch, threads)?)
+        Ok(place.needs(&spec, &SweepTask::data(self), options, threads)?)
     }
 
     fn engine(

@@ -3,12 +3,14 @@
 use super::Sweep;
 use super::task::{Subset, SweepTask};
 use crate::Failure;
+use crate::args::class_weights::ClassWeights;
 use crate::args::network::NetworkKind;
 use crate::args::reading::Reading;
 use crate::args::shape::Shape;
-use crate::commands::train::tagger::paper_options;
+use crate::commands::train::tagger::suggested;
 use crate::memory::Needs;
 use crate::training::place::Place;
+use crate::training::suggested::Given;
 use crate::training::treebank::Treebank;
 use clap::Args;
 use drnn::Cpu;
@@ -36,6 +38,10 @@ pub struct TaggerSweep {
     /// Maximum number of tags
     #[arg(long, value_name = "N", default_value_t = MAX_CLASSES as u32, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
     max_tags: u32,
+    /// How much each tag counts in training: balanced (rare ones as much as frequent ones),
+    /// TAG=WEIGHT,.. (others 1), or a file with a tag and its weight in each line
+    #[arg(long, value_name = "balanced|LIST|FILE")]
+    class_weights: Option<ClassWeights>,
     #[command(flatten)]
     reading: Reading,
     #[command(flatten)]
@@ -53,7 +59,8 @@ impl TaggerSweep {
     pub fn ready(&self) -> Result<Ready, Failure> {
         let files = [&self.train, &self.dev, &self.test].map(|path| Some(path.as_path()));
         let limits = Limits { tags: self.max_tags as usize, ..Limits::default() };
-        let mut bank = Treebank::read(files, Counting::Words, None, false, &limits, self.reading)?;
+        let mut bank = Treebank::read(files, Counting::Words, None, false, &limits, self.reading)?
+            .weighted(self.class_weights.as_ref(), self.reading)?;
         let test = bank.test.take().unwrap_or_default();
         Ok(Ready { bank, test, chars: self.chars })
     }
@@ -118,8 +125,8 @@ impl SweepTask for Ready {
         lengths.max().unwrap_or(1).max(2) - 1
     }
 
-    fn options(&self) -> Options {
-        Options { epochs: 10, ..paper_options() }
+    fn options(&self, given: Given) -> Options {
+        suggested(self.bank.train.len(), 10, given)
     }
 
     /// The paper's ratio makes them so.
@@ -136,10 +143,10 @@ impl SweepTask for Ready {
         &self,
         _: &Place,
         shape: &Shape,
-        batch: usize,
+        options: &Options,
         threads: usize,
     ) -> Result<Needs, Failure> {
-        self.bank.needs([self.chars, words(shape)?], &sizes(shape), batch, threads)
+        self.bank.needs([self.chars, words(shape)?], &sizes(shape), options, threads)
     }
 
     fn validation(

@@ -4,6 +4,7 @@ use crate::Failure;
 use crate::args::shape::Shape;
 use crate::memory::Needs;
 use crate::training::place::Place;
+use crate::training::suggested::Given;
 use drnn::Cpu;
 use drnn_train::{Engine, MIN_EVAL_ROWS, Metric, OnData, Options, Validation, ValidationRun};
 
@@ -46,8 +47,8 @@ pub trait SweepTask {
     /// The longest useful delay: with it the whole sequence is read.
     fn max_delay(&self) -> usize;
 
-    /// The default training options.
-    fn options(&self) -> Options;
+    /// The default training options, where the command line gives this much.
+    fn options(&self, given: Given) -> Options;
 
     /// A bidirectional network with no more parameters than the unidirectional one.
     fn same_size(&self, shape: Shape) -> Result<Shape, Failure>;
@@ -57,7 +58,7 @@ pub trait SweepTask {
         &self,
         place: &Place,
         shape: &Shape,
-        batch: usize,
+        options: &Options,
         threads: usize,
     ) -> Result<Needs, Failure>;
 

@@ -9,7 +9,7 @@ use crate::training::place::Network;
 use clap::Args;
 use drnn_tasks::chars::CharTask;
 use drnn_train::chars::paper_bpc;
-use drnn_train::{Dataset, Engine, MIN_EVAL_ROWS, Metric, OnData, Options, Validation};
+use drnn_train::{Dataset, Engine, MIN_EVAL_ROWS, Metric, OnData, Validation};
 use std::time::SystemTime;
 
 /// Fill in masked characters of a text: bits per masked character
@@ -36,11 +36,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let shape = shape.shape()?;
     let data = Characters::read(characters, training.seed)?;
     data.print_notes();
-    let options = training.options(Options { epochs: 20, ..data.options() });
+    let options = training.options(data.options(20, training.given()));
     let spec = data.spec(&shape)?;
     let parts = [Some(&data.train), Some(&data.valid), data.test.as_ref()].into_iter().flatten();
     let parts: Vec<&dyn Dataset> = parts.map(|part| part as &dyn Dataset).collect();
-    let needs = place.needs(&spec, &parts, options.batch, cpu.threads())?;
+    let needs = place.needs(&spec, &parts, &options, cpu.threads())?;
     needs.check_at(training.running.force, &place, &format!("{LESS}, or shorter --window"))?;
     let task = CharTask::new(data.alphabet.clone(), characters.window(), characters.mask);
     let (window, ahead) = (characters.window(), spec.look_ahead());

@@ -9,12 +9,14 @@
 
 use super::best::Best;
 use crate::Failure;
+use crate::args::regularisation::Regularisation;
 use crate::console::{progress, warning};
 use crate::files::training_folder::TrainingFolder;
 use crate::report::training_run::{Judged, TrainingResults};
 use crate::report::{Provenance, Reported, publish};
 use crate::training::place::Place;
 use crate::training::shown::legend;
+use crate::training::suggested::Given;
 use crate::training::{self, Running, Watch};
 use clap::{Args, ValueEnum};
 use drnn::{Cpu, Precision};
@@ -44,6 +46,8 @@ pub struct Training {
     /// Maximum gradient norm; 0 for no clipping [default: 1]
     #[arg(long, value_name = "NORM", value_parser = clip)]
     pub clip: Option<f64>,
+    #[command(flatten)]
+    pub regularisation: Regularisation,
     /// Stop after this many epochs in which the measure on the validation set, the one in the log, did
     /// not improve [default: never]
     #[arg(long, value_name = "EPOCHS", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -143,8 +147,13 @@ impl Training {
             clip: self.clip.map_or(suggested.clip, |norm| (norm > 0.0).then_some(norm)),
             stopping: Stopping { patience, ..suggested.stopping },
             seed: self.seed,
-            ..suggested
+            ..self.regularisation.apply(suggested)
         }
+    }
+
+    /// What the command line gives of batch and epochs.
+    pub fn given(&self) -> Given {
+        Given { batch: self.batch, epochs: self.epochs }
     }
 
     /// The threads and instruction set to train with.

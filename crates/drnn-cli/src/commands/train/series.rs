@@ -7,6 +7,7 @@ use crate::args::shape::ShapeArguments;
 use crate::commands::eval::series::judged;
 use crate::training::LESS;
 use crate::training::place::Network;
+use crate::training::suggested::{Given, Plan};
 use clap::Args;
 use drnn::{Model, Padding};
 use drnn_tasks::series::SeriesTask;
@@ -44,8 +45,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let train = ready.windows(shape.delay)?;
     ready.warn_of_long_delay(shape.delay);
     let (valid, test) = (ready.validation(&spec)?, ready.test_validation(&spec)?);
-    let options = training.options(suggested(ready.batch(&train)));
-    let needs = place.needs(&spec, &[&train as &dyn Dataset], options.batch, cpu.threads())?;
+    let options = training.options(suggested(train.len(), training.given()));
+    let needs = place.needs(&spec, &[&train as &dyn Dataset], &options, cpu.threads())?;
     let needs = needs.join(ready.scoring(&spec));
     needs.check_at(training.running.force, &place, &format!("{LESS}, or shorter --window"))?;
     let job = Job {
@@ -72,10 +73,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     )
 }
 
-/// Default training options for series.
-pub fn suggested(batch: usize) -> Options {
-    let schedule = Schedule::Cosine;
-    Options { epochs: 100, batch, rate: 1e-2, schedule, ..Options::default() }
+/// Default training options for so many windows: 1,600 updates or more.
+pub fn suggested(windows: usize, given: Given) -> Options {
+    let plan = Plan { updates: 1600, epochs: 100, max_epochs: 1000, batch: 32, min_batch: 1 };
+    let (batch, epochs) = plan.batch_and_epochs(windows, given);
+    Options { epochs, batch, rate: 1e-2, schedule: Schedule::Cosine, ..Options::default() }
 }
 
 /// The metric of a task.

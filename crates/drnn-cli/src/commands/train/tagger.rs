@@ -2,8 +2,10 @@
 
 use super::frame::{Job, More, Training};
 use crate::Failure;
+use crate::args::class_weights::ClassWeights;
 use crate::args::reading::Reading;
 use crate::report::training_run::Judged;
+use crate::training::suggested::{Given, Plan};
 use crate::training::treebank::{Treebank, by_tag, confusion, table};
 use clap::{Args, ValueEnum};
 use drnn_tasks::tagger::{Counting, Limits, Tagger};
@@ -68,6 +70,10 @@ pub struct Arguments {
     /// Maximum number of tags
     #[arg(long, value_name = "N", default_value_t = MAX_CLASSES as u32, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
     max_tags: u32,
+    /// How much each tag counts in training: balanced (rare ones as much as frequent ones),
+    /// TAG=WEIGHT,.. (others 1), or a file with a tag and its weight in each line
+    #[arg(long, value_name = "balanced|LIST|FILE")]
+    class_weights: Option<ClassWeights>,
     #[command(flatten)]
     reading: Reading,
     #[command(flatten)]
@@ -90,9 +96,12 @@ impl From<Tokens> for Counting {
     }
 }
 
-/// The paper's options: batches of 32 sentences, 20 epochs.
-pub fn paper_options() -> Options {
-    Options { epochs: 20, batch: 32, ..Options::default() }
+/// The paper's options, batches of 32 sentences for 20 epochs, where there are enough sentences; on
+/// fewer, smaller batches or more epochs, for 100 updates for each of `epochs` epochs.
+pub fn suggested(sentences: usize, epochs: usize, given: Given) -> Options {
+    let plan = Plan { updates: 100 * epochs, epochs, max_epochs: 200, batch: 32, min_batch: 4 };
+    let (batch, epochs) = plan.batch_and_epochs(sentences, given);
+    Options { epochs, batch, ..Options::default() }
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -116,10 +125,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         arguments.tune,
         &limits,
         arguments.reading,
-    )?;
-    let options = training.options(paper_options());
+    )?
+    .weighted(arguments.class_weights.as_ref(), arguments.reading)?;
+    let options = training.options(suggested(bank.train.len(), 20, training.given()));
     let (nets, sizes) = ([*chars, *words], arguments.sizes());
-    let needs = bank.needs(nets, &sizes, options.batch, cpu.threads())?;
+    let needs = bank.needs(nets, &sizes, &options, cpu.threads())?;
     let less = "fewer --word-units and --char-units or a smaller --batch";
     needs.check(training.running.force, less)?;
     let engine = bank.learner(&cpu, nets, &sizes, &options)?;

@@ -122,8 +122,7 @@ impl Arguments {
             let mut needs = Vec::new();
             for (row, _) in some {
                 let threads = cpu.threads().div_ceil(some.len());
-                let batch = self.options().batch;
-                needs.push(place.needs(&row.spec()?, &data, batch, threads)?);
+                needs.push(place.needs(&row.spec()?, &data, &self.options(), threads)?);
             }
             let needs = Needs::side_by_side(needs, some.len());
             needs.check_at(self.running.force, place, "a smaller --batch or fewer --threads")?;
