@@ -26,7 +26,7 @@ fn inspect_shows_size_latency_and_tensors() {
     let output = drnn(PAPER);
     assert!(output.status.success());
     let expected = "\
-dlstm(512 units, delay 8): answers 8 steps late; 28 symbols -> 10 -> 512 -> 27; 1,087,283 parameters
+dlstm(512 units, delay 8): outputs 8 steps late; 28 symbols -> 10 -> 512 -> 27; 1,087,283 parameters
 
 embedding.weight  [28, 10]                 280
 weight_ih_l0      [2048, 10]            20,480

@@ -44,7 +44,7 @@ fn the_file_is_the_librarys_and_the_text_says_how_to_use_it() {
     let expected = format!(
         "\
 m.onnx: {} bytes
-dlstm(4 units, delay 2): answers 2 steps late; 9 symbols -> 3 -> 4 -> 2; 181 parameters
+dlstm(4 units, delay 2): outputs 2 steps late; 9 symbols -> 3 -> 4 -> 2; 181 parameters
 
 in   tokens: int64 [T, B]  B sequences of symbols, 0 to 8
 in   h0: float [1, B, 4]   states to start from, zeros if there are none

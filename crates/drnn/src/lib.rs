@@ -14,7 +14,7 @@
 //!
 //! let spec = NetSpec::builder(Cell::Lstm).dense(1).units([32]).outputs(1);
 //! let spec = spec.delay(3, Padding::Null).build()?;
-//! println!("{spec}"); // dlstm(32 units, delay 3): answers 3 steps late; ..
+//! println!("{spec}"); // dlstm(32 units, delay 3): outputs 3 steps late; ..
 //! let model = Model::init(&spec, 1)?;
 //!
 //! // Whole sequences: outputs are aligned with the input.

@@ -34,20 +34,20 @@ fn display_states_size_parameters_and_latency() {
     let shown = |b: NetSpecBuilder| b.build().unwrap().to_string();
     assert_eq!(
         shown(b(Cell::Lstm).units([100]).delay(5, Padding::Null)),
-        "dlstm(100 units, delay 5): answers 5 steps late; 10 -> 100; 44,800 parameters"
+        "dlstm(100 units, delay 5): outputs 5 steps late; 10 -> 100; 44,800 parameters"
     );
     assert_eq!(
         shown(b(Cell::RnnRelu).units([8, 8]).delay(1, Padding::Null).outputs(2)),
-        "drnn(2 x 8 units, relu, delay 1): answers 1 step late; 10 -> 8 -> 8 -> 2; 322 parameters"
+        "drnn(2 x 8 units, relu, delay 1): outputs 1 step late; 10 -> 8 -> 8 -> 2; 322 parameters"
     );
     assert_eq!(
         shown(b(Cell::Gru).units([8, 4]).bidirectional()),
-        "bigru(8 + 4 units per direction): answers when the sequence has ended; \
+        "bigru(8 + 4 units per direction): needs the whole sequence; \
          10 -> 16 -> 8; 1,488 parameters"
     );
     assert_eq!(
         shown(NetSpec::builder(Cell::RnnTanh).tokens(5, 2).units([3])),
-        "rnn(3 units): answers at once; 5 symbols -> 2 -> 3; 31 parameters"
+        "rnn(3 units): no delay; 5 symbols -> 2 -> 3; 31 parameters"
     );
 }
 

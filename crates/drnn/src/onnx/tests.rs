@@ -101,7 +101,7 @@ fn the_metadata_says_what_a_caller_must_know() {
     };
     let (whole, text) = entries(Padding::Symbol(4), GraphKind::Whole);
     assert_eq!(whole, "kind=whole delay=2 padding=symbol");
-    assert!(text.starts_with("dgru(3 units, delay 2): answers 2 steps late; "), "{text}");
+    assert!(text.starts_with("dgru(3 units, delay 2): outputs 2 steps late; "), "{text}");
     let (step, text) = entries(Padding::Symbol(4), GraphKind::Step);
     assert_eq!(step, "kind=step delay=2 padding=symbol padding_token=4");
     assert!(text.ends_with("count for nothing; after the end feed token 4, 2 times."), "{text}");

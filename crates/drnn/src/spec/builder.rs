@@ -58,7 +58,7 @@ impl NetSpecBuilder {
         self
     }
 
-    /// Answers `delay` steps late and reads `padding` after the end.
+    /// Outputs come `delay` steps late; reads `padding` after the end.
     pub fn delay(mut self, delay: usize, padding: Padding) -> Self {
         (self.delay, self.padding) = (delay, padding);
         self

@@ -138,7 +138,7 @@ impl InputSpec {
 /// assert_eq!(spec.parameters(), 1_087_283);
 /// assert_eq!(
 ///     spec.to_string(),
-///     "dlstm(512 units, delay 8): answers 8 steps late; \
+///     "dlstm(512 units, delay 8): outputs 8 steps late; \
 ///      28 symbols -> 10 -> 512 -> 27; 1,087,283 parameters"
 /// );
 /// # Ok::<(), drnn::Error>(())
@@ -354,10 +354,10 @@ impl fmt::Display for NetSpec {
         }
         f.write_str("): ")?;
         match (self.direction, self.delay) {
-            (Direction::Bidirectional, _) => f.write_str("answers when the sequence has ended")?,
-            (_, 0) => f.write_str("answers at once")?,
-            (_, 1) => f.write_str("answers 1 step late")?,
-            (_, d) => write!(f, "answers {d} steps late")?,
+            (Direction::Bidirectional, _) => f.write_str("needs the whole sequence")?,
+            (_, 0) => f.write_str("no delay")?,
+            (_, 1) => f.write_str("outputs 1 step late")?,
+            (_, d) => write!(f, "outputs {d} steps late")?,
         }
         match self.input {
             InputSpec::Dense(q) => write!(f, "; {q}")?,
