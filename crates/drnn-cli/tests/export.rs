@@ -47,9 +47,9 @@ m.onnx: {} bytes
 dlstm(4 units, delay 2): outputs 2 steps late; 9 symbols -> 3 -> 4 -> 2; 181 parameters
 
 in   tokens: int64 [T, B]  B sequences of symbols, 0 to 8
-in   h0: float [1, B, 4]   states to start from, zeros if there are none
-in   c0: float [1, B, 4]   cell states to start from, zeros if there are none
-out  y: float [T, B, 2]    answers to tokens
+in   h0: float [1, B, 4]   states to start from; optional, zeros by default
+in   c0: float [1, B, 4]   cell states to start from; optional, zeros by default
+out  y: float [T, B, 2]    outputs for tokens
 out  h: float [1, B, 4]    states after the last step, 2 after the last element
 out  c: float [1, B, 4]    cell states after the last step, 2 after the last element
 
@@ -64,7 +64,7 @@ Whole sequences; delay and padding are in the graph.
     assert!(bytes == model.to_onnx(GraphKind::Step).unwrap().bytes);
     for line in [
         "in   tokens: int64 [B]    B sequences of symbols, 0 to 8, one element each; 9 is the zero vector\n",
-        "out  y: float [B, 2]      answers to what was fed 2 steps before\n",
+        "out  y: float [B, 2]      outputs for what was fed 2 steps before\n",
         "count for nothing; after the end feed token 9, 2 times.\n",
     ] {
         assert!(text.contains(line), "{text}");

@@ -5,7 +5,7 @@
 //! is the plain RNN with relu, because tract takes every RNN for one with tanh; `tools/check_onnx.py`
 //! runs that, and all of this, in ONNX Runtime.
 
-use drnn::onnx::{GraphKind, Onnx};
+use drnn::onnx::{ColumnScaling, GraphKind, GraphOptions, Onnx, OutputUnits};
 use drnn::random::Rng;
 use drnn::{
     Batch, Blocks, Cell, Connections, InputSpec, Model, NetSpec, NetSpecBuilder, Padding, Rows,
@@ -25,8 +25,13 @@ struct Graph {
 }
 
 impl Graph {
+    /// With states that must be given: tract takes inputs with a default for constants.
     fn new(model: &Model, kind: GraphKind) -> Graph {
-        let onnx = model.to_onnx(kind).unwrap();
+        Graph::with(model, GraphOptions { optional_states: false, ..kind.into() })
+    }
+
+    fn with(model: &Model, options: GraphOptions) -> Graph {
+        let onnx = model.to_onnx(options).unwrap();
         let graph = tract_onnx::onnx().model_for_read(&mut onnx.bytes.as_slice()).unwrap();
         let plan = graph.into_optimized().unwrap().into_runnable().unwrap();
         Graph { onnx, plan }
@@ -281,6 +286,99 @@ fn flattened_stacks_go_out_as_stacks_and_free_blocks_as_one_layer() {
         model(NetSpec::builder(Cell::Lstm).dense(3).blocks(blocks).delay(2, Padding::Null));
     let error = relaxed.to_onnx(GraphKind::Whole).unwrap_err().to_string();
     assert!(error.contains("blocks that begin one after another must be a stack"), "{error}");
+}
+
+/// Without states a graph starts from zeros, whatever its batch.
+#[test]
+fn states_may_be_left_out() {
+    for (cell, units) in [(Cell::Lstm, vec![5]), (Cell::Gru, vec![4, 4]), (Cell::Lstm, vec![4, 6])]
+    {
+        let builder = NetSpec::builder(cell).dense(3).units(units).outputs(2);
+        let model = model(builder.delay(2, Padding::Null));
+        let graph = Graph::with(&model, GraphKind::Whole.into());
+        for (steps, rows) in SIZES {
+            let input = Input::new(model.spec(), steps, rows, &mut Rng::new(5));
+            let expected = model.run(&input.batch(model.spec()), None).unwrap();
+            let x = input.tensor(model.spec()).into_tvalue();
+            let outputs = graph.plan.run(tvec!(x)).unwrap();
+            close("without states", &floats(&outputs[0]), &expected.values);
+        }
+    }
+}
+
+/// A graph in own units computes what the network does between scalings, also where a mean is large.
+#[test]
+fn own_units_in_and_out() {
+    let inputs = ColumnScaling { mean: vec![101_325.37, -0.25, 3.0], sd: vec![4.5, 1e-3, 1.0] };
+    let targets = ColumnScaling { mean: vec![20.5, -7.0], sd: vec![3.0, 0.125] };
+    let model =
+        model(NetSpec::builder(Cell::Gru).dense(3).units([5]).outputs(2).delay(2, Padding::Null));
+    for kind in [GraphKind::Whole, GraphKind::Step] {
+        for probabilities in [false, true] {
+            let output_units = match probabilities {
+                true => OutputUnits::Probabilities,
+                false => OutputUnits::Scaled(targets.clone()),
+            };
+            let options = GraphOptions {
+                input_scaling: Some(inputs.clone()),
+                output_units,
+                optional_states: false,
+                ..kind.into()
+            };
+            let graph = Graph::with(&model, options);
+            check_own_units(&model, &graph, kind, &inputs, (!probabilities).then_some(&targets));
+        }
+    }
+}
+
+/// Compares outputs in own units with those of the model; without `targets` they are probabilities.
+fn check_own_units(
+    model: &Model,
+    graph: &Graph,
+    kind: GraphKind,
+    inputs: &ColumnScaling,
+    targets: Option<&ColumnScaling>,
+) {
+    let (spec, (steps, rows)) = (model.spec(), (6, 3));
+    let input = Input::new(spec, steps, rows, &mut Rng::new(2));
+    let own: Vec<f32> = input.x.iter().enumerate().map(|(i, x)| undo(inputs, i % 3, *x)).collect();
+    // What the network then reads: own units have been rounded to floats.
+    let scale =
+        |(i, x): (usize, &f32)| ((f64::from(*x) - inputs.mean[i % 3]) / inputs.sd[i % 3]) as f32;
+    let read = Input { x: own.iter().enumerate().map(scale).collect(), ..input };
+    let expected = model.run(&read.batch(spec), Some(&read.start)).unwrap();
+    let expected: Vec<f32> = match targets {
+        Some(targets) => {
+            expected.values.iter().enumerate().map(|(i, y)| undo(targets, i % 2, *y)).collect()
+        }
+        None => expected.values.chunks(2).flat_map(|y| softmax([y[0], y[1]])).collect(),
+    };
+    let mut found = Vec::new();
+    if kind == GraphKind::Whole {
+        let x = Tensor::from_shape(&[steps, rows, 3], &own).unwrap();
+        found = floats(&graph.run(x, &read.start, rows).0);
+    } else {
+        let padding = vec![f32::NAN; rows * 3];
+        let mut states = read.start.clone();
+        for step in 0..steps + 2 {
+            let x = own.chunks(rows * 3).nth(step).unwrap_or(&padding);
+            let (y, next) = graph.run(Tensor::from_shape(&[rows, 3], x).unwrap(), &states, rows);
+            states = next;
+            if step >= 2 {
+                found.extend(floats(&y));
+            }
+        }
+    }
+    close(&format!("own units, {kind:?}"), &found, &expected);
+}
+
+fn undo(scaling: &ColumnScaling, column: usize, scaled: f32) -> f32 {
+    (scaling.mean[column] + scaling.sd[column] * f64::from(scaled)) as f32
+}
+
+fn softmax(y: [f32; 2]) -> [f32; 2] {
+    let first = 1.0 / (1.0 + (y[1] - y[0]).exp());
+    [first, 1.0 - first]
 }
 
 #[test]

@@ -5,8 +5,10 @@ use crate::args::import::ImportArguments;
 use crate::files::paths::check_not_read;
 use crate::memory::{Force, Needs};
 use clap::Args;
-use drnn::onnx::GraphKind;
+use drnn::Model;
+use drnn::onnx::{ColumnScaling, GraphKind, GraphOptions, OutputUnits};
 use drnn::text::grouped;
+use drnn_tasks::series::{Missing, Scaling, Scalings, SeriesTask};
 use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
@@ -14,7 +16,9 @@ use std::path::PathBuf;
 /// Write a model as an ONNX file, for ONNX Runtime, tract and others
 ///
 /// Standard operators; any length T, any batch size B; delay and padding are part of the graph. The model is drnn's
-/// own, or the state dict of a PyTorch nn.RNN, nn.LSTM or nn.GRU as safetensors or .pt. Examples:
+/// own, or the state dict of a PyTorch nn.RNN, nn.LSTM or nn.GRU as safetensors or .pt. The graph of a trained
+/// series takes the inputs and gives the targets in their own units, or the probabilities of its classes; names of
+/// columns and classes are in its metadata. States to start from are optional. Examples:
 ///   drnn export model.safetensors --onnx model.onnx
 ///   drnn export model.safetensors --onnx step.onnx --step
 #[derive(Debug, Args)]
@@ -28,6 +32,13 @@ pub struct Arguments {
     /// Export one step, for streaming, instead of whole sequences; not for bidirectional networks
     #[arg(long)]
     step: bool,
+    /// Make the states inputs that must be given, for runtimes that take an input with a default for a constant
+    /// (tract). One step always has them
+    #[arg(long)]
+    states: bool,
+    /// Leave out the scaling of a trained series: standardised numbers in and out, classes as logits
+    #[arg(long)]
+    standardised: bool,
     #[command(flatten)]
     import: ImportArguments,
     #[command(flatten)]
@@ -40,13 +51,16 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let model = arguments.import.load(&arguments.model)?;
     check_not_read("--onnx", &arguments.onnx, [arguments.model.as_path()])?;
-    let kind = if arguments.step { GraphKind::Step } else { GraphKind::Whole };
+    let in_model = |why: String| Failure::Input(format!("{}: {why}", arguments.model.display()));
+    let options = arguments.options(&model).map_err(in_model)?;
     // The graph's tensors, and the encoded file.
     let bytes = model.params().len().saturating_mul(3 * size_of::<f32>());
     Needs::new("the graph", bytes).check(arguments.force, "smaller models")?;
-    let onnx = model
-        .to_onnx(kind)
-        .map_err(|e| Failure::Input(format!("{}: {e}", arguments.model.display())))?;
+    let units = match options.input_scaling.is_some() {
+        true => "own",
+        false => "standardised",
+    };
+    let onnx = model.to_onnx(options).map_err(|e| in_model(e.to_string()))?;
     onnx.save(&arguments.onnx)?;
 
     let (spec, path) = (&onnx.spec, arguments.onnx.display().to_string());
@@ -58,6 +72,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             "description": spec.to_string(),
             "kind": if arguments.step { "step" } else { "whole" },
             "delay": spec.delay(),
+            "units": units,
             "inputs": onnx.inputs,
             "outputs": onnx.outputs,
             "usage": onnx.usage,
@@ -76,4 +91,38 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     writeln!(out, "\n{}", onnx.usage)?;
     Ok(())
+}
+
+impl Arguments {
+    /// How the graph is made: in the units of the data where the model has a task that knows them.
+    fn options(&self, model: &Model) -> Result<GraphOptions, String> {
+        let kind = if self.step { GraphKind::Step } else { GraphKind::Whole };
+        let mut options = GraphOptions::from(kind);
+        options.optional_states &= !self.states;
+        let Some(task) = model.task() else { return Ok(options) };
+        options.metadata.push(("task".into(), task.to_string()));
+        if task["task"] == SeriesTask::NAME {
+            let task = SeriesTask::from_value(task, model.spec()).map_err(|e| e.to_string())?;
+            let mut list = |name: &str, names: &[String]| {
+                options.metadata.push((name.into(), json!(names).to_string()));
+            };
+            list("inputs", &task.inputs);
+            list("targets", &task.targets);
+            task.classes.iter().for_each(|classes| list("classes", classes));
+            if !self.standardised {
+                let Scalings { inputs, targets } = task.scaling;
+                options.input_scaling = Some(columns(inputs));
+                options.nan_is_mean = task.missing == Missing::Mean;
+                options.output_units = match targets {
+                    Some(targets) => OutputUnits::Scaled(columns(targets)),
+                    None => OutputUnits::Probabilities,
+                };
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn columns(Scaling { mean, sd }: Scaling) -> ColumnScaling {
+    ColumnScaling { mean, sd }
 }

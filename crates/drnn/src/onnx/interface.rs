@@ -1,7 +1,7 @@
 //! What goes into an exported graph and what comes out: names, shapes, meanings.
 
-use super::GraphKind;
 use super::proto::{Dimension, TensorShape, TensorType, Type, ValueInfo};
+use super::{GraphKind, GraphOptions, OutputUnits};
 use crate::spec::{InputSpec, NetSpec, Padding};
 use serde::Serialize;
 use std::fmt;
@@ -18,6 +18,13 @@ pub struct Port {
     pub shape: Vec<Dim>,
     /// What to feed, or what to read.
     pub meaning: String,
+    /// Whether it may be left out: the graph has a default for it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub optional: bool,
+}
+
+fn is_false(optional: &bool) -> bool {
+    !optional
 }
 
 /// Type of a port's values, by ONNX's codes.
@@ -89,7 +96,8 @@ impl fmt::Display for Port {
 
 impl Port {
     fn floats(name: &str, shape: impl Into<Vec<Dim>>, meaning: String) -> Port {
-        Port { name: name.into(), number: Number::Float, shape: shape.into(), meaning }
+        let (name, number, shape) = (name.into(), Number::Float, shape.into());
+        Port { name, number, shape, meaning, optional: false }
     }
 
     /// The message that declares it.
@@ -123,32 +131,44 @@ pub(crate) fn one_state(spec: &NetSpec) -> bool {
 }
 
 /// All inputs: elements, then states.
-pub(crate) fn inputs(spec: &NetSpec, kind: GraphKind) -> Vec<Port> {
-    let from = match kind {
-        GraphKind::Whole => "to start from, zeros if there are none",
-        GraphKind::Step => "after the step before, zeros to begin with",
+pub(crate) fn inputs(spec: &NetSpec, options: &GraphOptions) -> Vec<Port> {
+    let kind = options.kind;
+    let from = match (kind, options.optional_states) {
+        (_, true) => "to start from; optional, zeros by default",
+        (GraphKind::Whole, _) => "to start from, zeros if there are none",
+        (GraphKind::Step, _) => "after the step before, zeros to begin with",
     };
     let mut ports = vec![elements(spec, kind)];
+    if options.input_scaling.is_some() {
+        ports[0].meaning += ", in their own units";
+    }
     states(spec, "0", from, &mut ports);
+    ports.iter_mut().skip(1).for_each(|port| port.optional = options.optional_states);
     ports
 }
 
 /// All results of the graph: outputs, then states.
-pub(crate) fn outputs(spec: &NetSpec, kind: GraphKind) -> Vec<Port> {
+pub(crate) fn outputs(spec: &NetSpec, options: &GraphOptions) -> Vec<Port> {
+    let kind = options.kind;
     let (d, m) = (spec.delay(), spec.output_width());
     let read = elements(spec, kind).name;
     let (steps, meaning) = match (kind, d, spec.padding()) {
-        (GraphKind::Step, 0, _) => (None, format!("answers to {read}")),
+        (GraphKind::Step, 0, _) => (None, format!("outputs for {read}")),
         (GraphKind::Step, ..) => {
             let steps = if d == 1 { "one step".into() } else { format!("{d} steps") };
-            (None, format!("answers to what was fed {steps} before"))
+            (None, format!("outputs for what was fed {steps} before"))
         }
         (GraphKind::Whole, d, Padding::LookAhead) if d > 0 => {
-            (Some("T"), format!("answers to the first T of {read}"))
+            (Some("T"), format!("outputs for the first T of {read}"))
         }
-        (GraphKind::Whole, ..) => (Some("T"), format!("answers to {read}")),
+        (GraphKind::Whole, ..) => (Some("T"), format!("outputs for {read}")),
     };
     let shape = steps.into_iter().chain(["B"]).map(Dim::from).chain([Dim::from(m)]);
+    let meaning = match &options.output_units {
+        OutputUnits::Network => meaning,
+        OutputUnits::Scaled(_) => format!("{meaning}, in the targets' own units"),
+        OutputUnits::Probabilities => format!("{meaning}: probabilities of the classes"),
+    };
     let y = Port::floats("y", shape.collect::<Vec<_>>(), meaning);
     let after = match (kind, d, spec.padding()) {
         (GraphKind::Step, ..) => "after this step".into(),
@@ -180,7 +200,8 @@ fn elements(spec: &NetSpec, kind: GraphKind) -> Port {
             if let Some(token) = null_token(spec, kind) {
                 meaning += &format!("; {token} is the zero vector");
             }
-            Port { name: "tokens".into(), number: Number::Int64, shape, meaning }
+            let (name, number) = ("tokens".into(), Number::Int64);
+            Port { name, number, shape, meaning, optional: false }
         }
     }
 }

@@ -3,14 +3,18 @@
 //! ```text
 //! whole   tokens -> Gather -> Pad -> [LSTM -> Squeeze] * k -> Slice -> MatMul -> Add -> y
 //! step    tokens -> Gather -> Unsqueeze -> [LSTM] * k -> Squeeze -> MatMul -> Add -> y
+//!
+//! own units          x -> Sub -> Sub -> Div -> ..   .. -> Mul -> Add -> y, or .. -> Softmax -> y
+//! NaN is the mean    .. -> IsNaN -> Where -> ..
+//! optional states    h0 (k, 1, n) or (k, B, n) -> Expand -> (k, B, n)
 //! ```
 //!
 //! Weights are PyTorch's; ONNX orders an LSTM's gates i, o, f, c and a GRU's z, r, h, and wants both
 //! directions in one tensor.
 
-use super::GraphKind;
 use super::graph::{Graph, int, ints, word, words};
-use super::interface::{null_token, one_state};
+use super::interface::{inputs, null_token, one_state};
+use super::{ColumnScaling, Dim, GraphKind, GraphOptions, OutputUnits};
 use crate::model::Model;
 use crate::spec::{Cell, InputSpec, NetSpec, Padding};
 
@@ -19,18 +23,23 @@ struct Network<'a> {
     model: &'a Model,
     spec: &'a NetSpec,
     kind: GraphKind,
+    options: &'a GraphOptions,
     graph: Graph,
 }
 
 /// The nodes and constants of `model`.
-pub fn graph(model: &Model, kind: GraphKind) -> Graph {
-    let mut network = Network { model, spec: model.spec(), kind, graph: Graph::default() };
+pub fn graph(model: &Model, options: &GraphOptions) -> Graph {
+    let (spec, kind, graph) = (model.spec(), options.kind, Graph::default());
+    let mut network = Network { model, spec, kind, options, graph };
     let mut x = network.read();
+    network.expand_states();
     network.part_states();
     for layer in 0..network.spec.layers() {
         x = network.layer(layer, &x);
     }
     network.output(&x);
+    network.output_units();
+    network.graph.rename_last("y");
     network.join_states();
     network.graph
 }
@@ -54,6 +63,9 @@ impl Network<'_> {
             self.graph.add("Gather", &["embedding", x], &["embedded"], [int("axis", 0)]);
             x = "embedded";
         }
+        if let Some(scaling) = &self.options.input_scaling {
+            x = self.standardise(scaling);
+        }
         if self.kind == GraphKind::Step {
             self.graph.list("time_axis", &[0]);
             self.graph.add("Unsqueeze", &[x, "time_axis"], &["element"], []);
@@ -64,6 +76,43 @@ impl Network<'_> {
             x = "padded";
         }
         x.into()
+    }
+
+    /// `(x - mean) / sd`, the mean in two floats; NaN becomes 0 where it is allowed.
+    fn standardise(&mut self, ColumnScaling { mean, sd }: &ColumnScaling) -> &'static str {
+        let q = mean.len();
+        let rest = |mean: &f64| (*mean - f64::from(*mean as f32)) as f32;
+        self.graph.floats("input_mean", &[q], mean.iter().map(|x| *x as f32));
+        self.graph.floats("input_mean_rest", &[q], mean.iter().map(rest));
+        self.graph.floats("input_sd", &[q], sd.iter().map(|x| *x as f32));
+        self.graph.add("Sub", &["x", "input_mean"], &["nearly_centred"], []);
+        self.graph.add("Sub", &["nearly_centred", "input_mean_rest"], &["centred"], []);
+        self.graph.add("Div", &["centred", "input_sd"], &["standardised"], []);
+        if !self.options.reads_nan(self.spec) {
+            return "standardised";
+        }
+        self.graph.floats("zero", &[], [0.0]);
+        self.graph.add("IsNaN", &["standardised"], &["missing"], []);
+        self.graph.add("Where", &["missing", "zero", "standardised"], &["filled"], []);
+        "filled"
+    }
+
+    /// The network's outputs as the user counts them.
+    fn output_units(&mut self) {
+        match &self.options.output_units {
+            OutputUnits::Network => {}
+            OutputUnits::Scaled(ColumnScaling { mean, sd }) => {
+                self.graph.rename_last("scaled");
+                self.graph.floats("target_sd", &[sd.len()], sd.iter().map(|x| *x as f32));
+                self.graph.floats("target_mean", &[mean.len()], mean.iter().map(|x| *x as f32));
+                self.graph.add("Mul", &["scaled", "target_sd"], &["spread"], []);
+                self.graph.add("Add", &["spread", "target_mean"], &["own"], []);
+            }
+            OutputUnits::Probabilities => {
+                self.graph.rename_last("logits");
+                self.graph.add("Softmax", &["logits"], &["probabilities"], [int("axis", -1)]);
+            }
+        }
     }
 
     fn embedding(&mut self) {
@@ -102,6 +151,34 @@ impl Network<'_> {
         (0..self.spec.layers()).map(|layer| self.state(part, suffix, layer)).collect()
     }
 
+    /// Optional states: zeros for one sequence are expanded to all B.
+    fn expand_states(&mut self) {
+        if !self.options.optional_states {
+            return;
+        }
+        let ports = inputs(self.spec, self.options);
+        self.graph.add("Shape", &[&ports[0].name], &["sizes"], []);
+        self.graph.list("batch_place", &[1]);
+        self.graph.add("Gather", &["sizes", "batch_place"], &["batch"], [int("axis", 0)]);
+        for port in &ports[1..] {
+            let [Dim::Size(rows), _, Dim::Size(n)] = port.shape[..] else { continue };
+            let name = &port.name;
+            let shape = ["rows", "units", "shape"].map(|part| format!("{name}_{part}"));
+            self.graph.floats(name, &[rows, 1, n], std::iter::repeat_n(0.0, rows * n));
+            self.graph.list(&shape[0], &[rows as i64]);
+            self.graph.list(&shape[1], &[n as i64]);
+            let sizes = [&shape[0], "batch", &shape[1]];
+            self.graph.add("Concat", &sizes, &[&shape[2]], [int("axis", 0)]);
+            let expanded = self.start(name);
+            self.graph.add("Expand", &[name, &shape[2]], &[&expanded], []);
+        }
+    }
+
+    /// What an input of states is called once it has B rows.
+    fn start(&self, port: &str) -> String {
+        if self.options.optional_states { format!("{port}_expanded") } else { port.into() }
+    }
+
     /// `h0` -> `h0_l0`, `h0_l1`, ..
     fn part_states(&mut self) {
         if !self.joined() {
@@ -111,8 +188,8 @@ impl Network<'_> {
         self.graph.list("per_layer", &vec![each; self.spec.layers()]);
         for part in self.parts() {
             let layers = self.all_states(part, "0");
-            let inputs = [&format!("{part}0"), "per_layer"];
-            self.graph.add("Split", &inputs, &names(&layers), [int("axis", 0)]);
+            let all = self.start(&format!("{part}0"));
+            self.graph.add("Split", &[&all, "per_layer"], &names(&layers), [int("axis", 0)]);
         }
     }
 
@@ -131,7 +208,10 @@ impl Network<'_> {
     fn layer(&mut self, layer: usize, x: &str) -> String {
         let (n, directions) = (self.spec.units()[layer], self.spec.direction().count());
         let [w, r, b] = self.weights(layer);
-        let starts = self.parts().iter().map(|part| self.state(part, "0", layer));
+        let starts = self.parts().iter().map(|part| {
+            let state = self.state(part, "0", layer);
+            if self.joined() { state } else { self.start(&state) }
+        });
         let starts: Vec<String> = starts.collect();
         let ends = self.parts().iter().map(|part| self.state(part, "", layer));
         let ends: Vec<String> = ends.collect();
@@ -235,7 +315,6 @@ impl Network<'_> {
             self.graph.add("MatMul", &[x, "output_weight"], &["product"], []);
             self.graph.add("Add", &["product", "output_bias"], &["sum"], []);
         }
-        self.graph.rename_last("y");
     }
 }
 

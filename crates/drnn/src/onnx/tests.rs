@@ -1,12 +1,19 @@
 //! What a runtime cannot check: the form of the file, and what is refused.
 
-use super::{GraphKind, MAX_BYTES, Onnx, check_size, proto};
+use super::{
+    ColumnScaling, GraphKind, GraphOptions, MAX_BYTES, Onnx, OutputUnits, check_size, proto,
+};
 use crate::{Cell, Error, Model, NetSpec, Padding};
 use prost::Message;
 
+/// With states that must be given.
 fn export(builder: crate::NetSpecBuilder, kind: GraphKind) -> (Onnx, proto::Model) {
+    export_with(builder, GraphOptions { optional_states: false, ..kind.into() })
+}
+
+fn export_with(builder: crate::NetSpecBuilder, options: GraphOptions) -> (Onnx, proto::Model) {
     let model = Model::init(&builder.build().unwrap(), 1).unwrap();
-    let onnx = model.to_onnx(kind).unwrap();
+    let onnx = model.to_onnx(options).unwrap();
     let message = proto::Model::decode(onnx.bytes.as_slice()).unwrap();
     (onnx, message)
 }
@@ -100,17 +107,69 @@ fn the_metadata_says_what_a_caller_must_know() {
         (rest, file.doc_string)
     };
     let (whole, text) = entries(Padding::Symbol(4), GraphKind::Whole);
-    assert_eq!(whole, "kind=whole delay=2 padding=symbol");
+    assert_eq!(whole, "kind=whole delay=2 padding=symbol units=standardised");
     assert!(text.starts_with("dgru(3 units, delay 2): outputs 2 steps late; "), "{text}");
     let (step, text) = entries(Padding::Symbol(4), GraphKind::Step);
-    assert_eq!(step, "kind=step delay=2 padding=symbol padding_token=4");
+    assert_eq!(step, "kind=step delay=2 padding=symbol padding_token=4 units=standardised");
     assert!(text.ends_with("count for nothing; after the end feed token 4, 2 times."), "{text}");
     // A zero vector is no token's embedding, so there is one more.
     let (step, _) = entries(Padding::Null, GraphKind::Step);
-    assert_eq!(step, "kind=step delay=2 padding=null padding_token=5");
+    assert_eq!(step, "kind=step delay=2 padding=null padding_token=5 units=standardised");
     let (step, text) = entries(Padding::LookAhead, GraphKind::Step);
-    assert_eq!(step, "kind=step delay=2 padding=look-ahead");
-    assert!(text.ends_with("the first 2 answers to come out count for nothing."), "{text}");
+    assert_eq!(step, "kind=step delay=2 padding=look-ahead units=standardised");
+    assert!(text.ends_with("the first 2 outputs to come out count for nothing."), "{text}");
+}
+
+#[test]
+fn optional_states_are_inputs_with_a_default_that_is_expanded() {
+    let lstm = NetSpec::builder(Cell::Lstm).dense(2).units([3, 3]);
+    let (onnx, file) = export_with(lstm, GraphKind::Whole.into());
+    assert_eq!(
+        onnx.inputs.iter().map(|port| port.optional).collect::<Vec<_>>(),
+        [false, true, true]
+    );
+    let graph = file.graph.unwrap();
+    for state in ["h0", "c0"] {
+        let default = graph.initializer.iter().find(|tensor| tensor.name == state).unwrap();
+        assert_eq!(default.dims, [2, 1, 3]);
+        assert!(default.raw_data.iter().all(|byte| *byte == 0));
+        assert!(graph.input.iter().any(|input| input.name == state));
+    }
+    let expands = graph.node.iter().filter(|node| node.op_type == "Expand").count();
+    assert_eq!(expands, 2);
+    let needed = GraphOptions { optional_states: true, ..GraphKind::Step.into() };
+    let spec = NetSpec::builder(Cell::Gru).dense(1).units([2]).build().unwrap();
+    let error = Model::init(&spec, 1).unwrap().to_onnx(needed).unwrap_err();
+    assert!(error.to_string().contains("one step needs its states"), "{error}");
+}
+
+#[test]
+fn own_units_are_in_the_metadata_and_must_fit() {
+    let scaling = |mean: &[f64]| ColumnScaling { mean: mean.to_vec(), sd: vec![0.5; mean.len()] };
+    let gru = || NetSpec::builder(Cell::Gru).dense(2).units([3]).outputs(1).delay(2, Padding::Null);
+    let options = GraphOptions {
+        input_scaling: Some(scaling(&[1013.25, -2.0])),
+        output_units: OutputUnits::Scaled(scaling(&[7.5])),
+        metadata: vec![("inputs".into(), "[\"p\", \"t\"]".into())],
+        ..GraphKind::Step.into()
+    };
+    let (onnx, file) = export_with(gru(), options.clone());
+    let entries: Vec<String> =
+        file.metadata_props.iter().skip(1).map(|e| format!("{}={}", e.key, e.value)).collect();
+    assert_eq!(
+        entries.join(" "),
+        "kind=step delay=2 padding=null units=own nan=mean input_mean=[1013.25, -2] input_sd=[0.5, 0.5] \
+         target_mean=[7.5] target_sd=[0.5] inputs=[\"p\", \"t\"]"
+    );
+    assert!(onnx.usage.contains("after the end feed NaN, 2 times"));
+    let model = Model::init(&gru().build().unwrap(), 1).unwrap();
+    for wrong in [
+        GraphOptions { input_scaling: Some(scaling(&[1.0])), ..options.clone() },
+        GraphOptions { output_units: OutputUnits::Scaled(scaling(&[1.0, 2.0])), ..options },
+    ] {
+        let error = model.to_onnx(wrong).unwrap_err().to_string();
+        assert!(error.contains("does not fit"), "{error}");
+    }
 }
 
 #[test]
