@@ -398,3 +398,65 @@ fn what_cannot_be_meant_is_refused_with_its_place() {
     let said = refused(folder, "stream dense.safetensors", &long).1;
     assert!(said.contains("standard input:1: longer than 1048576 bytes"), "{said}");
 }
+
+/// Bad lines are left out: what remains is predicted as if they were not there, and a mark stands where
+/// its line stood.
+#[test]
+fn bad_lines_stop_or_are_skipped_or_marked() {
+    let folder = models();
+    let folder = folder.path();
+    let good: Vec<String> = (0..9).map(|i| format!("{} {}\n", i, (i as f32).cos())).collect();
+    let expected = answers(folder, "stream dense.safetensors", &good.concat());
+    let lines: Vec<&str> = expected.lines().collect();
+    let long = format!("{}\n", "7 ".repeat(600_000));
+    let mut input: Vec<Vec<u8>> = good.iter().map(|line| line.as_bytes().to_vec()).collect();
+    input.insert(9, long.into_bytes());
+    input.insert(5, b"1 2 3\n".to_vec());
+    input.insert(2, b"1 \xff\n".to_vec());
+    input.insert(0, b"what\n".to_vec());
+    let input = input.concat();
+
+    let (out, said) = refused(folder, "stream dense.safetensors", &input);
+    assert!(out.is_empty() && said.contains("standard input:1: "), "{said}");
+
+    let (code, out, said) = fed(folder, "stream dense.safetensors --bad-lines skip", &input);
+    assert_eq!((code, &out), (Some(0), &expected), "{said}");
+    assert!(said.contains("4 bad lines were left out, 9 elements were read"), "{said}");
+    assert!(said.contains("the first is line 1: "), "{said}");
+
+    let (code, out, _) = fed(folder, "stream dense.safetensors --bad-lines mark", &input);
+    let found: Vec<&str> = out.lines().collect();
+    assert_eq!((code, found.len()), (Some(0), 13));
+    for (place, number) in [(0, 1), (3, 4), (7, 8), (12, 13)] {
+        let mark = format!("error\tline {number}: ");
+        assert!(found[place].starts_with(&mark), "{:?}", found[place]);
+    }
+    let rest: Vec<&str> = found.iter().filter(|line| !line.starts_with("error")).copied().collect();
+    assert_eq!(rest, lines);
+
+    let json = "stream dense.safetensors --bad-lines mark --to json --flush never";
+    let (_, out, _) = fed(folder, json, &input);
+    let values: Vec<serde_json::Value> =
+        out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(values.iter().filter(|value| value["error"].is_string()).count(), 4);
+    assert_eq!((&values[0]["line"], values.len()), (&1.into(), 4 + 6));
+}
+
+/// A header that does not fit makes every line bad, so it always ends the stream; rows that do not fit
+/// it, or that the model refuses, can be skipped.
+#[test]
+fn rows_of_a_series_can_be_skipped_but_not_the_header() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let rows: String = (0..60).map(|i| format!("{i},{}\n", (i * 7) % 10)).collect();
+    std::fs::write(folder.join("s.csv"), format!("x,y\n{rows}")).unwrap();
+    done(folder, "train series --csv s.csv --target y --net dgru --delay 1 --units 4 --epochs 1");
+    let stream = "stream out/series/model.safetensors --bad-lines";
+    let expected = answers(folder, &format!("{stream} stop"), "x\n1\n2\n3\n");
+    let input = "note,x\na,1\nb\nc,much\nd,2\ne,\nf,3\n";
+    let (code, out, said) = fed(folder, &format!("{stream} skip"), input.as_bytes());
+    assert_eq!((code, out), (Some(0), expected), "{said}");
+    assert!(said.contains("3 bad lines were left out"), "{said}");
+    let (_, said) = refused(folder, &format!("{stream} skip"), b"z\n1\n");
+    assert!(said.contains("has no column `x`"), "{said}");
+}

@@ -9,6 +9,7 @@ mod flatten;
 mod init;
 mod inspect;
 mod man;
+mod predict;
 mod report;
 mod reproduce;
 mod run;
@@ -32,6 +33,7 @@ pub enum Command {
     Init(init::Arguments),
     Inspect(inspect::Arguments),
     Man(man::Arguments),
+    Predict(predict::Arguments),
     Report(report::Arguments),
     Reproduce(reproduce::Arguments),
     Run(run::Arguments),
@@ -56,6 +58,7 @@ impl Command {
             Command::Init(arguments) => init::run(arguments),
             Command::Inspect(arguments) => inspect::run(arguments),
             Command::Man(arguments) => man::run(arguments),
+            Command::Predict(arguments) => predict::run(arguments),
             Command::Report(arguments) => report::run(arguments),
             Command::Reproduce(arguments) => reproduce::run(arguments),
             Command::Run(arguments) => run::run(arguments),

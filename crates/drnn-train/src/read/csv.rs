@@ -13,12 +13,18 @@ use super::refuse;
 use crate::error::{Error, Result};
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator};
 
-/// The rows of a file, one at a time in memory that is used again.
-pub(super) struct Rows {
+/// The rows of a file as text, one at a time in memory that is used again: a row has several lines
+/// where a quoted field does.
+pub struct Records {
     lines: Lines,
     record: String,
-    fields: Fields,
     line: u64,
+}
+
+/// The rows of a file, split into fields.
+pub(super) struct Rows {
+    records: Records,
+    fields: Fields,
 }
 
 /// The fields of one row.
@@ -64,16 +70,18 @@ impl Fields {
     }
 }
 
-impl Rows {
-    pub(super) fn new(lines: Lines, delimiter: u8) -> Rows {
-        Rows { lines, record: String::new(), fields: Fields::new(delimiter), line: 0 }
+impl Records {
+    /// Of these lines.
+    pub fn new(lines: Lines) -> Records {
+        Records { lines, record: String::new(), line: 0 }
     }
 
-    /// Reads a row; whether there is one.
-    pub(super) fn next(&mut self) -> Result<bool> {
+    /// The next row, without the end of its last line; None at the end.
+    #[allow(clippy::should_implement_trait)] // an iterator could not lend
+    pub fn next(&mut self) -> Result<Option<&str>> {
         loop {
             self.record.clear();
-            let Some(line) = self.lines.next()? else { return Ok(false) };
+            let Some(line) = self.lines.next()? else { return Ok(None) };
             self.record += line;
             self.line = self.lines.number();
             if !self.record.trim().is_empty() {
@@ -92,8 +100,37 @@ impl Rows {
             self.record += line;
             open += quotes(line);
         }
-        self.record.push('\n');
-        self.fields.split(&self.record).map_err(|why| self.refuse(why))?;
+        Ok(Some(&self.record))
+    }
+
+    /// The line in which the row begins, from 1.
+    pub fn line(&self) -> u64 {
+        self.line
+    }
+
+    /// What errors call the file.
+    pub fn name(&self) -> &str {
+        self.lines.name()
+    }
+
+    /// Says what is wrong with the row.
+    pub fn refuse(&self, reason: impl ToString) -> Error {
+        refuse(self.lines.name(), self.line, reason)
+    }
+}
+
+impl Rows {
+    pub(super) fn new(lines: Lines, delimiter: u8) -> Rows {
+        Rows { records: Records::new(lines), fields: Fields::new(delimiter) }
+    }
+
+    /// Reads a row; whether there is one.
+    pub(super) fn next(&mut self) -> Result<bool> {
+        if self.records.next()?.is_none() {
+            return Ok(false);
+        }
+        self.records.record.push('\n');
+        self.fields.split(&self.records.record).map_err(|why| self.refuse(why))?;
         Ok(true)
     }
 
@@ -108,16 +145,16 @@ impl Rows {
 
     /// Where the row begins.
     pub(super) fn line(&self) -> u64 {
-        self.line
+        self.records.line()
     }
 
     pub(super) fn name(&self) -> &str {
-        self.lines.name()
+        self.records.name()
     }
 
     /// Says what is wrong with the row.
     pub(super) fn refuse(&self, reason: impl ToString) -> Error {
-        refuse(self.lines.name(), self.line, reason)
+        self.records.refuse(reason)
     }
 }
 
@@ -137,7 +174,7 @@ mod tests {
         let mut all = Vec::new();
         while rows.next()? {
             let fields = (0..rows.len()).map(|i| rows.field(i).to_string()).collect();
-            all.push((rows.line, fields));
+            all.push((rows.line(), fields));
         }
         Ok(all)
     }

@@ -49,6 +49,21 @@ impl<'m> ElementRows<'m> {
         ElementRows { model, record, fields, header: None, sequence: None }
     }
 
+    /// Whether the next line names the columns.
+    pub fn needs_header(&self) -> bool {
+        self.model.series().is_some() && self.header.is_none()
+    }
+
+    /// The names of the columns, once they have been read.
+    pub fn header(&self) -> Option<&[String]> {
+        self.header.as_ref().map(|header| header.names.as_slice())
+    }
+
+    /// Field `i` of the line that was read last.
+    pub fn field(&self, i: usize) -> &str {
+        if i < self.fields.len() { self.fields.get(i) } else { "" }
+    }
+
     /// What a line is. One that is refused changes nothing.
     pub fn read(&mut self, line: &str) -> Result<ElementRow> {
         self.record.clear();

@@ -11,7 +11,7 @@
 //! | word vectors | [`vectors`](vectors()) | GloVe and word2vec as text; only the words you want |
 //! | a text | [`alphabet`](alphabet()), [`Symbols`] | characters as numbers, one byte each where that is enough |
 //! | series, features | [`table`](table()) | CSV with a header, or a NumPy array |
-//! | elements of a live model, as CSV | [`ElementRows`] | a line at a time |
+//! | elements of a live model, as CSV | [`ElementRows`] | a line at a time, or a row at a time ([`Records`]) |
 //! | an array | [`array`](array()) | NumPy's `.npy` |
 //!
 //! How much they read is [limited](ReadLimits); all limits are in `limits`.
@@ -39,6 +39,7 @@ mod zip;
 mod zstd;
 
 pub use alphabet::{alphabet, character_counts};
+pub use csv::Records;
 pub use elements::{ElementRow, ElementRows};
 pub use input::Input;
 pub use limits::{

@@ -84,6 +84,11 @@ impl<'m, W: Write> Filler<'m, W> {
         Ok(())
     }
 
+    /// Masks filled in so far.
+    pub fn masks(&self) -> usize {
+        self.output.masks()
+    }
+
     /// Writes out everything that is known.
     pub fn flush(&mut self) -> Result<(), Failure> {
         Ok(self.output.flush()?)

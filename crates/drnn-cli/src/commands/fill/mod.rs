@@ -17,8 +17,10 @@ use clap::Args;
 use drnn::Cpu;
 use drnn_tasks::chars::CharTask;
 use drnn_tasks::live::LiveModel;
+use drnn_train::read::Source;
 use filler::Filler;
-use output::{Form, Output};
+pub use output::Form;
+use output::Output;
 use std::io::{Read, Write};
 use std::path::PathBuf;
 
@@ -91,6 +93,23 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         None => fill("stdin", std::io::stdin().lock(), masks, &mut filler),
     }
+}
+
+/// Fills in all masks of a text and writes them in `form`; how many there were.
+pub fn fill_into(
+    model: &LiveModel,
+    text: Source,
+    mask_text: &[String],
+    lines: bool,
+    form: Form,
+    to: &mut impl Write,
+) -> Result<usize, Failure> {
+    let masks = Masks::new(mask_text).map_err(Failure::Input)?;
+    let lines = lines || !model.streams();
+    let mut filler = Filler::new(model, lines, Output::new(to, form))?;
+    let name = text.name().to_string();
+    fill(&name, text, masks, &mut filler)?;
+    Ok(filler.masks())
 }
 
 /// Reads all of `from` and writes what is known after each piece.

@@ -1,5 +1,6 @@
 //! Output of `drnn fill`: the completed text, or a line for each mask.
 
+use crate::text::csv_field;
 use crate::text::masks::Mark;
 use drnn_tasks::live::{Alternative, Predicted};
 use serde_json::json;
@@ -15,7 +16,12 @@ pub enum Form {
     Table,
     /// The same as JSON.
     Json,
+    /// The same as CSV with a header; the best alternative only.
+    Csv,
 }
+
+/// The first line of [`Form::Csv`].
+const CSV_HEADER: &str = "line,column,character,probability\n";
 
 /// Takes the marks of a text and the answers to them, both in order, and writes the output.
 pub struct Output<W: Write> {
@@ -28,12 +34,22 @@ pub struct Output<W: Write> {
     /// Position of the next character to be written, counted from 1.
     line: u64,
     column: u64,
+    /// Masks filled in.
+    masks: usize,
+    /// Whether the header of CSV still has to be written.
+    needs_header: bool,
 }
 
 impl<W: Write> Output<W> {
     pub fn new(to: W, form: Form) -> Output<W> {
         let (to, open) = (BufWriter::new(to), VecDeque::new());
-        Output { to, form, open, written: 0, line: 1, column: 1 }
+        let needs_header = form == Form::Csv;
+        Output { to, form, open, written: 0, line: 1, column: 1, masks: 0, needs_header }
+    }
+
+    /// Masks filled in so far.
+    pub fn masks(&self) -> usize {
+        self.masks
     }
 
     /// A mark that was read; its answer follows.
@@ -57,6 +73,9 @@ impl<W: Write> Output<W> {
     }
 
     pub fn flush(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.needs_header) {
+            self.to.write_all(CSV_HEADER.as_bytes())?;
+        }
         self.to.flush()
     }
 
@@ -76,14 +95,23 @@ impl<W: Write> Output<W> {
         };
         match self.form {
             Form::Text => self.to.write_all(character.encode_utf8(&mut [0; 4]).as_bytes()),
-            Form::Table | Form::Json => Ok(()),
+            Form::Table | Form::Json | Form::Csv => Ok(()),
         }
     }
 
     fn fill(&mut self, character: char, alternatives: &[Alternative]) -> io::Result<()> {
         let (line, column) = (self.line, self.column);
+        self.masks += 1;
         match self.form {
             Form::Text => {}
+            Form::Csv => {
+                if std::mem::take(&mut self.needs_header) {
+                    self.to.write_all(CSV_HEADER.as_bytes())?;
+                }
+                let best = alternatives.first().map_or(f64::NAN, |best| best.probability);
+                let character = csv_field(character.encode_utf8(&mut [0; 4]), ',').into_owned();
+                writeln!(self.to, "{line},{column},{character},{best}")?;
+            }
             Form::Table => {
                 write!(self.to, "{line}:{column}")?;
                 for Alternative { character, probability } in alternatives {

@@ -27,6 +27,23 @@ pub enum Item {
     Element(Element),
     /// The sequence ends here, and another one begins.
     Begins,
+    /// A line that is no element, or one that the model refuses.
+    Bad {
+        /// Its number, from 1.
+        line: u64,
+        why: String,
+    },
+}
+
+/// What becomes of a bad line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BadLines {
+    /// The stream ends with an error
+    Stop,
+    /// It is left out: the sequence continues as if the line were not there
+    Skip,
+    /// It is left out, and a line with the error is written in its place
+    Mark,
 }
 
 /// Splits text that comes in pieces.
@@ -35,12 +52,15 @@ pub struct Elements<'m> {
     from: From,
     /// Whether a blank line ends a sequence.
     blank_ends: bool,
+    bad_lines: BadLines,
     rows: ElementRows<'m>,
     masks: Masks,
     /// The incomplete line or token.
     open: String,
     /// Whether the line is empty so far.
     is_blank: bool,
+    /// Whether the incomplete line is too long and is dropped up to its end.
+    too_long: bool,
     /// Line number, from 1.
     line: u64,
 }
@@ -51,6 +71,7 @@ impl<'m> Elements<'m> {
         model: &'m LiveModel,
         from: Option<From>,
         blank_ends: bool,
+        bad_lines: BadLines,
     ) -> Result<Elements<'m>, Failure> {
         let suggested = match (model.element_kind(), model.task()) {
             (ElementKind::Characters, _) => From::Chars,
@@ -75,7 +96,19 @@ impl<'m> Elements<'m> {
         }
         let masks = Masks::new(&[]).map_err(Failure::Input)?;
         let (rows, open) = (ElementRows::new(model), String::new());
-        Ok(Elements { model, from, blank_ends, rows, masks, open, is_blank: true, line: 1 })
+        let (is_blank, too_long, line) = (true, false, 1);
+        Ok(Elements {
+            model,
+            from,
+            blank_ends,
+            bad_lines,
+            rows,
+            masks,
+            open,
+            is_blank,
+            too_long,
+            line,
+        })
     }
 
     /// Adds a piece.
@@ -107,7 +140,7 @@ impl<'m> Elements<'m> {
                 masks.end(|mark| to(item(mark)).map_err(|e| in_line(*line, e)))
             }
             From::Tokens => self.end_token(&mut to),
-            _ if self.open.is_empty() => Ok(()),
+            _ if self.open.is_empty() && !self.too_long => Ok(()),
             _ => self.end_line(&mut to),
         }
     }
@@ -158,18 +191,44 @@ impl<'m> Elements<'m> {
         if self.open.is_empty() {
             return Ok(());
         }
-        let element = self.model.line(&self.open).map_err(Failure::from);
+        let element = match std::mem::take(&mut self.too_long) {
+            true => Err(Failure::Input(too_long())),
+            false => self.model.line(&self.open).map_err(Failure::from),
+        };
         self.open.clear();
-        element.and_then(|element| to(Item::Element(element))).map_err(|e| in_line(self.line, e))
+        let outcome = element.and_then(|element| to(Item::Element(element)));
+        self.judge(outcome, to)
     }
 
     fn add(&mut self, text: &str) -> Result<(), Failure> {
+        if self.too_long {
+            return Ok(());
+        }
         if self.open.len() + text.len() > MAX_LINE_BYTES {
-            let why = format!("longer than {MAX_LINE_BYTES} bytes; is this text with line ends?");
-            return Err(self.refuse(why));
+            if self.bad_lines == BadLines::Stop {
+                return Err(self.refuse(too_long()));
+            }
+            // A rest of the line is kept, so that it does not count as blank.
+            (self.too_long, self.open) = (true, ".".into());
+            return Ok(());
         }
         self.open += text;
         Ok(())
+    }
+
+    /// What becomes of a line, given what came of it.
+    fn judge(
+        &self,
+        outcome: Result<(), Failure>,
+        to: &mut impl FnMut(Item) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let line = self.line;
+        match outcome {
+            Err(Failure::Input(why)) if self.bad_lines != BadLines::Stop => {
+                to(Item::Bad { line, why })
+            }
+            outcome => outcome.map_err(|e| in_line(line, e)),
+        }
     }
 
     fn end_line(
@@ -182,7 +241,10 @@ impl<'m> Elements<'m> {
             (From::Lines, ElementKind::Characters) => line.is_empty(),
             _ => line.trim().is_empty(),
         };
+        // Without a header no line can be read.
+        let is_header = self.from == From::Csv && self.rows.needs_header();
         let items = match (self.from, is_blank) {
+            _ if self.too_long => Err(drnn_tasks::Error::Data(too_long())),
             (_, true) => Ok([self.blank_ends.then_some(Item::Begins), None]),
             (From::Json, _) => self.model.json(line).map(|e| [None, Some(Item::Element(e))]),
             (From::Csv, _) => self.rows.read(line).map(|row| match row {
@@ -193,12 +255,21 @@ impl<'m> Elements<'m> {
             }),
             _ => self.model.line(line).map(|element| [None, Some(Item::Element(element))]),
         };
-        let items = items.map_err(|e| in_line(self.line, e.into()))?;
+        self.too_long = false;
         self.open.clear();
-        items.into_iter().flatten().try_for_each(&mut *to).map_err(|e| in_line(self.line, e))?;
+        let outcome = match items {
+            Err(why) if is_header => return Err(in_line(self.line, why.into())),
+            Err(why) => Err(why.into()),
+            Ok(items) => items.into_iter().flatten().try_for_each(&mut *to),
+        };
+        self.judge(outcome, to)?;
         self.line += 1;
         Ok(())
     }
+}
+
+fn too_long() -> String {
+    format!("longer than {MAX_LINE_BYTES} bytes; is this text with line ends?")
 }
 
 fn item(mark: Mark) -> Item {

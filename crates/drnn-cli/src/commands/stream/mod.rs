@@ -19,13 +19,14 @@ mod output;
 
 use crate::Failure;
 use crate::args::import::ImportArguments;
-use crate::console::progress;
+use crate::console::{progress, warning};
 use crate::text::decode::Decoder;
 use crate::training::stop::Stop;
 use arrival::{Arrival, Arrived};
 use clap::{Args, ValueEnum};
+use drnn::text::grouped;
 use drnn_tasks::live::{ElementKind, LiveStream};
-use elements::{Elements, From, Item};
+use elements::{BadLines, Elements, From, Item};
 use output::{Output, To};
 use std::path::PathBuf;
 
@@ -55,6 +56,10 @@ pub struct Arguments {
     /// When a sequence ends: outstanding predictions are made, with padding, and a new sequence begins
     #[arg(long, value_enum, default_value = "end")]
     flush: Flush,
+    /// What to do with a line that is no element of the model. A line that is left out does not change
+    /// the state; with skip and mark, bytes that are not UTF-8 are read as U+FFFD
+    #[arg(long, value_enum, default_value = "stop")]
+    bad_lines: BadLines,
     /// Threads: more than one is faster only for large models on idle cores
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: u16,
@@ -73,12 +78,12 @@ enum Flush {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let Arguments { model: path, from, to, flush, threads, import } = arguments;
+    let Arguments { model: path, from, to, flush, bad_lines, threads, import } = arguments;
     let cpu = drnn::Cpu::from_env()?.with_threads((*threads).into());
     let model = import.load_live(path)?.on(&cpu);
     let stream =
         LiveStream::new(&model).map_err(|e| Failure::Input(format!("{}: {e}", path.display())))?;
-    let elements = Elements::new(&model, *from, *flush == Flush::Blank)?;
+    let elements = Elements::new(&model, *from, *flush == Flush::Blank, *bad_lines)?;
     let late = match model.latency() {
         0 => "without delay".into(),
         1 => "1 element late".into(),
@@ -87,10 +92,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     progress!("{}; predictions come {late}", model.description());
     let keeps_lines = model.element_kind() == ElementKind::Characters;
     let output = Output::new(std::io::stdout().lock(), *to, keeps_lines);
-    let mut live = Live { stream, output, flush: *flush };
+    let (flush, bad_lines) = (*flush, *bad_lines);
+    let mut live = Live { stream, output, flush, bad_lines, bad: BadCount::default() };
     let outcome = live.all(elements, Arrival::of_stdin(Stop::on_ctrl_c()?));
     // However it ends, all known predictions are written.
+    live.output.end()?;
     live.output.flush()?;
+    live.report_bad_lines();
     outcome
 }
 
@@ -99,11 +107,25 @@ struct Live<'m> {
     stream: LiveStream<'m>,
     output: Output<std::io::StdoutLock<'static>>,
     flush: Flush,
+    bad_lines: BadLines,
+    bad: BadCount,
+}
+
+/// Lines that were left out.
+#[derive(Default)]
+struct BadCount {
+    elements: u64,
+    bad: u64,
+    /// The first of them.
+    first: Option<(u64, String)>,
 }
 
 impl Live<'_> {
     fn all(&mut self, mut elements: Elements, mut arrival: Arrival) -> Result<(), Failure> {
-        let mut decoder = Decoder::default();
+        let mut decoder = match self.bad_lines {
+            BadLines::Stop => Decoder::default(),
+            BadLines::Skip | BadLines::Mark => Decoder::lossy(),
+        };
         loop {
             let text = match arrival.next() {
                 Arrived::Bytes(bytes) => decoder.take(bytes),
@@ -133,10 +155,17 @@ impl Live<'_> {
     fn item(&mut self, item: Item) -> Result<(), Failure> {
         match item {
             Item::Element(element) => {
-                if let Some(answer) = self.stream.push(&element)? {
-                    self.output.answer(&answer)?;
+                let answer = self.stream.push(&element)?;
+                self.bad.elements += 1;
+                answer.map_or(Ok(()), |answer| Ok(self.output.answer(&answer)?))
+            }
+            Item::Bad { line, why } => {
+                self.bad.bad += 1;
+                self.bad.first.get_or_insert_with(|| (line, why.clone()));
+                match self.bad_lines {
+                    BadLines::Mark => Ok(self.output.mark(self.stream.position(), line, why)?),
+                    BadLines::Skip | BadLines::Stop => Ok(()),
                 }
-                Ok(())
             }
             Item::Begins if self.flush == Flush::Never => Ok(()),
             Item::Begins => {
@@ -151,5 +180,17 @@ impl Live<'_> {
             return Ok(());
         }
         self.stream.flush()?.iter().try_for_each(|answer| Ok(self.output.answer(answer)?))
+    }
+    /// A warning, if lines were left out.
+    fn report_bad_lines(&self) {
+        let BadCount { elements, bad, first } = &self.bad;
+        if let Some((line, why)) = first {
+            let count = |n: &u64| grouped(usize::try_from(*n).unwrap_or(usize::MAX));
+            warning!(
+                "{} bad lines were left out, {} elements were read; the first is line {line}: {why}",
+                count(bad),
+                count(elements)
+            );
+        }
     }
 }

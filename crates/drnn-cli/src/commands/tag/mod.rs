@@ -7,7 +7,7 @@
 //! A thread reads; this one tags what has arrived. Complete sentences are tagged in batches. A
 //! sentence that has not ended is tagged word by word, each tag d words late.
 
-mod input;
+pub mod input;
 mod output;
 mod sentences;
 
