@@ -44,6 +44,7 @@
 //! | to train several networks | [`lanes`] | on the threads of a machine |
 //! | losses and metrics | [`loss()`], [`Metric`], [`Confusion`] | cross-entropy, squared error; accuracy, recall, precision |
 //! | the smallest delay that is good enough | [`recommended_delay`] | from the quality of several |
+//! | simple predictors to compare with | [`baseline`] | mean, persistence, ridge regression, frequencies |
 //! | to estimate memory | [`Estimate`] | before anything is allocated |
 //! | another device | [`Engine`], [`conformance`] | what trains a model; the CPU's is [`Learner`] |
 //! | the paper's synthetic tasks | [`reversal`], [`sine`] | data, bounds; a campaign of thousands of trainings |
@@ -55,6 +56,7 @@
 
 #![deny(missing_docs)]
 
+pub mod baseline;
 pub mod chars;
 pub mod checkpoint;
 mod data;

@@ -9,6 +9,7 @@ use clap::Args;
 use drnn::text::grouped;
 use drnn::{NetSpec, NetSpecBuilder, Padding};
 use drnn_tasks::chars::Alphabet;
+use drnn_train::baseline::{Baseline, character_baselines};
 use drnn_train::chars::{EMBEDDING, Held, Masked, Masking, SHARE, WINDOW, split};
 use drnn_train::read::{Input, Source as Opened, Symbols};
 use drnn_train::seed;
@@ -176,6 +177,11 @@ impl Characters {
             valid,
             test,
         })
+    }
+
+    /// Bits per masked character by frequencies alone.
+    pub fn baselines(&self) -> Vec<Baseline> {
+        character_baselines(&self.train, &self.valid, self.test.as_ref())
     }
 
     /// Prints the notes.

@@ -10,10 +10,11 @@ use drnn::NetSpec;
 use drnn::memory::{self, BatchSize};
 use drnn::text::{counted, grouped, shortened};
 use drnn_tasks::series::SeriesTask;
+use drnn_train::baseline::Baseline;
 use drnn_train::read::{Input, MAX_CLASSES, Missing};
 use drnn_train::series::{
-    Columns, Parts, Sequences, SeriesValidation, Shares, Windows, from_arrays, from_table,
-    learn_task, scoring_steps,
+    Columns, Parts, Sequences, SeriesBaselines, SeriesValidation, Shares, Windows, from_arrays,
+    from_table, learn_task, scoring_steps, series_baselines,
 };
 use std::path::PathBuf;
 
@@ -239,6 +240,18 @@ impl Ready {
             Some(weights) => windows.with_class_weights(weights.clone()),
             None => windows,
         })
+    }
+
+    /// What simple predictors achieve; those with lagged inputs look as far ahead as a network of this
+    /// latency.
+    pub fn baselines(&self, latency: Option<usize>) -> Result<Vec<Baseline>, Failure> {
+        Ok(series_baselines(&SeriesBaselines {
+            task: &self.task,
+            train: &self.train,
+            valid: &self.valid,
+            test: self.test.as_ref(),
+            look_ahead: latency,
+        })?)
     }
 
     /// How networks of this spec are scored on the validation set, and on the test set if there is one.

@@ -20,6 +20,10 @@ const TOP: f64 = 52.0;
 const WRITTEN: f64 = 0.01;
 /// A cell this wide has its percentage in it.
 const NUMBERED: f64 = 20.0;
+/// Below the matrix, line by line.
+const CAPTION: [&str; 2] = ["rows: true class; columns: predicted class", "per cent of the row"];
+/// The height of a line.
+const LINE: f64 = 17.0;
 /// Maximum letters of a name.
 const LETTERS: usize = 9;
 
@@ -43,7 +47,7 @@ impl Confusion {
         let cell = ((width - NAMES - 16.0) / n).min(34.0);
         let (left, top) = (NAMES + 4.0, TOP + NAMES);
         let style = "  .full { fill: #ffffff; font-size: 10px } .faint { font-size: 10px }\n ";
-        let mut out = head(&self.title, (width, top + cell * n + 34.0), style);
+        let mut out = head(&self.title, (width, top + cell * n + 34.0 + LINE), style);
         for (i, class) in self.classes.iter().enumerate() {
             let name: String = class.chars().take(LETTERS).collect();
             let (name, middle) = (escaped(&name), cell * (i as f64 + 0.5) + 4.0);
@@ -88,13 +92,11 @@ impl Confusion {
             &mut out,
             format!(r#"<path class="axis" d="M{left} {top}H{right:.1}V{bottom:.1}H{left}z"/>"#),
         );
-        let below = bottom + 22.0;
-        put(
-            &mut out,
-            format!(
-                r#"<text class="soft" x="{left}" y="{below:.1}">rows: what it is; columns: what is answered; percent of the row</text>"#
-            ),
-        );
+        // Two short lines: one long one would be cut on a narrow screen.
+        for (line, text) in CAPTION.iter().enumerate() {
+            let below = bottom + 22.0 + LINE * line as f64;
+            put(&mut out, format!(r#"<text class="soft" x="12" y="{below:.1}">{text}</text>"#));
+        }
         out + "</svg>\n"
     }
 }
@@ -111,6 +113,9 @@ mod tests {
         assert_eq!(text.matches("<rect").count(), 1 + 3); // and the background
         assert!(text.contains(">75<") && text.contains(">25<") && text.contains(">100<"), "{text}");
         assert!(text.contains("A&lt;") && !text.contains("averylongname"), "{text}");
+        // About 7 units a letter: no line is wider than the narrow picture.
+        assert!(CAPTION.iter().all(|line| 12 + 7 * line.len() < 400));
+        assert!(CAPTION.iter().all(|line| text.contains(line)), "{text}");
         let none = Confusion { title: "T".into(), classes: Vec::new(), counts: Vec::new() };
         assert!(!none.narrow_svg().contains("NaN"));
     }

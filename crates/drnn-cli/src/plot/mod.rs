@@ -78,6 +78,8 @@ pub enum Style {
     Steps,
     /// Marks without a line.
     Marks,
+    /// Small dots without a line, for many points.
+    Dots,
 }
 
 /// A picture in two forms, for wide and for narrow screens.
@@ -95,7 +97,7 @@ impl Picture for Plot {
     }
 
     fn svg(&self) -> String {
-        svg::draw(self, &svg::WIDE)
+        svg::draw(self, &svg::wide(self))
     }
 
     /// Upright, the legend below.

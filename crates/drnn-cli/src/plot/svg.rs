@@ -13,12 +13,21 @@ pub struct Layout {
     x_ticks: f64,
 }
 
-pub const WIDE: Layout = Layout {
-    size: (760.0, 400.0),
-    frame: (48.0, 72.0, 504.0, 346.0),
-    legend: (522.0, 82.0, 24.0, 386.0),
-    x_ticks: 9.0,
-};
+/// For 760 wide: the frame is as wide as the names of the legend allow.
+pub fn wide(plot: &Plot) -> Layout {
+    let longest = named(plot).map(|line| line.name.chars().count()).max().unwrap_or(0);
+    let legend = 44.0 + LETTER * longest as f64;
+    let right = (760.0 - 30.0 - legend).clamp(504.0, 748.0);
+    Layout {
+        size: (760.0, 400.0),
+        frame: (48.0, 72.0, right, 346.0),
+        legend: (right + 18.0, 82.0, 24.0, 386.0),
+        x_ticks: 9.0,
+    }
+}
+
+/// About the width of a letter.
+const LETTER: f64 = 7.5;
 /// Minimum distance between lines of a legend.
 const MIN_LEGEND: f64 = 15.0;
 /// Lines with more points are drawn without marks.
@@ -112,7 +121,10 @@ fn legend(out: &mut String, plot: &Plot, layout: &Layout) {
     let shown = if count > fit { fit - 1 } else { count };
     for (i, line) in named(plot).take(shown).enumerate() {
         let y = first + next * i as f64;
-        stroke(out, line, &[(left, y), (left + 34.0, y)], false);
+        match line.style {
+            Style::Dots => stroke(out, line, &[(left + 17.0, y)], false),
+            _ => stroke(out, line, &[(left, y), (left + 34.0, y)], false),
+        }
         if line.marked() {
             put(out, mark(line.colour, (left + 17.0, y)));
         }
@@ -138,7 +150,7 @@ fn stroke(out: &mut String, line: &Line, points: &[(f64, f64)], marks: bool) {
         Style::Solid | Style::Bare | Style::Steps => Some("line"),
         Style::Dashed => Some("line dashed"),
         Style::Dotted => Some("line dotted"),
-        Style::Marks => None,
+        Style::Marks | Style::Dots => None,
     };
     let (mut path, mut goes_on) = (String::new(), false);
     for point @ (x, y) in points {
@@ -158,6 +170,14 @@ fn stroke(out: &mut String, line: &Line, points: &[(f64, f64)], marks: bool) {
             _ => String::new(),
         };
         put(out, format!(r#"<path class="{class} c{colour}" d="{path}"{faint}/>"#));
+    }
+    if line.style == Style::Dots {
+        let dot = |&(x, y): &(f64, f64)| {
+            let colour = line.colour % COLOURS.len();
+            let circle = "m-2 0a2 2 0 1 0 4 0a2 2 0 1 0 -4 0z";
+            format!(r#"<path class="mark c{colour}" opacity="0.6" d="M{x:.1} {y:.1}{circle}"/>"#)
+        };
+        points.iter().filter(on_paper).for_each(|at| put(out, dot(at)));
     }
     if marks && line.marked() {
         points.iter().filter(on_paper).for_each(|&at| put(out, mark(line.colour, at)));

@@ -35,6 +35,9 @@ pub fn page(page: &Page) -> String {
         let _ = match part {
             Part::Heading(text) => writeln!(out, "<h2>{}</h2>", escaped(text)),
             Part::Text(text) => writeln!(out, "<p>{}</p>", escaped(text)),
+            Part::Alarm(text) => {
+                writeln!(out, "<p class=\"alarm\" role=\"alert\">{}</p>", escaped(text))
+            }
             Part::List(items) => {
                 let items = items.iter().map(|item| format!("<li>{}</li>\n", escaped(item)));
                 writeln!(out, "<ul>\n{}</ul>", items.collect::<String>())

@@ -11,6 +11,7 @@ pub fn page(page: &Page) -> String {
         let _ = match part {
             Part::Heading(text) => writeln!(out, "## {}", escaped(text)),
             Part::Text(text) => writeln!(out, "{}", escaped(text)),
+            Part::Alarm(text) => writeln!(out, "**{}**", escaped(text)),
             Part::List(items) => {
                 items.iter().try_for_each(|item| writeln!(out, "- {}", escaped(item)))
             }
@@ -52,7 +53,8 @@ fn escaped(text: &str) -> String {
         match c {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
+            // It begins a quotation only at the beginning of a line.
+            '>' if out.trim_end().is_empty() => out.push_str("\\>"),
             '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '#' | '~' | '!' => out.extend(['\\', c]),
             c if c.is_control() => out.push(' '),
             c => out.push(c),
@@ -71,7 +73,8 @@ mod tests {
 
     #[test]
     fn text_stands_for_itself() {
-        assert_eq!(escaped("a|b <i> `c`\n[d](e)"), "a\\|b &lt;i&gt; \\`c\\` \\[d\\](e)");
+        assert_eq!(escaped("a|b <i> `c`\n[d](e)"), "a\\|b &lt;i> \\`c\\` \\[d\\](e)");
+        assert_eq!((escaped("x -> y"), escaped(" > z")), ("x -> y".into(), " \\> z".into()));
         let code = Part::Code("a ```` b".into());
         let text = page(&Page { title: "T".into(), parts: vec![code] });
         assert_eq!(text, "# T\n\n`````text\na ```` b\n`````\n");

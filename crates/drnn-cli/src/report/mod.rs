@@ -11,12 +11,15 @@
 //! | `pos`, `sweep`, `training_run` | the same for `drnn reproduce pos`, `drnn sweep`, `drnn train` |
 //! | `training` | what reports on trainings share |
 //! | `curves` | measure and losses of a training, epoch by epoch |
+//! | `baselines` | what simple predictors achieve, beside the network |
+//! | `predictions` | pictures of a series model's predictions against the truth |
 //! | `provenance` | the command, version and machine that made results |
 //! | `page` | a page as headings, text, tables and pictures |
 //! | `html`, `markdown` | the same page as one HTML file and as Markdown |
 //!
 //! A report is a function of its results file: `drnn report` writes the same report again.
 
+pub mod baselines;
 mod curves;
 mod html;
 mod kinds;
@@ -24,6 +27,7 @@ mod markdown;
 pub mod mlm;
 pub mod page;
 pub mod pos;
+pub mod predictions;
 mod provenance;
 pub mod reversal;
 pub mod sine;

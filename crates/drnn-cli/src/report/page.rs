@@ -14,6 +14,8 @@ pub struct Page {
 pub enum Part {
     Heading(&'static str),
     Text(String),
+    /// A sentence that must not be overlooked.
+    Alarm(String),
     List(Vec<String>),
     Code(String),
     /// Names and values.

@@ -1,11 +1,13 @@
 //! Results of `drnn sweep`: the file, and its report.
 
+use super::baselines::{alarm, baseline_table};
 use super::kinds::{Files, Reported};
 use super::page::{Figure, Page, Part, Table, duration, mean_sd, moments, number};
 use super::training::{provenance_parts, training_facts};
 use super::{Provenance, bitmap, check_runs, html, markdown};
 use crate::plot::{Line, Picture, Plot, Scale, Style};
 use drnn::text::{grouped, shortened};
+use drnn_train::baseline::Baseline;
 use drnn_train::{Metric, Options, Reason, recommended_delay};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -30,6 +32,12 @@ pub struct SweepResults {
     pub tolerance: f64,
     pub options: Options,
     pub runs: Vec<Run>,
+    /// What simple predictors achieve on the same rows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub baselines: Vec<Baseline>,
+    /// Says so if the recommended network is no better than one of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
 }
 
 /// One network, trained once.
@@ -106,6 +114,27 @@ impl SweepResults {
             delayed.iter().zip(&found).filter(|(_, (d, valid))| *d == delay && valid.is_finite());
         let best = same.reduce(|a, b| if better(b.1.1, a.1.1) { b } else { a })?;
         Some(best.0.runs[0].net.clone())
+    }
+
+    /// The recommended network, with its mean measures on the validation and the test set.
+    fn recommended_scores(&self) -> Option<(String, f64, Option<f64>)> {
+        let net = self.recommended_delay()?;
+        let groups = self.groups();
+        let group = groups.iter().find(|group| group.runs[0].net == net)?;
+        let test = moments(&group.each(|run| run.test)).0;
+        Some((net, group.valid(), test.is_finite().then_some(test)))
+    }
+
+    /// A loud sentence, if it is no better than a baseline.
+    pub fn no_better_than_a_baseline(&self) -> Option<String> {
+        let (net, valid, test) = self.recommended_scores()?;
+        alarm(self.metric, &shortened(&net, 60), valid, test, &self.baselines)
+    }
+
+    /// The recommended network among the baselines; None where there are none.
+    fn baseline_table(&self) -> Option<Table> {
+        let network: Vec<_> = self.recommended_scores().into_iter().collect();
+        (!self.baselines.is_empty()).then(|| baseline_table(self.metric, &network, &self.baselines))
     }
 
     fn shown(&self, value: f64) -> String {
@@ -234,7 +263,8 @@ impl SweepResults {
     }
 
     fn page(&self) -> Page {
-        let mut parts = vec![
+        let mut parts: Vec<Part> = self.warning.iter().cloned().map(Part::Alarm).collect();
+        parts.extend([
             Part::Text(self.summary()),
             Part::Figure(Figure {
                 name: "sweep",
@@ -243,10 +273,13 @@ impl SweepResults {
                     .into(),
             }),
             Part::Table(self.results_table()),
+        ]);
+        parts.extend(self.baseline_table().map(Part::Table));
+        parts.extend([
             Part::Heading("Training"),
             Part::Text(format!("{}.", self.what)),
             Part::Facts(training_facts(self.sequences, &self.options)),
-        ];
+        ]);
         parts.extend(provenance_parts(&self.provenance));
         Page { title: format!("Delay against quality: {}", self.task), parts }
     }
@@ -308,7 +341,14 @@ impl Reported for SweepResults {
 
     /// With the recommendation.
     fn table(&self) -> String {
-        format!("{}\n{}\n", self.results_table().text(), self.summary())
+        let mut out = format!("{}\n{}\n", self.results_table().text(), self.summary());
+        if let Some(table) = self.baseline_table() {
+            let _ = write!(out, "\n{}\n{}", table.caption, table.text());
+        }
+        if let Some(warning) = &self.warning {
+            let _ = write!(out, "\n{warning}\n");
+        }
+        out
     }
 }
 

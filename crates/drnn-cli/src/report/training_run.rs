@@ -1,12 +1,15 @@
 //! Results of `drnn train`: the file, and its report.
 
+use super::baselines::{baseline_table, with_standard_error};
 use super::kinds::{Files, Reported};
 use super::page::{Figure, Page, Part, Table, duration};
+use super::predictions::{Horizons, Stretch, svg_name};
 use super::training::{provenance_parts, training_facts};
 use super::{Provenance, html, markdown};
 use crate::plot::Confusion;
 use crate::training::shown::shown;
 use drnn::text::grouped;
+use drnn_train::baseline::Baseline;
 use drnn_train::{ConfusionMatrix, Epoch, Measure, Metric, Options, Reason};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
@@ -49,6 +52,15 @@ pub struct TrainingResults {
     /// Remarks.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// What simple predictors achieve on the same rows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub baselines: Vec<Baseline>,
+    /// Says so if the network is no better than one of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
+    /// Predictions that the accuracy is computed from, on the validation and on the test set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scored: Option<[usize; 2]>,
 }
 
 /// JSON has null for NaN.
@@ -70,6 +82,10 @@ pub enum Judged {
         #[serde(default, skip_serializing_if = "is_zero")]
         others: usize,
     },
+    /// Predictions of a target against the truth.
+    Stretch(Stretch),
+    /// Errors of a target by how far ahead it is predicted.
+    Horizons(Horizons),
 }
 
 /// Tables and notes for a terminal; pictures are left out.
@@ -130,11 +146,24 @@ impl TrainingResults {
         self.measure.as_ref().map_or_else(|| self.metric.to_string(), Measure::to_string)
     }
 
+    /// The measure on the validation set (0) or test set (1); an accuracy with its standard error.
+    fn measured_on(&self, set: usize, value: f64) -> String {
+        match self.scored {
+            Some(scored) if self.metric == Metric::Accuracy && value.is_finite() => {
+                with_standard_error(value, scored[set])
+            }
+            _ => self.shown(value),
+        }
+    }
+
     fn summary(&self) -> String {
-        let mut out =
-            format!("{}: {} on the validation set", self.measured(), self.shown(self.valid));
+        let mut out = format!(
+            "{}: {} on the validation set",
+            self.measured(),
+            self.measured_on(0, self.valid)
+        );
         if let Some(test) = self.test {
-            let _ = write!(out, ", {} on the test set", self.shown(test));
+            let _ = write!(out, ", {} on the test set", self.measured_on(1, test));
         }
         let epochs = self.history.len();
         let _ = write!(out, ". The model is that of epoch {} of {epochs}", self.kept_epoch);
@@ -157,16 +186,22 @@ impl TrainingResults {
         let row = vec![
             self.task.clone(),
             self.latency.map_or("all".into(), |d| d.to_string()),
-            self.shown(self.valid),
-            self.test.map_or("none".into(), |test| self.shown(test)),
+            self.measured_on(0, self.valid),
+            self.test.map_or("none".into(), |test| self.measured_on(1, test)),
             grouped(self.parameters),
             format!("{} of {}", self.kept_epoch, self.history.len()),
             duration(self.seconds),
         ];
         Table {
             caption: format!(
-                "{} of the saved model. Delay all: it needs the whole sequence.",
-                self.measured()
+                "{} of the saved model{}. Delay all: it needs the whole sequence.",
+                self.measured(),
+                match self.scored {
+                    Some(_) if self.metric == Metric::Accuracy => {
+                        " ± its standard error, sqrt(p (1 - p) / n)"
+                    }
+                    _ => "",
+                }
             ),
             head: ["task", "delay", "valid", "test", "parameters", "epoch", "time"]
                 .map(String::from)
@@ -176,7 +211,8 @@ impl TrainingResults {
     }
 
     fn page(&self) -> Page {
-        let mut parts = vec![
+        let mut parts: Vec<Part> = self.warning.iter().cloned().map(Part::Alarm).collect();
+        parts.extend([
             Part::Text(self.summary()),
             Part::List(
                 self.net
@@ -186,18 +222,16 @@ impl TrainingResults {
                     .collect(),
             ),
             Part::Table(self.results_table()),
-        ];
+        ]);
         parts.extend(self.curves().into_iter().map(Part::Figure));
-        parts.extend(self.judged.iter().map(|judged| match judged {
-            Judged::Table { caption, head, rows } => Part::Table(Table {
-                caption: caption.clone(),
-                head: head.clone(),
-                rows: rows.clone(),
-            }),
-            Judged::Confusion { classes, counts, others } => {
-                Part::Figure(confusion(classes, counts, *others))
+        parts.extend(self.baseline_table().map(Part::Table));
+        for judged in &self.judged {
+            if let Judged::Table { caption, head, rows } = judged {
+                let (caption, head, rows) = (caption.clone(), head.clone(), rows.clone());
+                parts.push(Part::Table(Table { caption, head, rows }));
             }
-        }));
+        }
+        parts.extend(self.pictures().into_iter().map(Part::Figure));
         if !self.notes.is_empty() {
             parts.push(Part::List(self.notes.clone()));
         }
@@ -205,6 +239,36 @@ impl TrainingResults {
         parts.push(Part::Facts(training_facts(self.sequences, &self.options)));
         parts.extend(provenance_parts(&self.provenance));
         Page { title: format!("Training: {}", self.task), parts }
+    }
+}
+
+impl TrainingResults {
+    /// The network among the baselines; None where there are none.
+    fn baseline_table(&self) -> Option<Table> {
+        let network = [("network".to_string(), self.valid, self.test)];
+        (!self.baselines.is_empty()).then(|| baseline_table(self.metric, &network, &self.baselines))
+    }
+
+    /// Pictures of the evaluation.
+    fn pictures(&self) -> Vec<Figure> {
+        let (mut figures, mut stretches, mut horizons) = (Vec::new(), 0, 0);
+        for judged in &self.judged {
+            match judged {
+                Judged::Table { .. } => {}
+                Judged::Confusion { classes, counts, others } => {
+                    figures.push(confusion(classes, counts, *others));
+                }
+                Judged::Stretch(stretch) => {
+                    figures.extend(stretch.figures(stretches));
+                    stretches += 1;
+                }
+                Judged::Horizons(errors) => {
+                    figures.extend(errors.figure(horizons));
+                    horizons += 1;
+                }
+            }
+        }
+        figures
     }
 }
 
@@ -272,6 +336,8 @@ impl Reported for TrainingResults {
                         ));
                     }
                 }
+                Judged::Stretch(stretch) => stretch.check()?,
+                Judged::Horizons(errors) => errors.check()?,
             }
         }
         Ok(())
@@ -290,18 +356,21 @@ impl Reported for TrainingResults {
             let file = if name == "validation" { "validation.svg" } else { "losses.svg" };
             files.push((file, picture.svg().into_bytes()));
         }
-        for judged in &self.judged {
-            if let Judged::Confusion { classes, counts, others } = judged {
-                let picture = confusion(classes, counts, *others).picture;
-                files.push(("confusion.svg", picture.svg().into_bytes()));
-            }
+        for Figure { name, picture, .. } in self.pictures() {
+            files.push((svg_name(name), picture.svg().into_bytes()));
         }
         Ok(files)
     }
 
     fn table(&self) -> String {
         let mut out = format!("{}\n{}\n", self.results_table().text(), self.summary());
+        if let Some(table) = self.baseline_table() {
+            let _ = write!(out, "\n{}\n{}", table.caption, table.text());
+        }
         out += &judged_text(&self.judged, &self.notes);
+        if let Some(warning) = &self.warning {
+            let _ = write!(out, "\n{warning}\n");
+        }
         out
     }
 }

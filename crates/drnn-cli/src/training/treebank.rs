@@ -7,7 +7,8 @@ use crate::memory::Needs;
 use crate::report::training_run::{Judged, most_frequent};
 use drnn::text::grouped;
 use drnn::{BundleTable, Cpu};
-use drnn_tasks::tagger::{Counting, Limits, TaggerNet, Vocabulary};
+use drnn_tasks::tagger::{Counting, Limits, NO_WORD, TaggerNet, Vocabulary};
+use drnn_train::baseline::{Baseline, tag_baseline};
 use drnn_train::read;
 use drnn_train::tagger::{
     self, Ratio, Scores, Sentence, Sentences, Sizes, TaggerLearner, read_sentences, with_special,
@@ -110,6 +111,12 @@ impl Treebank {
         self.weights = Some(described(tags, &weights));
         self.train = self.train.with_tag_weights(weights);
         Ok(self)
+    }
+
+    /// The accuracy of the most frequent tag of each word.
+    pub fn baseline(&self, test: Option<&Sentences>) -> Baseline {
+        let no_word = self.vocabulary.tag(NO_WORD);
+        tag_baseline(&self.train, &self.dev, test, no_word)
     }
 
     /// The two networks of a tagger for this data.

@@ -16,7 +16,9 @@
 //! | `outputs` | what a model outputs in use: carried states, real look-ahead |
 //! | `score` | errors per target, or accuracy and confusion of classes |
 //! | `validation` | the same after every epoch of a training |
+//! | `baselines` | what simple predictors achieve on the same rows |
 
+mod baselines;
 mod outputs;
 mod reading;
 mod scaled;
@@ -27,6 +29,7 @@ mod task;
 mod validation;
 mod windows;
 
+pub use baselines::{SeriesBaselines, evaluation_baselines, series_baselines};
 pub use outputs::scoring_steps;
 pub use reading::{Columns, from_arrays, from_table};
 pub use score::{Measures, Score, Scorer, TargetScore, score};

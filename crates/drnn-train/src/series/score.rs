@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::loss::{Confusion, IGNORE, LossSum, Metric, Targets, argmax, loss};
 use drnn::{Model, NetSpec};
 use drnn_tasks::series::SeriesTask;
+use std::ops::Range;
 
 /// A model on some data.
 #[derive(Debug, Clone, PartialEq)]
@@ -108,6 +109,18 @@ impl Scorer {
         self.spans.len()
     }
 
+    /// Number of steps that count.
+    pub fn steps(&self) -> usize {
+        self.steps
+    }
+
+    /// The first steps that count of the longest sequence, at most `length`: to look at.
+    pub fn stretch(&self, length: usize) -> Range<usize> {
+        let longest = self.spans.iter().rev().max_by_key(|span| span.counted.len());
+        let counted = longest.map_or(0..0, |span| span.counted.clone());
+        counted.start..counted.end.min(counted.start.saturating_add(length))
+    }
+
     /// Scores a model by what it outputs in use: every sequence runs from its beginning, states are
     /// carried, and a delayed network reads what really follows, also outside of the steps that count.
     pub fn score(&self, model: &Model) -> Result<Score> {
@@ -116,6 +129,27 @@ impl Scorer {
         each_output(model, &self.data, &self.spans, &mut |step, y| {
             sums.add(y, self.data.target(step));
         })?;
+        self.finish(sums)
+    }
+
+    /// Scores outputs that `predict` computes for each step that counts, given all steps of its
+    /// sequence: a baseline is scored on exactly the rows of a model.
+    pub(super) fn score_by(
+        &self,
+        mut predict: impl FnMut(&Scaled, &Range<usize>, usize, &mut [f32]),
+    ) -> Result<Score> {
+        let mut sums = Sums::new(&self.task);
+        let mut y = vec![0.0; self.task.output_width()];
+        for span in &self.spans {
+            for step in span.counted.clone() {
+                predict(&self.data, &span.whole, step, &mut y);
+                sums.add(&y, self.data.target(step));
+            }
+        }
+        self.finish(sums)
+    }
+
+    fn finish(&self, sums: Sums) -> Result<Score> {
         let (loss, measures) = sums.finish(&self.task);
         let (sequences, steps, unknown) = (self.spans.len(), self.steps, self.data.unknown);
         let score = Score { sequences, steps, unknown, measures, loss };

@@ -270,7 +270,8 @@ mod tests {
                 ("): no delay", "): answers at once"),
                 ("): needs the whole sequence", "): answers when the sequence has ended"),
             ];
-            let then = words.iter().fold(spec.to_string(), |text, (now, then)| text.replace(now, then));
+            let then =
+                words.iter().fold(spec.to_string(), |text, (now, then)| text.replace(now, then));
             assert_eq!(spec.display_of_0_1(), then);
         }
     }

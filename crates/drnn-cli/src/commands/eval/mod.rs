@@ -4,9 +4,11 @@
 //! |---|---|
 //! | `chars` | masked characters of a text |
 //! | `series` | sequences of numbers: errors, or classes and their confusion |
+//! | `pictures` | predictions against the truth, for the report of a training |
 //! | `tagger` | tags of words |
 
 mod chars;
+pub mod pictures;
 pub mod series;
 mod tagger;
 

@@ -4,12 +4,13 @@ use super::{Evaluation, Request};
 use crate::Failure;
 use crate::args::series::{missing_notes, read_files};
 use crate::files::model_file::ModelFile;
+use crate::report::baselines::{alarm, evaluation_table, standard_error};
 use crate::report::page::number;
 use crate::report::training_run::{Judged, most_frequent};
 use drnn::text::grouped;
 use drnn_tasks::series::SeriesTask;
-use drnn_train::Confusion;
-use drnn_train::series::{Columns, Measures, Score, TargetScore, score};
+use drnn_train::series::{Columns, Measures, Score, TargetScore, evaluation_baselines, score};
+use drnn_train::{Confusion, Metric};
 
 /// Evaluates whole sequences.
 pub fn evaluate(request: Request) -> Result<Evaluation, Failure> {
@@ -27,6 +28,12 @@ pub fn evaluate(request: Request) -> Result<Evaluation, Failure> {
             "{n} steps have classes that the model does not know; they count as wrong."
         ));
     }
+    let baselines = evaluation_baselines(&task, &data)?;
+    let metric = if task.classes.is_some() { Metric::Accuracy } else { Metric::SquaredError };
+    let quality = found.quality().unwrap_or(f64::NAN);
+    notes.extend(alarm(metric, "the model", quality, Some(quality), &baselines));
+    let mut judged = judged(&found, &task, "given");
+    judged.push(evaluation_table(metric, quality, &baselines));
     Ok(Evaluation {
         metrics: metrics(&found, &task),
         counts: vec![
@@ -35,7 +42,7 @@ pub fn evaluate(request: Request) -> Result<Evaluation, Failure> {
             ("scored", found.counted()),
             ("unknown", found.unknown),
         ],
-        judged: judged(&found, &task, "given"),
+        judged,
         notes,
     })
 }
@@ -58,7 +65,11 @@ fn metrics(score: &Score, task: &SeriesTask) -> Vec<(String, f64)> {
     let quality = score.quality().unwrap_or(0.0);
     match &score.measures {
         Measures::Classes { loss, .. } => {
-            vec![("accuracy".into(), quality), ("cross-entropy".into(), loss.mean())]
+            vec![
+                ("accuracy".into(), quality),
+                ("standard error of the accuracy".into(), standard_error(quality, score.counted())),
+                ("cross-entropy".into(), loss.mean()),
+            ]
         }
         Measures::Values(targets) => {
             let mut all = vec![("mean squared error".into(), quality)];

@@ -3,6 +3,7 @@
 use super::{Evaluation, Request};
 use crate::Failure;
 use crate::files::model_file::ModelFile;
+use crate::report::baselines::standard_error;
 use crate::training::treebank::{by_tag, confusion, table};
 use drnn::text::grouped;
 use drnn_tasks::tagger::{Counting, Tagger};
@@ -27,16 +28,20 @@ pub fn evaluate(request: Request) -> Result<Evaluation, Failure> {
         }
     }
     let scores = Scores::of(&tagger, &data)?;
-    let mut metrics: Vec<(String, f64)> = Vec::new();
-    let mut metric = |name: &str, share: Ratio| {
-        metrics.extend(share.value().map(|value| (name.to_string(), value)));
-    };
-    metric("accuracy", scores.words);
-    metric("accuracy of known words", scores.known);
-    metric("accuracy of unknown words", scores.unknown);
-    if counting == Counting::Lines {
-        metric("paper_acc", scores.lines);
-    }
+    let named = |name: &str, share: Ratio| Some((name.to_string(), share.value()?));
+    let error = scores.words.value().map(|accuracy| {
+        let error = standard_error(accuracy, scores.words.total as usize);
+        ("standard error of the accuracy".to_string(), error)
+    });
+    let lines = (counting == Counting::Lines).then(|| named("paper_acc", scores.lines));
+    let metrics = [
+        named("accuracy", scores.words),
+        error,
+        named("accuracy of known words", scores.known),
+        named("accuracy of unknown words", scores.unknown),
+        lines.flatten(),
+    ];
+    let metrics = metrics.into_iter().flatten().collect();
     let mut notes = Vec::new();
     if scores.other_tags > 0 {
         notes.push(format!(

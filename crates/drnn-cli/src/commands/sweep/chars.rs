@@ -10,6 +10,7 @@ use crate::training::place::{Network, Place};
 use crate::training::suggested::Given;
 use clap::Args;
 use drnn::Cpu;
+use drnn_train::baseline::Baseline;
 use drnn_train::{Dataset, Metric, Options};
 
 /// Fill in masked characters of a text: bits per masked character
@@ -81,6 +82,10 @@ impl SweepTask for Characters {
         threads: usize,
     ) -> Result<Needs, Failure> {
         Ok(place.needs(&self.spec(shape)?, &SweepTask::data(self), options, threads)?)
+    }
+
+    fn baselines(&self, _: usize) -> Result<Vec<Baseline>, Failure> {
+        Ok(Characters::baselines(self))
     }
 
     fn engine(

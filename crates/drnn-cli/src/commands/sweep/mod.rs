@@ -18,7 +18,7 @@ use crate::Failure;
 use crate::args::network::NetworkKind;
 use crate::args::regularisation::Regularisation;
 use crate::args::shape::Shape;
-use crate::console::progress;
+use crate::console::{progress, warning};
 use crate::memory::Needs;
 use crate::report::sweep::{Run, SweepResults};
 use crate::report::{Provenance, Reported, publish};
@@ -192,7 +192,8 @@ impl Sweep {
                 seconds: progress.seconds,
             });
         }
-        let results = SweepResults {
+        let longest = shapes.iter().map(|shape| shape.delay).max().unwrap_or(0);
+        let mut results = SweepResults {
             kind: SweepResults::KIND.into(),
             format: SweepResults::FORMAT,
             provenance: Provenance::new(command, self.seed, &cpu, &place, started, watch.earlier()),
@@ -203,7 +204,11 @@ impl Sweep {
             tolerance: self.tolerance.unwrap_or(task.metric().tolerance()),
             options,
             runs,
+            baselines: task.baselines(longest)?,
+            warning: None,
         };
+        results.warning = results.no_better_than_a_baseline();
+        results.warning.iter().for_each(|warning| warning!("{warning}"));
         publish(&results, &out, self.json)?;
         let ran_away = results.runs.iter().filter(|run| run.ended == Reason::NotFinite);
         training::check_finite(ran_away.map(|run| run.net.as_str()))

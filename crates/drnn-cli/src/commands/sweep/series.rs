@@ -12,6 +12,7 @@ use crate::training::suggested::Given;
 use clap::Args;
 use drnn::{Cpu, Padding};
 use drnn_tasks::series::SeriesTask;
+use drnn_train::baseline::Baseline;
 use drnn_train::series::{Sequences, Windows};
 use drnn_train::{Dataset, Metric, Options, Validation};
 
@@ -107,6 +108,10 @@ impl SweepTask for Series {
         let spec = shape.spec(Padding::Null, |builder| self.ready.task.widths(builder))?;
         let needs = place.needs(&spec, &self.data()[..1], options, threads)?;
         Ok(needs.join(self.ready.scoring(&spec)))
+    }
+
+    fn baselines(&self, longest_delay: usize) -> Result<Vec<Baseline>, Failure> {
+        self.ready.baselines(Some(longest_delay))
     }
 
     fn engine(

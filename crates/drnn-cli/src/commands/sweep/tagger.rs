@@ -15,6 +15,7 @@ use crate::training::treebank::Treebank;
 use clap::Args;
 use drnn::Cpu;
 use drnn_tasks::tagger::{Counting, Limits};
+use drnn_train::baseline::Baseline;
 use drnn_train::read::MAX_CLASSES;
 use drnn_train::tagger::{Sentences, Sizes, TaggerLearner, TaggerValidation};
 use drnn_train::{Metric, Options, PaperNet, Validation};
@@ -156,6 +157,10 @@ impl SweepTask for Ready {
     ) -> Result<Box<dyn Validation<TaggerLearner> + '_>, Failure> {
         let data = if part == Subset::Valid { &self.bank.dev } else { &self.test };
         Ok(Box::new(TaggerValidation::new(&self.bank.vocabulary, data)))
+    }
+
+    fn baselines(&self, _: usize) -> Result<Vec<Baseline>, Failure> {
+        Ok(vec![self.bank.baseline(Some(&self.test))])
     }
 
     fn engine(

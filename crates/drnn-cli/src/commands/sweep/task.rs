@@ -6,6 +6,7 @@ use crate::memory::Needs;
 use crate::training::place::Place;
 use crate::training::suggested::Given;
 use drnn::Cpu;
+use drnn_train::baseline::Baseline;
 use drnn_train::{Engine, MIN_EVAL_ROWS, Metric, OnData, Options, Validation, ValidationRun};
 
 /// The data that an engine is trained on.
@@ -61,6 +62,12 @@ pub trait SweepTask {
         options: &Options,
         threads: usize,
     ) -> Result<Needs, Failure>;
+
+    /// What simple predictors achieve on the same rows; those with lagged inputs look ahead by the
+    /// longest delay.
+    fn baselines(&self, _longest_delay: usize) -> Result<Vec<Baseline>, Failure> {
+        Ok(Vec::new())
+    }
 
     /// A network to be trained.
     fn engine(

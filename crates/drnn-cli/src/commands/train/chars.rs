@@ -76,7 +76,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
                     window + ahead
                 ));
             }
-            Ok(More { notes, ..More::default() })
+            let baselines = data.baselines();
+            Ok(More { notes, baselines, ..More::default() })
         },
     )
 }

@@ -12,6 +12,7 @@ use crate::Failure;
 use crate::args::regularisation::Regularisation;
 use crate::console::{progress, warning};
 use crate::files::training_folder::TrainingFolder;
+use crate::report::baselines::alarm;
 use crate::report::training_run::{Judged, TrainingResults};
 use crate::report::{Provenance, Reported, publish};
 use crate::training::place::Place;
@@ -20,6 +21,7 @@ use crate::training::suggested::Given;
 use crate::training::{self, Running, Watch};
 use clap::{Args, ValueEnum};
 use drnn::{Cpu, Precision};
+use drnn_train::baseline::Baseline;
 use drnn_train::lanes::Lane;
 use drnn_train::{
     Engine, Epoch, MIN_EVAL_ROWS, Options, Progress, Reason, Resumed, Schedule, Stopping, Trainer,
@@ -118,6 +120,10 @@ pub struct More {
     pub judged: Vec<Judged>,
     /// For the report.
     pub notes: Vec<String>,
+    /// What simple predictors achieve on the same rows.
+    pub baselines: Vec<Baseline>,
+    /// Predictions that an accuracy is computed from, on the validation and on the test set.
+    pub scored: Option<[usize; 2]>,
 }
 
 impl More {
@@ -207,10 +213,13 @@ impl Training {
         // The model first: evaluation may fail, and is then left out of the report.
         let (model, half) = (out.join("model.safetensors"), self.half);
         save(engine, &model, if half { Precision::F16 } else { Precision::F32 })?;
-        let More { judged, mut notes } = more(engine).or_else(More::left_out)?;
+        let More { judged, mut notes, baselines, scored } = more(engine).or_else(More::left_out)?;
         notes.extend(note);
         let run = ValidationRun { epoch: 0, rows: options.batch.max(MIN_EVAL_ROWS), cpu };
         let test = test.map(|test| test.validate(engine, &run)).transpose()?;
+        let tested = test.as_ref().map(|found| found.score);
+        let warning = alarm(measure.metric, "the network", valid, tested, &baselines);
+        warning.iter().for_each(|warning| warning!("{warning}"));
         let results = TrainingResults {
             kind: TrainingResults::KIND.into(),
             format: TrainingResults::FORMAT,
@@ -232,6 +241,9 @@ impl Training {
             history: progress.history,
             judged,
             notes,
+            baselines,
+            warning,
+            scored,
         };
         publish(&results, &out, self.json)?;
         let rounded = if half { "; scores are those before it was rounded" } else { "" };

@@ -4,6 +4,7 @@ use super::frame::{Job, More, Training};
 use crate::Failure;
 use crate::args::series::{Ready, SeriesData};
 use crate::args::shape::ShapeArguments;
+use crate::commands::eval::pictures::pictures;
 use crate::commands::eval::series::judged;
 use crate::training::LESS;
 use crate::training::place::Network;
@@ -69,7 +70,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         |engine, path, precision| {
             Ok(engine.model()?.with_task(task.clone()).save_as(path, precision)?)
         },
-        |engine| more(&engine.model()?.on(&cpu), &ready, &valid, test.as_ref()),
+        |engine| {
+            let more = more(&engine.model()?.on(&cpu), &ready, &valid, test.as_ref())?;
+            Ok(More { baselines: ready.baselines(shape.latency())?, ..more })
+        },
     )
 }
 
@@ -105,6 +109,9 @@ fn more(
         }
         scores.push((set, score));
     }
-    let judged = scores.last().map_or(Vec::new(), |(set, score)| judged(score, &ready.task, set));
-    Ok(More { judged, notes })
+    let scored = [0, 1].map(|at| scores.get(at).map_or(0, |(_, score)| score.counted()));
+    let mut all = scores.last().map_or(Vec::new(), |(set, score)| judged(score, &ready.task, set));
+    let (set, part) = test.map_or(("validation", valid), |test| ("test", test));
+    all.extend(pictures(model, &ready.task, part.scorer(), set)?);
+    Ok(More { judged: all, notes, scored: Some(scored), ..More::default() })
 }

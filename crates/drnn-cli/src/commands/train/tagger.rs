@@ -160,10 +160,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         |engine, path, precision| Ok(tagger(engine)?.save(path, precision)?),
         |engine| {
             let tagger = tagger(engine)?;
-            let mut judged: Vec<Judged> = Vec::new();
+            let (mut judged, mut scored): (Vec<Judged>, _) = (Vec::new(), [0; 2]);
             for (name, data) in [("validation", Some(&bank.dev)), ("test", bank.test.as_ref())] {
                 if let Some(data) = data {
                     let scores = Scores::of(&tagger, data)?;
+                    scored[usize::from(name == "test")] = scores.words.total as usize;
                     judged.push(table(name, &scores, bank.counting));
                     if name == "validation" {
                         judged.push(confusion(tagger.vocabulary(), &scores));
@@ -171,7 +172,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
                     }
                 }
             }
-            Ok(More { judged, notes: bank.notes() })
+            let (baselines, scored) = (vec![bank.baseline(bank.test.as_ref())], Some(scored));
+            Ok(More { judged, notes: bank.notes(), baselines, scored })
         },
     )
 }

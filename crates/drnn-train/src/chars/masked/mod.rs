@@ -34,6 +34,8 @@ pub struct Masked {
 
 /// Windows evaluated at once: their states are held in memory.
 const ROWS_AT_ONCE: usize = 128;
+/// Characters read at once.
+const PIECE: usize = 1 << 16;
 
 impl Masked {
     /// The part `range` of a text, `name` in errors.
@@ -66,6 +68,22 @@ impl Masked {
     /// Characters of it.
     pub fn characters(&self) -> usize {
         self.range.len()
+    }
+
+    /// Characters of the alphabet.
+    pub(crate) fn symbols(&self) -> usize {
+        self.masking.mask as usize
+    }
+
+    /// Calls `look` with each character of it, none masked; one that is not in the alphabet is the
+    /// mask's number.
+    pub(crate) fn each_symbol(&self, mut look: impl FnMut(u32)) {
+        let mut piece = Vec::new();
+        for start in self.range.clone().step_by(PIECE) {
+            let end = self.range.end.min(start + PIECE);
+            self.text.get(start..end, &mut piece).expect("the part lies in the text");
+            piece.iter().for_each(|symbol| look(*symbol));
+        }
     }
 }
 
