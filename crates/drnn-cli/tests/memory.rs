@@ -76,6 +76,13 @@ fn what_a_limit_leaves_is_what_is_free() {
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("needs about 4.6 GB of memory (weights 4.6 GB), "), "{said}");
     assert!(said.contains(" 2.0 GB is free") || said.contains(" 1."), "{said}");
+    let units = said.split("--units ").filter_map(|rest| rest.split(' ').next()?.parse().ok());
+    let units: usize = units.max().expect("the size that would fit");
+    assert!((4_000..9_000).contains(&units), "{said}");
+    std::fs::write(folder.join("a.csv"), "x,y\n".to_string() + &"1,2\n3,4\n".repeat(50)).unwrap();
+    let train = "train series --csv a.csv --target y --net lstm --units 60000";
+    let (code, said) = limited(2_000_000, train);
+    assert!(code == Some(2) && said.contains("need less, --units "), "{said}");
     // A batch that a file names: 1,000 sequences that run for a million steps after their only
     // element.
     done(folder, "init --net drnn --delay 1000000 --units 100 -o late.safetensors");
@@ -83,6 +90,7 @@ fn what_a_limit_leaves_is_what_is_free() {
     let (code, said) = limited(2_000_000, "run late.safetensors x.npy -o y.npy");
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("needs about") && said.contains("(states"), "{said}");
+    assert!(said.contains("sequences at once would fit"), "{said}");
     // Tried all the same, and refused by the library instead of ending the program.
     let (code, said) = limited(2_000_000, "run late.safetensors x.npy -o y.npy --force");
     assert_eq!(code, Some(2), "{said}");
@@ -94,6 +102,12 @@ fn what_a_limit_leaves_is_what_is_free() {
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("one layer's weights"), "{said}");
     assert!(!folder.join("flat.safetensors").exists());
+    // A file whose weights do not fit: refused before it is read.
+    for arguments in ["inspect stack.safetensors", "eval stack.safetensors x.npy"] {
+        let (code, said) = limited(260_000, arguments);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains("stack.safetensors: needs about"), "{said}");
+    }
 }
 
 #[test]

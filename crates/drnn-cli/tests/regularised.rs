@@ -70,15 +70,14 @@ fn balanced_weights_find_what_is_rare() {
         let command = "train series --csv a.csv --target y --net lstm --units 8 --epochs 15";
         done(folder, &format!("{command} {options} --keep last --out {out}"));
         let said = done(folder, &format!("eval {out}/model.safetensors a.csv --json"));
-        let rows: Vec<&str> = said.split("\"fall\"").collect();
-        assert!(rows.len() > 1, "{said}");
+        assert!(said.contains("fall"), "{said}");
         let page = std::fs::read_to_string(folder.join(out).join("report.md")).unwrap();
         let row = page.lines().find(|line| line.starts_with("| fall |")).expect("a row of falls");
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-        cells[3].parse::<f64>().unwrap_or(0.0)
+        cells[4].parse::<f64>().unwrap_or(0.0) // class, steps, precision, recall
     };
     let (plain, balanced) = (recall("a", ""), recall("b", "--class-weights balanced"));
-    assert!(balanced > plain + 20.0, "recall of falls: {plain} %, balanced {balanced} %");
+    assert!(balanced > plain + 0.2, "recall of falls: {plain}, balanced {balanced}");
 }
 
 #[test]

@@ -193,8 +193,19 @@ impl NetworkArguments {
 
     /// The network that the arguments describe.
     pub fn spec(&self) -> Result<NetSpec, Failure> {
+        self.spec_up_to(usize::MAX)
+    }
+
+    /// Units of the widest layer.
+    pub fn widest(&self) -> usize {
+        self.units.iter().max().copied().unwrap_or(0)
+    }
+
+    /// The same network with at most `widest` units in a layer.
+    pub fn spec_up_to(&self, widest: usize) -> Result<NetSpec, Failure> {
         let refuse = |message: String| Err(Failure::Input(message));
         let units = layer_units(&self.units, self.layers.map(|k| k as usize))?;
+        let units: Vec<usize> = units.into_iter().map(|n| n.min(widest)).collect();
         if self.nonlinearity.is_some() && self.net.cell(Nonlinearity::Tanh) != Cell::RnnTanh {
             return refuse("--nonlinearity: only a plain RNN (rnn, birnn, drnn) has one".into());
         }

@@ -43,6 +43,16 @@ pub struct Shape {
 }
 
 impl Shape {
+    /// Units of the widest layer.
+    pub fn widest(&self) -> usize {
+        self.units.iter().max().copied().unwrap_or(0)
+    }
+
+    /// The same with at most `widest` units in a layer.
+    pub fn up_to(&self, widest: usize) -> Shape {
+        Shape { units: self.units.iter().map(|n| *n.min(&widest)).collect(), ..self.clone() }
+    }
+
     /// The network with the input and outputs that `data` adds to a builder; `padding` is what a
     /// delayed one reads after the end.
     pub fn spec(

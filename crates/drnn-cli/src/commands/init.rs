@@ -3,9 +3,10 @@
 use crate::Failure;
 use crate::args::network::NetworkArguments;
 use crate::console::progress;
-use crate::memory::{Force, Needs};
+use crate::memory::{Force, Needs, Smaller};
+use crate::training::place::Place;
 use clap::Args;
-use drnn::{Model, memory};
+use drnn::{Model, NetSpec, memory};
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -30,8 +31,14 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let spec = arguments.net.spec()?;
-    let needs = Needs::new("weights", memory::model(&spec));
-    needs.check(arguments.force, "fewer --units or --layers")?;
+    let needs = |spec: &NetSpec| Needs::new("weights", memory::model(spec));
+    let smaller = Smaller {
+        size: arguments.net.widest(),
+        needs: &|n| arguments.net.spec_up_to(n).ok().map(|spec| needs(&spec)),
+        shown: &|n| format!("--units {n}"),
+    };
+    let less = "fewer --units or --layers";
+    needs(&spec).check_sized(arguments.force, &Place::Cpu, less, Some(smaller))?;
     let model = Model::init(&spec, arguments.seed)?;
     model.save(&arguments.output)?;
     writeln!(std::io::stdout().lock(), "{model}")?;

@@ -6,9 +6,11 @@ use crate::args::reading::Reading;
 use crate::files::npy::{self, Array, Values};
 use crate::files::paths::{check_not_read, make_folder, same_file};
 use crate::files::states;
-use crate::memory::{Force, Needs};
+use crate::memory::{Force, Needs, Smaller};
+use crate::training::place::Place;
 use clap::Args;
 use drnn::memory::{self, BatchSize};
+use drnn::text::counted;
 use drnn::{Batch, Error, InputSpec, NetSpec, Rows, Steps};
 use std::path::{Path, PathBuf};
 
@@ -69,12 +71,19 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let (h0, c0) = (arguments.h0.as_ref(), arguments.c0.as_ref());
     let start = states::read(h0, c0, spec, input.rows, arguments.reading)?;
     // The outputs are copied once more when they are written.
-    let size = BatchSize::new(input.steps, input.rows);
-    let answers =
-        [spec.output_steps(input.steps), input.rows, spec.output_width(), size_of::<f32>()];
-    Needs::new("states", memory::run(spec, size))
-        .and("the file", answers.into_iter().fold(1, usize::saturating_mul))
-        .check(arguments.force, "fewer or shorter sequences at once")?;
+    let needs = |rows: usize| {
+        let size = BatchSize::new(input.steps, rows);
+        let outputs = [spec.output_steps(input.steps), rows, spec.output_width(), size_of::<f32>()];
+        Needs::new("states", memory::run(spec, size))
+            .and("the file", outputs.into_iter().fold(1, usize::saturating_mul))
+    };
+    let smaller = Smaller {
+        size: input.rows,
+        needs: &|rows| Some(needs(rows)),
+        shown: &|rows| format!("{} at once", counted(rows, "sequence")),
+    };
+    let less = "fewer or shorter sequences at once";
+    needs(input.rows).check_sized(arguments.force, &Place::Cpu, less, Some(smaller))?;
     let answers = model
         .run(&batch, start.as_ref())
         .map_err(|error| Failure::Input(arguments.explain(&input, error)))?;

@@ -1,6 +1,7 @@
 //! A model file: one network, or a bundle of several.
 
 use crate::Failure;
+use crate::memory::check_model_file;
 use drnn::{Bundle, Import, Model};
 use serde_json::Value;
 use std::path::Path;
@@ -14,6 +15,7 @@ pub enum ModelFile {
 impl ModelFile {
     /// Reads a file; `options` are for those of PyTorch.
     pub fn open(path: &Path, options: &Import) -> Result<ModelFile, Failure> {
+        check_model_file(path)?;
         // Read once: it may be a pipe.
         let bytes = drnn::io::read_model_file(path)?;
         let in_file = |e: drnn::Error| match e {

@@ -7,6 +7,8 @@ use crate::Failure;
 use crate::training::place::Place;
 use clap::Args;
 use drnn_train::Estimate;
+use std::fs::Metadata;
+use std::path::Path;
 
 /// Whether to start although memory seems too small.
 #[derive(Debug, Clone, Copy, Args)]
@@ -86,6 +88,17 @@ impl Needs {
 
     /// The same for networks that are trained at `place`.
     pub fn check_at(&self, force: Force, place: &Place, less: &str) -> Result<(), Failure> {
+        self.check_sized(force, place, less, None)
+    }
+
+    /// The same; the error also names the size that would fit.
+    pub fn check_sized(
+        &self,
+        force: Force,
+        place: &Place,
+        less: &str,
+        smaller: Option<Smaller>,
+    ) -> Result<(), Failure> {
         if force.force {
             return Ok(());
         }
@@ -95,14 +108,25 @@ impl Needs {
             Place::Cpu => None,
         };
         let free = free::free().map(|free| usize::try_from(free).unwrap_or(usize::MAX));
-        match self.refusal(free, card, less) {
+        let fitting = match self.fits(free, card) {
+            true => return Ok(()),
+            false => smaller.and_then(|smaller| smaller.fitting(free, card)),
+        };
+        let less = fitting.map_or(less.to_string(), |size| format!("{less} need less, {size}"));
+        match self.refusal(free, card, &less) {
             Some(why) => Err(Failure::Input(why)),
             None => Ok(()),
         }
     }
 
+    /// Whether it is no more than what is free, as far as that is known.
+    fn fits(&self, free: Option<usize>, card: Option<usize>) -> bool {
+        free.is_none_or(|free| self.total() <= free) && card.is_none_or(|free| self.card <= free)
+    }
+
     fn refusal(&self, free: Option<usize>, card: Option<usize>, less: &str) -> Option<String> {
-        let try_it = format!("{less} need less; --force starts anyway");
+        let need = if less.contains(" need less") { "" } else { " need less" };
+        let try_it = format!("{less}{need}; --force starts anyway");
         if let Some(free) = card.filter(|free| self.card > *free) {
             let (needed, free) = (shown(self.card), shown(free));
             return Some(format!(
@@ -117,6 +141,52 @@ impl Needs {
         let (needed, free) = (shown(self.total()), shown(free));
         let parts = parts.join(", ");
         Some(format!("needs about {needed} of memory ({parts}), {free} is free; {try_it}"))
+    }
+}
+
+/// Refuses a model file that is too large for memory: its bytes, its weights, and a copy of them in
+/// the kernels' layout. What is no regular file is left to whoever reads it.
+pub fn check_model_file(path: &Path) -> Result<(), Failure> {
+    let length = path.metadata().ok().filter(Metadata::is_file).map_or(0, |file| file.len());
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    let needs = Needs::new("the file", length).and("weights", length.saturating_mul(2));
+    match free::free().map(|free| usize::try_from(free).unwrap_or(usize::MAX)) {
+        Some(free) if needs.total() > free => {
+            let (needed, free) = (shown(needs.total()), shown(free));
+            let why = "the file, its weights and a copy in the kernels' layout";
+            let path = path.display();
+            Err(Failure::Input(format!(
+                "{path}: needs about {needed} of memory ({why}), {free} is free"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A smaller size of the same thing.
+pub struct Smaller<'a> {
+    /// The size that does not fit.
+    pub size: usize,
+    /// What is needed at another size; None where there is no such thing.
+    pub needs: &'a dyn Fn(usize) -> Option<Needs>,
+    /// A size in words: `--units 500`.
+    pub shown: &'a dyn Fn(usize) -> String,
+}
+
+impl Smaller<'_> {
+    /// The largest size that fits, to two digits, in words.
+    fn fitting(&self, free: Option<usize>, card: Option<usize>) -> Option<String> {
+        let fits = |size: usize| (self.needs)(size).is_some_and(|needs| needs.fits(free, card));
+        let (mut fitting, mut too_large) = (0, self.size);
+        while too_large - fitting > 1 {
+            let middle = fitting + (too_large - fitting) / 2;
+            match fits(middle) {
+                true => fitting = middle,
+                false => too_large = middle,
+            }
+        }
+        let digits = 10usize.pow(fitting.checked_ilog10()?.saturating_sub(1));
+        Some(format!("{} would fit", (self.shown)(fitting / digits * digits)))
     }
 }
 
@@ -166,6 +236,19 @@ mod tests {
             why.starts_with("needs about 4.3 GB of the GPU's memory, of which 3.2 GB"),
             "{why}"
         );
+    }
+
+    #[test]
+    fn the_size_that_would_fit_is_named() {
+        let needs = |size: usize| Some(Needs::new("weights", size * size));
+        let shown = |size: usize| format!("--units {size}");
+        let fitting = |free: usize| {
+            let smaller = Smaller { size: 60_000, needs: &needs, shown: &shown };
+            smaller.fitting(Some(free), None)
+        };
+        assert_eq!(fitting(1_000_000_000).unwrap(), "--units 31000 would fit"); // 31,622
+        assert_eq!(fitting(49).unwrap(), "--units 7 would fit");
+        assert_eq!(fitting(0), None);
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod tagger;
 use crate::Failure;
 use crate::args::reading::Reading;
 use crate::files::model_file::{ModelFile, task_facts};
+use crate::memory::Force;
 use crate::report::page::number;
 use crate::report::training_run::{Judged, judged_text};
 use clap::Args;
@@ -44,6 +45,8 @@ pub struct Arguments {
     json: bool,
     #[command(flatten)]
     reading: Reading,
+    #[command(flatten)]
+    force: Force,
 }
 
 /// A model, and the data to evaluate it on.
@@ -52,6 +55,7 @@ pub struct Request<'a> {
     pub model: ModelFile,
     pub data: &'a [PathBuf],
     pub reading: Reading,
+    pub force: Force,
 }
 
 type Evaluate = fn(Request) -> Result<Evaluation, Failure>;
@@ -74,7 +78,7 @@ pub struct Evaluation {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let Arguments { model: path, data, json, reading } = arguments;
+    let Arguments { model: path, data, json, reading, force } = arguments;
     let in_model = |why: String| Failure::Input(format!("{}: {why}", path.display()));
     let model = ModelFile::open(path, &Import::default())?;
     let Some(task) = model.task() else {
@@ -86,7 +90,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let known = TASKS.map(|(name, _)| name).join(", ");
         return Err(in_model(format!("its task is {name:?}; `drnn eval` evaluates {known}")));
     };
-    let found = evaluate(Request { path, model, data, reading: *reading })?;
+    let found = evaluate(Request { path, model, data, reading: *reading, force: *force })?;
     let text = match json {
         true => format!("{}\n", found.value(path.display().to_string(), &name, data)),
         false => found.text(&name),

@@ -4,12 +4,16 @@ use super::{Evaluation, Request};
 use crate::Failure;
 use crate::args::series::{missing_notes, read_files};
 use crate::files::model_file::ModelFile;
+use crate::memory::Needs;
 use crate::report::baselines::{alarm, evaluation_table, standard_error};
 use crate::report::page::number;
 use crate::report::training_run::{Judged, most_frequent};
+use drnn::memory::{self, BatchSize};
 use drnn::text::grouped;
 use drnn_tasks::series::SeriesTask;
-use drnn_train::series::{Columns, Measures, Score, TargetScore, evaluation_baselines, score};
+use drnn_train::series::{
+    Columns, Measures, Score, TargetScore, evaluation_baselines, score, scoring_steps,
+};
 use drnn_train::{Confusion, Metric};
 
 /// Evaluates whole sequences.
@@ -20,6 +24,9 @@ pub fn evaluate(request: Request) -> Result<Evaluation, Failure> {
     };
     let task = SeriesTask::from_value(task, model.spec()).map_err(|e| in_model(e.to_string()))?;
     let data = read_files(request.data, &columns(&task), request.reading)?;
+    let steps = scoring_steps(model.spec(), &data);
+    Needs::new("scoring", memory::run(model.spec(), BatchSize::new(steps, 1)))
+        .check(request.force, "shorter sequences")?;
     let found = score(model, &task, &data)?;
     let mut notes = missing_notes(&data);
     if found.unknown > 0 {

@@ -4,9 +4,11 @@ use super::frame::{Job, More, Training};
 use crate::Failure;
 use crate::args::characters::{Characters, CharsArguments};
 use crate::args::shape::ShapeArguments;
+use crate::memory::Smaller;
 use crate::training::LESS;
 use crate::training::place::Network;
 use clap::Args;
+use drnn::NetSpec;
 use drnn_tasks::chars::CharTask;
 use drnn_train::chars::paper_bpc;
 use drnn_train::{Dataset, Engine, MIN_EVAL_ROWS, Metric, OnData, Validation};
@@ -40,8 +42,14 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let spec = data.spec(&shape)?;
     let parts = [Some(&data.train), Some(&data.valid), data.test.as_ref()].into_iter().flatten();
     let parts: Vec<&dyn Dataset> = parts.map(|part| part as &dyn Dataset).collect();
-    let needs = place.needs(&spec, &parts, &options, cpu.threads())?;
-    needs.check_at(training.running.force, &place, &format!("{LESS}, or shorter --window"))?;
+    let needs = |spec: &NetSpec| place.needs(spec, &parts, &options, cpu.threads());
+    let smaller = Smaller {
+        size: shape.widest(),
+        needs: &|n| needs(&data.spec(&shape.up_to(n)).ok()?).ok(),
+        shown: &|n| format!("--units {n}"),
+    };
+    let less = format!("{LESS}, or shorter --window");
+    needs(&spec)?.check_sized(training.running.force, &place, &less, Some(smaller))?;
     let task = CharTask::new(data.alphabet.clone(), characters.window(), characters.mask);
     let (window, ahead) = (characters.window(), spec.look_ahead());
     let measured = |part| OnData::new(part as &dyn Dataset, Metric::Bits);

@@ -3,14 +3,15 @@
 use super::frame::{Job, More, Training};
 use crate::Failure;
 use crate::args::series::{Ready, SeriesData};
-use crate::args::shape::ShapeArguments;
+use crate::args::shape::{Shape, ShapeArguments};
 use crate::commands::eval::pictures::pictures;
 use crate::commands::eval::series::judged;
+use crate::memory::{Needs, Smaller};
 use crate::training::LESS;
 use crate::training::place::Network;
 use crate::training::suggested::{Given, Plan};
 use clap::Args;
-use drnn::{Model, Padding};
+use drnn::{Model, NetSpec, Padding};
 use drnn_tasks::series::SeriesTask;
 use drnn_train::series::SeriesValidation;
 use drnn_train::{Dataset, Metric, Options, Schedule, Validation};
@@ -42,14 +43,23 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let ready = data.ready(training.seed)?;
     let cpu = training.cpu()?;
     let place = training.running.place.find()?;
-    let spec = shape.spec(Padding::Null, |builder| ready.task.widths(builder))?;
+    let network = |shape: &Shape| shape.spec(Padding::Null, |builder| ready.task.widths(builder));
+    let spec = network(&shape)?;
     let train = ready.windows(shape.delay)?;
     ready.warn_of_long_delay(shape.delay);
     let (valid, test) = (ready.validation(&spec)?, ready.test_validation(&spec)?);
     let options = training.options(suggested(train.len(), training.given()));
-    let needs = place.needs(&spec, &[&train as &dyn Dataset], &options, cpu.threads())?;
-    let needs = needs.join(ready.scoring(&spec));
-    needs.check_at(training.running.force, &place, &format!("{LESS}, or shorter --window"))?;
+    let needs = |spec: &NetSpec| -> Result<Needs, Failure> {
+        let needs = place.needs(spec, &[&train as &dyn Dataset], &options, cpu.threads())?;
+        Ok(needs.join(ready.scoring(spec)))
+    };
+    let smaller = Smaller {
+        size: shape.widest(),
+        needs: &|n| needs(&network(&shape.up_to(n)).ok()?).ok(),
+        shown: &|n| format!("--units {n}"),
+    };
+    let less = format!("{LESS}, or shorter --window");
+    needs(&spec)?.check_sized(training.running.force, &place, &less, Some(smaller))?;
     let job = Job {
         task: SeriesTask::NAME,
         what: ready.what.clone(),
