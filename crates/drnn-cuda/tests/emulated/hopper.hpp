@@ -42,6 +42,7 @@ inline u32 min(u32 a, u32 b) { return a < b ? a : b; }
 
 #define __device__
 #define __global__
+#define __grid_constant__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 
@@ -97,7 +98,7 @@ template <u32 registers>
 void warpgroup_reg_dealloc() {}
 template <u32 registers>
 void warpgroup_reg_alloc() {}
-inline void opaque(u32&, u32&) {}
+inline void opaque(u32&) {}
 
 // Collects a word of every lane and applies `combine` to all of them.
 template <class Result>

@@ -109,8 +109,8 @@ template <u32 threads>
 __device__ __forceinline__ void named_barrier_sync() {
     asm volatile("bar.sync 1, %0;" ::"n"(threads) : "memory");
 }
-// Hides values from the compiler, which would otherwise precompute all descriptors and spill them.
-__device__ __forceinline__ void opaque(u32& a, u32& b) { asm volatile("" : "+r"(a), "+r"(b)); }
+// Hides a value from the compiler, which would otherwise precompute all descriptors and spill them.
+__device__ __forceinline__ void opaque(u32& value) { asm volatile("" : "+r"(value)); }
 
 // ---- products of a warpgroup: d (64, NB) += a (64, 16) b (16, NB)
 //

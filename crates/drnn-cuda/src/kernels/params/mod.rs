@@ -18,6 +18,8 @@
 //!
 //! Pointers are addresses in device memory, made by [`ptr`]. Parameters live in constant memory:
 //! structs have no arrays, which kernels could index dynamically and so force into local memory.
+//! The persistent kernels are short of registers and declare theirs `__grid_constant__`, so that the
+//! compiler reads fields where they are needed instead of holding them.
 
 mod elementwise;
 mod group;

@@ -147,7 +147,7 @@ __device__ __forceinline__ void gather_parts(float (&d_h)[4], const Inbox (&inbo
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-persistent_backward(const PersistentBackward p) {
+persistent_backward(const __grid_constant__ PersistentBackward p) {
     Shared& shared = *(Shared*)dynamic_shared();
     const u32 lanes = p.lanes, groups = p.groups, steps = p.steps, rows = p.rows, width = p.width;
     u16* const dh_partials = p.dh_partials;
@@ -305,7 +305,7 @@ persistent_backward(const PersistentBackward p) {
         u16* const to_own = own_parts(t) + sender;
         u16* const to_below = parts_from(lane_id, t) + sender;
         u32 weights_low = (u32)weights_at, d_low = (u32)d_at + (t & 1) * (128 * NB * 2 / 16);
-        opaque(weights_low, d_low);
+        opaque(weights_low), opaque(d_low);
         const u64 weights_now = with_low_word(weights_at, weights_low),
                   d_now = with_low_word(d_at, d_low);
         if (sends_below) multiply_and_send<ALL_TILES>(w, weights_now, d_now, to_own, to_below, t);
