@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{done, drnn, text};
+use common::{done, drnn, refused, text};
 use serde_json::Value;
 use std::path::Path;
 
@@ -78,4 +78,41 @@ fn an_alphabet_that_is_too_small_is_said_loudly() {
     assert!(said("--alphabet 一丁丂 --out c").contains("a longer --alphabet"));
     let page = std::fs::read_to_string(folder.join("a/report.md")).unwrap();
     assert!(page.contains(&format!("--symbols {number}")), "{page}");
+}
+
+#[test]
+fn characters_of_words_that_a_tagger_does_not_know_are_said_loudly() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let word = |i: u32| char::from_u32(0x4e00 + i % 60).unwrap();
+    let words: String = (0..300).map(|i| format!("{}\tNOUN\n\n", word(i))).collect();
+    std::fs::write(folder.join("a.tsv"), words).unwrap();
+    let tagger = "train tagger --train a.tsv --dev a.tsv --word-units 2 --char-units 2 --epochs 1";
+    let said = |more: &str| text(&drnn(folder, &format!("{tagger} {more}")).stderr);
+    let few = said("--alphabet 20 --out a");
+    assert!(few.contains("warning: a.tsv: 73.33 % of the characters"), "{few}");
+    assert!(few.contains("--alphabet 64 would know all but 0.1 %"), "{few}");
+    let enough = said("--alphabet 64 --out b");
+    assert!(!enough.contains("--alphabet"), "{enough}");
+}
+
+#[test]
+fn errors_in_texts_name_the_option_that_helps() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::fs::write(folder.join("a.txt"), words(300)).unwrap();
+    std::fs::write(folder.join("latin1.txt"), b"caf\xe9 ".repeat(100)).unwrap();
+    std::fs::write(folder.join("a.tsv"), "the\tDET\nfox\t_\n\n").unwrap();
+    let chars = "train chars --text a.txt --net lstm --units 2 --epochs 1";
+    for (command, option) in [
+        (format!("{chars} --window 5000"), "--window"),
+        (format!("{chars} --valid 1000 --test 2000"), "--valid"),
+        (format!("{chars} --mask 2"), "--mask"),
+        (format!("{chars} --alphabet abca"), "--alphabet: the alphabet has `a` twice"),
+        ("train chars --text latin1.txt --net lstm".into(), "iconv -f LATIN1 -t UTF-8"),
+        ("train tagger --train a.tsv --dev a.tsv".into(), "--tokens lines"),
+    ] {
+        let said = refused(folder, &command);
+        assert!(said.contains(option), "{command}: {said}");
+    }
 }

@@ -95,7 +95,9 @@ impl CharsArguments {
         let characters =
             |text: &str| text.replace("\\n", "\n").replace("\\t", "\t").chars().collect();
         if let Some(given) = &self.alphabet {
-            return Ok((Alphabet::new(characters(given))?, None));
+            let alphabet = Alphabet::new(characters(given));
+            let alphabet = alphabet.map_err(|e| Failure::Input(format!("--alphabet: {e}")))?;
+            return Ok((alphabet, None));
         }
         let counts = drnn_train::read::character_counts(self.open(text)?)?;
         let symbols = counts.iter().take(self.symbols as usize).map(|(symbol, _)| *symbol);
@@ -216,12 +218,12 @@ impl Characters {
 }
 
 /// A share of characters outside the alphabet from which on it is said loudly.
-const MUCH: f64 = 0.01;
+pub const MUCH: f64 = 0.01;
 /// The share that a sufficient alphabet leaves out.
 const LITTLE: f64 = 0.001;
 
 /// How many of the most frequent characters make up all of a text but [`LITTLE`].
-fn enough_symbols(counts: &[(char, u64)]) -> usize {
+pub fn enough_symbols(counts: &[(char, u64)]) -> usize {
     let all: u64 = counts.iter().map(|(_, count)| count).sum();
     let mut left = all;
     let covers = |(_, count): &(char, u64)| {

@@ -1,19 +1,23 @@
 //! Treebanks as training data, and the tables of a tagger's scores.
 
 use crate::Failure;
+use crate::args::characters::{MUCH, enough_symbols};
 use crate::args::class_weights::{ClassWeights, described};
 use crate::args::reading::Reading;
+use crate::console::warning;
 use crate::memory::Needs;
 use crate::report::training_run::{Judged, most_frequent};
 use drnn::text::grouped;
 use drnn::{BundleTable, Cpu};
-use drnn_tasks::tagger::{Counting, Limits, NO_WORD, TaggerNet, Vocabulary};
+use drnn_tasks::tagger::{Counting, Limits, NO_WORD, SPECIAL, TaggerNet, Vocabulary};
 use drnn_train::baseline::{Baseline, tag_baseline};
 use drnn_train::read;
 use drnn_train::tagger::{
     self, Ratio, Scores, Sentence, Sentences, Sizes, TaggerLearner, read_sentences, with_special,
 };
 use drnn_train::{Estimate, Options, PaperNet};
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::path::Path;
 
 /// The training, validation and test set of a tagger, encoded.
@@ -64,7 +68,12 @@ impl Treebank {
                 (Some(words), Some(table))
             }
         };
-        let tokens = train.iter().flat_map(|sentence| tagger::tokens(counting, sentence));
+        let tokens = || train.iter().flat_map(|sentence| tagger::tokens(counting, sentence));
+        if let Some(note) = unknown_characters(tokens().map(|(form, _)| form), limits.alphabet) {
+            warning!("{}: {note}", names[0]);
+            notes.push(note);
+        }
+        let tokens = tokens();
         let vocabulary = Vocabulary::of(tokens, known, limits)?;
         let encode = |sentences: &[Sentence]| tagger::encode(counting, &vocabulary, sentences);
         let (train, dev) = (encode(train), rest.first().map(|dev| encode(dev)).unwrap_or_default());
@@ -188,12 +197,32 @@ impl Treebank {
     }
 }
 
+/// A note on the characters of words that an alphabet of `size` does not have, if they are many.
+fn unknown_characters<'a>(words: impl Iterator<Item = &'a str>, size: usize) -> Option<String> {
+    let mut counts = HashMap::new();
+    words.flat_map(str::chars).for_each(|c| *counts.entry(c).or_insert(0u64) += 1);
+    let mut counts: Vec<(char, u64)> = counts.into_iter().collect();
+    counts.sort_unstable_by_key(|&(symbol, count)| (Reverse(count), symbol));
+    let sum = |counts: &[(char, u64)]| counts.iter().map(|(_, count)| count).sum::<u64>();
+    let known = counts.len().min(size.saturating_sub(SPECIAL));
+    let unknown = sum(&counts[known..]) as f64 / sum(&counts).max(1) as f64;
+    (unknown > MUCH).then(|| {
+        let enough = enough_symbols(&counts) + SPECIAL;
+        format!(
+            "{:.2} % of the characters of words are not in the alphabet of {size}: --alphabet {enough} \
+             would know all but 0.1 %",
+            100.0 * unknown
+        )
+    })
+}
+
 /// Refuses a sentence with an untagged word.
 fn check_tagged(path: &Path, sentence: &Sentence, counting: Counting) -> Result<(), Failure> {
     let missing = sentence.words().position(|token| token.tag == "_");
     match missing {
         Some(i) if counting == Counting::Words => Err(Failure::Input(format!(
-            "{}:{}: word {} of the sentence that begins here has no tag (`_`)",
+            "{}:{}: word {} of the sentence that begins here has no tag (`_`); --tokens lines takes `_` \
+             for a tag like any other",
             path.display(),
             sentence.line,
             i + 1

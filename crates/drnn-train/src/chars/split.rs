@@ -31,7 +31,8 @@ pub fn split(len: usize, valid: Held, test: Held) -> Result<[Range<usize>; 3]> {
     let (valid, test) = (valid.of(len), test.of(len));
     let held = valid.checked_add(test).filter(|held| *held < len).ok_or_else(|| {
         Error::Data(format!(
-            "{valid} characters for validation and {test} for the test leave none of {len} for training"
+            "{valid} characters for validation (--valid) and {test} for the test (--test) leave none \
+             of {len} for training"
         ))
     })?;
     Ok([0..len - held, len - held..len - test, len - test..len])

@@ -50,7 +50,7 @@ impl Lines {
         match std::str::from_utf8(line) {
             Ok(line) => Ok(Some(line)),
             Err(e) => Err(self.refuse(format!(
-                "byte {} of the line is not UTF-8; save the file as UTF-8",
+                "byte {} of the line is not UTF-8; convert the file: iconv -f LATIN1 -t UTF-8",
                 e.valid_up_to() + 1
             ))),
         }
@@ -97,7 +97,10 @@ mod tests {
     #[test]
     fn bad_lines_are_named() {
         let message = lines(b"a\nb\xff\n").unwrap_err().to_string();
-        assert_eq!(message, "a.txt:2: byte 2 of the line is not UTF-8; save the file as UTF-8");
+        assert_eq!(
+            message,
+            "a.txt:2: byte 2 of the line is not UTF-8; convert the file: iconv -f LATIN1 -t UTF-8"
+        );
         let mut long = b"a\n".to_vec();
         long.extend(vec![b'x'; MAX_LINE_BYTES]);
         long.extend(b"\r\n");

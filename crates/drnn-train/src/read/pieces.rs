@@ -93,7 +93,10 @@ impl Place {
     }
 
     fn refuse(&self, source: &Source) -> crate::error::Error {
-        let what = format!("byte {} of the line is not UTF-8; save the file as UTF-8", self.column);
+        let what = format!(
+            "byte {} of the line is not UTF-8; convert the file: iconv -f LATIN1 -t UTF-8",
+            self.column
+        );
         refuse(source.name(), self.line, what)
     }
 }

@@ -48,19 +48,21 @@ impl Masked {
         let Masking { window, share, .. } = masking;
         let refuse = |why: String| Err(Error::Data(format!("{name}: {why}")));
         if !(share > 0.0 && share <= 1.0) {
-            return refuse(format!("a share of {share} is masked; expected above 0, at most 1"));
+            let why = "is masked (--mask); expected above 0, at most 1";
+            return refuse(format!("a share of {share} {why}"));
         }
         if range.end > text.len() || range.start > range.end {
             return refuse(format!("characters {range:?} of a text of {}", text.len()));
         }
         if window == 0 || range.len() < window {
             return refuse(format!(
-                "{} characters, fewer than a window of {window}; take more text or shorter windows",
+                "{} characters, fewer than a window of {window}; take more text or a shorter --window",
                 range.len()
             ));
         }
         if range.len() / window > u32::MAX as usize {
-            return refuse(format!("{} windows are too many", range.len() / window));
+            let why = "windows are too many; a longer --window makes fewer";
+            return refuse(format!("{} {why}", range.len() / window));
         }
         Ok(Masked { text, range, masking })
     }

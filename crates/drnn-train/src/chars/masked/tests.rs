@@ -105,7 +105,7 @@ fn what_does_not_fit_is_refused() {
     assert!(refused(0..0, 0, 0.2).contains("fewer than a window of 0"));
     assert!(refused(0..1001, 100, 0.2).contains("0..1001 of a text of 1000"));
     for share in [0.0, -1.0, 1.1, f64::NAN] {
-        assert!(refused(0..900, 100, share).contains("masked; expected above 0"));
+        assert!(refused(0..900, 100, share).contains("masked (--mask); expected above 0"));
     }
     let masked = masked(&text, 0..1000, 100, 0.2);
     let lstm = || NetSpec::builder(Cell::Lstm).units([5]).delay(3, Padding::LookAhead);
