@@ -8,7 +8,7 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|bytes: &[u8]| {
     for prefix in [None, Some(String::new()), Some("net.".to_string())] {
         for relu in [false, true] {
-            let options = Import { prefix: prefix.clone(), relu };
+            let options = Import { prefix: prefix.clone(), relu, ..Import::default() };
             let Ok(model) = Model::import_bytes(bytes, &options) else { continue };
             assert_eq!(model.params().len(), model.spec().parameters());
             assert!(model.params().len() <= bytes.len());

@@ -93,7 +93,7 @@ fn pytorchs_files_are_taken_too() {
     let arguments = format!("{} --onnx m.onnx --nonlinearity relu --prefix net.", file.display());
     let text = export(folder.path(), &arguments).unwrap();
     assert!(text.contains("\nrnn(5 units, relu): "), "{text}");
-    let model = Model::import(&file, &Import { prefix: None, relu: true }).unwrap();
+    let model = Model::import(&file, &Import { relu: true, ..Import::default() }).unwrap();
     let bytes = std::fs::read(folder.path().join("m.onnx")).unwrap();
     assert!(bytes == model.to_onnx(GraphKind::Whole).unwrap().bytes);
 }

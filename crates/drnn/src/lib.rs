@@ -40,7 +40,7 @@
 //! | run it | [`Model`], [`Batch`] | sequences of any lengths, states in and out; all outputs, or [some](Batch::select_outputs) |
 //! | run it live | [`Stream`], [`StreamBatch`] | with snapshots; the same bits as a run |
 //! | save and load it | [`Model::save`], [`Model::load`] | safetensors with PyTorch's names |
-//! | load a PyTorch model | [`Model::import`] | state dicts as `.safetensors` or `.pt` |
+//! | load a PyTorch model | [`Model::import`], [`Imported`] | state dicts as `.safetensors` or `.pt`; what was recognised in them |
 //! | save several together | [`Bundle`] | networks and tables in one file |
 //! | run it elsewhere | `Model::to_onnx` | the module `onnx` describes inputs and outputs |
 //! | convert it | `Model::flatten`, `Model::unflatten` | a stack as one delayed layer, exactly, and back; [`Blocks`] |
@@ -103,7 +103,7 @@ pub use flatten::block_map::BlockMap;
 pub use flatten::solve::{self, solve_start};
 #[cfg(feature = "flatten")]
 pub use flatten::trace::{Difference, Trace, compare};
-pub use io::{Bundle, BundleTable, Import, Precision};
+pub use io::{Bundle, BundleTable, Import, Imported, Part, Precision};
 pub use model::batch::{Batch, BatchFirst, Elements, Rows, States, Steps};
 pub use model::{Model, ModelRef, Outputs, memory};
 pub use spec::blocks::{Blocks, Connections, StartState};

@@ -92,7 +92,7 @@ fn what_pytorch_saved_answers_as_pytorch_did() {
         ("gru_bf16", Cell::Gru, false),
     ] {
         let path = format!("{}/tests/golden/{name}.safetensors", env!("CARGO_MANIFEST_DIR"));
-        let model = Model::import(&path, &Import { prefix: None, relu }).unwrap();
+        let model = Model::import(&path, &Import { relu, ..Import::default() }).unwrap();
         assert_eq!(model.spec().cell(), cell, "{name}");
         let bytes = std::fs::read(&path).unwrap();
         let tensors = SafeTensors::deserialize(&bytes).unwrap();
@@ -139,7 +139,7 @@ fn damage_in_the_header_never_panics() {
 fn refused_with_the_tensor_and_the_reason() {
     let own = |bytes: &[u8]| Model::from_bytes(bytes).unwrap_err().to_string();
     let foreign = |tensors: &[(&str, &[usize])], prefix: Option<&str>| {
-        let options = Import { prefix: prefix.map(Into::into), relu: false };
+        let options = Import { prefix: prefix.map(Into::into), ..Import::default() };
         let error = Model::import_bytes(&file(tensors, None), &options).unwrap_err().to_string();
         error.strip_prefix("model file: ").unwrap().to_string()
     };
@@ -175,7 +175,7 @@ fn refused_with_the_tensor_and_the_reason() {
     assert!(foreign(&escape, None).contains("unexpected tensor `\\u{1b}[2J` in"));
     let odd_name = [&all[..], &[("bias_l9", &[2])]].concat();
     assert!(foreign(&odd_name, None).contains("unexpected tensor `bias_l9` in lstm(2 units)"));
-    let relu = Import { prefix: None, relu: true };
+    let relu = Import { relu: true, ..Import::default() };
     let error = Model::import_bytes(&file(&all, None), &relu).unwrap_err().to_string();
     assert!(error.contains("only a plain RNN"), "{error}");
     // A network at the top level does not mind what has a prefix.
@@ -196,9 +196,14 @@ fn refused_with_the_tensor_and_the_reason() {
         ("b.weight_ih_l0", &[8, 1]),
         ("b.weight_hh_l0", &[8, 2]),
     ];
-    assert!(foreign(&two, None).contains("holds 2 recurrent networks (`a.`, `b.`)"));
-    assert!(foreign(&two, Some("c.")).contains("prefixes that have one: `a.`, `b.`"));
-    let options = Import { prefix: Some("b.".into()), relu: false };
+    let listed = "`a.` (lstm 1 -> 2), `b.` (lstm 1 -> 2)";
+    let several = foreign(&two, None);
+    assert!(
+        several.contains(&format!("holds 2 recurrent networks: {listed}; choose")),
+        "{several}"
+    );
+    assert!(foreign(&two, Some("c.")).contains(&format!("prefixes that have one: {listed}")));
+    let options = Import { prefix: Some("b.".into()), ..Import::default() };
     assert!(Model::import_bytes(&file(&two, None), &options).is_ok());
 }
 

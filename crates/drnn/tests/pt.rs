@@ -52,7 +52,7 @@ fn weights_are_those_of_safetensors_to_the_bit() {
         assert_eq!(bits(&found), bits(&expected), "{name}");
         assert!(found.params().iter().any(|&x| x != 0.0), "{name}");
     }
-    let prefix = |prefix: &str| Import { prefix: Some(prefix.into()), relu: false };
+    let prefix = |prefix: &str| Import { prefix: Some(prefix.into()), ..Import::default() };
     assert!(Model::import(golden("checkpoint.pt"), &prefix("model.")).is_ok());
     let error = Model::import(golden("checkpoint.pt"), &prefix("optimizer.")).unwrap_err();
     assert!(error.to_string().contains("prefixes that have one: `model.`"), "{error}");

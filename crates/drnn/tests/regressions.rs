@@ -16,7 +16,7 @@ fn what_fuzzers_found_is_read_or_refused() {
         let bytes = std::fs::read(entry.unwrap().path()).unwrap();
         for prefix in [None, Some(String::new()), Some("net.".into())] {
             for relu in [false, true] {
-                let options = Import { prefix: prefix.clone(), relu };
+                let options = Import { prefix: prefix.clone(), relu, ..Import::default() };
                 let _ = Model::import_bytes(&bytes, &options);
                 let _ = Model::import_bytes(&file::pt(&bytes, &[&[0; 64]]), &options);
             }

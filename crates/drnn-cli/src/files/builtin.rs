@@ -1,8 +1,5 @@
 //! Small models that are built into the program.
 
-use crate::Failure;
-use drnn::Model;
-use drnn_tasks::tagger::Tagger;
 use std::path::Path;
 
 /// `models/README.md` describes how they were trained, and on what data.
@@ -11,7 +8,7 @@ const CHARACTERS: &[u8] = include_bytes!("../../models/chars-en.safetensors");
 const CHARACTERS_LSTM: &[u8] = include_bytes!("../../models/chars-en-lstm.safetensors");
 const CHARACTERS_BILSTM: &[u8] = include_bytes!("../../models/chars-en-bilstm.safetensors");
 
-/// All of them, by file name.
+/// All of them, by name.
 pub const ALL: [(&str, &[u8]); 4] = [
     ("chars-en", CHARACTERS),
     ("chars-en-lstm", CHARACTERS_LSTM),
@@ -19,18 +16,16 @@ pub const ALL: [(&str, &[u8]); 4] = [
     ("tagger-en", TAGGER),
 ];
 
-/// The tagger in a file, or the built-in one.
-pub fn tagger(path: Option<&Path>) -> Result<Tagger, Failure> {
-    Ok(match path {
-        Some(path) => Tagger::load(path)?,
-        None => Tagger::from_bytes(TAGGER)?,
-    })
+/// Names of the models that commands use without one.
+pub const DEFAULT_CHARACTERS: &str = "chars-en";
+pub const DEFAULT_TAGGER: &str = "tagger-en";
+
+/// The model of that name.
+pub fn find(name: &Path) -> Option<&'static [u8]> {
+    ALL.iter().find(|(known, _)| Path::new(known) == name).map(|(_, bytes)| *bytes)
 }
 
-/// The model in a file, or the built-in one for characters.
-pub fn characters(path: Option<&Path>) -> Result<Model, Failure> {
-    Ok(match path {
-        Some(path) => Model::load(path)?,
-        None => Model::from_bytes(CHARACTERS)?,
-    })
+/// All names, for messages.
+pub fn names() -> String {
+    ALL.map(|(name, _)| name).join(", ")
 }

@@ -1,8 +1,10 @@
-//! A model file: one network, or a bundle of several.
+//! A model: a file of one network or of a bundle of several, or a built-in one.
 
 use crate::Failure;
+use crate::console::note;
+use crate::files::builtin;
 use crate::memory::check_model_file;
-use drnn::{Bundle, Import, Model};
+use drnn::{Bundle, Import, Imported, Model};
 use serde_json::Value;
 use std::path::Path;
 
@@ -12,24 +14,98 @@ pub enum ModelFile {
     Several(Bundle),
 }
 
-impl ModelFile {
-    /// Reads a file; `options` are for those of PyTorch.
-    pub fn open(path: &Path, options: &Import) -> Result<ModelFile, Failure> {
-        check_model_file(path)?;
+/// A model file, and what there is to say about its reading.
+pub struct OpenedModel {
+    pub file: ModelFile,
+    /// It was not written by drnn, but by PyTorch or another program.
+    pub foreign: bool,
+    /// Tensors that are not part of the model, with their shapes.
+    pub ignored: Vec<String>,
+    /// What was recognised, and which option decides otherwise.
+    pub notes: Vec<String>,
+}
+
+/// The bytes of a model file or, where there is no such file, of the built-in model of that name.
+pub fn read_model(path: &Path) -> Result<Vec<u8>, Failure> {
+    match builtin::find(path) {
+        Some(bytes) if !path.exists() || path.is_dir() => return Ok(bytes.to_vec()),
+        Some(_) => {
+            let path = path.display();
+            note!("{path}: the file of that name is used, not the built-in model");
+        }
+        None => {}
+    }
+    check_model_file(path)?;
+    drnn::io::read_model_file(path).map_err(|e| match path.exists() {
+        true => e.into(),
+        false => Failure::Input(format!("{e}; built-in models are {}", builtin::names())),
+    })
+}
+
+/// An error about a model's bytes, with its name.
+pub fn in_model(path: &Path, error: drnn::Error) -> Failure {
+    let path = path.display();
+    match error {
+        drnn::Error::File(error) => Failure::Input(format!("{path}: {}", error.reason())),
+        other => Failure::Input(format!("{path}: {other}")),
+    }
+}
+
+impl OpenedModel {
+    /// Reads a model; `options` are for files of other programs.
+    pub fn read(path: &Path, options: &Import) -> Result<OpenedModel, Failure> {
         // Read once: it may be a pipe.
-        let bytes = drnn::io::read_model_file(path)?;
-        let in_file = |e: drnn::Error| match e {
-            drnn::Error::File(error) => {
-                Failure::Input(format!("{}: {}", path.display(), error.reason()))
+        let bytes = read_model(path)?;
+        OpenedModel::parse(path, &bytes, Bundle::is_bundle(&bytes), options)
+    }
+
+    /// Reads a model; `options` are not applied, nor refused, where it is drnn's own.
+    pub fn read_if_foreign(path: &Path, options: &Import) -> Result<OpenedModel, Failure> {
+        let bytes = read_model(path)?;
+        match Bundle::is_bundle(&bytes) {
+            None => OpenedModel::parse(path, &bytes, None, options),
+            own => OpenedModel::parse(path, &bytes, own, &Import::default()),
+        }
+    }
+
+    fn parse(
+        path: &Path,
+        bytes: &[u8],
+        is_bundle: Option<bool>,
+        options: &Import,
+    ) -> Result<OpenedModel, Failure> {
+        let refuse = |e| in_model(path, e);
+        if is_bundle == Some(true) {
+            if *options != Import::default() {
+                let (path, why) =
+                    (path.display(), "is drnn's own file, which says itself what it is");
+                return Err(Failure::Input(format!(
+                    "{path}: {why}; options such as --prefix are for files of other programs"
+                )));
             }
-            other => Failure::Input(format!("{}: {other}", path.display())),
-        };
-        Ok(match Bundle::is_bundle(&bytes) == Some(true) {
-            true => ModelFile::Several(Bundle::from_bytes(&bytes).map_err(in_file)?),
-            false => {
-                ModelFile::One(Box::new(Model::import_bytes(&bytes, options).map_err(in_file)?))
-            }
-        })
+            let file = ModelFile::Several(Bundle::from_bytes(bytes).map_err(refuse)?);
+            return Ok(OpenedModel { file, foreign: false, ignored: vec![], notes: vec![] });
+        }
+        let Imported { model, ignored, notes, .. } =
+            Imported::from_bytes(bytes, options).map_err(refuse)?;
+        let file = ModelFile::One(Box::new(model));
+        Ok(OpenedModel { file, foreign: is_bundle.is_none(), ignored, notes })
+    }
+
+    /// What was ignored, up to `max` tensors of it; None where nothing was.
+    pub fn ignored(&self, max: usize) -> Option<String> {
+        let mut listed = self.ignored.iter().take(max).cloned().collect::<Vec<_>>().join(", ");
+        if self.ignored.len() > max {
+            listed += &format!(" and {} more", self.ignored.len() - max);
+        }
+        (!self.ignored.is_empty()).then_some(listed)
+    }
+}
+
+impl ModelFile {
+    /// Reads a file, or the built-in model of that name; `options` are for files of other programs.
+    pub fn open(path: &Path, options: &Import) -> Result<ModelFile, Failure> {
+        Ok(OpenedModel::read(path, options)?.file)
     }
 
     /// The task that it was trained for, as JSON, if it has one.

@@ -219,7 +219,6 @@ impl Model {
 
     /// Imports a PyTorch state dict from a file, see [`crate::Import`].
     pub fn import(path: impl AsRef<Path>, options: &crate::Import) -> Result<Model> {
-        let path = path.as_ref();
-        Model::import_bytes(&read_model_file(path)?, options).map_err(|e| in_file(e, path))
+        crate::Imported::read(path, options).map(|imported| imported.model)
     }
 }

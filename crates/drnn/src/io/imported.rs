@@ -11,8 +11,17 @@ pub struct Imported {
     pub model: Model,
     /// What the file is.
     pub format: Format,
-    /// Tensors that the model does not use, each with its shape: `fc.weight [10, 32]`.
+    /// What the model does not use: tensors with their shapes, `fc.weight [10, 32]`, then everything
+    /// that is no tensor, `epoch`.
     pub ignored: Vec<String>,
     /// What else a user should know, in sentences.
     pub notes: Vec<String>,
+}
+
+impl Imported {
+    /// A model of drnn's own, which says everything itself.
+    pub(crate) fn own(model: Model) -> Imported {
+        let (ignored, notes) = (Vec::new(), Vec::new());
+        Imported { model, format: Format::Safetensors, ignored, notes }
+    }
 }

@@ -26,7 +26,7 @@ pub use atomic::{sync_folder, write_atomically};
 pub use bundle::{Bundle, Table as BundleTable};
 pub use file::Precision;
 pub use format::Format;
-pub use import::Import;
+pub use import::{Import, Part};
 pub use imported::Imported;
 pub use limits::MAX_STREAM;
 pub use read::{open_file, read_file, read_model_file};

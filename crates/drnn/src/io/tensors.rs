@@ -109,6 +109,11 @@ impl<'a> TensorFile<'a> {
         }
     }
 
+    /// Whether a tensor has 64-bit values, which become 32-bit ones.
+    pub fn is_f64(&self, name: &str) -> bool {
+        self.view(name).is_ok_and(|view| view.dtype == Dtype::F64)
+    }
+
     fn view(&self, name: &str) -> Result<&TensorView<'a>> {
         self.contents
             .tensors

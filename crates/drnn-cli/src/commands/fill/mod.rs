@@ -10,11 +10,12 @@ mod output;
 
 use crate::Failure;
 use crate::args::reading::Reading;
-use crate::files::builtin::characters;
+use crate::files::builtin::{self, DEFAULT_CHARACTERS};
+use crate::files::model_file::{in_model, read_model};
 use crate::text::decode::Decoder;
 use crate::text::masks::Masks;
 use clap::Args;
-use drnn::Cpu;
+use drnn::{Cpu, Model};
 use drnn_tasks::chars::CharTask;
 use drnn_tasks::live::LiveModel;
 use drnn_train::read::Source;
@@ -22,7 +23,7 @@ use filler::Filler;
 pub use output::Form;
 use output::Output;
 use std::io::{Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Fill in the masked characters of a text, live on a pipe
 ///
@@ -34,7 +35,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
-    /// Model of `drnn train chars` [default: a small built-in model for English]
+    /// Model of `drnn train chars`: a file, or a built-in model such as chars-en-lstm [default: chars-en]
     model: Option<PathBuf>,
     /// The text, UTF-8; plain, or compressed with gzip, zstd or zip [default: stdin, plain]
     file: Option<PathBuf>,
@@ -59,20 +60,7 @@ pub struct Arguments {
 const ALTERNATIVES: usize = 3;
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let model =
-        characters(arguments.model.as_deref()).map_err(|e| match (e, &arguments.model) {
-            (Failure::Input(why), Some(path)) => {
-                let path = path.display();
-                Failure::Input(format!(
-                    "{why}; to fill in a text with the built-in model: drnn fill < {path}"
-                ))
-            }
-            (other, _) => other,
-        })?;
-    CharTask::of(&model).map_err(|e| match &arguments.model {
-        Some(path) => Failure::Input(format!("{}: {e}", path.display())),
-        None => e.into(),
-    })?;
+    let model = load(arguments.model.as_deref())?;
     // One step of one stream takes microseconds. Several threads would spend more on waiting for
     // each other than they save; on a busy machine a hundred times as much.
     let model = LiveModel::new("fill", model)?.on(&Cpu::from_env()?.with_threads(1));
@@ -110,6 +98,28 @@ pub fn fill_into(
     let name = text.name().to_string();
     fill(&name, text, masks, &mut filler)?;
     Ok(filler.masks())
+}
+
+/// The model in a file, or a built-in one.
+fn load(path: Option<&Path>) -> Result<Model, Failure> {
+    let name = path.unwrap_or(Path::new(DEFAULT_CHARACTERS));
+    let bytes = match path {
+        Some(path) => read_model(path),
+        None => Ok(builtin::find(name).unwrap_or_default().to_vec()),
+    };
+    let model = bytes.and_then(|bytes| Model::from_bytes(&bytes).map_err(|e| in_model(name, e)));
+    let model = model.map_err(|e| match e {
+        Failure::Input(why) if path.is_some() => {
+            let path = name.display();
+            Failure::Input(format!(
+                "{why}; to fill in a text with the built-in model: drnn fill < {path}"
+            ))
+        }
+        other => other,
+    })?;
+    let task = CharTask::of(&model);
+    task.map_err(|e| Failure::Input(format!("{}: {e}", name.display())))?;
+    Ok(model)
 }
 
 /// Reads all of `from` and writes what is known after each piece.

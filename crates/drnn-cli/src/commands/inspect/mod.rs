@@ -4,10 +4,10 @@ mod block_picture;
 mod block_table;
 
 use crate::Failure;
-use crate::args::import::note_activation;
+use crate::args::import::{PartArguments, note_recognised};
 use crate::args::network::NetworkArguments;
 use crate::console::progress;
-use crate::files::model_file::{ModelFile, task_facts};
+use crate::files::model_file::{ModelFile, OpenedModel, task_facts};
 use crate::files::paths::check_not_read;
 use crate::memory::shown;
 use crate::memory::usage::MemoryUse;
@@ -15,7 +15,7 @@ use clap::Args;
 use drnn::memory::{self, BatchSize};
 use drnn::params::Layout;
 use drnn::text::grouped;
-use drnn::{BlockMap, Bundle, Direction, Import, NetSpec};
+use drnn::{BlockMap, Bundle, Direction, NetSpec};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -36,9 +36,8 @@ pub struct Arguments {
     /// Model file; without it, the network that the options describe
     #[arg(conflicts_with_all = ["net", "layers", "units", "delay", "blocks", "block_start", "padding", "inputs", "symbols", "embedding", "outputs"])]
     file: Option<PathBuf>,
-    /// PyTorch files: prefix of the tensors' names, such as encoder.lstm.
-    #[arg(long, requires = "file")]
-    prefix: Option<String>,
+    #[command(flatten)]
+    parts: PartArguments,
     #[command(flatten)]
     net: NetworkArguments,
     /// Draw the connections between layers to this file
@@ -56,12 +55,16 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let Arguments { file, prefix, net, svg, batch, steps, json } = arguments;
+    let Arguments { file, parts, net, svg, batch, steps, json } = arguments;
     let size = BatchSize::new(*steps, *batch);
     let mut out = std::io::stdout().lock();
     let Some(file) = file else {
         if svg.is_some() {
             let why = "--svg needs a model file, because it draws weights";
+            return Err(Failure::Input(why.into()));
+        }
+        if parts.are_given() {
+            let why = "--prefix, --embedding-layer and --output-layer need a model file";
             return Err(Failure::Input(why.into()));
         }
         let spec = net.spec()?;
@@ -71,9 +74,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         };
         return Ok(out.write_all(text.as_bytes())?);
     };
-    let options = Import { prefix: prefix.clone(), relu: net.is_relu() };
-    let opened = ModelFile::open(file, &options)?;
-    let model = match &opened {
+    let opened = OpenedModel::read(file, &parts.options(net.is_relu()))?;
+    let model = match &opened.file {
         ModelFile::One(model) => model,
         ModelFile::Several(_) if svg.is_some() => {
             let (file, why) = (file.display(), "contains several networks; --svg draws one");
@@ -85,7 +87,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     };
     let (spec, map) = (model.spec(), BlockMap::of(model));
-    note_activation(file, spec, net.nonlinearity());
+    note_recognised(file, &opened, net.nonlinearity());
     if let Some(svg) = svg {
         check_not_read("--svg", svg, [file.as_path()])?;
         draw(file, svg, map.as_ref(), spec)?;
@@ -93,6 +95,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if *json {
         let mut value = network(spec, map.as_ref(), size)?;
         value["task"] = json!(model.task());
+        if opened.foreign {
+            value["ignored"] = json!(opened.ignored);
+            value["notes"] = json!(opened.notes);
+        }
         return Ok(out.write_all(line(value).as_bytes())?);
     }
     let mut text = network_text(spec, "");
@@ -101,6 +107,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     if let Some(task) = model.task() {
         text += &task_text(task);
+    }
+    if !opened.ignored.is_empty() {
+        text += &ignored_text(&opened.ignored);
     }
     text += &MemoryUse::new(spec, size)?.text();
     Ok(out.write_all(text.as_bytes())?)
@@ -177,6 +186,21 @@ fn task_text(task: &Value) -> String {
     let (name, facts) = task_facts(task);
     let facts = facts.iter().map(|(key, value)| format!("  {key}: {value}\n"));
     format!("\ntask: {name}\n{}", facts.collect::<String>())
+}
+
+/// Maximum number of ignored tensors that are shown.
+const MAX_IGNORED: usize = 100;
+
+/// What the file holds that is not part of the model.
+fn ignored_text(ignored: &[String]) -> String {
+    let mut text = format!("\nnot part of the model ({}):\n", grouped(ignored.len()));
+    for tensor in ignored.iter().take(MAX_IGNORED) {
+        text += &format!("  {tensor}\n");
+    }
+    if ignored.len() > MAX_IGNORED {
+        text += &format!("  and {} more\n", grouped(ignored.len() - MAX_IGNORED));
+    }
+    text
 }
 
 /// Writes the picture of the blocks of `file` to `svg`.

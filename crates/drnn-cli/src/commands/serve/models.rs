@@ -1,7 +1,7 @@
 //! Models on the command line: `FILE`, `NAME=FILE`, or the name of a built-in one.
 
 use crate::Failure;
-use crate::args::import::{ImportArguments, is_foreign};
+use crate::args::import::ImportArguments;
 use crate::files::builtin;
 use drnn_serve::Models;
 use drnn_tasks::live::LiveModel;
@@ -27,21 +27,16 @@ pub fn load(arguments: &[String], import: &ImportArguments) -> Result<Models, Fa
             Some((name, source)) if !Path::new(argument).exists() => (Some(name), source),
             _ => (None, argument.as_str()),
         };
-        let inside = builtin::ALL.iter().find(|(name, _)| *name == source);
-        let path = Path::new(source);
-        let model = match inside {
-            Some((_, bytes)) if !path.exists() => LiveModel::from_bytes(source, bytes)?,
-            _ if is_foreign(path) => {
-                foreign += 1;
-                import.load_live(path)?
-            }
-            _ => LiveModel::load(path)?,
-        };
+        let (model, is_foreign) = import.load_live_if_foreign(Path::new(source))?;
+        foreign += usize::from(is_foreign);
         add(argument, name.into_iter().fold(model, LiveModel::named))?;
     }
     if import.are_given() && foreign == 0 {
-        let why = "--prefix and --nonlinearity are for files of PyTorch, and no model is one";
-        return Err(Failure::Input(why.into()));
+        return Err(Failure::Input(
+            "--prefix, --embedding-layer, --output-layer and --nonlinearity are for files of \
+             PyTorch and other programs, and no model is one"
+                .into(),
+        ));
     }
     Ok(models)
 }

@@ -14,9 +14,12 @@ mod sentences;
 use crate::Failure;
 use crate::args::reading::Reading;
 use crate::console::progress;
-use crate::files::builtin;
+use crate::files::builtin::{self, DEFAULT_TAGGER};
+use crate::files::model_file::{in_model, read_model};
 use clap::Args;
+use drnn::Bundle;
 use drnn_tasks::live::LiveModel;
+use drnn_tasks::tagger::Tagger;
 use drnn_train::read::{MAX_LINE_BYTES, Source};
 use input::{From, Piece};
 use output::{Output, To};
@@ -34,7 +37,7 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
-    /// Model of `drnn train tagger` [default: a small built-in model for English]
+    /// Model of `drnn train tagger`: a file, or a built-in model [default: tagger-en]
     model: Option<PathBuf>,
     /// What to tag, plain or compressed [default: standard input]
     file: Option<PathBuf>,
@@ -52,7 +55,7 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let tagger = builtin::tagger(arguments.model.as_deref())?.on(&drnn::Cpu::from_env()?);
+    let tagger = load(arguments.model.as_deref())?.on(&drnn::Cpu::from_env()?);
     let to = arguments.to.unwrap_or(match arguments.from {
         From::Conllu => To::Conllu,
         _ => To::Tsv,
@@ -70,6 +73,17 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let model = LiveModel::from_tagger("tag", tagger).with_max_word(MAX_LINE_BYTES);
     let output = Output::new(std::io::stdout().lock(), to, arguments.probabilities);
     tag_all(&pieces, Arriving::new(&model)?, Complete::new(&model), output)
+}
+
+/// The tagger in a file, or a built-in one.
+fn load(path: Option<&Path>) -> Result<Tagger, Failure> {
+    let name = path.unwrap_or(Path::new(DEFAULT_TAGGER));
+    let bytes = match path {
+        Some(path) => read_model(path)?,
+        None => builtin::find(name).unwrap_or_default().to_vec(),
+    };
+    let bundle = Bundle::from_bytes(&bytes).map_err(|e| in_model(name, e))?;
+    Tagger::from_bundle(bundle).map_err(|e| Failure::Input(format!("{}: {e}", name.display())))
 }
 
 fn open(file: Option<&Path>, reading: Reading) -> Result<Source, Failure> {
