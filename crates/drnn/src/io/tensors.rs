@@ -88,11 +88,6 @@ impl<'a> TensorFile<'a> {
         self.contents.tensors.keys().map(String::as_str)
     }
 
-    /// Whether there is a tensor of that name.
-    pub fn has(&self, name: &str) -> bool {
-        self.contents.tensors.contains_key(name)
-    }
-
     /// Shape of a tensor.
     pub fn shape(&self, name: &str) -> Result<&[usize]> {
         Ok(&self.view(name)?.shape)

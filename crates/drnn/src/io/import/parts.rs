@@ -1,9 +1,9 @@
 //! The embedding before a recurrence and the output layer after it.
 //!
-//! A state dict does not say how its modules are connected. Where everything beside the recurrence, in
-//! the module that it is part of, is an embedding whose width is its input and a linear layer that reads
-//! its states, they are taken for one model. Where there is more than that (attention, convolutions, a
-//! second linear layer), nothing is taken that was not named, and what could be taken is noted.
+//! A state dict does not say how its modules are connected. If the module that contains the
+//! recurrence holds nothing else than an embedding as wide as its input and a linear layer that reads
+//! its states, they are taken for one model. If there is more (attention, convolutions, a second
+//! linear layer), nothing is taken that was not named, and what could be taken is noted.
 
 use crate::error::Result;
 use crate::error::text::short;
@@ -113,8 +113,8 @@ impl Between<'_> {
         Ok(parts)
     }
 
-    /// Layers next to the recurrence: in the smallest module that has anything beside it; and whether
-    /// they are all that it has.
+    /// Layers next to the recurrence: those in the smallest module that has more tensors than it;
+    /// and whether they are all that the module has.
     fn neighbours(&self, used: &BTreeSet<&str>) -> (Vec<Linear>, bool) {
         let others = |scope: &str| {
             let inside = self.file.names().filter(|name| name.starts_with(scope));

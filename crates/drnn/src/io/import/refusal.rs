@@ -39,7 +39,7 @@ pub(super) fn nothing_found(file: &TensorFile) -> Error {
     ))
 }
 
-/// What a tensor beside the recurrence's own says that its cell is, if not PyTorch's. `rest` is its
+/// What a tensor next to the recurrence's own says that its cell is, if not PyTorch's. `rest` is its
 /// name after the prefix; `inside`: it belongs to the recurrence's own module.
 pub(super) fn variant(rest: &str, inside: bool) -> Option<&'static str> {
     let name = rest.to_ascii_lowercase();
