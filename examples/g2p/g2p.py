@@ -2,12 +2,14 @@
 """g2p_en's neural model in drnn: English words to phonemes (ARPAbet).
 
     python examples/g2p/g2p.py checkpoint20.npz WORD...         needs numpy; drnn on the PATH or in DRNN
+    python examples/g2p/g2p.py checkpoint20.npz --compare FILE      the words of a file; needs g2p_en
 
 The file has two GRUs. The encoder reads the letters, and its last state is the decoder's first; the
 decoder reads the phoneme it has predicted last.
 """
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -52,7 +54,20 @@ def phonemes(model, words):
     return [[PHONEMES[p] for p in row[: row.index(end) if end in row else LONGEST]] for row in rows]
 
 
+def compare(model, words):
+    """Counts words whose phonemes differ from those of the package's own NumPy code."""
+    from g2p_en import G2p
+
+    package = G2p()
+    different = [w for w, found in zip(words, phonemes(model, words)) if found != package.predict(w)]
+    print(f"{len(words)} words, phonemes that differ from g2p_en's: {len(different)}", *different[:5])
+    sys.exit(bool(different))
+
+
 if __name__ == "__main__":
     words = sys.argv[2:]
+    if words[:1] == ["--compare"]:
+        with open(words[1]) as file:
+            compare(sys.argv[1], sorted(set(re.findall("[a-z]+", file.read().lower()))))
     for word, found in zip(words, phonemes(sys.argv[1], [word.lower() for word in words])):
         print(word, *found)
