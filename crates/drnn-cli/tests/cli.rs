@@ -67,8 +67,8 @@ fn inspect_reads_model_files_and_refuses_others() {
 
     let text = stdout(&drnn(&format!("inspect {golden}/pt_checkpoint.pt --prefix model.")));
     assert!(text.starts_with("lstm(3 units)"), "{text}");
-    let found = refused(&format!("inspect {golden}/pt_refused_module.pt"));
-    assert!(found.contains("pt_refused_module.pt: holds a Python object of class"), "{found}");
+    let found = refused(&format!("inspect {golden}/pt_refused_script.pt"));
+    assert!(found.contains("pt_refused_script.pt: is a TorchScript program"), "{found}");
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model.safetensors");

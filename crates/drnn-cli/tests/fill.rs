@@ -176,7 +176,7 @@ fn what_is_refused() {
     assert!(refused(folder, "fill late --mask-text _ --mask-text __").contains("begins with"));
     assert!(refused(folder, "fill late --alternatives 0").contains("0 is not in 1"));
     let output = drnn(folder, "fill --help");
-    assert!(text(&output.stdout).contains("[default: a small built-in model for English]"));
+    assert!(text(&output.stdout).contains("[default: chars-en]"));
 }
 
 #[test]

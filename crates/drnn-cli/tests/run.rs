@@ -118,7 +118,7 @@ fn bad_arrays_are_refused_and_nothing_is_written() {
         ("m.safetensors tokens.npy", "tokens.npy: integers of shape [2, 1], expected floats"),
         ("m.safetensors nan.npy", "nan.npy: `x` holds NaN at position 1"),
         ("gone.safetensors x.npy", "gone.safetensors: cannot be read"),
-        ("x.npy x.npy", "x.npy: is not a whole safetensors file"),
+        ("x.npy x.npy", "x.npy: is one NumPy array (.npy), not a model"),
         ("m.safetensors nothing.npy", "nothing.npy: floats of shape [0, 1073741824, 2], expected"),
         ("m.safetensors x.npy --h0 h0.npy", "h0.npy: `start.h` holds inf at position 2"),
         ("m.safetensors x.npy --lengths l.npy", "l.npy: length 3 of sequence 0 is more than the 2"),

@@ -130,7 +130,7 @@ pub fn note_recognised(path: &Path, opened: &OpenedModel, given: Option<Nonlinea
     }
     let is_tanh =
         matches!(&opened.file, ModelFile::One(model) if model.spec().cell() == Cell::RnnTanh);
-    if is_tanh && given.is_none() && opened.foreign {
+    if is_tanh && given.is_none() && !opened.says_activation {
         note!("{file}: a plain RNN, read as one with tanh; --nonlinearity relu if it has relu");
     }
 }

@@ -4,6 +4,7 @@ use crate::Failure;
 use crate::console::note;
 use crate::files::builtin;
 use crate::memory::check_model_file;
+use drnn::io::Format;
 use drnn::{Bundle, Import, Imported, Model};
 use serde_json::Value;
 use std::path::Path;
@@ -19,6 +20,8 @@ pub struct OpenedModel {
     pub file: ModelFile,
     /// It was not written by drnn, but by PyTorch or another program.
     pub foreign: bool,
+    /// It says which activation a plain RNN has; a state dict does not.
+    pub says_activation: bool,
     /// Tensors that are not part of the model, with their shapes.
     pub ignored: Vec<String>,
     /// What was recognised, and which option decides otherwise.
@@ -84,12 +87,14 @@ impl OpenedModel {
                 )));
             }
             let file = ModelFile::Several(Bundle::from_bytes(bytes).map_err(refuse)?);
-            return Ok(OpenedModel { file, foreign: false, ignored: vec![], notes: vec![] });
+            let (ignored, notes) = (Vec::new(), Vec::new());
+            return Ok(OpenedModel { file, foreign: false, says_activation: true, ignored, notes });
         }
-        let Imported { model, ignored, notes, .. } =
+        let Imported { model, format, ignored, notes, .. } =
             Imported::from_bytes(bytes, options).map_err(refuse)?;
-        let file = ModelFile::One(Box::new(model));
-        Ok(OpenedModel { file, foreign: is_bundle.is_none(), ignored, notes })
+        let (file, foreign) = (ModelFile::One(Box::new(model)), is_bundle.is_none());
+        let says_activation = !foreign || format == Format::Onnx;
+        Ok(OpenedModel { file, foreign, says_activation, ignored, notes })
     }
 
     /// What was ignored, up to `max` tensors of it; None where nothing was.

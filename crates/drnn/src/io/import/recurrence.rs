@@ -270,7 +270,7 @@ fn listed(file: &TensorFile, all: &[Group]) -> String {
 }
 
 /// The recurrence that a user's prefix names: exactly, as a stack, as the only one inside it, or as
-/// the end of a prefix that is the only one to end so (`rnn` of `module.rnn.`).
+/// the only one whose prefix contains it (`rnn` of `module.rnn.`).
 fn with_prefix(file: &TensorFile, all: &[Group], prefix: &str) -> Option<Recurrence> {
     let plain = |text: &str| text.trim_end_matches(SEPARATORS).to_string();
     let wanted = plain(prefix);
@@ -291,10 +291,8 @@ fn with_prefix(file: &TensorFile, all: &[Group], prefix: &str) -> Option<Recurre
     };
     let inside =
         |found: &str| found.strip_prefix(&wanted).is_some_and(|rest| rest.starts_with(SEPARATORS));
-    let ends = |found: &str| {
-        plain(found).strip_suffix(&wanted).is_some_and(|rest| rest.ends_with(SEPARATORS))
-    };
-    matching(&inside).or_else(|| matching(&ends))
+    let within = |found: &str| format!(".{found}").contains(&format!(".{wanted}."));
+    matching(&inside).or_else(|| matching(&within))
 }
 
 /// All of these groups as one stack, where they are cells.
