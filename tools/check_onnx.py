@@ -5,8 +5,9 @@
 
 PyTorch's networks: the outputs of nn.RNN, nn.LSTM and nn.GRU in float64, against ONNX Runtime on the graph that
 drnn made of their state dict. Networks of ours (delays, tokens, layers of different widths): `drnn run`
-against ONNX Runtime. Every graph, of whole sequences and of one step, passes ONNX's own checker, is loaded
-once and runs at several T and B, from states that are not zero. Prints the largest absolute difference of
+against ONNX Runtime. Trained series: `drnn predict` against graphs in own units. Every graph, of whole
+sequences and of one step, passes ONNX's own checker, is loaded once and runs at several T and B, from
+states that are not zero and, where they are optional, without them. Prints the largest absolute difference of
 outputs and final states, group by group; the exit code is 1 if one is above 1e-5.
 """
 
@@ -47,14 +48,18 @@ class Graph:
         subprocess.run([drnn, "export", folder / "model.safetensors", "--onnx", file, *options],
                        check=True, stdout=subprocess.DEVNULL)
         onnx.checker.check_model(str(file), full_check=True)
-        self.session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+        quiet = onnxruntime.SessionOptions()
+        quiet.log_severity_level = 3  # it warns of inputs with a default: optional states
+        self.session = onnxruntime.InferenceSession(file, quiet, providers=["CPUExecutionProvider"])
         self.metadata = self.session.get_modelmeta().custom_metadata_map
-        self.inputs = [port.name for port in self.session.get_inputs()]
+        optional = [port.name for port in self.session.get_overridable_initializers()]
+        self.inputs = [port.name for port in self.session.get_inputs()] + optional
+        self.optional = bool(optional)
         self.outputs = [port.name for port in self.session.get_outputs()]
 
     def __call__(self, x, states):
-        """y and states by name, where `states` has h0 and c0, or h0_l0, .. for each layer."""
-        feed = {self.inputs[0]: x} | {name: states[name] for name in self.inputs[1:]}
+        """y and states by name, where `states` has h0 and c0, or h0_l0, .. for each layer; None for none."""
+        feed = {self.inputs[0]: x} | {name: states[name] for name in self.inputs[1:] if states}
         y, *last = self.session.run(self.outputs, feed)
         return y, dict(zip(self.outputs[1:], last))
 
@@ -85,10 +90,10 @@ def check_pytorch(drnn, folder, cell, layers, both, bias):
     save_file({k: v.numpy() for k, v in net.state_dict().items()}, folder / "model.safetensors")
     net = net.double()
     options = ["--nonlinearity", "relu"] if cell == "rnn-relu" else []
-    whole = Graph(drnn, folder, options)
+    whole, required = Graph(drnn, folder, options), Graph(drnn, folder, [*options, "--states"])
     step = None if both else Graph(drnn, folder, [*options, "--step"])
     group = f"PyTorch's {cell}" + (", both ways" if both else "")
-    count(group, 1 + (step is not None), len(SIZES) * (1 + (step is not None)))
+    count(group, 2 + (step is not None), len(SIZES) * (4 + (step is not None)))
     for T, B in SIZES:
         x = torch.randn(T, B, Q)
         h0, c0 = torch.randn(2, layers * (1 + both), B, N).clamp(-0.9, 0.9)
@@ -100,6 +105,14 @@ def check_pytorch(drnn, folder, cell, layers, both, bias):
         states = {"h0": h0.numpy(), "c0": c0.numpy()}
         y, last = whole(x.numpy(), states)
         compare(group, {"y": y, **last}, expected)
+        # Without states a graph starts from zeros; --states makes them inputs that must be given.
+        assert whole.optional and not required.optional
+        y, last = required(x.numpy(), states)
+        compare(group, {"y": y, **last}, expected)
+        zeros = {name: np.zeros_like(state) for name, state in states.items()}
+        y, last = whole(x.numpy(), zeros)
+        found, found_last = whole(x.numpy(), None)
+        compare(group, {"y": found, **found_last}, {"y": y, **last})
         if step:
             y, last = step.steps(x.numpy(), states, 0, None)
             compare(group, {"y": y, **last}, expected)
@@ -162,6 +175,45 @@ def check_ours(drnn, folder, cell, units, input, padding, outputs):
         compare(group, {"y": y, **last}, expected)
 
 
+def check_series(drnn, folder):
+    """A trained series: its graphs take and give own units, as `drnn predict` does."""
+    rng = np.random.default_rng(3)
+    x = np.column_stack([1000 + rng.normal(size=400), rng.normal(size=400) * 0.01])
+    y = 50 + 3 * np.roll(x[:, 0] - 1000, -2)
+    kind = np.where(y > 50, "high", "low")
+    table = folder / "table.csv"
+    rows = [f"{a},{b},{c},{k}" for (a, b), c, k in zip(x, y, kind)]
+    table.write_text("\n".join(["a,b,y,kind", *rows]) + "\n")
+    for target, net in itertools.product(["y", "kind"], [["dlstm", "--delay", "2"], ["bigru"]]):
+        subprocess.run([drnn, "-q", "train", "series", "--csv", table, "--inputs", "a,b", "--target", target,
+                        "--net", *net, "--units", "6", "--epochs", "3", "--out", folder / "out" / target / net[0]],
+                       check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        (folder / "model.safetensors").write_bytes(
+            (folder / "out" / target / net[0] / "model.safetensors").read_bytes())
+        extra = ["--probabilities"] if target == "kind" else []
+        found = subprocess.run([drnn, "-q", "predict", folder / "model.safetensors", table, "-o", "-", "--columns",
+                                "none", *extra], check=True, capture_output=True, text=True).stdout
+        fields = [line.split(",") for line in found.splitlines()]
+        graph = Graph(drnn, folder)
+        classes = json.loads(graph.metadata.get("classes", "null"))
+        columns = [fields[0].index(f"probability_{c}") for c in classes] if classes else [0]
+        expected = np.array([[float(row[c]) for c in columns] for row in fields[1:]])
+        assert json.loads(graph.metadata["inputs"]) == ["a", "b"] and graph.metadata["units"] == "own"
+        elements = x[:, None, :].astype(np.float32)
+        group = f"series, {'classes' if classes else 'values'}, own units"
+        count(group, 1, 1)
+        # Single precision has 7 digits of values around 50.
+        scale = 1 if classes else 10
+        compare(group, {"y": graph(elements, None)[0][:, 0] / scale}, {"y": expected / scale})
+        if net[0] == "bigru":
+            continue
+        step = Graph(drnn, folder, ["--step"])
+        count(group, 1, 1)
+        states = {name: np.zeros((1, 1, 6), np.float32) for name in step.inputs[1:]}
+        pad = np.full_like(elements[0], np.nan)
+        compare(group, {"y": step.steps(elements, states, 2, pad)[0][:, 0] / scale}, {"y": expected / scale})
+
+
 def main():
     drnn = Path(sys.argv[1]).resolve()
     torch.manual_seed(1)
@@ -175,6 +227,7 @@ def main():
         for cell, units, (input, padding), outputs in itertools.product(
                 GATES, ([N], [N, N], [N, 9]), paddings, (None, M)):
             check_ours(drnn, folder, cell, units, input, padding, outputs)
+        check_series(drnn, folder)
     print(f"torch {torch.__version__}, onnx {onnx.__version__}, onnxruntime {onnxruntime.__version__}")
     print(f"{'':36} graphs  runs  largest difference")
     for group, largest in LARGEST.items():
