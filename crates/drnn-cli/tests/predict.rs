@@ -1,5 +1,5 @@
-//! `drnn predict`: the numbers of `stream` and `eval` for every task and network, beside the columns of
-//! the table.
+//! `drnn predict`: the numbers of `stream` and `eval` for every task and network, next to the columns
+//! of the table.
 
 mod common;
 

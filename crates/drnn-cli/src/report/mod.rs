@@ -11,7 +11,7 @@
 //! | `pos`, `sweep`, `training_run` | the same for `drnn reproduce pos`, `drnn sweep`, `drnn train` |
 //! | `training` | what reports on trainings share |
 //! | `curves` | measure and losses of a training, epoch by epoch |
-//! | `baselines` | what simple predictors achieve, beside the network |
+//! | `baselines` | what simple predictors achieve, compared with the network |
 //! | `predictions` | pictures of a series model's predictions against the truth |
 //! | `provenance` | the command, version and machine that made results |
 //! | `page` | a page as headings, text, tables and pictures |

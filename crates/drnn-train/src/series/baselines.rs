@@ -99,8 +99,8 @@ fn constant(of: &SeriesBaselines, train: &Scaled, scorers: &[Scorer]) -> Result<
             let mut counts = vec![0u64; classes.len()];
             let known = counted().map(|step| y[step] as usize).filter(|y| *y < classes.len());
             known.for_each(|class| counts[class] += 1);
-            let most = counts.iter().max().copied().unwrap_or(0);
-            let class = counts.iter().position(|count| *count == most).unwrap_or(0);
+            let max = counts.iter().max().copied().unwrap_or(0);
+            let class = counts.iter().position(|count| *count == max).unwrap_or(0);
             let what = format!("always {}", drnn::text::shortened(&classes[class], 40));
             (Some(class), ("majority class", what))
         }

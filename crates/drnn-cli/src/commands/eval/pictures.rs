@@ -9,7 +9,7 @@ use drnn_tasks::series::SeriesTask;
 use drnn_train::Targets;
 use drnn_train::series::Scorer;
 
-/// Steps in a picture over time: more cannot be told apart.
+/// Steps in a picture over time: more cannot be distinguished.
 const STEPS: usize = 240;
 /// Pairs in a scatter plot, at most.
 const PAIRS: usize = 500;

@@ -34,7 +34,7 @@ use sheet::Sheet;
 use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};
 
-/// Predict all of a file: a table with the predictions beside its own columns
+/// Predict all of a file: a table with the predictions next to its own columns
 ///
 /// For models of `drnn train`, bidirectional ones too. Numbers are those of `drnn stream` and `drnn eval`.
 ///   series   a CSV table (the target may be missing) or X.npy: predicted values in their own units, or the

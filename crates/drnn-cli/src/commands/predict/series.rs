@@ -146,7 +146,8 @@ impl<W: Write> Writer<'_, W> {
 
     /// Rows without a prediction whose turn it is.
     fn write_without(&mut self) -> Result<(), Failure> {
-        while let Some((mut cells, _)) = self.waiting.pop_front_if(|(_, predicted)| !*predicted) {
+        while let Some((_, false)) = self.waiting.front() {
+            let Some((mut cells, _)) = self.waiting.pop_front() else { break };
             let width = self.form.columns().len();
             cells.resize(cells.len() + width, Cell::None);
             self.sheet.row(&cells)?;

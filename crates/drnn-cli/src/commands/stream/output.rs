@@ -58,8 +58,8 @@ impl<W: Write> Output<W> {
 
     /// Writes the marks of lines that come after at most `read` elements.
     fn write_marks(&mut self, read: u64) -> Result<()> {
-        while let Some(Mark { line, why, .. }) = self.marks.pop_front_if(|mark| mark.after <= read)
-        {
+        while self.marks.front().is_some_and(|mark| mark.after <= read) {
+            let Some(Mark { line, why, .. }) = self.marks.pop_front() else { break };
             match self.form {
                 To::Json => writeln!(self.to, "{}", json!({ "line": line, "error": why }))?,
                 To::Text => writeln!(self.to, "error\tline {line}: {why}")?,
