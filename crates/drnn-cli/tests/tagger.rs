@@ -52,7 +52,7 @@ fn a_tagger_is_trained_resumed_and_used() {
     treebank(folder);
     let text = done(folder, &format!("{TRAIN} --epochs 30 --out a"));
     assert!(
-        text.contains("accuracy: 1.0000 ± 0.0000 on the validation set, 1.0000 ± 0.0000 on the"),
+        text.contains("accuracy, words: 1.0000 ± 0.0000 on the validation set, 1.0000 ± 0.0000"),
         "{text}"
     );
     for name in ["model.safetensors", "training.json", "index.html", "report.md", "confusion.svg"] {
