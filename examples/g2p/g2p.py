@@ -41,12 +41,13 @@ def phonemes(model, words):
     for row, word in enumerate(coded):
         tokens[: len(word), row] = word
     with tempfile.TemporaryDirectory() as folder:
-        lengths, h = os.path.join(folder, "lengths.npy"), os.path.join(folder, "h.npy")
+        lengths, h0 = os.path.join(folder, "lengths.npy"), os.path.join(folder, "h0.npy")
         np.save(lengths, [len(word) for word in coded])
         run(folder, model, tokens, "--prefix", "enc", "--lengths", lengths)
         last, found = np.full(len(words), PHONEMES.index("<s>")), []
         for _ in range(LONGEST):
-            logits = run(folder, model, last[None], "--prefix", "dec", "--output-layer", "fc", "--h0", h)
+            os.replace(os.path.join(folder, "h.npy"), h0)
+            logits = run(folder, model, last[None], "--prefix", "dec", "--output-layer", "fc", "--h0", h0)
             last = logits[0].argmax(1)
             found.append(last)
     end = PHONEMES.index("</s>")
