@@ -22,7 +22,7 @@ PHONEMES = "AA0 AA1 AA2 AE0 AE1 AE2 AH0 AH1 AH2 AO0 AO1 AO2 AW0 AW1 AW2 AY0 AY1 
 ER0 ER1 ER2 EY0 EY1 EY2 F G HH IH0 IH1 IH2 IY0 IY1 IY2 JH K L M N NG OW0 OW1 OW2 OY0 OY1 OY2 P R S SH T TH \
 UH0 UH1 UH2 UW UW0 UW1 UW2 V W Y Z ZH".split()
 PHONEMES = ["<pad>", "<unk>", "<s>", "</s>", *PHONEMES]
-LONGEST = 20  # phonemes of a word
+MAX_PHONEMES = 20  # phonemes of a word
 
 
 def run(folder, model, tokens, *options):
@@ -45,14 +45,14 @@ def phonemes(model, words):
         np.save(lengths, [len(word) for word in coded])
         run(folder, model, tokens, "--prefix", "enc", "--lengths", lengths)
         last, found = np.full(len(words), PHONEMES.index("<s>")), []
-        for _ in range(LONGEST):
+        for _ in range(MAX_PHONEMES):
             os.replace(os.path.join(folder, "h.npy"), h0)
             logits = run(folder, model, last[None], "--prefix", "dec", "--output-layer", "fc", "--h0", h0)
             last = logits[0].argmax(1)
             found.append(last)
     end = PHONEMES.index("</s>")
     rows = np.array(found).T.tolist()
-    return [[PHONEMES[p] for p in row[: row.index(end) if end in row else LONGEST]] for row in rows]
+    return [[PHONEMES[p] for p in row[: row.index(end) if end in row else MAX_PHONEMES]] for row in rows]
 
 
 def compare(model, words):
