@@ -16,7 +16,7 @@ fn options(folder: &Path, arguments: &str) -> (u64, u64, u64) {
     (batch, epochs, json["sequences"][0].as_u64().unwrap().div_ceil(batch) * epochs)
 }
 
-/// Words whose letters tell much about each other, in no order.
+/// Words whose letters can be inferred from each other, in random order.
 fn words(count: usize) -> String {
     let mut rng = drnn::random::Rng::new(5);
     let list = ["quagmire ", "buzzword ", "jackpot ", "sphinx ", "fjord ", "vexing ", "λόγος "];

@@ -145,7 +145,7 @@ impl Needs {
 }
 
 /// Refuses a model file that is too large for memory: its bytes, its weights, and a copy of them in
-/// the kernels' layout. What is no regular file is left to whoever reads it.
+/// the kernels' layout. What is no regular file passes.
 pub fn check_model_file(path: &Path) -> Result<(), Failure> {
     let length = path.metadata().ok().filter(Metadata::is_file).map_or(0, |file| file.len());
     let length = usize::try_from(length).unwrap_or(usize::MAX);

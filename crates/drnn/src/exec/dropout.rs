@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Factors stand between the layers of a stack and between the last layer and the outputs, where
-//! PyTorch's `nn.LSTM(dropout=P)` and an `nn.Dropout(P)` behind it have them. The recurrence reads
+//! PyTorch's `nn.LSTM(dropout=P)` and an `nn.Dropout(P)` after it have them. The recurrence reads
 //! its own h without factors, and so do the states that a pass returns.
 
 use crate::error::{Error, Result};
