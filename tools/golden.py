@@ -118,7 +118,7 @@ def specs():
 
 
 def variants():
-    for of in [dict(cell="gru-reset-before")]:
+    for of in dict(cell="gru-reset-before"), dict(cell="lstm", projection=P):
         for layers in 1, 2:
             for both in False, True:
                 yield spec(layers=layers, bidirectional=both, **of)

@@ -204,6 +204,22 @@ fn the_reset_gate_of_a_gru_may_stand_before_the_product() {
 }
 
 #[test]
+fn an_lstm_may_have_a_projection() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name).display().to_string();
+    let net = "--net dlstm --units 6,5 --projection 3 --delay 1 --inputs 2";
+    assert!(drnn(&format!("init {net} -o {}", at("net.safetensors"))).status.success());
+    let shown = stdout(&drnn(&format!("inspect {}", at("net.safetensors"))));
+    assert!(shown.contains("dlstm(6 + 5 units, projected to 3, delay 1)"), "{shown}");
+    let model = drnn::Model::load(at("net.safetensors")).unwrap();
+    assert_eq!(model.tensor("weight_hr_l1").map(<[f32]>::len), Some(15));
+    let said = refused("init --net gru --projection 3 -o x");
+    assert!(said.contains("only an LSTM has one"), "{said}");
+    let said = refused("init --net lstm --units 3 --projection 3 -o x");
+    assert!(said.contains("fewer than the units"), "{said}");
+}
+
+#[test]
 fn the_program_is_called_drnn() {
     assert_eq!(stdout(&drnn("--version")), format!("drnn {}\n", env!("CARGO_PKG_VERSION")));
     assert!(stdout(&drnn("--help")).contains("Usage: drnn "));

@@ -37,6 +37,20 @@ fn answers_states_and_lengths_are_the_librarys() {
     assert_eq!(read(&at("y.npy")), (vec![5, 2, 2], expected.values));
     assert_eq!(read(&at("h.npy")), (vec![2, 2, 4], expected.last.h));
     assert_eq!(read(&at("c.npy")), (vec![2, 2, 4], expected.last.c));
+
+    // With a projection h is narrower than c.
+    let spec = NetSpec::builder(Cell::Lstm).dense(3).units([4, 4]).projection(2).build().unwrap();
+    let model = Model::init(&spec, 5).unwrap();
+    model.save(at("projected.safetensors")).unwrap();
+    let start = States { h: vec![0.25; 8], c: vec![-0.5; 16] };
+    write(&at("h0.npy"), &[2, 2, 2], &start.h);
+    let files = "--h0 h0.npy --c0 c0.npy --states .";
+    run(folder.path(), &format!("projected.safetensors x.npy -o y.npy {files}")).unwrap();
+    let expected = model.run(&Batch::dense(&x, Steps(5), Rows(2)), Some(&start)).unwrap();
+    assert_eq!(read(&at("y.npy")), (vec![5, 2, 2], expected.values));
+    assert_eq!(read(&at("h.npy")), (vec![2, 2, 2], expected.last.h));
+    assert_eq!(read(&at("c.npy")), (vec![2, 2, 4], expected.last.c));
+    run(folder.path(), "projected.safetensors x.npy -o y.npy --c0 c0.npy").unwrap();
 }
 
 #[test]

@@ -40,22 +40,22 @@ fn allocations(mut f: impl FnMut()) -> usize {
 #[test]
 fn steps_allocate_nothing() {
     let cpu = Cpu::new(2);
+    let net = |cell| NetSpec::builder(cell).outputs(3).delay(2, Padding::Null);
     for cell in Cell::ALL {
-        for (dense, blocks) in [(false, false), (true, false), (true, true)] {
-            training_allocates_nothing(&cpu, cell, dense, blocks);
-            stream_allocates_nothing(&cpu, cell, blocks);
+        // Two layers, and the same as blocks of one.
+        let (stack, blocks) = (net(cell).units([20, 12]), net(cell).blocks(Blocks::new([20, 12])));
+        for (builder, dense) in [(stack.clone(), false), (stack, true), (blocks, true)] {
+            training_allocates_nothing(&cpu, builder.clone(), dense);
+            stream_allocates_nothing(&cpu, builder);
         }
     }
+    let projected = net(Cell::Lstm).units([20, 12]).projection(5);
+    training_allocates_nothing(&cpu, projected.clone(), true);
+    stream_allocates_nothing(&cpu, projected);
 }
 
-/// Two layers, or the same as blocks of one.
-fn net(cell: Cell, blocks: bool) -> NetSpecBuilder {
-    let builder = NetSpec::builder(cell).outputs(3).delay(2, Padding::Null);
-    if blocks { builder.blocks(Blocks::new([20, 12])) } else { builder.units([20, 12]) }
-}
-
-fn stream_allocates_nothing(cpu: &Cpu, cell: Cell, blocks: bool) {
-    let spec = net(cell, blocks).tokens(9, 4).build().unwrap();
+fn stream_allocates_nothing(cpu: &Cpu, builder: NetSpecBuilder) {
+    let spec = builder.tokens(9, 4).build().unwrap();
     let model = Model::init(&spec, 1).unwrap().on(cpu);
     let mut stream = Stream::new(&model).unwrap();
     let count = allocations(|| {
@@ -69,8 +69,7 @@ fn stream_allocates_nothing(cpu: &Cpu, cell: Cell, blocks: bool) {
     assert_eq!(count, 0, "streams of {spec}");
 }
 
-fn training_allocates_nothing(cpu: &Cpu, cell: Cell, dense: bool, blocks: bool) {
-    let builder = net(cell, blocks);
+fn training_allocates_nothing(cpu: &Cpu, builder: NetSpecBuilder, dense: bool) {
     let builder = if dense { builder.dense(4) } else { builder.tokens(9, 4) };
     let spec = builder.build().unwrap();
     let model = Model::init(&spec, 1).unwrap().on(cpu);

@@ -156,6 +156,14 @@ fn what_cannot_be_converted_is_refused_with_the_reason() {
     let plain = |cell| {
         Model::init(&NetSpec::builder(cell).dense(2).units([6]).build().unwrap(), 1).unwrap()
     };
+    let projected = NetSpec::builder(Cell::Lstm).dense(2).units([5, 4]).projection(3);
+    let projected = Model::init(&projected.build().unwrap(), 1).unwrap();
+    for refused in [projected.flatten(StartState::Held), projected.unflatten(None)] {
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains("projected to 3") || error.contains("not one forward"), "{error}");
+    }
+    let late = projected.delayed(2, Padding::Null).unwrap();
+    assert_eq!((late.spec().delay(), late.spec().projection()), (2, Some(3)));
     let error = plain(Cell::Lstm).unflatten(None).unwrap_err().to_string();
     assert!(error.contains("no blocks are to be seen"), "{error}");
     let error = plain(Cell::Gru).unflatten(None).unwrap_err().to_string();

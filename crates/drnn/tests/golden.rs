@@ -49,9 +49,9 @@ fn by_reference(case: &Case) -> Results {
         let take = |values: &[f64], width, count| {
             row_of(values, rows, width, row).take(count).map(<[f64]>::to_vec).collect::<Vec<_>>()
         };
-        let (n, m) = (spec.units()[0], spec.output_width());
+        let (n, p, m) = (spec.units()[0], spec.hidden(0), spec.output_width());
         let lanes = spec.layers() * spec.direction().count();
-        let state = |h, c| RefState { h: take(h, n, lanes), c: take(c, n, lanes) };
+        let state = |h, c| RefState { h: take(h, p, lanes), c: take(c, n, lanes) };
         let elements = case.elements()[row];
         let (q, sequence) = match spec.input() {
             InputSpec::Dense(q) => (q, Sequence::Dense(take(&case.inputs, q, elements))),
@@ -68,10 +68,10 @@ fn by_reference(case: &Case) -> Results {
 
         assert_eq!(outputs.outputs.len(), length, "{}: answers of row {row}", case.name);
         put(&mut found.outputs, rows, row, m, &outputs.outputs);
-        put(&mut found.hn, rows, row, n, &outputs.last.h);
+        put(&mut found.hn, rows, row, p, &outputs.last.h);
         put(&mut found.cn, rows, row, n, &outputs.last.c);
         put(&mut found.d_inputs, rows, row, q, &slopes.input);
-        put(&mut found.d_h0, rows, row, n, &slopes.start.h);
+        put(&mut found.d_h0, rows, row, p, &slopes.start.h);
         put(&mut found.d_c0, rows, row, n, &slopes.start.c);
         found.d_params.iter_mut().zip(&slopes.params).for_each(|(sum, d)| *sum += d);
     }

@@ -48,7 +48,7 @@ fn assert_close(what: &str, estimate: usize, truth: usize) {
 /// Some of everything: cells, stacks, both ways, blocks, delays, tokens, with and without outputs.
 fn spec(rng: &mut Rng) -> NetSpec {
     let units: Vec<usize> = (0..1 + rng.below(3)).map(|_| 1 + rng.below(120)).collect();
-    let mut builder = NetSpec::builder(Cell::ALL[rng.below(4)]).units(units.clone());
+    let mut builder = NetSpec::builder(Cell::ALL[rng.below(Cell::ALL.len())]).units(units.clone());
     let tokens = rng.below(2) == 0;
     builder = match tokens {
         true => builder.tokens(1 + rng.below(300), 1 + rng.below(40)),
@@ -73,7 +73,12 @@ fn spec(rng: &mut Rng) -> NetSpec {
         }
         _ => builder.delay(rng.below(60), padding),
     };
-    builder.build().unwrap()
+    let plain = builder.clone().build().unwrap();
+    match plain.cell() {
+        // Blocks have no projection, and small layers none so wide.
+        Cell::Lstm => builder.projection(1 + rng.below(20)).build().unwrap_or(plain),
+        _ => plain,
+    }
 }
 
 /// Elements for a batch, whichever kind the network reads.

@@ -242,6 +242,38 @@ fn long_batches_cross_every_block() {
     close("rest", wide(&tokens[0].d_params[800..]), &wide(&dense[0].d_params), 1e-5);
 }
 
+#[test]
+fn projected_states_on_every_path() {
+    let mut rng = Rng::new(78);
+    let lstm = |units: &[usize], p: usize| NetSpec::builder(Cell::Lstm).units(units).projection(p);
+    let cases = [
+        // Threads share columns; layers run side by side; more rows than a block of gradients, few at a
+        // time and many.
+        (lstm(&[400, 390], 120).dense(3).outputs(3), 40, 2, false),
+        (lstm(&[400], 120).tokens(9, 4), 40, 2, false),
+        (lstm(&[12, 9, 11, 7], 5).dense(3).delay(2, Padding::Null).outputs(2), 60, 3, true),
+        (lstm(&[5, 4], 2).dense(2).bidirectional().outputs(2), 45, 20, true),
+        (lstm(&[4], 3).dense(2), 300, 2, true),
+    ];
+    for (builder, steps, rows, oracle) in cases {
+        let s = Sample::of(builder.build().unwrap(), steps, rows, &mut rng);
+        let alone = train(&Cpu::new(1), &[&s]).remove(0);
+        for threads in [2, 3] {
+            for plan in [Plan::Wavefront, Plan::LayerByLayer, Plan::Auto] {
+                let cpu = Cpu::new(threads).plan(plan);
+                assert_eq!(alone, train(&cpu, &[&s]).remove(0), "{} {plan:?}", s.spec);
+                let run = s.model(&cpu).run(&s.batch(), Some(&s.start)).unwrap();
+                assert_eq!((&run.values, &run.last), (&alone.outputs, &alone.last), "{}", s.spec);
+            }
+        }
+        assert_eq!(vec![alone.clone(); 4], train(&Cpu::new(2), &[&s; 4]), "{}", s.spec);
+        if oracle {
+            let d_params = oracle_gradient(&s);
+            close(&format!("{} d_params", s.spec), wide(&alone.d_params), &d_params, 1e-5);
+        }
+    }
+}
+
 /// Gradient of the parameters, by the oracle, rows summed.
 fn oracle_gradient(s: &Sample) -> Vec<f64> {
     let params = wide(&s.params);

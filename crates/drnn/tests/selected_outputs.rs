@@ -70,7 +70,8 @@ fn of_stacks_in_waves() {
     for seed in 0..30 {
         let mut rng = Rng::new(12_000 + seed);
         let units: Vec<usize> = (0..2 + rng.below(4)).map(|_| 1 + rng.below(30)).collect();
-        let builder = NetSpec::builder(Cell::ALL[seed as usize % 4]).units(units).outputs(2);
+        let builder =
+            NetSpec::builder(Cell::ALL[seed as usize % Cell::ALL.len()]).units(units).outputs(2);
         let spec = builder.dense(3).delay(rng.below(3), Padding::LookAhead).build().unwrap();
         let sample = Sample::of(spec, 1 + rng.below(90), 1 + rng.below(7), &mut rng);
         check(&Cpu::new(3).plan(Plan::Wavefront), sample, &mut rng);

@@ -46,6 +46,15 @@ fn display_states_size_parameters_and_latency() {
          10 -> 16 -> 8; 1,488 parameters"
     );
     assert_eq!(
+        shown(b(Cell::GruResetBefore).units([8]).outputs(2)),
+        "gru(8 units, reset before): no delay; 10 -> 8 -> 2; 498 parameters"
+    );
+    assert_eq!(
+        shown(b(Cell::Lstm).units([8, 7]).projection(3).delay(1, Padding::Null).outputs(2)),
+        "dlstm(8 + 7 units, projected to 3, delay 1): outputs 1 step late; 10 -> 3 -> 3 -> 2; \
+         757 parameters"
+    );
+    assert_eq!(
         shown(NetSpec::builder(Cell::RnnTanh).tokens(5, 2).units([3])),
         "rnn(3 units): no delay; 5 symbols -> 2 -> 3; 31 parameters"
     );
@@ -75,6 +84,22 @@ fn nonsense_is_refused_with_the_reason() {
             lstm().tokens(4, 2).units([3]).delay(2, Padding::Symbol(4)),
             "network spec: padding symbol 4 is not among the 4 symbols",
         ),
+        (
+            lstm().dense(1).units([9, 4]).projection(4),
+            "network spec: a projection to 4 values of layer 1, which has 4 units",
+        ),
+        (
+            lstm().dense(1).units([9]).projection(0),
+            "network spec: a projection to 0 values of layer 0, which has 9 units",
+        ),
+        (
+            NetSpec::builder(Cell::Gru).dense(1).units([9]).projection(4),
+            "network spec: a projection of the states of a gru: only an LSTM has one",
+        ),
+        (
+            lstm().dense(1).blocks(drnn::Blocks::new([9])).projection(4),
+            "network spec: blocks of an LSTM with a projection",
+        ),
         (lstm().dense(1).units([usize::MAX / 2]), "too large"),
         (lstm().dense(1).units(vec![1; 1001]), "too large: 1001 layers"),
         (lstm().dense(1).units(vec![usize::MAX / 8; 3]), "too large"),
@@ -92,6 +117,11 @@ fn specs_survive_json_and_bad_json_is_refused() {
     let spec = spec.outputs(2).build().unwrap();
     let text = serde_json::to_string(&spec).unwrap();
     assert_eq!(serde_json::from_str::<NetSpec>(&text).unwrap(), spec);
+    assert!(!text.contains("projection"), "unknown to earlier versions: {text}");
+    let projected = NetSpec::builder(Cell::Lstm).dense(2).units([4, 5]).projection(3);
+    let projected = projected.build().unwrap();
+    let json = serde_json::to_string(&projected).unwrap();
+    assert_eq!(serde_json::from_str::<NetSpec>(&json).unwrap(), projected);
     let bad = text.replace("[4,5]", "[4,0]");
     let error = serde_json::from_str::<NetSpec>(&bad).unwrap_err().to_string();
     assert!(error.contains("layer 1 has no units"), "{error}");

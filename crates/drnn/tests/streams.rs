@@ -10,10 +10,14 @@ use random::{Sample, element, streams};
 #[test]
 fn a_single_stream_shared_by_threads_answers_as_a_run_does() {
     let mut rng = Rng::new(3);
-    for cell in Cell::ALL {
+    let projected = NetSpec::builder(Cell::Lstm).units([400, 40]).projection(30);
+    let nets = Cell::ALL.map(|cell| {
         // Wide enough for threads to share each step, fast enough for them to stay awake.
         let n = if cell.gates() == 1 { 500 } else { 250 };
-        let spec = NetSpec::builder(cell).dense(5).units([n, 40]).outputs(6).build().unwrap();
+        NetSpec::builder(cell).units([n, 40])
+    });
+    for net in nets.into_iter().chain([projected]) {
+        let spec = net.dense(5).outputs(6).build().unwrap();
         let mut s = Sample::of(spec, 200, 1, &mut rng);
         s.lengths = vec![200];
         let model = s.model(&Cpu::new(2));

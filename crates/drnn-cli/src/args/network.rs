@@ -112,6 +112,9 @@ pub struct NetworkArguments {
     /// Where the reset gate of a GRU multiplies: h before its product, or the product [default: after]
     #[arg(long, value_enum)]
     reset: Option<Reset>,
+    /// Width that an LSTM's states are projected to, as PyTorch's proj_size [default: none]
+    #[arg(long, value_name = "P")]
+    projection: Option<usize>,
 }
 
 /// How the blocks of a network start.
@@ -246,6 +249,9 @@ impl NetworkArguments {
         builder = builder.delay(delay, self.padding.unwrap_or(Padding::Null));
         if self.net.bidirectional() {
             builder = builder.bidirectional();
+        }
+        if let Some(p) = self.projection {
+            builder = builder.projection(p);
         }
         if let Some(m) = self.outputs {
             builder = builder.outputs(m);

@@ -32,6 +32,9 @@ impl GroupNet {
         if spec.cell() != Cell::Lstm || spec.layers() != 1 || spec.blocks().is_some() {
             return refuse("only LSTMs of one layer".into());
         }
+        if spec.projection().is_some() {
+            return refuse("only LSTMs without a projection".into());
+        }
         let n = spec.units()[0];
         if n > MAX_UNITS {
             return refuse(format!("only up to {MAX_UNITS} units"));
@@ -235,6 +238,7 @@ pub(crate) mod tests {
         assert!(GroupNet::new(&lstm().delay(5, Padding::Null).build().unwrap()).is_ok());
         assert!(refused(lstm().units([20, 20])).contains("one layer"));
         assert!(refused(lstm().units([129])).contains("128 units"));
+        assert!(refused(lstm().projection(2)).contains("projection"));
         assert!(refused(lstm().dense(9)).contains("8 inputs"));
         assert!(refused(lstm().outputs(17)).contains("16 outputs"));
         assert!(refused(lstm().delay(1, Padding::LookAhead)).contains("zeros"));

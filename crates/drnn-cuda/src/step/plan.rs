@@ -179,6 +179,9 @@ impl Plan {
                 "GRUs whose reset gate stands before the product run on the CPU only: {spec}"
             ));
         }
+        if spec.projection().is_some() {
+            return Err(format!("LSTMs with a projection run on the CPU only: {spec}"));
+        }
         let (layout, cell) = (Layout::new(spec), spec.cell());
         let directions = spec.direction().count();
         let recurrence = |layer: usize, direction: usize| {
@@ -295,6 +298,8 @@ mod tests {
         };
         let error = refused(NetSpec::builder(Cell::GruResetBefore).units([3]));
         assert!(error.contains("before the product run on the CPU only: gru(3 units"), "{error}");
+        let error = refused(NetSpec::builder(Cell::Lstm).units([3]).projection(2));
+        assert!(error.contains("with a projection run on the CPU only: lstm(3 units"), "{error}");
         let blocks = NetSpec::builder(Cell::Gru).blocks(drnn::Blocks::new([3]));
         assert!(refused(blocks).contains("networks in blocks run on the CPU only"));
     }

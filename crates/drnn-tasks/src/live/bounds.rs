@@ -40,8 +40,9 @@ impl LiveModel {
     /// Bytes of a live stream's states, before and after a step.
     pub fn state_bytes(&self) -> usize {
         // h and c, before and after.
-        let units: usize = self.network().spec().state_widths().iter().sum();
-        4 * units * size_of::<f32>()
+        let spec = self.network().spec();
+        let widths = spec.state_widths().iter().chain(spec.cell_state_widths());
+        2 * widths.sum::<usize>() * size_of::<f32>()
     }
 
     /// Maximum bytes of the prediction for this element. `max` is [`LiveModel::max_prediction_bytes`],

@@ -4,7 +4,8 @@
 //! [dW_hh db dW_ih]^T = F^T G       F = [h_{t-1} 1 x_t]       G = gradients of the gates
 //! ```
 //!
-//! F ends with `r h_{t-1}` where that is what a GRU's candidate reads.
+//! F ends with `r h_{t-1}` where that is what a GRU's candidate reads. A projection has a product of its
+//! own: `dW_hr^T = Y^T dH`, Y being what is projected.
 //!
 //! Blocks are taken from the last row to the first, as the backward pass finishes them: a thread that
 //! has a recurrence to itself adds each block while it is still in cache.
@@ -26,6 +27,8 @@ pub(crate) struct Targets {
     /// Gradient of the table of symbols, if that is what feeds the layer: (symbols + 1, columns). It
     /// stands for `weight_ih`'s.
     pub table: Shared,
+    /// Where h is projected: its gradient, (N, hidden).
+    pub d_hidden: Shared,
 }
 
 /// What is summed for one group of gate columns.
@@ -52,6 +55,17 @@ fn gated(n: usize, q: usize, units: &Range<usize>) -> Range<usize> {
     first + units.start..first + units.end
 }
 
+/// What is summed for a projection: `dW_hr`, for this item's columns of dH.
+#[derive(Clone)]
+struct Projection {
+    columns: Range<usize>,
+    /// Units, the width of Y.
+    units: usize,
+    /// Where the sums lie: (units, columns)
+    sums: usize,
+    sums_stride: usize,
+}
+
 /// Sums in progress for one item: some columns of (layer, direction).
 pub(crate) struct LayerGradient<'a> {
     net: &'a Net<'a>,
@@ -61,8 +75,10 @@ pub(crate) struct LayerGradient<'a> {
     parts: [FeedPart; 2],
     targets: Targets,
     workspace: &'a mut OuterWork,
+    /// Width of h.
     n: usize,
     q: usize,
+    projection: Option<Projection>,
     /// Packed rows from here on are summed.
     done: usize,
 }
@@ -78,7 +94,7 @@ impl<'a> LayerGradient<'a> {
         targets: Targets,
         workspace: &'a mut OuterWork,
     ) -> LayerGradient<'a> {
-        let (n, width) = (net.spec.units()[layer], net.cpu.kernels.width);
+        let (n, width) = (net.spec.hidden(layer), net.cpu.kernels.width);
         let mut feed_parts = [FeedPart::NONE; 2];
         let q = match work.feed(net, lane, layer, direction, &mut feed_parts) {
             Feed::Table { .. } => 0,
@@ -108,6 +124,12 @@ impl<'a> LayerGradient<'a> {
         for Candidate { columns, h } in &wiring.candidates {
             add(columns, [gated(n, q, &h.units), 0..0]);
         }
+        let projection = net.spec.projection().map(|p| {
+            let columns = share_vectors(p, width, part, parts);
+            let sums_stride = columns.len().next_multiple_of(width);
+            Projection { columns, units: net.spec.units()[layer], sums, sums_stride }
+        });
+        sums += projection.as_ref().map_or(0, |p| p.units * p.sums_stride);
         workspace.features.reserve(BLOCK * feature_stride(all));
         workspace.sums.reserve(sums);
         let done = work.schedule.total();
@@ -115,8 +137,20 @@ impl<'a> LayerGradient<'a> {
             workspace.sums.slice_mut(sums).fill(0.0);
         }
         let parts = feed_parts;
-        LayerGradient { net, work, layer, direction, parts, targets, workspace, n, q, done }
-            .with_empty_table()
+        LayerGradient {
+            net,
+            work,
+            layer,
+            direction,
+            parts,
+            targets,
+            workspace,
+            n,
+            q,
+            projection,
+            done,
+        }
+        .with_empty_table()
     }
 
     /// Number `i` of the groups, and what is summed for it.
@@ -197,6 +231,7 @@ impl<'a> LayerGradient<'a> {
                     );
                 }
             }
+            self.add_projection(&rows, last_block);
             let Some(index) = self.table_index() else { return };
             let groups = self.groups().map(|i| self.group(i));
             for (_, share) in groups.filter(|(group, _)| group.x.is_some()) {
@@ -209,6 +244,33 @@ impl<'a> LayerGradient<'a> {
                     }
                 }
             }
+        }
+    }
+
+    /// Adds packed rows to the sums of the projection, if there is one.
+    unsafe fn add_projection(&mut self, rows: &Range<usize>, last_block: bool) {
+        let Some(Projection { columns, units, sums, sums_stride }) = self.projection.clone() else {
+            return;
+        };
+        if columns.is_empty() {
+            return;
+        }
+        let y = self.work.layers[self.net.place(self.layer, self.direction)].unprojected.ptr();
+        // SAFETY: packed rows, this item's columns, and memory reserved in `new`.
+        unsafe {
+            OuterWork::add_block(
+                self.net,
+                &mut self.workspace.panel,
+                (y.add(rows.start * units), units, units),
+                (
+                    self.targets.d_hidden.at(rows.start * self.n + columns.start),
+                    self.n,
+                    columns.len(),
+                ),
+                rows.len(),
+                (self.workspace.sums.shared().at(sums), sums_stride),
+                last_block,
+            );
         }
     }
 
@@ -272,6 +334,15 @@ impl<'a> LayerGradient<'a> {
             let w = self.net.layout.recurrent(h.matrix, self.layer, self.direction).start;
             turn(share, features, w + (h.rows.start + share.first) * n + h.units.start, n);
         };
+        let w_hr = self.net.layout.projection(self.layer, self.direction);
+        if let (Some(p), Some(w_hr)) = (&self.projection, w_hr) {
+            let sums = &self.workspace.sums.slice(p.sums + p.units * p.sums_stride)[p.sums..];
+            // SAFETY: rows of the weight that belong to this item's columns.
+            unsafe {
+                let to = self.targets.params.at(w_hr.start + p.columns.start * p.units);
+                transpose(sums, p.sums_stride, (p.units, p.columns.len()), to, p.units);
+            }
+        }
         let candidates = &self.net.layout.wiring(self.layer).candidates;
         for (i, Candidate { h, .. }) in candidates.iter().enumerate() {
             let share = &self.workspace.shares[self.groups().end + i];

@@ -245,11 +245,11 @@ impl Phases<'_> {
         let place = net.place(layer, direction);
         let upstream = &match work.dropout {
             Some(_) => {
-                Upstream::made(work.passed_on(net, layer, direction), net.spec.units()[layer])
+                Upstream::made(work.passed_on(net, layer, direction), net.spec.hidden(layer))
             }
             None => back.upstream(net, weights, work, outputs, layer, direction),
         };
-        let ends = back.ends(place, back.target.start);
+        let ends = back.ends(net, place, back.target.start);
         let args = BackwardArgs { weights: &weights.layers[place], upstream, ends };
         let recurrence = work.recurrence(net, layer, direction);
         // SAFETY: items have rows of their own, a parallel region the recurrence; the layer above is done.
@@ -272,7 +272,8 @@ impl Phases<'_> {
         let (lane, direction, part) = self.item(i);
         let back = &self.back[lane];
         let table = back.table[direction].shared();
-        let targets = Targets { params: back.target.params, table };
+        let d_hidden = back.d_hidden(self.net.place(layer, direction));
+        let targets = Targets { params: back.target.params, table, d_hidden };
         // SAFETY: each item has its own workspace.
         let workspace = unsafe { self.workspace.get(i) };
         let (at, columns) = ((layer, direction), (part, self.parts));

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! Threads share rows, or the columns of each step, just as in the forward pass. Where a GRU's reset gate
-//! stands before the product, a step has two halves here too: `d(r h) = dn W_hn`, then the gate.
+//! stands before the product, a step has two halves here too: `d(r h) = dn W_hn`, then the gate. Where h is
+//! projected, the cell's arithmetic begins with `dh_t W_hr`.
 
 use crate::cpu::buffer::Shared;
 use crate::cpu::team::Member;
@@ -68,15 +69,19 @@ unsafe impl Send for Upstream<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Upstream<'_> {}
 
-/// Gradients of the states at both ends, by sorted row, and a workspace. Each (B, n).
+/// Gradients of the states at both ends, by sorted row, and a workspace. Of h each is (B, hidden), of c
+/// (B, n).
 #[derive(Clone, Copy)]
 pub(crate) struct Ends {
     /// In: gradient of the last h. Out: of the start h. Between: what waits for units that do not run.
     pub dh: Shared,
     /// In: gradient of the last c (LSTM), zeros (GRU). Out: of the start c (LSTM).
     pub carry: Shared,
-    /// Memory for the gradient of h at the current step.
+    /// Memory for the gradient of h at the current step; where h is projected, at every step, by packed row
+    /// (N, hidden).
     pub step: Shared,
+    /// Where h is projected: the gradient of what it is made of, (B, n).
+    pub unprojected: Option<Shared>,
     /// Whether the gradient of the start state is wanted.
     pub start: bool,
 }
@@ -125,8 +130,9 @@ impl Recurrence<'_> {
         member: Option<&Member>,
         after_step: &mut dyn FnMut(usize),
     ) {
-        let (n, ends) = (self.n, args.ends);
-        let units = own_units(n, self.kernels.width, member);
+        let (hidden, ends) = (self.hidden, args.ends);
+        let units = own_units(self.n, self.kernels.width, member);
+        let hidden_units = own_units(hidden, self.kernels.width, member);
         for t in steps.clone().rev() {
             let running = self.running(t, &rows);
             if running.is_empty() {
@@ -137,29 +143,42 @@ impl Recurrence<'_> {
             // SAFETY: rows of this step, which nobody else has; barriers separate what members write
             // from who reads it.
             unsafe {
-                self.state_gradient(args, t + 1, ends.step, going_on, member);
-                self.state_gradient(args, t + 1, ends.step, ending.clone(), member);
+                let step = match ends.unprojected {
+                    None => ends.step,
+                    Some(_) => Shared(ends.step.at(self.schedule.offsets[t] * hidden)),
+                };
+                self.state_gradient(args, t + 1, step, going_on, member);
+                self.state_gradient(args, t + 1, step, ending.clone(), member);
                 wait(member);
                 if self.hold.is_none() {
-                    move_all(ends.dh, ends.step, ending, units.clone(), n);
+                    move_all(ends.dh, step, ending, hidden_units.clone(), hidden);
                 }
+                let dh = match ends.unprojected {
+                    None => step,
+                    Some(to) => {
+                        wait(member);
+                        self.unproject(args.weights, step, to, running.clone(), member);
+                        wait(member);
+                        to
+                    }
+                };
                 self.each_live(t, running.clone(), |rows, live| {
                     let live = meet(&units, &live);
                     if self.hold.is_some() {
-                        move_all(ends.dh, ends.step, rows.clone(), live.clone(), n);
+                        move_all(ends.dh, step, rows.clone(), live.clone(), hidden);
                         for held in [units.start..live.start, live.end..units.end] {
-                            move_all(ends.step, ends.dh, rows.clone(), held.clone(), n);
+                            move_all(step, ends.dh, rows.clone(), held.clone(), hidden);
                             self.clear_gates(t, rows.clone(), held);
                         }
                     }
-                    let operands = self.operands_back(t, rows, live, ends);
+                    let operands = self.operands_back(t, rows, live, dh, ends.carry);
                     self.kernels.backward(self.cell)(&operands);
                 });
                 wait(member);
                 if !self.wiring.candidates.is_empty() {
                     self.gated_state_gradient(args, t, running.clone(), member);
                     wait(member);
-                    let operands = self.operands_back(t, running, units.clone(), ends);
+                    let operands = self.operands_back(t, running, units.clone(), dh, ends.carry);
                     (self.kernels.reset_back)(&operands);
                     wait(member);
                 }
@@ -173,7 +192,7 @@ impl Recurrence<'_> {
                 self.state_gradient(args, 0, ends.dh, started.clone(), member);
                 wait(member);
                 if self.cell.is_gru() {
-                    move_all(ends.carry, ends.dh, started, units, n);
+                    move_all(ends.carry, ends.dh, started, units, hidden);
                 }
             }
         }
@@ -185,7 +204,8 @@ impl Recurrence<'_> {
         t: usize,
         rows: Range<usize>,
         units: Range<usize>,
-        ends: Ends,
+        dh: Shared,
+        carry: Shared,
     ) -> CellBackward {
         let n = self.n;
         let (before, after) = self.schedule.around(t, rows.start);
@@ -198,13 +218,40 @@ impl Recurrence<'_> {
                 from: units.start,
                 to: units.end,
                 gates: self.gates.at(gates * self.columns()),
-                h_prev: self.h.at(before * n),
-                h: self.h.at(after * n),
+                h_prev: self.h.at(before * self.hidden),
+                h: self.h.at(after * self.hidden),
                 c_prev: self.c.0.wrapping_add(before * n),
                 c: self.c.0.wrapping_add(after * n),
-                dh: ends.step.at(rows.start * n),
-                carry: ends.carry.at(rows.start * n),
+                dh: dh.at(rows.start * n),
+                carry: carry.at(rows.start * n),
             }
+        }
+    }
+
+    /// `to = dh W_hr` for sorted rows.
+    unsafe fn unproject(
+        &self,
+        weights: &LayerWeights,
+        dh: Shared,
+        to: Shared,
+        rows: Range<usize>,
+        member: Option<&Member>,
+    ) {
+        let (n, hidden) = (self.n, self.hidden);
+        let panels = panel_count(n, self.kernels.width);
+        // SAFETY: the caller's rows.
+        unsafe {
+            let dh = dh.at(rows.start * hidden);
+            (self.kernels.product)(&Product {
+                rows: rows.len(),
+                cols: n,
+                panels: member.map_or(0..panels, |m| m.share(panels, 0)),
+                backwards: false,
+                c: to.at(rows.start * n),
+                c_stride: n,
+                init: Init::Zero,
+                terms: &[Term::rows(dh, hidden, hidden, weights.projection().ptr())],
+            });
         }
     }
 
@@ -271,7 +318,7 @@ impl Recurrence<'_> {
         if rows.is_empty() {
             return;
         }
-        let (n, columns) = (self.n, self.columns());
+        let (n, columns) = (self.hidden, self.columns());
         let runs_on = !self.running(next, &rows).is_empty();
         for (number, group) in self.wiring.backward_groups.iter().enumerate() {
             // SAFETY: the caller's rows; gates of step `next` are done.

@@ -9,7 +9,7 @@ use crate::exec::pass::{Lane, LaneWork};
 use crate::exec::wavefront::Wavefront;
 use crate::exec::weights::{LayerWeights, Weights};
 use crate::kernel::product::{Init, NULL_ROW, Term, Terms};
-use crate::model::batch::{Elements, States, state_parts};
+use crate::model::batch::{Elements, States, cell_state_parts, state_parts};
 use std::ops::Range;
 
 /// Gradients of the states at both ends of (layer, direction).
@@ -18,6 +18,8 @@ struct EndsWork {
     dh: Buffer,
     carry: Buffer,
     step: Buffer,
+    /// Empty without a projection.
+    unprojected: Buffer,
 }
 
 /// One lane's memory for the backward pass, reused from batch to batch.
@@ -52,7 +54,7 @@ impl Default for BackWork {
 
 impl BackWork {
     pub fn bytes(&self) -> usize {
-        let ends = self.ends.iter().flat_map(|e| [&e.dh, &e.carry, &e.step]);
+        let ends = self.ends.iter().flat_map(|e| [&e.dh, &e.carry, &e.step, &e.unprojected]);
         let index = self.packed_input.iter().map(|v| v.capacity() * size_of::<u32>());
         ends.chain(&self.table).map(Buffer::bytes).sum::<usize>()
             + index.sum::<usize>()
@@ -71,15 +73,23 @@ impl BackWork {
         self.ends.resize_with(work.layers.len(), Default::default);
         for (i, ends) in self.ends.iter_mut().enumerate() {
             let (layer, direction) = (i / net.directions(), i % net.directions());
-            let n = net.spec.units()[layer];
-            for buffer in [&mut ends.dh, &mut ends.carry, &mut ends.step] {
-                buffer.reserve(rows * n);
+            let (n, hidden) = (net.spec.units()[layer], net.spec.hidden(layer));
+            ends.dh.reserve(rows * hidden);
+            ends.carry.reserve(rows * n);
+            match net.spec.projection() {
+                None => ends.step.reserve(rows * hidden),
+                Some(_) => {
+                    ends.step.reserve(s.total() * hidden);
+                    ends.unprojected.reserve(rows * n);
+                }
             }
-            let has_c = net.spec.cell().has_cell_state();
             for (offset, units) in state_parts(net.spec, layer, direction, rows) {
                 let dh = gradient.last.map(|l| &l.h[offset..]);
-                s.sort_rows(n, units.clone(), dh, ends.dh.slice_mut(rows * n));
-                let dc = gradient.last.filter(|_| has_c).map(|l| &l.c[offset..]);
+                s.sort_rows(hidden, units, dh, ends.dh.slice_mut(rows * hidden));
+            }
+            ends.carry.slice_mut(rows * n).fill(0.0);
+            for (offset, units) in cell_state_parts(net.spec, layer, direction, rows) {
+                let dc = gradient.last.map(|l| &l.c[offset..]);
                 s.sort_rows(n, units, dc, ends.carry.slice_mut(rows * n));
             }
         }
@@ -164,7 +174,7 @@ impl BackWork {
         let upstream = self.upstream(net, weights, work, d_outputs, layer, direction);
         // Only networks with blocks have another one, and those have no dropout.
         let Upstream::Whole { init, terms: all } = upstream else { return };
-        let n = net.spec.units()[layer];
+        let n = net.spec.hidden(layer);
         let to = work.layers[net.place(layer, direction)].dropped.shared();
         let mut terms = Terms::new();
         // SAFETY: the caller's rows.
@@ -176,10 +186,16 @@ impl BackWork {
         }
     }
 
-    pub fn ends(&self, place: usize, start: bool) -> Ends {
+    pub fn ends(&self, net: &Net, place: usize, start: bool) -> Ends {
         let ends = &self.ends[place];
         let (dh, carry, step) = (ends.dh.shared(), ends.carry.shared(), ends.step.shared());
-        Ends { dh, carry, step, start }
+        let unprojected = net.spec.projection().map(|_| ends.unprojected.shared());
+        Ends { dh, carry, step, unprojected, start }
+    }
+
+    /// Where h is projected: the gradient of h of (layer, direction) at every step, by packed row.
+    pub fn d_hidden(&self, place: usize) -> Shared {
+        self.ends[place].step.shared()
     }
 
     /// Gradient of some slots of dense input.
@@ -263,17 +279,10 @@ impl BackWork {
         let s = &work.schedule;
         for (i, ends) in self.ends.iter().enumerate() {
             let (layer, direction) = (i / net.directions(), i % net.directions());
-            let n = net.spec.units()[layer];
-            for (offset, units) in state_parts(net.spec, layer, direction, s.rows()) {
-                for (r, &row) in s.order.iter().enumerate() {
-                    let (at, len) = (offset + row as usize * units.len(), units.len());
-                    let (dh, dc) = (ends.dh.slice((r + 1) * n), ends.carry.slice((r + 1) * n));
-                    to.h[at..][..len].copy_from_slice(&dh[r * n..][units.clone()]);
-                    if net.spec.cell().has_cell_state() {
-                        to.c[at..][..len].copy_from_slice(&dc[r * n..][units.clone()]);
-                    }
-                }
-            }
+            let parts = state_parts(net.spec, layer, direction, s.rows());
+            s.unsort_rows(parts, net.spec.hidden(layer), |r| r, &ends.dh, &mut to.h);
+            let parts = cell_state_parts(net.spec, layer, direction, s.rows());
+            s.unsort_rows(parts, net.spec.units()[layer], |r| r, &ends.carry, &mut to.c);
         }
     }
 }

@@ -69,7 +69,7 @@ impl<'a> Net<'a> {
 
     /// Multiplications of one row's step.
     fn step_work(&self, layer: usize) -> usize {
-        self.columns(layer) * self.spec.units()[layer]
+        self.columns(layer) * self.spec.hidden(layer)
     }
 
     /// How many parts each of `recurrences` is cut into, to occupy every thread.

@@ -15,7 +15,7 @@ use crate::exec::table::Table;
 use crate::exec::wavefront::{Hold, Wavefront};
 use crate::exec::weights::Weights;
 use crate::kernel::product::{NULL_ROW, Term, Terms};
-use crate::model::batch::{Batch, Elements, States, state_parts};
+use crate::model::batch::{Batch, Elements, States, cell_state_parts, state_parts};
 use crate::spec::NetSpec;
 use crate::spec::mask::check_outside;
 use crate::spec::params::Layout;
@@ -59,13 +59,15 @@ pub(crate) fn check_params(spec: &NetSpec, layout: &Layout, params: &[f32]) -> R
 /// One direction of one layer.
 #[derive(Default)]
 pub(crate) struct LayerWork {
-    /// (B + N, n)
+    /// (B + N, hidden)
     pub h: Buffer,
+    /// Where h is projected, what it is made of: (N, n), or (B, n) where nothing is kept
+    pub unprojected: Buffer,
     /// (B + N, n), or (B, n) where nothing is kept
     pub c: Buffer,
     /// (N, columns), or a step's worth
     pub gates: Buffer,
-    /// With dropout, (N, n): h times its factors. In the backward pass, once the layer above is done:
+    /// With dropout, (N, hidden): h times its factors. In the backward pass, once the layer above is done:
     /// the gradient of h from above.
     pub dropped: Buffer,
 }
@@ -102,23 +104,26 @@ impl LaneWork {
         self.layers.resize_with(spec.layers() * net.directions(), Default::default);
         for (i, work) in self.layers.iter_mut().enumerate() {
             let (layer, direction) = (i / net.directions(), i % net.directions());
-            let n = spec.units()[layer];
-            work.h.reserve((rows + total) * n);
+            let (n, hidden) = (spec.units()[layer], spec.hidden(layer));
+            work.h.reserve((rows + total) * hidden);
             let gates = if save { total } else { Recurrence::scratch_rows(rows) };
             work.gates.reserve(gates * net.columns(layer));
             if self.dropout.is_some() {
-                work.dropped.reserve(total * n);
+                work.dropped.reserve(total * hidden);
+            }
+            if spec.projection().is_some() {
+                work.unprojected.reserve(if save { total * n } else { rows * n });
             }
             if spec.cell().has_cell_state() {
                 work.c.reserve(if save { (rows + total) * n } else { rows * n });
             }
             for (offset, units) in state_parts(spec, layer, direction, rows) {
                 let h = lane.start.map(|s| &s.h[offset..]);
-                self.schedule.sort_rows(n, units.clone(), h, work.h.slice_mut(rows * n));
-                if spec.cell().has_cell_state() {
-                    let c = lane.start.map(|s| &s.c[offset..]);
-                    self.schedule.sort_rows(n, units, c, work.c.slice_mut(rows * n));
-                }
+                self.schedule.sort_rows(hidden, units, h, work.h.slice_mut(rows * hidden));
+            }
+            for (offset, units) in cell_state_parts(spec, layer, direction, rows) {
+                let c = lane.start.map(|s| &s.c[offset..]);
+                self.schedule.sort_rows(n, units, c, work.c.slice_mut(rows * n));
             }
         }
         if let Elements::Tokens(tokens) = lane.batch.elements() {
@@ -131,9 +136,9 @@ impl LaneWork {
 
     /// States of (layer, direction) by packed row.
     pub fn states(&self, net: &Net, layer: usize, direction: usize) -> *const f32 {
-        let n = net.spec.units()[layer];
+        let first = self.schedule.rows() * net.spec.hidden(layer);
         // SAFETY: the buffer begins with the B start states.
-        unsafe { self.layers[net.place(layer, direction)].h.ptr().add(self.schedule.rows() * n) }
+        unsafe { self.layers[net.place(layer, direction)].h.ptr().add(first) }
     }
 
     /// What (layer, direction) passes on, by packed row: its states, or those after dropout.
@@ -149,7 +154,7 @@ impl LaneWork {
     /// # Safety
     /// The recurrence is done, and nobody else writes these rows.
     unsafe fn drop_states(&self, net: &Net, layer: usize, direction: usize, rows: Range<usize>) {
-        let n = net.spec.units()[layer];
+        let n = net.spec.hidden(layer);
         let to = self.layers[net.place(layer, direction)].dropped.shared();
         // SAFETY: rows of both buffers, the second of which the caller has to itself.
         unsafe {
@@ -171,7 +176,7 @@ impl LaneWork {
         rows: Range<usize>,
     ) {
         let (Some(dropout), s) = (self.dropout, &self.schedule) else { return };
-        let n = net.spec.units()[layer];
+        let n = net.spec.hidden(layer);
         let to = self.layers[net.place(layer, direction)].dropped.shared();
         let mut t = s.offsets.partition_point(|&o| o <= rows.start) - 1;
         for p in rows {
@@ -200,7 +205,7 @@ impl LaneWork {
                 let x = self.passed_on(net, layer - 1, below);
                 let same = below == direction;
                 let index = if same { std::ptr::null() } else { s.mirror.as_ptr() };
-                *part = FeedPart { x, width: net.spec.units()[layer - 1], index, zeros };
+                *part = FeedPart { x, width: net.spec.hidden(layer - 1), index, zeros };
             }
             return Feed::Rows(&parts[..net.directions()]);
         }
@@ -230,10 +235,12 @@ impl LaneWork {
             kernels: net.cpu.kernels,
             cell: net.spec.cell(),
             n: net.spec.units()[layer],
+            hidden: net.spec.hidden(layer),
             wiring: net.layout.wiring(layer),
             hold: Hold::of(net.spec),
             schedule: &self.schedule,
             h: work.h.shared(),
+            unprojected: net.spec.projection().map(|_| work.unprojected.shared()),
             c: work.c.shared(),
             gates: work.gates.shared(),
             save: self.save,
@@ -246,7 +253,7 @@ impl LaneWork {
     /// The recurrences are done, and nobody else writes these rows.
     unsafe fn output(&self, net: &Net, weights: &Weights, params: &[f32], rows: Range<usize>) {
         let (m, last) = (net.spec.output_width(), net.spec.layers() - 1);
-        let (n, units) = (net.spec.units()[last], net.spec.output_units());
+        let (n, units) = (net.spec.hidden(last), net.spec.output_units());
         let to = self.outputs.shared();
         // SAFETY: rows of `outputs`, and the packed rows they name are rows of `h`.
         unsafe {
@@ -279,8 +286,8 @@ impl LaneWork {
     /// Bytes of what a backward pass needs (gates, cell states, states), and of all that is held.
     pub fn bytes(&self) -> (usize, usize) {
         let layers = self.layers.iter();
-        let saved =
-            layers.map(|l| l.h.bytes() + l.c.bytes() + l.gates.bytes() + l.dropped.bytes()).sum();
+        let buffers = layers.flat_map(|l| [&l.h, &l.c, &l.gates, &l.dropped, &l.unprojected]);
+        let saved = buffers.map(Buffer::bytes).sum();
         let rest = self.outputs.bytes() + self.zeros.bytes() + self.table.bytes();
         (saved, saved + rest + self.schedule.bytes() + self.waves.bytes())
     }
@@ -293,21 +300,12 @@ impl LaneWork {
         last.resize(spec, rows);
         for (i, work) in self.layers.iter().enumerate() {
             let (layer, direction) = (i / directions, i % directions);
-            let n = spec.units()[layer];
-            for (offset, units) in state_parts(spec, layer, direction, rows) {
-                for (r, &row) in s.order.iter().enumerate() {
-                    let after = s.before(s.steps[r], r);
-                    let to = offset + row as usize * units.len();
-                    let to = to..to + units.len();
-                    let h = work.h.slice((after + 1) * n);
-                    last.h[to.clone()].copy_from_slice(&h[after * n..][units.clone()]);
-                    if spec.cell().has_cell_state() {
-                        let at = if self.save { after } else { r };
-                        let c = work.c.slice((at + 1) * n);
-                        last.c[to].copy_from_slice(&c[at * n..][units.clone()]);
-                    }
-                }
-            }
+            let after = |r: usize| s.before(s.steps[r], r);
+            let parts = state_parts(spec, layer, direction, rows);
+            s.unsort_rows(parts, spec.hidden(layer), after, &work.h, &mut last.h);
+            let after = |r: usize| if self.save { after(r) } else { r };
+            let parts = cell_state_parts(spec, layer, direction, rows);
+            s.unsort_rows(parts, spec.units()[layer], after, &work.c, &mut last.c);
         }
     }
 

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! A GRU with its reset gate before the product takes a step in two halves: r first, then the product of
-//! `r h_{t-1}`, which is added to the candidate.
+//! `r h_{t-1}`, which is added to the candidate. Where an LSTM's h is projected, the cell writes what is not
+//! yet projected, and the step ends with the product that makes h of it.
 //!
 //! Rows are independent of each other, so a thread takes some of them through all steps and never
 //! waits. Where there are too few rows for that, all threads share the columns of each step instead
@@ -69,14 +70,19 @@ impl FeedPart {
 pub(crate) struct Recurrence<'a> {
     pub kernels: &'static Kernels,
     pub cell: Cell,
+    /// Units.
     pub n: usize,
+    /// Width of h: n, or what it is projected to.
+    pub hidden: usize,
     pub wiring: &'a Wiring,
     /// Where blocks of units begin and end one after another.
     pub hold: Option<Hold<'a>>,
     pub schedule: &'a Schedule,
-    /// (B + N, n): the start states, then the states by packed row.
+    /// (B + N, hidden): the start states, then the states by packed row.
     pub h: Shared,
-    /// The same for c if `save`; else (B, n), replaced at every step. LSTM only.
+    /// Where h is projected: what it is made of, by packed row if `save`, (N, n); else (B, n).
+    pub unprojected: Option<Shared>,
+    /// (B + N, n) if `save`; else (B, n), replaced at every step. LSTM only.
     pub c: Shared,
     /// (N, columns) if `save`; else ([`Recurrence::scratch_rows`], columns).
     pub gates: Shared,
@@ -173,7 +179,7 @@ impl<'a> Recurrence<'a> {
                     let running = self.running(t, &rows);
                     let first = s.offsets[t] + running.start;
                     let packed = first..first + running.len();
-                    let h = self.h.at(self.schedule.before(t, running.start) * self.n);
+                    let h = self.h.at(self.schedule.before(t, running.start) * self.hidden);
                     let stage = if hoist { Stage::Recurrent(t, h) } else { Stage::Both(t, h) };
                     self.products(weights, feed, packed.clone(), base, stage, member);
                     wait(member);
@@ -183,8 +189,12 @@ impl<'a> Recurrence<'a> {
                         self.candidates(weights, packed, base, t, member);
                         wait(member);
                     }
-                    self.cell_step(t, running, base, member);
+                    self.cell_step(t, running.clone(), base, member);
                     wait(member);
+                    if self.unprojected.is_some() {
+                        self.project(weights, t, running, member);
+                        wait(member);
+                    }
                 }
             }
             t = end;
@@ -201,7 +211,7 @@ impl<'a> Recurrence<'a> {
         stage: Stage,
         member: Option<&Member>,
     ) {
-        let (n, columns, width) = (self.n, self.columns(), self.kernels.width);
+        let (columns, width) = (self.columns(), self.kernels.width);
         let (from_x, recurrent) = match stage {
             Stage::Both(t, h) => (true, Some((t, h))),
             Stage::Input => (true, None),
@@ -244,7 +254,7 @@ impl<'a> Recurrence<'a> {
                 };
                 if let Some(((_, h), rows)) = h_term {
                     let (h, w) = (h.add(rows.units.start), weights.h(rows.at));
-                    terms.push(Term::rows(h, n, rows.units.len(), w.ptr()));
+                    terms.push(Term::rows(h, self.hidden, rows.units.len(), w.ptr()));
                 }
                 let panels = panel_count(cols.len(), width);
                 (self.kernels.product)(&Product {
@@ -354,6 +364,10 @@ impl<'a> Recurrence<'a> {
         let gates = self.schedule.offsets[t] + rows.start - base;
         let (before, after) = self.schedule.around(t, rows.start);
         let (c_prev, c) = if self.save { (before, after) } else { (rows.start, rows.start) };
+        let (h, h_row) = match self.unprojected {
+            None => (self.h, after),
+            Some(unprojected) => (unprojected, self.unprojected_row(t, rows.start)),
+        };
         // SAFETY: within the memory of gates and states, by the caller's promise.
         unsafe {
             CellForward {
@@ -363,11 +377,44 @@ impl<'a> Recurrence<'a> {
                 to: units.end,
                 gates: self.gates.at(gates * self.columns()),
                 save: self.save,
-                h_prev: self.h.at(before * n),
+                h_prev: self.h.at(before * self.hidden),
                 c_prev: self.c.0.wrapping_add(c_prev * n),
                 c: self.c.0.wrapping_add(c * n),
-                h: self.h.at(after * n),
+                h: h.at(h_row * n),
             }
+        }
+    }
+
+    /// Where the unprojected state of a sorted row lies at step t.
+    pub fn unprojected_row(&self, t: usize, row: usize) -> usize {
+        if self.save { self.schedule.offsets[t] + row } else { row }
+    }
+
+    /// `h = (o tanh(c)) W_hr^T` of some sorted rows.
+    unsafe fn project(
+        &self,
+        weights: &LayerWeights,
+        t: usize,
+        rows: Range<usize>,
+        member: Option<&Member>,
+    ) {
+        let Some(from) = self.unprojected else { return };
+        let (n, hidden) = (self.n, self.hidden);
+        let (_, after) = self.schedule.around(t, rows.start);
+        let panels = panel_count(hidden, self.kernels.width);
+        // SAFETY: rows of this step, which nobody else has, and columns of this member.
+        unsafe {
+            let from = from.at(self.unprojected_row(t, rows.start) * n);
+            (self.kernels.product)(&Product {
+                rows: rows.len(),
+                cols: hidden,
+                panels: member.map_or(0..panels, |m| m.share(panels, 0)),
+                backwards: t % 2 == 1,
+                c: self.h.at(after * hidden),
+                c_stride: hidden,
+                init: Init::Zero,
+                terms: &[Term::rows(from, n, n, weights.projection().ptr())],
+            });
         }
     }
 

@@ -11,6 +11,7 @@
 //! The index vectors say, for each packed row, which of the caller's rows it reads and outputs, and
 //! the other way round; kernels follow them, so nothing is ever copied into order.
 
+use crate::cpu::buffer::Buffer;
 use crate::kernel::product::NULL_ROW;
 use crate::model::batch::Batch;
 use crate::spec::{Direction, NetSpec};
@@ -163,6 +164,25 @@ impl Schedule {
                     to.copy_from_slice(&from[row as usize * units.len()..][..units.len()])
                 }
                 None => to.fill(0.0),
+            }
+        }
+    }
+
+    /// The other way round: copies some units of rows of n floats to the caller's states. `parts` says
+    /// where each part begins there and which units it holds, `at` which row of `from` a sorted row is.
+    pub fn unsort_rows(
+        &self,
+        parts: impl Iterator<Item = (usize, Range<usize>)>,
+        n: usize,
+        at: impl Fn(usize) -> usize,
+        from: &Buffer,
+        to: &mut [f32],
+    ) {
+        for (offset, units) in parts {
+            for (r, &row) in self.order.iter().enumerate() {
+                let from = &from.slice((at(r) + 1) * n)[at(r) * n..];
+                let to = &mut to[offset + row as usize * units.len()..][..units.len()];
+                to.copy_from_slice(&from[units.clone()]);
             }
         }
     }

@@ -6,7 +6,7 @@ use crate::kernel::pack::{pack, packed_len};
 use crate::model::memory::floats;
 use crate::spec::NetSpec;
 use crate::spec::params::Layout;
-use crate::spec::wiring::{Matrix, columns};
+use crate::spec::wiring::{Rows, columns};
 
 /// A packed matrix.
 #[derive(Default)]
@@ -37,12 +37,19 @@ pub(crate) struct LayerWeights {
     parts: usize,
     /// Matrices of h.
     h: Vec<Packed>,
+    /// `weight_hr`; empty without a projection.
+    projection: Packed,
 }
 
 impl LayerWeights {
     /// The matrices of x of number `at`, one per part of x; none where they were left out.
     pub fn x(&self, at: usize) -> &[Packed] {
         &self.x[at * self.parts..][..self.parts]
+    }
+
+    /// The matrix of the projection.
+    pub fn projection(&self) -> &Packed {
+        &self.projection
     }
 
     /// The matrix of h of number `at`.
@@ -118,7 +125,8 @@ impl Weights {
     /// Bytes held.
     pub fn bytes(&self) -> usize {
         let layers = self.layers.iter();
-        let matrices = layers.flat_map(|l| l.x.iter().chain(&l.h)).chain(&self.output);
+        let matrices = layers.flat_map(|l| l.x.iter().chain(&l.h).chain([&l.projection]));
+        let matrices = matrices.chain(&self.output);
         matrices.map(|m| m.data.bytes()).sum::<usize>()
             + self.layers.iter().map(|l| l.bias.bytes()).sum::<usize>()
     }
@@ -151,8 +159,10 @@ pub(crate) fn packed_bytes(spec: &NetSpec, layout: &Layout, width: usize, traine
         let back = wiring.recurrent_backward();
         let back = back.map(|rows| len(rows.rows.len(), rows.units.len()));
         let h = larger(recurrent.collect(), back.collect());
-        let bias = floats([columns(spec.cell(), spec.units()[layer])]);
-        let all = x.saturating_add(h).saturating_add(bias);
+        let n = spec.units()[layer];
+        let bias = floats([columns(spec.cell(), n)]);
+        let projection = spec.projection().map_or(0, |p| larger(vec![len(n, p)], vec![len(p, n)]));
+        let all = x.saturating_add(h).saturating_add(bias).saturating_add(projection);
         bytes = bytes.saturating_add(all.saturating_mul(directions));
     }
     if let Some(m) = spec.outputs() {
@@ -184,8 +194,17 @@ impl<'a> Source<'a> {
         (self.spec.units()[self.layer], self.spec.layer_input(self.layer), parts)
     }
 
-    fn recurrent(&self, matrix: Matrix) -> &'a [f32] {
-        &self.params[self.layout.recurrent(matrix, self.layer, self.direction)]
+    /// The rows of a recurrent matrix from its first on, and how far they are apart.
+    fn recurrent(&self, rows: &Rows) -> (&'a [f32], usize) {
+        let stride = self.spec.hidden(self.layer);
+        let w = &self.params[self.layout.recurrent(rows.matrix, self.layer, self.direction)];
+        (&w[rows.rows.start * stride + rows.units.start..], stride)
+    }
+
+    /// `weight_hr`, if there is one, and its shape (p, n).
+    fn projection(&self) -> Option<(&'a [f32], usize, usize)> {
+        let range = self.layout.projection(self.layer, self.direction)?;
+        Some((&self.params[range], self.spec.hidden(self.layer), self.spec.units()[self.layer]))
     }
 }
 
@@ -222,14 +241,16 @@ impl LayerWeights {
             }
         }
         for rows in wiring.recurrent() {
-            let w = &from.recurrent(rows.matrix)[rows.rows.start * n + rows.units.start..];
-            let k = (rows.units.len(), 1);
-            self.h[rows.at].set(w, k, (rows.rows.len(), n), from.width);
+            let ((w, stride), k) = (from.recurrent(rows), (rows.units.len(), 1));
+            self.h[rows.at].set(w, k, (rows.rows.len(), stride), from.width);
+        }
+        if let Some((w, p, n)) = from.projection() {
+            self.projection.set(w, (n, 1), (p, n), from.width);
         }
     }
 
     fn set_backward(&mut self, from: &Source, x: bool) {
-        let (n, q, parts) = from.sizes();
+        let (_, q, parts) = from.sizes();
         let w_ih = &from.params[from.layout.layer(from.layer, from.direction)[0].clone()];
         let wiring = from.layout.wiring(from.layer);
         self.parts = if x { parts } else { 0 };
@@ -245,9 +266,12 @@ impl LayerWeights {
             }
         }
         for rows in wiring.recurrent_backward() {
-            let w = &from.recurrent(rows.matrix)[rows.rows.start * n + rows.units.start..];
-            let k = (rows.rows.len(), n);
+            let (w, stride) = from.recurrent(rows);
+            let k = (rows.rows.len(), stride);
             self.h[rows.at].set(w, k, (rows.units.len(), 1), from.width);
+        }
+        if let Some((w, p, n)) = from.projection() {
+            self.projection.set(w, (p, n), (n, 1), from.width);
         }
     }
 

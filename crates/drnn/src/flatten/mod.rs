@@ -86,6 +86,7 @@ impl Model {
         if spec.direction() == Direction::Bidirectional || spec.layers() > 1 {
             return Err(Error::Flatten(format!("{spec}: not one forward layer")));
         }
+        check_unprojected(spec)?;
         if spec.cell().is_gru() && spec.blocks().is_none() {
             return Err(Error::Flatten(format!(
                 "{spec}: a GRU that gates all that reaches its candidate is no stack of GRUs, whose \
@@ -173,9 +174,23 @@ fn rebuilt(spec: &NetSpec, delay: usize) -> crate::NetSpecBuilder {
         InputSpec::Dense(q) => builder.dense(q),
         InputSpec::Tokens { symbols, embedding } => builder.tokens(symbols, embedding),
     };
+    if let Some(p) = spec.projection() {
+        builder = builder.projection(p);
+    }
     match spec.outputs() {
         Some(m) => builder.outputs(m),
         None => builder,
+    }
+}
+
+/// Refuses projected LSTMs: what their layers hand on are not their units, as it is for blocks.
+fn check_unprojected(spec: &NetSpec) -> Result<()> {
+    match spec.projection() {
+        None => Ok(()),
+        Some(_) => Err(Error::Flatten(format!(
+            "{spec}: its layers read projected states, and blocks read each other's units; only \
+             networks without a projection can be flattened"
+        ))),
     }
 }
 
@@ -187,6 +202,7 @@ pub fn flat_spec(stack: &NetSpec, start: StartState) -> Result<NetSpec> {
              makes up for; only forward networks can be flattened"
         )));
     }
+    check_unprojected(stack)?;
     if stack.blocks().is_some() {
         return Err(Error::Flatten(format!("{stack}: it is one layer already")));
     }

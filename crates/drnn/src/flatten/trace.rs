@@ -1,8 +1,10 @@
 //! The states of all layers at all steps, and how far two networks lie apart.
 
+use crate::cpu::buffer::Buffer;
 use crate::error::{Error, Result, Shape};
-use crate::model::batch::{Batch, States, state_parts};
+use crate::model::batch::{Batch, States, cell_state_parts, state_parts};
 use crate::model::{Model, Outputs};
+use std::ops::Range;
 
 /// States after every step, of each layer and direction (or each block that stands for a layer), in the
 /// order of [`States`].
@@ -47,29 +49,26 @@ impl Model {
             let steps = s.steps.first().map_or(0, |steps| steps.saturating_sub(lag));
             for (place, layer_work) in work.layers.iter().enumerate() {
                 let (layer, direction) = (place / net.directions(), place % net.directions());
-                let n = self.spec().units()[layer];
-                for (i, (_, units)) in state_parts(self.spec(), layer, direction, rows).enumerate()
-                {
+                let gather = |(i, (_, units)): (usize, (usize, Range<usize>)), from: &Buffer, n| {
                     let offset = if lag > 0 { i } else { 0 };
-                    let gather = |from: &crate::cpu::buffer::Buffer| {
-                        let from = from.slice((rows + s.total()) * n);
-                        let mut to = vec![0.0; steps * rows * units.len()];
-                        for (r, &row) in s.order.iter().enumerate() {
-                            let own = s.steps[r].saturating_sub(lag);
-                            for t in 0..own {
-                                let at = if direction == 0 { t } else { own - 1 - t };
-                                let from = &from[s.before(t + offset + 1, r) * n..][units.clone()];
-                                let to = &mut to[(at * rows + row as usize) * units.len()..];
-                                to[..units.len()].copy_from_slice(from);
-                            }
+                    let from = from.slice((rows + s.total()) * n);
+                    let mut to = vec![0.0; steps * rows * units.len()];
+                    for (r, &row) in s.order.iter().enumerate() {
+                        let own = s.steps[r].saturating_sub(lag);
+                        for t in 0..own {
+                            let at = if direction == 0 { t } else { own - 1 - t };
+                            let from = &from[s.before(t + offset + 1, r) * n..][units.clone()];
+                            let to = &mut to[(at * rows + row as usize) * units.len()..];
+                            to[..units.len()].copy_from_slice(from);
                         }
-                        to
-                    };
-                    trace.h.push(gather(&layer_work.h));
-                    if self.spec().cell().has_cell_state() {
-                        trace.c.push(gather(&layer_work.c));
                     }
-                }
+                    to
+                };
+                let (spec, of) = (self.spec(), &layer_work);
+                let parts = state_parts(spec, layer, direction, rows).enumerate();
+                trace.h.extend(parts.map(|part| gather(part, &of.h, spec.hidden(layer))));
+                let parts = cell_state_parts(spec, layer, direction, rows).enumerate();
+                trace.c.extend(parts.map(|part| gather(part, &of.c, spec.units()[layer])));
             }
         })?;
         Ok((outputs, trace))

@@ -265,7 +265,8 @@ pub(crate) fn swap_axes<T: Copy>(values: &[T], a: usize, b: usize, width: usize)
 /// Whether every array of a pass can be addressed: rows by 32-bit numbers, bytes by the machine.
 fn check_size(spec: &NetSpec, steps: usize, rows: usize) -> Result<()> {
     let widest = spec.units().iter().map(|&n| columns(spec.cell(), n)).max().unwrap_or(0);
-    let widest = widest.max(state_width(spec)).max(spec.input().width()).max(spec.output_width());
+    let widest = widest.max(state_width(spec)).max(cell_state_width(spec));
+    let widest = widest.max(spec.input().width()).max(spec.output_width());
     let fits = || {
         // Start states lie before the first step, hence one more than there are.
         let slots = steps.checked_add(spec.delay())?.checked_add(1)?.checked_mul(rows)?;
@@ -287,7 +288,8 @@ fn check_size(spec: &NetSpec, steps: usize, rows: usize) -> Result<()> {
 /// h (layers * directions, B, n)     layer after layer, forward before reverse, as PyTorch's h_n
 /// ```
 ///
-/// Where layers differ in width each has its own n. A flattened stack has its stack's states, block by
+/// Where layers differ in width each has its own n. Where h is projected it has the projection's width, and
+/// c still n. A flattened stack has its stack's states, block by
 /// block ([`NetSpec::state_widths`]).
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct States {
@@ -303,16 +305,14 @@ impl States {
     /// # Panics
     /// If there is no memory for that many.
     pub fn zeros(spec: &NetSpec, rows: usize) -> States {
-        let len = state_width(spec) * rows;
-        let c = if spec.cell().has_cell_state() { vec![0.0; len] } else { Vec::new() };
-        States { h: vec![0.0; len], c }
+        let (h, c) = (state_width(spec) * rows, cell_state_width(spec) * rows);
+        States { h: vec![0.0; h], c: vec![0.0; c] }
     }
 
     /// The lengths that `rows` sequences need, in the memory that is there; whatever the values.
     pub(crate) fn resize(&mut self, spec: &NetSpec, rows: usize) {
-        let len = state_width(spec) * rows;
-        self.h.resize(len, 0.0);
-        self.c.resize(if spec.cell().has_cell_state() { len } else { 0 }, 0.0);
+        self.h.resize(state_width(spec) * rows, 0.0);
+        self.c.resize(cell_state_width(spec) * rows, 0.0);
     }
 
     /// Right shapes for a batch that was checked, and every value finite.
@@ -323,31 +323,38 @@ impl States {
     }
 
     pub(crate) fn check_shape(&self, what: &str, spec: &NetSpec, rows: usize) -> Result<()> {
-        let (width, widths) = (state_width(spec), spec.state_widths());
-        let check = |name: &str, values: &[f32], len: usize| {
+        let check = |name: &str, values: &[f32], width: usize, widths: &[usize]| {
+            let len = width * rows;
             if values.len() != len {
                 return Err(Error::Shape {
                     name: format!("{what}.{name}"),
                     found: Shape::Len(values.len()),
-                    expected: match widths.iter().all(|&n| n == widths[0]) {
-                        true if len > 0 => Shape::Dims(vec![width / widths[0], rows, widths[0]]),
+                    expected: match widths {
+                        [n, rest @ ..] if len > 0 && rest.iter().all(|m| m == n) => {
+                            Shape::Dims(vec![width / n, rows, *n])
+                        }
                         _ => Shape::Len(len),
                     },
                 });
             }
             Ok(())
         };
-        check("h", &self.h, width * rows)?;
-        check("c", &self.c, if spec.cell().has_cell_state() { width * rows } else { 0 })
+        check("h", &self.h, state_width(spec), spec.state_widths())?;
+        check("c", &self.c, cell_state_width(spec), spec.cell_state_widths())
     }
 }
 
 /// Floats of h per sequence, all layers and directions.
 pub(crate) fn state_width(spec: &NetSpec) -> usize {
-    spec.units().iter().sum::<usize>() * spec.direction().count()
+    spec.state_widths().iter().sum::<usize>() * spec.direction().count()
 }
 
-/// The parts of [`States`] for `rows` sequences that are the state of (layer, direction): where each
+/// Floats of c; none for cells without it.
+pub(crate) fn cell_state_width(spec: &NetSpec) -> usize {
+    spec.cell_state_widths().iter().sum::<usize>() * spec.direction().count()
+}
+
+/// The parts of h of [`States`] for `rows` sequences that are the state of (layer, direction): where each
 /// begins, and which units it holds. One, or one per block.
 pub(crate) fn state_parts(
     spec: &NetSpec,
@@ -355,14 +362,35 @@ pub(crate) fn state_parts(
     direction: usize,
     rows: usize,
 ) -> impl Iterator<Item = (usize, Range<usize>)> {
-    let below: usize = spec.units()[..layer].iter().sum();
-    let first = (below * spec.direction().count() + direction * spec.units()[layer]) * rows;
-    // Blocks are the widths of one layer; otherwise each layer is a width of its own.
-    let widths = match spec.state_widths() {
-        blocks if spec.layers() == 1 => blocks,
-        layers => &layers[layer..=layer],
+    parts(spec, spec.state_widths(), (layer, direction), rows)
+}
+
+/// The same of c; none for cells without it.
+pub(crate) fn cell_state_parts(
+    spec: &NetSpec,
+    layer: usize,
+    direction: usize,
+    rows: usize,
+) -> impl Iterator<Item = (usize, Range<usize>)> {
+    parts(spec, spec.cell_state_widths(), (layer, direction), rows)
+}
+
+/// The parts of states of these widths. Blocks are the widths of one layer; otherwise each layer is a width
+/// of its own.
+fn parts<'a>(
+    spec: &NetSpec,
+    widths: &'a [usize],
+    (layer, direction): (usize, usize),
+    rows: usize,
+) -> impl Iterator<Item = (usize, Range<usize>)> + use<'a> {
+    let (below, own) = match spec.layers() {
+        1 => (0, widths),
+        _ if widths.is_empty() => (0, widths),
+        _ => (widths[..layer].iter().sum(), &widths[layer..=layer]),
     };
-    widths.iter().scan(0, move |unit, &n| {
+    let all: usize = own.iter().sum();
+    let first = (below * spec.direction().count() + direction * all) * rows;
+    own.iter().scan(0, move |unit, &n| {
         let units = *unit..*unit + n;
         *unit += n;
         Some((first + units.start * rows, units))

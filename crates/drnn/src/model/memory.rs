@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::exec::recur::Recurrence;
 use crate::exec::weights::packed_bytes;
 use crate::kernel::pack::PANEL;
-use crate::model::batch::{Batch, state_width};
+use crate::model::batch::{Batch, cell_state_width, state_width};
 use crate::spec::params::Layout;
 use crate::spec::wiring::columns;
 use crate::spec::{InputSpec, NetSpec, Padding};
@@ -42,12 +42,18 @@ pub fn model(spec: &NetSpec) -> usize {
 
 /// The state of one live sequence ([`crate::Stream`], or one more in a [`crate::StreamBatch`]).
 pub fn stream(spec: &NetSpec) -> usize {
-    let states = if spec.cell().has_cell_state() { 2 } else { 1 };
-    let states = spec.units().iter().map(|&n| product([floats([n]), states]));
+    let of_c = |n: usize| if spec.cell().has_cell_state() { floats([n]) } else { 0 };
+    let states = spec.units().iter().enumerate();
+    let states = states.flat_map(|(layer, &n)| [floats([spec.hidden(layer)]), of_c(n)]);
     let widest = spec.units().iter().map(|&n| columns(spec.cell(), n)).max().unwrap_or(0);
     let q = spec.input().width();
-    let step = [q, q, widest, spec.output_width()].map(|n| floats([n]));
-    total(states.chain(step))
+    let widest_of = |widths: &[usize]| widths.iter().max().copied().unwrap_or(0);
+    let projected = match spec.projection() {
+        Some(p) => [widest_of(spec.units()), p],
+        None => [0, 0],
+    };
+    let step = [q, q, widest, spec.output_width()].into_iter().chain(projected);
+    total(states.chain(step.map(|n| floats([n]))))
 }
 
 /// The size of a batch.
@@ -142,6 +148,14 @@ pub(crate) fn floats<const N: usize>(factors: [usize; N]) -> usize {
     product(factors).div_ceil(16).saturating_mul(64)
 }
 
+/// Units, width of h and gate columns of one direction of a layer.
+#[derive(Clone, Copy)]
+struct Widths {
+    n: usize,
+    hidden: usize,
+    columns: usize,
+}
+
 /// The sizes of one lane's pass.
 struct Pass<'a> {
     spec: &'a NetSpec,
@@ -189,17 +203,20 @@ impl<'a> Pass<'a> {
     /// What a run allocates.
     fn run(&self, save: bool) -> usize {
         let (saved, held) = self.lane(save);
-        let states = if self.spec.cell().has_cell_state() { 2 } else { 1 };
+        let states = state_width(self.spec).saturating_add(cell_state_width(self.spec));
         let outputs = product([self.outputs, self.spec.output_width(), size_of::<f32>()]);
-        let last = product([state_width(self.spec), self.rows, states, size_of::<f32>()]);
+        let last = product([states, self.rows, size_of::<f32>()]);
         total([saved, held, outputs, last])
     }
 
-    /// What every recurrence has: units, gate columns, and how many there are of it.
-    fn layers(&self) -> impl Iterator<Item = (usize, usize)> {
-        let (cell, directions) = (self.spec.cell(), self.spec.direction().count());
-        let all = self.spec.units().iter().map(move |&n| (n, columns(cell, n)));
-        all.flat_map(move |layer| std::iter::repeat_n(layer, directions))
+    /// The widths of every recurrence.
+    fn layers(&self) -> impl Iterator<Item = Widths> {
+        let (spec, directions) = (self.spec, self.spec.direction().count());
+        let widths = |layer: usize| {
+            let n = spec.units()[layer];
+            Widths { n, hidden: spec.hidden(layer), columns: columns(spec.cell(), n) }
+        };
+        (0..spec.layers()).flat_map(move |layer| std::iter::repeat_n(widths(layer), directions))
     }
 
     /// Rows of the table of symbols.
@@ -207,7 +224,9 @@ impl<'a> Pass<'a> {
         let padding = usize::from(matches!(self.spec.padding(), Padding::Symbol(_)));
         match self.spec.input() {
             InputSpec::Tokens { symbols, .. } => {
-                Some(symbols.min(self.elements.saturating_add(padding)).saturating_add(1))
+                // Sequences that are too short to have outputs are not read.
+                let read = if self.steps == 0 { 0 } else { self.elements.saturating_add(padding) };
+                Some(symbols.min(read).saturating_add(1))
             }
             InputSpec::Dense(_) => None,
         }
@@ -223,10 +242,17 @@ impl<'a> Pass<'a> {
             (true, true) => with_start,
             (true, false) => rows,
         };
-        let saved = self.layers().map(|(n, columns)| {
-            total([floats([with_start, n]), floats([scratch, columns]), floats([cells, n])])
+        let unprojected = match (spec.projection(), save) {
+            (None, _) => 0,
+            (Some(_), true) => packed,
+            (Some(_), false) => rows,
+        };
+        let saved = self.layers().map(|Widths { n, hidden, columns }| {
+            let states =
+                [floats([with_start, hidden]), floats([cells, n]), floats([unprojected, n])];
+            total(states).saturating_add(floats([scratch, columns]))
         });
-        let widest = self.layers().map(|(_, columns)| columns).max().unwrap_or(0);
+        let widest = self.layers().map(|of| of.columns).max().unwrap_or(0);
         let widest = widest.max(spec.input().width()).max(spec.output_width());
         let rest = [
             floats([self.outputs, spec.output_width()]),
@@ -240,7 +266,7 @@ impl<'a> Pass<'a> {
 
     /// What every layer passes on, times the factors of dropout.
     fn dropped(&self) -> usize {
-        total(self.layers().map(|(n, _)| floats([self.packed, n])))
+        total(self.layers().map(|of| floats([self.packed, of.hidden])))
     }
 
     /// As `Schedule::bytes`.
@@ -271,7 +297,14 @@ impl<'a> Pass<'a> {
     /// As `BackWork::bytes`, with the gradient of the input.
     fn back(&self) -> usize {
         let directions = self.spec.direction().count();
-        let ends = self.layers().map(|(n, _)| product([3, floats([self.rows, n])]));
+        let ends = self.layers().map(|Widths { n, hidden, .. }| {
+            let carry = floats([self.rows, n]);
+            let (step, unprojected) = match self.spec.projection() {
+                None => (self.rows, 0),
+                Some(_) => (self.packed, carry),
+            };
+            total([carry, unprojected, floats([self.rows, hidden]), floats([step, hidden])])
+        });
         let input = match self.symbols() {
             Some(symbols) => product([floats([symbols, self.first_columns()]), directions]),
             None => product([self.elements, directions, size_of::<u32>()]),
@@ -289,18 +322,19 @@ impl<'a> Pass<'a> {
         let layer = |at: usize| {
             let q = if at == 0 && self.symbols().is_some() { 0 } else { spec.layer_input(at) };
             let wiring = layout.wiring(at);
-            let all = features(wiring, spec.units()[at], q);
+            let all = features(wiring, spec.hidden(at), q);
             let groups = wiring.groups.iter().map(|group| &group.columns);
             let columns = groups.chain(wiring.candidates.iter().map(|c| &c.columns));
             let sums = total(columns.map(|columns| product([all, own(columns.len())])));
-            (sums, all)
+            let projection = spec.projection().map_or(0, |p| product([spec.units()[at], own(p)]));
+            (sums.saturating_add(projection), all)
         };
         let layers: Vec<(usize, usize)> = (0..spec.layers()).map(layer).collect();
         let sums = layers.iter().map(|(sums, _)| *sums).max().unwrap_or(0);
         let widest = layers.iter().map(|(_, all)| *all).max().unwrap_or(0);
         let widest = widest.max(spec.outputs().unwrap_or(0)).max(embedding);
         let block = floats([BLOCK, feature_stride(widest)]);
-        let columns = self.layers().map(|(_, columns)| own(columns)).max().unwrap_or(0);
+        let columns = self.layers().map(|of| own(of.columns)).max().unwrap_or(0);
         let panel = floats([BLOCK.min(self.packed), columns.min(PANEL * WIDEST)]);
         let item = total([block, panel, floats([sums])]);
         // One item also makes the gradient of the embedding.

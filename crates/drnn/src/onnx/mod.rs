@@ -244,6 +244,10 @@ impl Model {
             check_streams(spec)?;
         }
         options.check(spec)?;
+        if spec.projection().is_some() {
+            let why = "ONNX's LSTM has no projection, so this network cannot be exported";
+            return Err(Error::Spec(format!("{spec}: {why}")));
+        }
         // Before the weights are copied; there is a little more to a file than they.
         check_size(spec.parameters().saturating_mul(size_of::<f32>()))?;
 

@@ -6,7 +6,7 @@
 //! ```text
 //! rnn    h = tanh(W_ih x + b_ih + W_hh h' + b_hh)         or max(0, ..)
 //! lstm   i, f, o = s(W_ih x + b_ih + W_hh h' + b_hh)      g = tanh(same)
-//!        c = f c' + i g                                   h = o tanh(c)
+//!        c = f c' + i g                                   h = o tanh(c), projected: W_hr (o tanh(c))
 //! gru    r, z = s(W_ih x + b_ih + W_hh h' + b_hh)         n = tanh(W_in x + b_in + r (W_hn h' + b_hn))
 //!        h = (1 - z) n + z h'                             or, reset before: n = tanh(.. + W_hn (r h') + b_hn)
 //! both ways    layer input of position t = [forward h_t; reverse h_t] of the layer below
@@ -166,13 +166,11 @@ pub struct RefGradient {
 /// The state that is zero everywhere.
 pub fn zero_state<N: Number>(spec: &NetSpec) -> RefState<N> {
     let directions = spec.direction().count();
-    let zeros: Vec<_> = spec
-        .state_widths()
-        .iter()
-        .flat_map(|&n| repeat_n(vec![N::from(0.0); n], directions))
-        .collect();
-    let c = if spec.cell().has_cell_state() { zeros.clone() } else { Vec::new() };
-    RefState { h: zeros, c }
+    let zeros = |widths: &[usize]| {
+        let each = widths.iter().flat_map(|&n| repeat_n(vec![N::from(0.0); n], directions));
+        each.collect()
+    };
+    RefState { h: zeros(spec.state_widths()), c: zeros(spec.cell_state_widths()) }
 }
 
 /// Runs the network over one sequence. A sequence without outputs takes no step.
@@ -321,7 +319,8 @@ impl<'a, N> Named<'a, N> {
         let get = |name: &str| self.get(&format!("{name}_l{layer}{suffix}"));
         let w_hu = self.layout.find("weight_hu_l0").map(|_| get("weight_hu"));
         let [w_ih, w_hh] = [get("weight_ih"), get("weight_hh")];
-        Weights { w_ih, w_hh, b_ih: get("bias_ih"), b_hh: get("bias_hh"), w_hu }
+        let w_hr = self.layout.find("weight_hr_l0").map(|_| get("weight_hr"));
+        Weights { w_ih, w_hh, b_ih: get("bias_ih"), b_hh: get("bias_hh"), w_hu, w_hr }
     }
 }
 
@@ -332,6 +331,7 @@ struct Weights<'a, N> {
     b_ih: &'a [N],
     b_hh: &'a [N],
     w_hu: Option<&'a [N]>,
+    w_hr: Option<&'a [N]>,
 }
 
 impl<N: Number> Weights<'_, N> {
@@ -345,16 +345,16 @@ impl<N: Number> Weights<'_, N> {
             from_x[candidate].copy_from_slice(&u);
         }
         let mut from_h = affine(self.w_hh, &before, self.b_hh); // gates * n
-        let n = before.len();
+        let n = from_x.len() / cell.gates();
         if cell == Cell::GruResetBefore {
             let gated = |u: usize| (from_x[u] + from_h[u]).sigmoid() * before[u];
             let gated: Vec<N> = (0..n).map(gated).collect();
             let candidate = affine(&self.w_hh[2 * n * n..], &gated, &self.b_hh[2 * n..]);
             from_h[2 * n..].copy_from_slice(&candidate);
         }
-        for u in 0..n {
+        let mut after = vec![N::from(0.0); n];
+        for (u, h) in after.iter_mut().enumerate() {
             let sum = |gate: usize| from_x[gate * n + u] + from_h[gate * n + u];
-            let h = &mut state.h[lane][u];
             match cell {
                 Cell::RnnTanh => *h = sum(0).tanh(),
                 Cell::RnnRelu => *h = sum(0).relu(),
@@ -376,6 +376,10 @@ impl<N: Number> Weights<'_, N> {
                 }
             }
         }
+        state.h[lane] = match self.w_hr {
+            None => after,
+            Some(w_hr) => affine(w_hr, &after, &vec![N::from(0.0); before.len()]),
+        };
     }
 }
 

@@ -23,6 +23,8 @@ pub struct NetSpecBuilder {
     outputs: Option<usize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     blocks: Option<Blocks>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    projection: Option<usize>,
 }
 
 impl NetSpecBuilder {
@@ -49,6 +51,13 @@ impl NetSpecBuilder {
     pub fn blocks(mut self, blocks: Blocks) -> Self {
         self.units = blocks.total().into_iter().collect();
         self.blocks = Some(blocks);
+        self
+    }
+
+    /// Projects h of every layer of an LSTM to `p` values, fewer than its units: `h = W_hr (o tanh(c))`, as
+    /// PyTorch's `nn.LSTM(proj_size=p)`. Gates, outputs and the next layer read the projected h.
+    pub fn projection(mut self, p: usize) -> Self {
+        self.projection = Some(p);
         self
     }
 
@@ -126,6 +135,7 @@ impl NetSpecBuilder {
             }
             _ => {}
         }
+        self.check_projection()?;
         let blocks = self.blocks.clone().map(Blocks::checked).transpose()?;
         if let Some(blocks) = &blocks {
             self.check_blocks(blocks)?;
@@ -133,6 +143,8 @@ impl NetSpecBuilder {
         let mut spec = NetSpec {
             cell: self.cell,
             input,
+            hidden: self.projection.map_or(self.units.clone(), |p| vec![p; self.units.len()]),
+            projection: self.projection,
             units: self.units,
             direction: self.direction,
             delay: self.delay,
@@ -147,6 +159,28 @@ impl NetSpecBuilder {
         })?;
         spec.free = spec.parameters - spec.constrained();
         Ok(spec)
+    }
+
+    /// That a projection fits the rest.
+    fn check_projection(&self) -> Result<()> {
+        let Some(p) = self.projection else { return Ok(()) };
+        let refuse = |why: String| Err(Error::Spec(why));
+        if self.cell != Cell::Lstm {
+            let cell = self.cell.name();
+            return refuse(format!("a projection of the states of a {cell}: only an LSTM has one"));
+        }
+        if self.blocks.is_some() {
+            return refuse(
+                "blocks of an LSTM with a projection: its states are not its units".into(),
+            );
+        }
+        if let Some((layer, n)) = self.units.iter().enumerate().find(|&(_, &n)| p == 0 || p >= n) {
+            return refuse(format!(
+                "a projection to {p} values of layer {layer}, which has {n} units: it must be at \
+                 least 1, and fewer than the units"
+            ));
+        }
+        Ok(())
     }
 
     /// That blocks fit the rest.
@@ -201,6 +235,7 @@ impl From<NetSpec> for NetSpecBuilder {
             padding: s.padding,
             outputs: s.outputs,
             blocks: s.blocks,
+            projection: s.projection,
         }
     }
 }
@@ -217,6 +252,7 @@ impl NetSpec {
             padding: Padding::Null,
             outputs: None,
             blocks: None,
+            projection: None,
         }
     }
 }

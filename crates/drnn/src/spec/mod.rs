@@ -23,7 +23,7 @@ pub enum Cell {
     RnnTanh,
     /// `h = max(0, W_ih x + b_ih + W_hh h' + b_hh)`
     RnnRelu,
-    /// Gates i, f, g, o: `c = f c' + i g`, `h = o tanh(c)`
+    /// Gates i, f, g, o: `c = f c' + i g`, `h = o tanh(c)`; with a projection `h = W_hr (o tanh(c))`
     Lstm,
     /// Gates r, z, n: `n = tanh(W_in x + b_in + r (W_hn h' + b_hn))`, `h = (1 - z) n + z h'`
     Gru,
@@ -149,6 +149,9 @@ pub struct NetSpec {
     cell: Cell,
     input: InputSpec,
     units: Vec<usize>,
+    /// Width of h, by layer: its units, or those that they are projected to.
+    hidden: Vec<usize>,
+    projection: Option<usize>,
     direction: Direction,
     delay: usize,
     padding: Padding,
@@ -172,6 +175,19 @@ impl NetSpec {
     /// Units of each layer.
     pub fn units(&self) -> &[usize] {
         &self.units
+    }
+
+    /// Width that an LSTM's h is projected to in every layer, p: PyTorch's `proj_size`.
+    pub fn projection(&self) -> Option<usize> {
+        self.projection
+    }
+
+    /// Width of h of layer `layer`, one direction: its projection, or its units.
+    ///
+    /// # Panics
+    /// If there is no such layer.
+    pub fn hidden(&self, layer: usize) -> usize {
+        self.hidden[layer]
     }
 
     /// Number of layers, k.
@@ -219,7 +235,7 @@ impl NetSpec {
             Some(blocks) if self.outputs.is_none() || !blocks.feeds_output(0) => {
                 blocks.units(blocks.count() - 1)
             }
-            _ => 0..self.units[self.layers() - 1],
+            _ => 0..self.hidden[self.layers() - 1],
         }
     }
 
@@ -240,25 +256,34 @@ impl NetSpec {
         }
     }
 
-    /// Widths of the states, direction after direction: of the layers, or of the blocks that stand for
+    /// Widths of the states h, direction after direction: of the layers, or of the blocks that stand for
     /// layers.
     pub fn state_widths(&self) -> &[usize] {
         match &self.blocks {
             Some(blocks) if blocks.start_state() != StartState::Free => blocks.widths(),
-            _ => &self.units,
+            _ => &self.hidden,
+        }
+    }
+
+    /// The same for c, which a projection leaves as wide as there are units; empty for cells without c.
+    pub fn cell_state_widths(&self) -> &[usize] {
+        match self.projection {
+            _ if !self.cell.has_cell_state() => &[],
+            Some(_) => &self.units,
+            None => self.state_widths(),
         }
     }
 
     /// Width of the last layer's state, both directions together.
     pub fn hidden_width(&self) -> usize {
-        self.units[self.layers() - 1] * self.direction.count()
+        self.hidden[self.layers() - 1] * self.direction.count()
     }
 
     /// Width of what layer `layer` reads.
     pub fn layer_input(&self, layer: usize) -> usize {
         match layer {
             0 => self.input.width(),
-            l => self.units[l - 1] * self.direction.count(),
+            l => self.hidden[l - 1] * self.direction.count(),
         }
     }
 
@@ -287,17 +312,20 @@ impl NetSpec {
         for (layer, &n) in self.units.iter().enumerate() {
             let inputs = match layer {
                 0 => self.input.width(),
-                l => self.units[l - 1].checked_mul(self.direction.count())?,
+                l => self.hidden[l - 1].checked_mul(self.direction.count())?,
             };
-            let per_row = inputs.checked_add(n)?.checked_add(2)?;
+            let per_row = inputs.checked_add(self.hidden[layer])?.checked_add(2)?;
             let mut layer = n.checked_mul(gates)?.checked_mul(per_row)?;
+            if let Some(p) = self.projection {
+                layer = layer.checked_add(p.checked_mul(n)?)?;
+            }
             if self.has_ungated() {
                 layer = layer.checked_add(n.checked_mul(n)?)?;
             }
             total = total.checked_add(layer.checked_mul(self.direction.count())?)?;
         }
         if let Some(m) = self.outputs {
-            let hidden = self.units.last()?.checked_mul(self.direction.count())?;
+            let hidden = self.hidden.last()?.checked_mul(self.direction.count())?;
             total = total.checked_add(m.checked_mul(hidden.checked_add(1)?)?)?;
         }
         // Sizes in bytes, of all lanes' copies, must stay addressable too.
@@ -349,6 +377,9 @@ impl fmt::Display for NetSpec {
             }
         }
         f.write_str(variant)?;
+        if let Some(p) = self.projection {
+            write!(f, ", projected to {p}")?;
+        }
         if self.delay > 0 {
             write!(f, ", delay {}", self.delay)?;
         }
@@ -365,7 +396,7 @@ impl fmt::Display for NetSpec {
                 write!(f, "; {symbols} symbols -> {embedding}")?;
             }
         }
-        for n in &self.units {
+        for n in &self.hidden {
             write!(f, " -> {}", n * self.direction.count())?;
         }
         if let Some(m) = self.outputs {

@@ -7,7 +7,10 @@
 //! weight_ih_l{k}      [gates * n, q]     q: what layer k reads
 //! weight_hh_l{k}      [gates * n, n]
 //! bias_ih_l{k}        [gates * n]
-//! bias_hh_l{k}        [gates * n]        .. and again with `_reverse` for the other direction
+//! bias_hh_l{k}        [gates * n]        .. and again, with weight_hr, as `_reverse` for the other
+//!                                        direction
+//! weight_hr_l{k}      [p, n]             a projected LSTM only: h = W_hr (o tanh(c)), and weight_hh
+//!                                        is [gates * n, p]
 //! weight_hu_l0        [n, n]             a GRU in blocks only, and unknown to PyTorch:
 //!                                        n = tanh(W_in x + b_in + W_hu h' + r (W_hn h' + b_hn))
 //! output.weight       [m, n]             where there is an output layer
@@ -39,6 +42,7 @@ pub struct Layout {
     directions: usize,
     has_embedding: bool,
     has_output: bool,
+    has_projection: bool,
     wiring: Vec<Wiring>,
 }
 
@@ -66,9 +70,12 @@ impl Layout {
             let (rows, q) = (spec.cell().gates() * n, spec.layer_input(layer));
             for suffix in suffixes {
                 add(format!("weight_ih_l{layer}{suffix}"), &[rows, q]);
-                add(format!("weight_hh_l{layer}{suffix}"), &[rows, n]);
+                add(format!("weight_hh_l{layer}{suffix}"), &[rows, spec.hidden(layer)]);
                 add(format!("bias_ih_l{layer}{suffix}"), &[rows]);
                 add(format!("bias_hh_l{layer}{suffix}"), &[rows]);
+                if let Some(p) = spec.projection() {
+                    add(format!("weight_hr_l{layer}{suffix}"), &[p, n]);
+                }
             }
             if spec.has_ungated() {
                 add(format!("weight_hu_l{layer}"), &[n, n]);
@@ -78,10 +85,10 @@ impl Layout {
             add("output.weight".into(), &[m, spec.hidden_width()]);
             add("output.bias".into(), &[m]);
         }
-        let has_output = spec.outputs().is_some();
+        let (has_output, has_projection) = (spec.outputs().is_some(), spec.projection().is_some());
         let directions = spec.direction().count();
         let wiring = (0..spec.layers()).map(|layer| Wiring::new(spec, layer)).collect();
-        Layout { tensors, directions, has_embedding, has_output, wiring }
+        Layout { tensors, directions, has_embedding, has_output, has_projection, wiring }
     }
 
     /// How a layer's gates are fed.
@@ -121,8 +128,19 @@ impl Layout {
 
     /// Ranges of `weight_ih`, `weight_hh`, `bias_ih`, `bias_hh`.
     pub fn layer(&self, layer: usize, direction: usize) -> [Range<usize>; 4] {
-        let first = usize::from(self.has_embedding) + 4 * (layer * self.directions + direction);
+        let first = self.first(layer, direction);
         std::array::from_fn(|i| self.tensors[first + i].range.clone())
+    }
+
+    /// Number of the first tensor of (layer, direction).
+    fn first(&self, layer: usize, direction: usize) -> usize {
+        let each = if self.has_projection { 5 } else { 4 };
+        usize::from(self.has_embedding) + each * (layer * self.directions + direction)
+    }
+
+    /// Range of `weight_hr`, if there is one.
+    pub fn projection(&self, layer: usize, direction: usize) -> Option<Range<usize>> {
+        self.has_projection.then(|| self.tensors[self.first(layer, direction) + 4].range.clone())
     }
 
     /// Range of a recurrent matrix.
@@ -160,7 +178,8 @@ pub fn initial(spec: &NetSpec, seed: u64) -> Vec<f32> {
     let widest = |n: usize| stacked.and_then(|b| b.widths().iter().max().copied()).unwrap_or(n);
     for (layer, &n) in spec.units().iter().enumerate() {
         for direction in 0..spec.direction().count() {
-            for range in layout.layer(layer, direction) {
+            let projection = layout.projection(layer, direction);
+            for range in layout.layer(layer, direction).into_iter().chain(projection) {
                 params[range].fill_with(|| rng.symmetric(bound(widest(n))));
             }
         }

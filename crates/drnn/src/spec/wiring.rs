@@ -170,7 +170,7 @@ impl Wiring {
         let backward = |gates: &[Gate]| {
             (0..blocks.count()).map(|j| backward_group(gates, n, &blocks, j)).collect()
         };
-        Wiring {
+        let mut wiring = Wiring {
             groups,
             candidates: candidates.collect(),
             backward_groups: backward(&gates),
@@ -179,8 +179,22 @@ impl Wiring {
                 gate => backward(gate),
             },
             input_backward_groups,
+        };
+        if spec.projection().is_some() {
+            wiring.read_units(0..spec.hidden(layer));
         }
-        .numbered()
+        wiring.numbered()
+    }
+
+    /// Where h is projected, and there are no blocks: all read all of these units of it.
+    fn read_units(&mut self, units: Range<usize>) {
+        for rows in self.groups.iter_mut().filter_map(|group| group.h.as_mut()) {
+            rows.units = units.clone();
+        }
+        for group in &mut self.backward_groups {
+            group.units = units.clone();
+            group.from.iter_mut().for_each(|(_, rows)| rows.units = units.clone());
+        }
     }
 
     /// Gives the packed matrices their numbers.

@@ -1,6 +1,7 @@
 //! One live sequence: an element in, an output out, d elements late.
 
 pub(crate) mod batch;
+mod compute;
 pub(crate) mod snapshot;
 pub(crate) mod step;
 

@@ -5,19 +5,13 @@
 //! the bit.
 
 use crate::cpu::buffer::Buffer;
-use crate::cpu::team::{Member, share};
+use crate::cpu::team::share;
 use crate::error::{Error, Result, check_finite, check_shape};
 use crate::exec::net::{MIN_ROWS, Net};
-use crate::exec::recur::{meet, own_units, wait};
-use crate::exec::wavefront::Hold;
-use crate::kernel::cells::CellForward;
-use crate::kernel::pack::panel_count;
-use crate::kernel::product::{Init, NULL_ROW, Product, Term, Terms};
+use crate::kernel::product::NULL_ROW;
 use crate::model::Model;
-use crate::model::batch::state_width;
-use crate::spec::wiring::Candidate;
+use crate::model::batch::{cell_state_width, state_width};
 use crate::spec::{Direction, InputSpec, NetSpec, Padding};
-use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// One element of a sequence.
@@ -88,25 +82,28 @@ pub(crate) fn check_streams(spec: &NetSpec) -> Result<()> {
 /// States of live sequences by slot, and memory for one step of them.
 #[derive(Default)]
 pub(crate) struct Steps {
-    /// Per layer: h (slots, n), and c the same (empty for cells without it).
-    h: Vec<Buffer>,
-    c: Vec<Buffer>,
+    /// Per layer: h (slots, hidden), and c (slots, n; empty for cells without it).
+    pub(super) h: Vec<Buffer>,
+    pub(super) c: Vec<Buffer>,
     slots: usize,
     /// What a sequence starts from, h and c of every layer; empty where that is zeros.
     start: Vec<f32>,
     /// Elements pushed, per slot; padding counts too.
-    seen: Vec<u64>,
+    pub(super) seen: Vec<u64>,
     /// How many there will have been when the slot is drained, once that is known.
-    ends: Vec<Option<u64>>,
+    pub(super) ends: Vec<Option<u64>>,
     /// The step: slots that have an element, and the element (a row of `x`, a token, padding).
-    active: Vec<u32>,
-    tokens: Vec<u32>,
-    x: Buffer,
-    gates: Buffer,
-    outputs: Buffer,
-    zeros: Buffer,
-    /// Turns round at each step, see [`Product::backwards`].
-    backwards: bool,
+    pub(super) active: Vec<u32>,
+    pub(super) tokens: Vec<u32>,
+    pub(super) x: Buffer,
+    pub(super) gates: Buffer,
+    /// Where h is projected: what it is made of, and h before it goes to its slot; a row per active slot.
+    pub(super) unprojected: Buffer,
+    pub(super) projected: Buffer,
+    pub(super) outputs: Buffer,
+    pub(super) zeros: Buffer,
+    /// Turns round at each step, see [`crate::kernel::product::Product::backwards`].
+    pub(super) backwards: bool,
     /// When the last step was taken, where threads are there to share the next.
     last: Option<Instant>,
 }
@@ -136,8 +133,9 @@ impl Steps {
         self.c.resize_with(spec.layers(), Default::default);
         for (layer, &n) in spec.units().iter().enumerate() {
             let with_c = spec.cell().has_cell_state();
-            for part in [Some(&mut self.h[layer]), with_c.then_some(&mut self.c[layer])] {
-                let Some(part) = part else { continue };
+            let h = Some((&mut self.h[layer], spec.hidden(layer)));
+            let parts = [h, with_c.then_some((&mut self.c[layer], n))];
+            for (part, n) in parts.into_iter().flatten() {
                 let mut larger = Buffer::default();
                 larger.reserve(slots * n);
                 larger.slice_mut(slots * n).fill(0.0);
@@ -149,6 +147,11 @@ impl Steps {
         let columns = (0..spec.layers()).map(|layer| net.columns(layer)).max().unwrap_or(0);
         self.x.reserve(slots * spec.input().width());
         self.gates.reserve(slots * columns);
+        if let Some(p) = spec.projection() {
+            let widest = spec.units().iter().max().copied().unwrap_or(0);
+            self.unprojected.reserve(slots * widest);
+            self.projected.reserve(slots * p);
+        }
         self.outputs.reserve(slots * spec.output_width());
         self.zeros.reserve(spec.input().width());
         self.seen.resize(slots, 0);
@@ -188,7 +191,8 @@ impl Steps {
     /// Visits h and c of every layer, in a fixed order.
     pub fn each_state(&mut self, net: &Net, slot: usize, mut visit: impl FnMut(&mut [f32])) {
         for (layer, &n) in net.spec.units().iter().enumerate() {
-            visit(&mut self.h[layer].slice_mut((slot + 1) * n)[slot * n..]);
+            let hidden = net.spec.hidden(layer);
+            visit(&mut self.h[layer].slice_mut((slot + 1) * hidden)[slot * hidden..]);
             if net.spec.cell().has_cell_state() {
                 visit(&mut self.c[layer].slice_mut((slot + 1) * n)[slot * n..]);
             }
@@ -197,7 +201,7 @@ impl Steps {
 
     /// Floats that [`Steps::each_state`] visits.
     pub fn state_len(spec: &NetSpec) -> usize {
-        state_width(spec) * if spec.cell().has_cell_state() { 2 } else { 1 }
+        state_width(spec) + cell_state_width(spec)
     }
 
     /// Begins a step.
@@ -286,232 +290,6 @@ impl Steps {
             }
             self.run(net, model);
             self.outputs(net.spec).for_each(|(slot, row)| output(slot, row));
-        }
-    }
-
-    /// # Safety
-    /// Nobody else has these rows of the step, but for the other members of a parallel region, and no slot
-    /// appears twice.
-    unsafe fn run_rows(
-        &self,
-        net: &Net,
-        model: &Model,
-        rows: Range<usize>,
-        member: Option<&Member>,
-    ) {
-        for layer in 0..net.spec.layers() {
-            // SAFETY: the caller's promise; barriers separate what members write from who reads it.
-            unsafe {
-                self.products(net, model, layer, &rows, member);
-                wait(member);
-                if !net.layout.wiring(layer).candidates.is_empty() {
-                    self.reset_gates(net, layer, &rows, member);
-                    wait(member);
-                    self.candidates(net, model, layer, &rows, member);
-                    wait(member);
-                }
-                self.cells(net, layer, &rows, member);
-                wait(member);
-            }
-        }
-        // SAFETY: as above.
-        unsafe { self.output(net, model, rows, member) }
-    }
-
-    /// `gates = bias + x W_ih^T + h W_hh^T` of one layer.
-    ///
-    /// # Safety
-    /// As [`Steps::run_rows`].
-    unsafe fn products(
-        &self,
-        net: &Net,
-        model: &Model,
-        layer: usize,
-        rows: &Range<usize>,
-        member: Option<&Member>,
-    ) {
-        let (spec, n, columns) = (net.spec, net.spec.units()[layer], net.columns(layer));
-        let active = self.active[rows.start..].as_ptr();
-        let weights = &model.weights.layers[layer];
-        for (number, group) in net.layout.wiring(layer).groups.iter().enumerate() {
-            let cols = group.columns.clone();
-            let mut terms = Terms::new();
-            for w in group.x.map_or(&[][..], |at| weights.x(at)) {
-                let mut term;
-                match (layer, spec.input()) {
-                    (0, InputSpec::Dense(q)) => {
-                        let x = self.x.ptr().wrapping_add(rows.start * q);
-                        term = Term::rows(x, q, q, w.ptr());
-                    }
-                    (0, InputSpec::Tokens { embedding, .. }) => {
-                        let table = &model.params[net.layout.embedding().unwrap_or_default()];
-                        term = Term::rows(table.as_ptr(), embedding, embedding, w.ptr());
-                        term.index = self.tokens[rows.start..].as_ptr();
-                        term.zeros = self.zeros.ptr();
-                    }
-                    _ => {
-                        let below = spec.units()[layer - 1];
-                        term = Term::rows(self.h[layer - 1].ptr(), below, below, w.ptr());
-                        term.index = active;
-                    }
-                }
-                terms.push(term);
-            }
-            if let Some(from) = &group.h {
-                let h = self.h[layer].ptr().wrapping_add(from.units.start);
-                let mut term = Term::rows(h, n, from.units.len(), weights.h(from.at).ptr());
-                term.index = active;
-                terms.push(term);
-            }
-            let panels = panel_count(cols.len(), net.cpu.kernels.width);
-            // SAFETY: rows of this part, and slots below `self.slots`; buffers hold that many.
-            unsafe {
-                (net.cpu.kernels.product)(&Product {
-                    rows: rows.len(),
-                    cols: cols.len(),
-                    panels: member.map_or(0..panels, |m| m.share(panels, number)),
-                    backwards: self.backwards,
-                    c: self.gates.shared().at(rows.start * columns + cols.start),
-                    c_stride: columns,
-                    init: Init::Rows { from: weights.bias.ptr().add(cols.start), stride: 0 },
-                    terms: terms.as_slice(),
-                });
-            }
-        }
-    }
-
-    /// `r h` of one layer, whose reset gate stands before the product.
-    ///
-    /// # Safety
-    /// As [`Steps::run_rows`].
-    unsafe fn reset_gates(
-        &self,
-        net: &Net,
-        layer: usize,
-        rows: &Range<usize>,
-        member: Option<&Member>,
-    ) {
-        let units = own_units(net.spec.units()[layer], net.cpu.kernels.width, member);
-        for row in rows.clone() {
-            // SAFETY: this row's gates and this slot's states.
-            unsafe { (net.cpu.kernels.reset)(&self.cell_operands(net, layer, row, units.clone())) }
-        }
-    }
-
-    /// Adds `r h W_hn^T` to the candidates of one layer.
-    ///
-    /// # Safety
-    /// As [`Steps::run_rows`].
-    unsafe fn candidates(
-        &self,
-        net: &Net,
-        model: &Model,
-        layer: usize,
-        rows: &Range<usize>,
-        member: Option<&Member>,
-    ) {
-        let (n, columns) = (net.spec.units()[layer], net.columns(layer));
-        let candidates = net.layout.wiring(layer).candidates.iter();
-        for (number, Candidate { columns: cols, h }) in candidates.enumerate() {
-            let panels = panel_count(cols.len(), net.cpu.kernels.width);
-            // SAFETY: rows of this part; the buffer holds that many.
-            unsafe {
-                let row = self.gates.shared().at(rows.start * columns);
-                let c = row.add(cols.start);
-                let gated = row.add(columns - n + h.units.start);
-                let w = model.weights.layers[layer].h(h.at).ptr();
-                (net.cpu.kernels.product)(&Product {
-                    rows: rows.len(),
-                    cols: cols.len(),
-                    panels: member.map_or(0..panels, |m| m.share(panels, number)),
-                    backwards: self.backwards,
-                    c,
-                    c_stride: columns,
-                    init: Init::Rows { from: c, stride: columns },
-                    terms: &[Term::rows(gated, columns, h.units.len(), w)],
-                });
-            }
-        }
-    }
-
-    /// What a cell's arithmetic works on: some units of one row of the step.
-    ///
-    /// # Safety
-    /// There is such a row.
-    unsafe fn cell_operands(
-        &self,
-        net: &Net,
-        layer: usize,
-        row: usize,
-        units: Range<usize>,
-    ) -> CellForward {
-        let (n, columns) = (net.spec.units()[layer], net.columns(layer));
-        let (h, c) = (self.h[layer].shared().0, self.c[layer].shared().0);
-        let at = self.active[row] as usize * n;
-        // SAFETY: rows of the step, and slots below `self.slots`.
-        unsafe {
-            CellForward {
-                rows: 1,
-                units: n,
-                from: units.start,
-                to: units.end,
-                gates: self.gates.shared().at(row * columns),
-                save: false,
-                h_prev: h.add(at),
-                c_prev: c.wrapping_add(at),
-                c: c.wrapping_add(at),
-                h: h.add(at),
-            }
-        }
-    }
-
-    /// The cell's arithmetic of one layer, state after state in its slot.
-    ///
-    /// # Safety
-    /// As [`Steps::run_rows`].
-    unsafe fn cells(&self, net: &Net, layer: usize, rows: &Range<usize>, member: Option<&Member>) {
-        let units = own_units(net.spec.units()[layer], net.cpu.kernels.width, member);
-        let hold = Hold::of(net.spec);
-        for row in rows.clone() {
-            let slot = self.active[row] as usize;
-            // Units that wait keep the state they have.
-            let units = hold.map_or(units.clone(), |hold| {
-                let number = |seen: u64| usize::try_from(seen).unwrap_or(usize::MAX);
-                let (seen, end) = (number(self.seen[slot]), self.ends[slot].map(number));
-                meet(&units, &hold.live(seen, end))
-            });
-            // SAFETY: this row's gates and this slot's states.
-            unsafe {
-                let operands = self.cell_operands(net, layer, row, units);
-                net.cpu.kernels.forward(net.spec.cell())(&operands);
-            }
-        }
-    }
-
-    /// # Safety
-    /// As [`Steps::run_rows`].
-    unsafe fn output(&self, net: &Net, model: &Model, rows: Range<usize>, member: Option<&Member>) {
-        if member.is_some_and(|m| m.index > 0) {
-            return; // too little to share
-        }
-        let (m, last) = (net.spec.output_width(), net.spec.layers() - 1);
-        let (n, h) = (net.spec.units()[last], self.h[last].ptr());
-        let units = net.spec.output_units();
-        // SAFETY: rows of this part.
-        unsafe {
-            let to = self.outputs.shared().at(rows.start * m);
-            if net.spec.outputs().is_some() {
-                let mut terms = Terms::new();
-                let mut term = Term::rows(h.add(units.start), n, units.len(), std::ptr::null());
-                term.index = self.active[rows.start..].as_ptr();
-                terms.push(term);
-                net.output(&model.weights, &model.params, rows.len(), to, &mut terms);
-            } else {
-                for (i, &slot) in self.active[rows].iter().enumerate() {
-                    let h = h.add(slot as usize * n + units.start);
-                    std::ptr::copy_nonoverlapping(h, to.add(i * m), m);
-                }
-            }
         }
     }
 

@@ -68,6 +68,11 @@ pub fn spec(rng: &mut Rng, streams: bool) -> NetSpec {
         }
         _ => builder.delay(delay, padding),
     };
+    if cell == Cell::Lstm && rng.below(2) == 0 {
+        let projected = builder.clone().projection(1 + rng.below(6));
+        // Blocks have no projection, and small layers none so wide.
+        return projected.build().unwrap_or_else(|_| builder.build().unwrap());
+    }
     builder.build().unwrap()
 }
 
@@ -173,18 +178,20 @@ impl Sample {
 
     /// States of one row, for the oracle.
     pub fn row_state(&self, states: &States, row: usize) -> RefState<f64> {
-        let (mut h, mut c, mut at) = (Vec::new(), Vec::new(), 0);
-        for &n in self.spec.state_widths() {
-            for _ in 0..self.spec.direction().count() {
-                let wide = |v: &[f32]| v[at + row * n..][..n].iter().map(|&x| x.into()).collect();
-                h.push(wide(&states.h));
-                if self.spec.cell().has_cell_state() {
-                    c.push(wide(&states.c));
+        let of = |values: &[f32], widths: &[usize]| {
+            let (mut found, mut at) = (Vec::new(), 0);
+            for &n in widths {
+                for _ in 0..self.spec.direction().count() {
+                    let values = &values[at + row * n..][..n];
+                    found.push(values.iter().map(|&x| x.into()).collect());
+                    at += n * self.rows;
                 }
-                at += n * self.rows;
             }
-        }
-        RefState { h, c }
+            found
+        };
+        let spec = &self.spec;
+        let h = of(&states.h, spec.state_widths());
+        RefState { h, c: of(&states.c, spec.cell_state_widths()) }
     }
 
     /// Answer slots of a row that count.
