@@ -8,7 +8,7 @@
 
 use crate::error::{Error, Result};
 use crate::training::Options;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// What a training's checkpoints must be of.
 #[derive(Debug, Clone)]
@@ -127,8 +127,11 @@ fn network_differences(here: &str, there: &str, found: &mut Vec<Difference>) {
 fn option_differences(key: &str, here: &Value, there: &Value, found: &mut Vec<Difference>) {
     match (here, there) {
         (Value::Object(here), Value::Object(there)) if key != "schedule" => {
-            for (key, mine) in here {
-                option_differences(key, mine, there.get(key).unwrap_or(&Value::Null), found);
+            // What is off is left out, on either side.
+            let of =
+                |map: &Map<String, Value>, key: &str| map.get(key).cloned().unwrap_or_default();
+            for key in here.keys().chain(there.keys().filter(|key| !here.contains_key(*key))) {
+                option_differences(key, &of(here, key), &of(there, key), found);
             }
         }
         (here, there) if here != there => {
@@ -187,6 +190,11 @@ mod tests {
     fn the_one_difference_is_named() {
         let of = |spec: &str, options| difference(NAME, spec, options).unwrap();
         let options = Options::default();
+        let dropped = Options { dropout: 0.5, ..options };
+        assert_eq!(of(SPEC, dropped), "--dropout 0.5, but the checkpoint has none");
+        let there = identity(NAME, SPEC, dropped);
+        let found = identity(NAME, SPEC, options).difference(there.text()).unwrap();
+        assert_eq!(found, "--dropout none, but the checkpoint has 0.5");
         assert_eq!(
             of(&SPEC.replace("64", "200"), options),
             "--units 200, but the checkpoint has 64"
