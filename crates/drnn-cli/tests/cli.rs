@@ -79,10 +79,10 @@ fn inspect_reads_model_files_and_refuses_others() {
 
     assert!(refused("inspect nowhere.safetensors").contains("nowhere.safetensors: cannot be read"));
     let found = refused(&format!("inspect {golden}/torch.json"));
-    assert!(found.contains("torch.json: is not a whole safetensors file"), "{found}");
+    assert!(found.contains("torch.json: is JSON text; drnn reads weights"), "{found}");
     assert!(refused(&format!("inspect {path} --net lstm")).contains("cannot be used with"));
     let found = refused(&format!("inspect {golden}/lstm_f16.safetensors --prefix encoder."));
-    assert!(found.contains("prefixes that have one: `net.`"), "{found}");
+    assert!(found.contains("prefixes that have one: `net.` ("), "{found}");
 }
 
 #[test]
