@@ -454,6 +454,7 @@ fn facts_for_machines() {
     assert_eq!((&chars["name"], &chars["task"]), (&"c".into(), &"chars".into()));
     assert_eq!(chars["answers"]["alphabet"], " abc");
     assert_eq!(facts(&both())["streams"], false);
+    assert_eq!(facts(&both())["delay"], serde_json::Value::Null);
 }
 
 #[test]

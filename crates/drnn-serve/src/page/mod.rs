@@ -36,6 +36,7 @@ const ASSETS: &[File] = files![
     PICTURE "icon.svg",
     SCRIPT "backoff.js",
     SCRIPT "cells.js",
+    SCRIPT "curve.js",
     SCRIPT "dom.js",
     SCRIPT "elements.js",
     SCRIPT "examples.js",

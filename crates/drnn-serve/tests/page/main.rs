@@ -400,6 +400,42 @@ fn a_stream_that_was_idle_wakes() {
     }
 }
 
+/// Values are drawn as curves too, one for each target.
+#[test]
+fn values_have_curves() {
+    let Some((mut browser, _served)) = page(&["values"], Options::default()) else { return };
+    let curve = format!("{}.querySelector('.curve')", lane("values"));
+    assert_eq!(browser.eval(&format!("{curve}.hidden")), true);
+    set(&mut browser, "18\n22\n31\n");
+    shows(&mut browser, "values", 3, 0);
+    let points =
+        format!("[...{curve}.querySelectorAll('polyline')].map(line => line.points.numberOfItems)");
+    assert_eq!(browser.eval(&points), json!([3, 3]));
+    let caption = text(&browser.eval(&format!("{curve}.querySelector('figcaption').textContent")));
+    assert!(caption.starts_with("predictions 1 to 3: warm ") && caption.contains("; cold "));
+    set(&mut browser, "18\n");
+    shows(&mut browser, "values", 1, 0);
+    assert_eq!(browser.eval(&format!("{curve}.hidden")), true);
+    assert_eq!(browser.errors, [""; 0]);
+}
+
+/// The response time is that of this text, in milliseconds; the delay is in letters.
+#[test]
+fn delay_and_response_time_are_apart() {
+    let Some((mut browser, _served)) = page(&LETTERS, Options::default()) else { return };
+    let wait = |name: &str| format!("[data-model={name}] .wait");
+    assert_eq!(all(&mut browser, &wait("letters-3")), ["predicts 3 letters late"]);
+    assert_eq!(all(&mut browser, &wait("letters-both")), ["waits for the end"]);
+    browser.write("ab_d");
+    browser.press("Enter");
+    shows(&mut browser, "letters-both", 4, 0);
+    let facts = "[data-model=letters-both] dd";
+    assert!(all(&mut browser, facts)[1].ends_with('s'));
+    browser.write("c");
+    shows(&mut browser, "letters-both", 0, 5);
+    assert_eq!(all(&mut browser, facts)[1], "\u{2013}");
+}
+
 /// The picture in the README: `cargo test --release -p drnn-serve --test page -- --ignored picture`. Its models are
 /// those that come with the program, or of the folder that `DRNN_MODELS` names.
 #[test]

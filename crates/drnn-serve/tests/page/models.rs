@@ -4,13 +4,14 @@ use drnn::{Cell, Cpu, Model, NetSpec, NetSpecBuilder, Padding};
 use drnn_serve::{Models, Options, Server, StopHandle};
 use drnn_tasks::chars::{Alphabet, CharTask};
 use drnn_tasks::live::LiveModel;
+use serde_json::json;
 use std::net::SocketAddr;
 use std::thread::JoinHandle;
 
 const TAGGER: &[u8] = include_bytes!("../../../drnn-cli/models/tagger-en.safetensors");
 pub const ALPHABET: &str = " abcde";
 
-/// `letters-0`, `letters-3`, `letters-both`, `tags`, `rows`.
+/// `letters-0`, `letters-3`, `letters-both`, `tags`, `rows`, `values`.
 pub fn model(name: &str) -> LiveModel {
     let lstm = || NetSpec::builder(Cell::Lstm).units([9]);
     let init = |net: NetSpecBuilder| Model::init(&net.build().unwrap(), 3).unwrap();
@@ -24,6 +25,14 @@ pub fn model(name: &str) -> LiveModel {
         "letters-3" => letters(lstm().delay(3, Padding::LookAhead)),
         "letters-both" => letters(lstm().bidirectional()),
         "rows" => init(lstm().delay(2, Padding::Null).dense(2).outputs(1)),
+        "values" => init(lstm().dense(1).outputs(2)).with_task(json!({
+            "task": "series", "inputs": ["x"], "targets": ["warm", "cold"], "classes": null,
+            "scaling": {
+                "inputs": {"mean": [20.0], "sd": [5.0]},
+                "targets": {"mean": [100.0, -3.0], "sd": [10.0, 1.0]},
+            },
+            "missing": "refuse", "sequence": null, "delimiter": ",",
+        })),
         _ => return LiveModel::from_bytes(name, TAGGER).unwrap(),
     };
     LiveModel::new(name, model).unwrap()

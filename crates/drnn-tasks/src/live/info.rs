@@ -26,8 +26,8 @@ pub struct ModelInfo<'m> {
     pub description: String,
     /// The network's spec as text.
     pub network: String,
-    /// The delay d, in elements.
-    pub delay: usize,
+    /// The delay d, in elements; None for a bidirectional model, which needs the whole sequence.
+    pub delay: Option<usize>,
     /// The number of parameters.
     pub parameters: usize,
     /// Whether it can run on live sequences.
@@ -100,7 +100,7 @@ impl LiveModel {
             outputs,
             description: self.description(),
             network: self.network().spec().to_string(),
-            delay: self.latency(),
+            delay: self.streams().then(|| self.latency()),
             parameters: self.parameters(),
             streams: self.streams(),
         }

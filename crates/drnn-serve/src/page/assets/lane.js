@@ -6,18 +6,19 @@ import { KINDS, counted } from "./elements.js";
 import * as frame from "./frame.js";
 import { family } from "./groups.js";
 import { Live } from "./live.js";
+import { Curve } from "./curve.js";
 import { Tape } from "./tape.js";
 import { Whole } from "./whole.js";
 
-const REMEMBERED = 200; // predictions in the median latency
+const REMEMBERED = 200; // predictions in the median response time
 const SPOKEN = 60; // predictions that are read aloud
 const NONE = "\u2013";
 
 export class Lane {
-  #kind; #truth; #on; #source; #tape;
+  #kind; #truth; #on; #source; #tape; #curve;
   #elements = []; #rest = ""; #ended = false; // the text
   #sent = 0; #answers = []; #right = 0; #known = 0; #reported = false; // this sequence
-  #latencies = [];
+  #times = []; // milliseconds from the element that a prediction waits for to the prediction
 
   /** `truth(position)`: the masked letter there, if known. `on`: `unauthorized()`, `done(lane)`. */
   constructor(model, truth, on) {
@@ -27,6 +28,7 @@ export class Lane {
     this.#on = on;
     const label = `Predictions of ${model.name}; arrow keys move between them`;
     this.#tape = new Tape(model.reads.kind, label, (position) => this.#explain(position));
+    this.#curve = model.answers.kind === "values" ? new Curve(model.answers.names) : null;
     this.node = this.#build();
     this.#source = new (model.streams ? Live : Whole)(model, this.#kind.value, {
       begin: () => this.#begin(),
@@ -61,13 +63,13 @@ export class Lane {
 
   #build() {
     const { name, network, streams, delay, reads } = this.model;
-    const late = delay === 0 ? "predicts at once" : `predicts ${counted(delay, this.#kind)} late`;
+    const late = () => (delay === 0 ? "predicts at once" : `predicts ${counted(delay, this.#kind)} late`);
     const last = streams ? "the last element that a prediction waits for" : "the end of the text";
-    const [waiting, latency, right] = ["0", NONE, NONE].map((text) => make("dd", {}, text));
-    this.shown = { waiting, latency, right, state: make("p", { class: "state", role: "status" }) };
+    const [waiting, response, right] = ["0", NONE, NONE].map((text) => make("dd", {}, text));
+    this.shown = { waiting, response, right, state: make("p", { class: "state", role: "status" }) };
     const facts = [
       make("div", {}, make("dt", {}, "waiting"), waiting),
-      make("div", { title: `median time from ${last} to the prediction` }, make("dt", {}, "latency"), latency),
+      make("div", { title: `median time from ${last} to the prediction` }, make("dt", {}, "response"), response),
       make("div", { hidden: reads.kind === "characters" ? null : "" }, make("dt", {}, "right"), right),
     ];
     const id = `lane-${name}`;
@@ -78,11 +80,11 @@ export class Lane {
         "header",
         {},
         make("h3", { id }, family(this.model), " ", make("span", { class: "name", title: network }, name)),
-        make("p", { class: "wait" }, streams ? late : "waits for the end"),
+        make("p", { class: "wait" }, streams ? late() : "waits for the end"),
         make("dl", {}, ...facts),
         this.shown.state,
       ),
-      this.#tape.node,
+      make("div", { class: "answers" }, this.#tape.node, ...(this.#curve ? [this.#curve.node] : [])),
     );
   }
 
@@ -90,7 +92,9 @@ export class Lane {
     this.#answers = [];
     this.#sent = this.#right = this.#known = 0;
     this.#reported = false;
+    this.#times = [];
     this.#tape.clear();
+    this.#curve?.clear();
     frame.soon(this);
   }
 
@@ -106,8 +110,9 @@ export class Lane {
     this.#known += truth === undefined ? 0 : 1;
     this.#right += truth !== undefined && truth === answer.character ? 1 : 0;
     this.#answers[position] = { answer, late, truth, ms };
-    this.#latencies.push(ms);
-    if (this.#latencies.length > REMEMBERED) this.#latencies.shift();
+    this.#times.push(ms);
+    if (this.#times.length > REMEMBERED) this.#times.shift();
+    this.#curve?.add(position, answer.values);
     frame.soon(this);
   }
 
@@ -120,9 +125,10 @@ export class Lane {
     this.#tape.draw(this.#elements, this.#sent, this.#answers, this.#rest);
     const answered = this.#answers.length, waiting = this.#sent - answered;
     Object.assign(this.node.dataset, { answered, waiting, ended: this.#ended });
-    const sorted = [...this.#latencies].sort((a, b) => a - b);
+    this.#curve?.draw();
+    const sorted = [...this.#times].sort((a, b) => a - b);
     this.shown.waiting.textContent = waiting.toLocaleString("en");
-    this.shown.latency.textContent = sorted.length ? milliseconds(sorted[sorted.length >> 1]) : NONE;
+    this.shown.response.textContent = sorted.length ? milliseconds(sorted[sorted.length >> 1]) : NONE;
     this.shown.right.textContent = this.#known ? `${this.#right} of ${this.#known}` : NONE;
     if (this.#ended && waiting === 0 && answered > 0 && !this.#reported) {
       this.#reported = true;

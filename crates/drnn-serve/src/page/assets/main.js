@@ -6,7 +6,7 @@
 // | groups | models that can be compared |
 // | elements, words | a text as elements |
 // | live, whole | models that stream; models that wait for the end |
-// | lane, tape, cells, hint | one model: its statistics, its elements, one element, its tooltip |
+// | lane, tape, cells, curve, hint | one model: its statistics, its elements, one element, its values, its tooltip |
 // | frame | redraws once per frame |
 // | player, examples, masks | texts that are played, and masked letters |
 // | legend | the legend |
