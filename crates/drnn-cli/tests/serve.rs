@@ -32,7 +32,11 @@ impl Server {
             .unwrap();
         let mut stderr = BufReader::new(child.stderr.take().unwrap());
         let mut said = String::new();
-        stderr.read_line(&mut said).unwrap();
+        // Notes on the models may come first.
+        while said.is_empty() || said.starts_with("note: ") {
+            said.clear();
+            assert!(stderr.read_line(&mut said).unwrap() > 0, "it ended");
+        }
         let after = said.split("http://").nth(1).unwrap_or_else(|| panic!("{said}"));
         let address = after.split([' ', '"', '\n']).next().unwrap().to_string();
         Server { child, address, said, stderr }
@@ -120,7 +124,8 @@ fn an_rnn_of_pytorch_is_served_with_the_activation_it_has() {
     done(folder, "run relu.safetensors x.npy -o y.npy --nonlinearity relu");
     let (shape, y) = common::read(&folder.join("y.npy"));
     // Together with one of drnn's own, to which it does not apply.
-    let server = Server::start(folder, "relu.safetensors small.safetensors --nonlinearity relu");
+    let options = "--nonlinearity relu --prefix net"; // without its dot
+    let server = Server::start(folder, &format!("relu.safetensors small.safetensors {options}"));
     let body = r#"{"model": "relu", "sequences": [[[0.5, -1, 0.25], [2, 1, 1]]]}"#;
     let reply: serde_json::Value =
         serde_json::from_str(&server.request("POST /v1/run", body)).unwrap();
@@ -131,9 +136,9 @@ fn an_rnn_of_pytorch_is_served_with_the_activation_it_has() {
     }
     drop(server);
     for (arguments, why) in [
-        ("small.safetensors --nonlinearity relu", "are for files of PyTorch, and no model is one"),
-        ("--prefix a.", "are for files of PyTorch, and no model is one"),
-        ("relu.safetensors --prefix a.", "`a.weight_ih_l0` is missing"),
+        ("small.safetensors --nonlinearity relu", "are for files of PyTorch and other programs"),
+        ("--prefix a.", "are for files of PyTorch and other programs, and no model is one"),
+        ("relu.safetensors --prefix a.", "no recurrent network has the prefix `a.`"),
     ] {
         let said = refused(folder, &format!("serve {arguments}"));
         assert!(said.contains(why), "{arguments}: {said}");
