@@ -108,12 +108,14 @@ fn cholesky(a: &mut [f64], p: usize) -> Option<()> {
 
 /// The outputs for a row.
 pub(crate) fn predict(weights: &[f64], x: &[f32], y: &mut [f32]) {
-    let m = y.len();
-    let (slopes, constant) = weights.split_at(x.len() * m);
-    for (k, y) in y.iter_mut().enumerate() {
-        let products = x.iter().enumerate().map(|(i, x)| slopes[i * m + k] * f64::from(*x));
-        *y = (products.sum::<f64>() + constant[k]) as f32;
+    let (slopes, constant) = weights.split_at(x.len() * y.len());
+    let mut sums = constant.to_vec();
+    // Input by input, because the weights of one are next to each other.
+    for (x, slopes) in x.iter().zip(slopes.chunks_exact(y.len())) {
+        let x = f64::from(*x);
+        sums.iter_mut().zip(slopes).for_each(|(sum, slope)| *sum += slope * x);
     }
+    y.iter_mut().zip(sums).for_each(|(y, sum)| *y = sum as f32);
 }
 
 #[cfg(test)]
