@@ -41,7 +41,7 @@ use std::path::{Path, PathBuf};
 ///            class and its probability; a forecast stands in the row from which it was made
 ///   chars    a text with masks (_ and [MASK]): line, column, character and probability of each mask
 ///   tagger   text, tokens or CoNLL-U: sentence, number, word, tag and probability of each word
-/// A model without look-back from the end reads a file of any length in constant memory. Examples:
+/// A model that is not bidirectional reads a file of any length in constant memory. Examples:
 ///   drnn predict out/series/model.safetensors new.csv -o predicted.csv --columns id,time
 ///   drnn predict out/tagger/model.safetensors text.conllu -o - --to json
 #[derive(Debug, Args)]
