@@ -5,7 +5,8 @@
 //! ```
 #![no_main]
 
-use drnn_train::read::{Choice, Missing, Source, table};
+use drnn_tasks::series::{ColumnKind, Cycle, InputColumn, TimeFormat};
+use drnn_train::read::{Choice, Delimiter, Missing, Source, table};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
@@ -13,11 +14,11 @@ fuzz_target!(|input: &[u8]| {
     let missing = [Missing::Refuse, Missing::Zero, Missing::Mean, Missing::Previous, Missing::Drop];
     let name = |bit: u8, name: &str| (bits & bit != 0).then(|| name.to_string());
     let choice = Choice {
-        numbers: (bits & 8 != 0).then(|| vec!["x".into()]),
+        columns: (bits & 8 != 0).then(columns),
         label: name(16, "class"),
         sequence: name(32, "id"),
         missing: missing[usize::from(bits & 7) % missing.len()],
-        delimiter: if bits & 64 != 0 { b';' } else { b',' },
+        delimiter: if bits & 64 != 0 { Delimiter::Exactly(b';') } else { Delimiter::default() },
         max_labels: 1000,
     };
     let Ok(source) = Source::from_bytes("f", bytes.to_vec()) else { return };
@@ -30,3 +31,14 @@ fuzz_target!(|input: &[u8]| {
         assert!(names.ids.iter().all(|id| (*id as usize) < names.names.len()));
     }
 });
+
+/// A column of every kind.
+fn columns() -> Vec<InputColumn> {
+    let time = ColumnKind::Time { format: TimeFormat::DayFirst, cycles: Cycle::ALL.to_vec() };
+    let category = ColumnKind::Category { names: vec!["a".into(), "b".into()] };
+    vec![
+        InputColumn::number("x"),
+        InputColumn { name: "t".into(), kind: time },
+        InputColumn { name: "c".into(), kind: category },
+    ]
+}

@@ -101,7 +101,9 @@ fn networks_of_every_kind_can_be_named() {
 
 #[test]
 fn bad_usage_is_refused_with_the_remedy() {
-    assert!(refused("inspect --net dlstm").contains("needs --delay D"));
+    let default = drnn("inspect --net dlstm");
+    assert!(String::from_utf8_lossy(&default.stderr).contains("note: --delay 5, the default here"));
+    assert!(stdout(&default).starts_with("dlstm(100 units, delay 5)"));
     assert!(
         refused("inspect --net lstm --delay 3").contains("use drnn, dlstm or dgru for a delay")
     );

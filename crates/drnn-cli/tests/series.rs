@@ -185,10 +185,14 @@ fn errors_in_data_are_reported_with_their_position() {
     let good = format!("x,y\n{long}");
     let bad = |row: &str| format!("x,y\n{long}{row}\n{long}");
     for (data, more, why) in [
-        (bad("a,1"), "", "a.csv:42: column `x`: `a` is not a number"),
+        (
+            bad("a,1"),
+            "",
+            "a.csv:42: column `x`: `a` is not a number; write NA for a missing one; --inputs",
+        ),
         (bad("1,a"), "", "a.csv:42: column `y`: `a` is not a number"),
         (bad("1"), "", "a.csv:42: the row has 1 columns, the header has 2"),
-        (bad("1,"), "", "a.csv:42: column `y` is missing; say what is to become"),
+        (bad("1,"), "", "a.csv:42: column `y` is missing; --missing says what to do"),
         (bad("NaN,1"), "", "a.csv:42: column `x` is missing"),
         (bad("inf,1"), "", "a.csv:42: column `x`: `inf` is not finite"),
         (
@@ -200,7 +204,7 @@ fn errors_in_data_are_reported_with_their_position() {
         ("x,y\n".into(), "", "a.csv: holds no rows"),
         ("".into(), "", "a.csv: is empty"),
         ("x,y\n,\n".into(), "--missing drop", "a.csv: holds no rows without missing numbers"),
-        ("x;y\n1;2\n".into(), "", "a.csv:1: has no column `y`"),
+        ("x:y\n1:2\n".into(), "", "a.csv:1: has no column `y`; there are `x:y`; --delimiter names"),
         ("y\n1\n2\n".into(), "", "a.csv: has no column other than the target"),
         (good.clone(), "--inputs x,z", "a.csv:1: has no column `z`; there are `x`, `y`"),
         (good.clone(), "--inputs x,y", "column `y` is named twice"),
@@ -229,7 +233,6 @@ fn errors_in_data_are_reported_with_their_position() {
     }
     std::fs::write(folder.join("a.csv"), good).unwrap();
     for (arguments, why) in [
-        (format!("{SMALL} --target y"), "a delayed network needs --delay D"),
         (format!("{SMALL} --target y --net lstm --delay 3"), "--delay 3 with --net lstm"),
         (format!("{SMALL} --delay 1"), "--target <COL,..>"),
         (format!("{SMALL} --target z --delay 1"), "a.csv:1: has no column `z`"),

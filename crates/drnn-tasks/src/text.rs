@@ -48,10 +48,10 @@ pub fn number(field: &str) -> Result<f32, String> {
             Err(format!("{} {}", quote(field), not_finite(field)))
         }
         Ok(number) => Ok(number),
-        Err(_) => Err(format!(
-            "{} is not a number; leave the column out, or write NA for a missing number",
-            quote(field)
-        )),
+        Err(_) if field.replace(',', ".").parse::<f32>().is_ok() => {
+            Err(format!("{} is not a number; write decimals with a point", quote(field)))
+        }
+        Err(_) => Err(format!("{} is not a number; write NA for a missing one", quote(field))),
     }
 }
 

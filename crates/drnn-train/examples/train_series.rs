@@ -22,15 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // 1. Data: a CSV file with a header. Each row is a step; here all rows are one sequence.
     let csv = folder.path().join("series.csv");
     std::fs::write(&csv, made_up(3000))?;
-    let columns = Columns {
-        inputs: Some(vec!["x".into()]),
-        targets: vec!["y".into()],
-        sequence: None,
-        classes: Some(false),
-        missing: Missing::Refuse,
-        delimiter: b',',
-        max_classes: 100,
-    };
+    let columns = Columns::new(vec!["y".into()]);
     let all = from_table(&Input::new(&csv, ReadLimits::default())?, &columns)?;
     println!("{} steps, columns {:?} -> {:?}", all.steps(), all.inputs, all.targets);
 
@@ -41,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     for delay in [0, 2] {
         // 3. The task: columns, and their scaling by mean and standard deviation of the training part.
-        let task = learn_task(&parts.train, Missing::Refuse, None, b',')?;
+        let task = learn_task(&parts.train, Missing::Refuse, None)?;
 
         // 4. The network: inputs and outputs of the task, a GRU of 16 units, a delay. After the end of
         //    a sequence it reads zeros.

@@ -7,7 +7,9 @@ use drnn_tasks::chars::CharTask;
 use drnn_tasks::live::{
     Element, ElementKind, LiveBatch, LiveId, LiveModel, LiveStream, Predicted, ranked,
 };
-use drnn_tasks::series::{Scaling, Scalings, SeriesTask};
+use drnn_tasks::series::{
+    ColumnKind, Cycle, Forecast, InputColumn, Scaling, Scalings, SeriesTask, TimeFormat,
+};
 use drnn_tasks::tagger::{Counting, Limits, Tagger, Vocabulary};
 use drnn_train::PaperNet;
 use drnn_train::read::Missing;
@@ -39,9 +41,41 @@ fn series_model(missing: Missing, classes: bool) -> Model {
         missing,
         sequence: Some("id".into()),
         delimiter: ',',
+        columns: None,
+        forecast: None,
     };
     let spec = task.widths(net(Cell::Gru, 3, Padding::Null)).build().unwrap();
     Model::init(&spec, 5).unwrap().with_task(task.to_value().unwrap())
+}
+
+/// A model that reads a time, a number and a category, and forecasts.
+fn fields() -> LiveModel {
+    let kind = ColumnKind::Time { format: TimeFormat::Iso, cycles: vec![Cycle::HourOfDay] };
+    let date = InputColumn { name: "date".into(), kind };
+    let kind = ColumnKind::Category { names: vec!["blue".into(), "red".into()] };
+    let columns = vec![date, InputColumn::number("x"), InputColumn { name: "colour".into(), kind }];
+    let forecast = Forecast { columns: vec!["x".into()], ahead: vec![1, 24] };
+    let task = SeriesTask {
+        task: SeriesTask::NAME.into(),
+        inputs: columns.iter().flat_map(InputColumn::inputs).collect(),
+        targets: forecast.names(),
+        classes: None,
+        scaling: Scalings {
+            inputs: Scaling {
+                mean: vec![0.0, 0.0, 4.0, 0.0, 0.0],
+                sd: vec![1.0, 1.0, 2.0, 1.0, 1.0],
+            },
+            targets: Some(Scaling { mean: vec![4.0; 2], sd: vec![2.0; 2] }),
+        },
+        missing: Missing::Refuse,
+        sequence: None,
+        delimiter: ',',
+        columns: Some(columns),
+        forecast: Some(forecast),
+    };
+    let spec = task.widths(net(Cell::Gru, 3, Padding::Null)).build().unwrap();
+    let model = Model::init(&spec, 5).unwrap().with_task(task.to_value().unwrap());
+    LiveModel::new("fields", model).unwrap()
 }
 
 fn series(missing: Missing, classes: bool) -> LiveModel {
@@ -74,7 +108,7 @@ fn live_tagger(word: PaperNet) -> drnn_tasks::Result<LiveModel> {
 fn models() -> Vec<LiveModel> {
     let plain = |dense| LiveModel::new("plain", plain(dense)).unwrap();
     let mut all = vec![plain(true), plain(false), LiveModel::new("c", chars_model().0).unwrap()];
-    all.extend([series(Missing::Previous, false), series(Missing::Mean, true)]);
+    all.extend([series(Missing::Previous, false), series(Missing::Mean, true), fields()]);
     all.extend(
         [0, 1, 3].map(|d| {
             live_tagger(if d == 0 { PaperNet::Lstm } else { PaperNet::DLstm(d) }).unwrap()
@@ -89,6 +123,10 @@ fn element(model: &LiveModel, rng: &mut Rng) -> Element {
     match (model.element_kind(), rng.below(4)) {
         (ElementKind::Tokens(symbols), _) => Element::Token(rng.below(symbols) as u32),
         (ElementKind::Numbers(_), _) => numbers(rng),
+        (ElementKind::Fields(_), i) => {
+            let colour = ["red", "blue", "pink", "blue"][i];
+            model.line(&format!("2016-07-01 0{i}:30,{},{colour}", rng.normal())).unwrap()
+        }
         (ElementKind::Characters, 0) => Element::Mask,
         (ElementKind::Characters, _) => Element::Char(['a', 'B', '\n', 'é'][rng.below(4)]),
         (ElementKind::Words, i) => Element::Word(["the", "ants", "run", "unheard-of"][i].into()),
@@ -410,9 +448,57 @@ fn rows_by_the_names_of_their_columns() {
         rows.read("2,r,z,").unwrap_err().to_string().contains("column `a`: `z` is not a number")
     );
     assert!(rows.read("2,\"r,z,").unwrap_err().to_string().contains("a quote is left open"));
+    assert!(
+        rows.read("1,2,3,4,5").unwrap_err().to_string().contains("5 columns, the header has 4")
+    );
     assert_eq!(rows.read("2,q,-1,").unwrap(), element(-1.0, 2.0, false));
     let plain = LiveModel::new("plain", plain(true)).unwrap();
     assert_eq!(ElementRows::new(&plain).read("1, 2").unwrap(), element(1.0, 2.0, false));
+}
+
+/// Times and categories by name, from CSV and JSON alike; names of rows; another delimiter.
+#[test]
+fn fields_of_every_kind() {
+    let model = fields();
+    assert_eq!(model.element_kind(), ElementKind::Fields(3));
+    let expected = model.line("2016-07-01 06:00,1.5,blue").unwrap();
+    let Element::Numbers(numbers) = &expected else { panic!() };
+    assert!((numbers[0] - 1.0).abs() < 1e-6 && numbers[1].abs() < 1e-6);
+    assert_eq!(numbers[2..], [1.5, 1.0, 0.0]);
+    for json in [
+        r#"["2016-07-01 06:00", 1.5, "blue"]"#,
+        r#"{"colour": "blue", "x": 1.5, "date": "2016-07-01T06:00:00Z", "more": [1]}"#,
+    ] {
+        assert_eq!(model.json(json).unwrap(), expected, "{json}");
+    }
+    let mut rows = ElementRows::new(&model);
+    assert_eq!(rows.read("\"x\";\"colour\";\"date\"").unwrap(), ElementRow::Header);
+    let row = ElementRow::Element { element: expected, begins: false };
+    // A row that is refused does not decide whether rows have names.
+    assert!(rows.read("name;z;blue;2016-07-01 06:00").is_err());
+    assert_eq!(rows.read("\"7\";1.5;\"blue\";2016-07-01 06:00").unwrap(), row);
+    assert_eq!(
+        (rows.header().unwrap().join(" "), rows.field(0)),
+        ("row x colour date".into(), "7")
+    );
+    assert_eq!(rows.unknown(), 0);
+    rows.read("8;1.5;pink;2016-07-01 06:00").unwrap();
+    assert_eq!(rows.unknown(), 1);
+    for (json, why) in [
+        (r#"["2016-07-01", 1.5]"#, "2 fields, expected 3: `date`, `x`, `colour`"),
+        (r#"["1/7/2016", 1.5, "red"]"#, "column `date`: `1/7/2016` is not a time"),
+        (r#"["2016-07-01", "red", 1]"#, "is not a number"),
+        (r#"{"x": 1, "colour": "red"}"#, "has no `date`; use null"),
+    ] {
+        let message = model.json(json).unwrap_err().to_string();
+        assert!(message.contains(why), "{message}");
+    }
+    let mut stream = LiveStream::new(&model).unwrap();
+    let message = stream.push(&model.json(r#"[null, 1, "red"]"#).unwrap()).unwrap_err().to_string();
+    assert!(message.contains("column `date` is missing"), "{message}");
+    let info = serde_json::to_value(model.info()).unwrap();
+    assert_eq!(info["reads"]["kind"], "fields");
+    assert_eq!(info["reads"]["columns"][2]["kind"]["category"]["names"][1], "red");
 }
 
 #[test]

@@ -31,6 +31,8 @@ pub fn all() -> Vec<LiveModel> {
             missing,
             sequence: Some("id".into()),
             delimiter: ',',
+            columns: None,
+            forecast: None,
         };
         init(task.widths(net(Padding::Null))).with_task(task.to_value().unwrap())
     };

@@ -3,6 +3,7 @@
 //! blocks of one.
 
 use crate::Failure;
+use crate::console::note;
 use clap::{Args, ValueEnum};
 use drnn::{Blocks, Cell, Connections, NetSpec, Padding, StartState};
 
@@ -80,7 +81,7 @@ pub struct NetworkArguments {
     /// Units per layer, n; or one number per layer: 128,64
     #[arg(long, value_delimiter = ',', default_value = "100")]
     units: Vec<usize>,
-    /// Delay between an input and its output in steps, d
+    /// Delay between an input and its output in steps, d [default: 5 for delayed networks]
     #[arg(long)]
     delay: Option<usize>,
     /// One layer in blocks instead of a stack, with these connections: stacked, lower, upper, all, or
@@ -164,13 +165,26 @@ pub fn layer_units(units: &[usize], layers: Option<usize>) -> Result<Vec<usize>,
     }
 }
 
-/// The delay from --delay: delayed networks need one, others must have none.
-pub fn checked_delay(net: NetworkKind, delay: Option<usize>) -> Result<usize, Failure> {
+/// The delay of a delayed network unless --delay or the data say another.
+pub const DEFAULT_DELAY: usize = 5;
+
+/// The delay from --delay, or `default`, which is said: only delayed networks have one.
+pub fn checked_delay(
+    net: NetworkKind,
+    delay: Option<usize>,
+    default: usize,
+) -> Result<usize, Failure> {
     match (net.delayed(), delay) {
         (true, Some(delay)) => Ok(delay),
         (true, None) => {
-            let why = "a delayed network needs --delay D, the number of steps its output is late";
-            Err(Failure::Input(why.into()))
+            let late = match default {
+                0 => "outputs come at once".into(),
+                d => {
+                    format!("the output for a step comes {} later", drnn::text::counted(d, "step"))
+                }
+            };
+            note!("--delay {default}, the default here: {late}");
+            Ok(default)
         }
         (false, None | Some(0)) => Ok(0),
         (false, Some(delay)) => {
@@ -225,7 +239,7 @@ impl NetworkArguments {
                 "--padding: only a delayed network (drnn, dlstm, dgru) has padding".into(),
             );
         }
-        let delay = checked_delay(self.net, self.delay)?;
+        let delay = checked_delay(self.net, self.delay, DEFAULT_DELAY)?;
         let mut builder = NetSpec::builder(cell);
         builder = match &self.blocks {
             None => builder.units(units),

@@ -2,19 +2,20 @@
 
 use crate::Failure;
 use crate::args::class_weights::{ClassWeights, described};
+use crate::args::network::DEFAULT_DELAY;
 use crate::args::reading::Reading;
-use crate::console::warning;
+use crate::console::{note, warning};
 use crate::memory::Needs;
 use clap::{Args, ValueEnum};
 use drnn::NetSpec;
 use drnn::memory::{self, BatchSize};
 use drnn::text::{counted, grouped, shortened};
-use drnn_tasks::series::SeriesTask;
+use drnn_tasks::series::{Cycle, MAX_CATEGORIES, SeriesTask, TimeFormat};
 use drnn_train::baseline::Baseline;
-use drnn_train::read::{Input, MAX_CLASSES, Missing};
+use drnn_train::read::{Delimiter, Input, MAX_CLASSES, Missing};
 use drnn_train::series::{
-    Columns, Parts, Sequences, SeriesBaselines, SeriesValidation, Shares, Windows, from_arrays,
-    from_table, learn_task, scoring_steps, series_baselines,
+    Columns, InputChoice, InputRules, Parts, Sequences, SeriesBaselines, SeriesValidation, Shares,
+    Windows, from_arrays, from_table, learn_task, scoring_steps, series_baselines,
 };
 use std::path::PathBuf;
 
@@ -39,9 +40,29 @@ pub struct SeriesData {
         conflicts_with = "x"
     )]
     target: Vec<String>,
-    /// Input columns [default: all others, which must then be numbers]
+    /// Forecast: predict the target as it will be H steps after each row; several: 1,6,24. The
+    /// target is then an input too
+    #[arg(long, value_name = "H,..", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    ahead: Vec<u32>,
+    /// Input columns [default: all others but times]
     #[arg(long, value_name = "COL,..", value_delimiter = ',', conflicts_with = "x")]
     inputs: Option<Vec<String>>,
+    /// Column with dates and times, read as sine and cosine of the hour of the day, the day of the
+    /// week and the day of the year
+    #[arg(long, value_name = "COL", conflicts_with = "x")]
+    time: Option<String>,
+    /// How dates and times are written [default: recognised, if it is not unix]
+    #[arg(long, value_enum, conflicts_with = "x")]
+    time_format: Option<TimeFormatName>,
+    /// Cycles that times are read as [default: those that the data show]
+    #[arg(long, value_enum, value_name = "CYCLE,..", value_delimiter = ',', conflicts_with = "x")]
+    cycles: Option<Vec<CycleName>>,
+    /// Columns of categories, even if they look like numbers [default: columns of text]
+    #[arg(long, value_name = "COL,..", value_delimiter = ',', conflicts_with = "x")]
+    categories: Vec<String>,
+    /// Maximum number of categories of a column, each of which is an input
+    #[arg(long, value_name = "N", default_value_t = MAX_CATEGORIES as u32, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    max_categories: u32,
     /// Column with the sequence that a row belongs to [default: all rows are one sequence]
     #[arg(long, value_name = "COL", conflicts_with = "x")]
     sequence: Option<String>,
@@ -52,9 +73,9 @@ pub struct SeriesData {
     /// or not counted
     #[arg(long, value_enum, default_value = "refuse")]
     missing: MissingName,
-    /// Column separator: one character, or tab
-    #[arg(long, value_name = "C", default_value = ",", value_parser = delimiter)]
-    delimiter: u8,
+    /// Column separator: one character, or tab [default: recognised]
+    #[arg(long, value_name = "C", value_parser = delimiter)]
+    delimiter: Option<u8>,
     /// Train on windows of at most W steps, plus the delay
     #[arg(long, value_name = "W", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     window: u32,
@@ -99,6 +120,48 @@ impl From<MissingName> for Missing {
             MissingName::Mean => Missing::Mean,
             MissingName::Previous => Missing::Previous,
             MissingName::Drop => Missing::Drop,
+        }
+    }
+}
+
+/// How dates and times are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum TimeFormatName {
+    /// Year first: 2016-07-01 13:45:00
+    Iso,
+    /// 31/12/2016 13:45
+    DayFirst,
+    /// 12/31/2016 1:45 PM
+    MonthFirst,
+    /// Seconds since 1970
+    Unix,
+}
+
+impl From<TimeFormatName> for TimeFormat {
+    fn from(name: TimeFormatName) -> TimeFormat {
+        match name {
+            TimeFormatName::Iso => TimeFormat::Iso,
+            TimeFormatName::DayFirst => TimeFormat::DayFirst,
+            TimeFormatName::MonthFirst => TimeFormat::MonthFirst,
+            TimeFormatName::Unix => TimeFormat::Unix,
+        }
+    }
+}
+
+/// A cycle that times are read as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum CycleName {
+    HourOfDay,
+    DayOfWeek,
+    DayOfYear,
+}
+
+impl From<CycleName> for Cycle {
+    fn from(name: CycleName) -> Cycle {
+        match name {
+            CycleName::HourOfDay => Cycle::HourOfDay,
+            CycleName::DayOfWeek => Cycle::DayOfWeek,
+            CycleName::DayOfYear => Cycle::DayOfYear,
         }
     }
 }
@@ -149,12 +212,9 @@ impl SeriesData {
         let files: Vec<PathBuf> =
             [&self.csv, &self.x, &self.y].into_iter().flatten().cloned().collect();
         let all = read_files(&files, &self.columns(), self.reading)?;
-        let columns = Columns {
-            inputs: Some(all.inputs.clone()),
-            classes: Some(all.is_classes()),
-            ..self.columns()
-        };
         let mut notes = missing_notes(&all);
+        // Before a long training, so that a wrong guess is seen.
+        all.notes.iter().for_each(|text| note!("{text}"));
         let share = |held: &Held| if let Held::Share(share) = held { *share } else { 0.0 };
         if self.valid == Held::Share(0.0) {
             let why = "--valid 0: a validation set is needed, apart from the training set";
@@ -162,7 +222,13 @@ impl SeriesData {
         }
         let shares = Shares { valid: share(&self.valid), test: share(&self.test) };
         let what = self.describe(&files, &all);
-        let Parts { train, valid, test } = all.part(shares, seed)?;
+        let classes = Some(all.is_classes());
+        let Parts { mut train, mut valid, mut test } = all.part(shares, seed)?;
+        let known = train.known_inputs();
+        train.keep_inputs(&known);
+        [&mut valid, &mut test].into_iter().flatten().for_each(|part| part.keep_inputs(&known));
+        let inputs = InputChoice::Known(train.columns.clone());
+        let columns = Columns { inputs, classes, ..self.columns() };
         let read_held = |held: &Held, part: Option<Sequences>| match held {
             Held::Share(_) => Ok(part),
             Held::Files(files) => read_files(files, &columns, self.reading).map(Some),
@@ -171,13 +237,21 @@ impl SeriesData {
         let valid = valid.ok_or_else(|| {
             Failure::Input("the validation set is empty; --valid sets its size or file".into())
         })?;
-        for (part, what) in [(Some(&valid), "validation"), (test.as_ref(), "test")] {
-            if part.is_some_and(|part| !part.has_targets()) {
-                let why = format!("no step of the {what} set has a target");
-                return Err(Failure::Input(why));
+        let parts =
+            [(Some(&train), "training"), (Some(&valid), "validation"), (test.as_ref(), "test")];
+        for (part, what) in parts.into_iter().filter_map(|(part, what)| Some((part?, what))) {
+            if let Some(target) = part.without_targets() {
+                return Err(Failure::Input(without_target(part, target, what)));
+            }
+            if part.unknown_categories > 0 {
+                let n = grouped(part.unknown_categories);
+                notes.push(format!(
+                    "{n} fields of the {what} set have categories that the training set does not \
+                     have; they are read as none of those that it has."
+                ));
             }
         }
-        let task = learn_task(&train, missing, self.sequence.clone(), self.delimiter)?;
+        let task = learn_task(&train, missing, self.sequence.clone())?;
         notes.extend(constant(&task, &train));
         let prints = [Some(&train), Some(&valid), test.as_ref()].into_iter().flatten();
         let print = prints.fold(0, |print: u64, part| print.rotate_left(21) ^ part.fingerprint());
@@ -203,14 +277,38 @@ impl SeriesData {
 
     fn columns(&self) -> Columns {
         Columns {
-            inputs: self.inputs.clone(),
+            inputs: InputChoice::Found(self.input_rules()),
             targets: self.target.clone(),
+            ahead: self.horizons(),
             sequence: self.sequence.clone(),
             classes: self.classify.then_some(true),
             missing: self.missing.into(),
-            delimiter: self.delimiter,
+            delimiter: self.delimiter.map_or(Delimiter::default(), Delimiter::Exactly),
             max_classes: self.max_classes as usize,
         }
+    }
+
+    fn input_rules(&self) -> InputRules {
+        let of = |cycles: &Vec<CycleName>| {
+            let chosen: Vec<Cycle> = cycles.iter().map(|name| (*name).into()).collect();
+            Cycle::ALL.into_iter().filter(|cycle| chosen.contains(cycle)).collect()
+        };
+        InputRules {
+            names: self.inputs.clone(),
+            time: self.time.clone(),
+            time_format: self.time_format.map(TimeFormat::from),
+            cycles: self.cycles.as_ref().map(of),
+            categories: self.categories.clone(),
+            max_categories: self.max_categories as usize,
+        }
+    }
+
+    /// Steps ahead, in ascending order.
+    fn horizons(&self) -> Vec<usize> {
+        let mut ahead: Vec<usize> = self.ahead.iter().map(|h| *h as usize).collect();
+        ahead.sort_unstable();
+        ahead.dedup();
+        ahead
     }
 
     fn describe(&self, files: &[PathBuf], all: &Sequences) -> String {
@@ -233,6 +331,38 @@ impl SeriesData {
 }
 
 impl Ready {
+    /// The delay of a delayed network unless the user says another: forecasts have none, because
+    /// an output that is late is a forecast of less.
+    pub fn default_delay(&self) -> usize {
+        match self.task.forecast {
+            Some(_) => 0,
+            None => DEFAULT_DELAY.min(self.valid.longest().saturating_sub(1)),
+        }
+    }
+
+    /// Notes what these delays mean for a forecast.
+    pub fn explain_delays(&mut self, delays: &[usize]) {
+        let horizons = self.task.forecast.iter().flat_map(|forecast| forecast.ahead.clone());
+        let mut notes = Vec::new();
+        for (ahead, &delay) in horizons.flat_map(|ahead| delays.iter().map(move |d| (ahead, d))) {
+            let late = counted(delay, "step");
+            if delay >= ahead {
+                notes.push(format!(
+                    "--ahead {ahead} with a delay of {late} is no forecast: the output comes when \
+                     the target is known already; use --delay below {ahead}."
+                ));
+            } else if delay > 0 && delays.len() == 1 {
+                notes.push(format!(
+                    "--ahead {ahead} with a delay of {late}: the output comes {late} after its \
+                     row, {} before the target.",
+                    counted(ahead - delay, "step")
+                ));
+            }
+        }
+        notes.iter().for_each(|text| note!("{text}"));
+        self.notes.extend(notes);
+    }
+
     /// The training set in windows with `ahead` look-ahead steps.
     pub fn windows(&self, ahead: usize) -> Result<Windows, Failure> {
         let windows = Windows::new(&self.train, &self.task, self.window, ahead)?;
@@ -327,15 +457,19 @@ pub fn read_files(
     }
     match &inputs[..] {
         [] => Err(Failure::Input("no data".into())),
-        [x, y] if arrays == 2 => Ok(from_arrays(x, y, columns.missing, columns.max_classes)?),
+        [x, y] if arrays == 2 => {
+            Ok(from_arrays(x, y, columns.missing, columns.max_classes, &columns.ahead)?)
+        }
         [first, ..] if arrays > 0 => {
             let why = "arrays come in pairs: inputs X.npy, then targets Y.npy";
             Err(Failure::Input(format!("{}: {why}", first.path().display())))
         }
         [first, others @ ..] => {
             let mut all = from_table(first, columns)?;
+            let inputs = InputChoice::Known(all.columns.clone());
+            let columns = Columns { inputs, ..columns.clone() };
             for other in others {
-                all.append(from_table(other, columns)?)?;
+                all.append(from_table(other, &columns)?)?;
             }
             Ok(all)
         }
@@ -347,7 +481,21 @@ fn joined(names: &[String]) -> String {
     names.iter().map(|name| shortened(name, 60)).collect::<Vec<_>>().join(", ")
 }
 
-/// Notes on missing numbers.
+/// What to say of a part without values of a target.
+fn without_target(part: &Sequences, target: &str, what: &str) -> String {
+    let why = format!("no step of the {what} set has a target");
+    match &part.forecast {
+        Some(forecast) => format!(
+            "{why} {target}: it has {} steps, and --ahead {} looks beyond its end; --valid and \
+             --test set the sizes",
+            grouped(part.steps()),
+            forecast.longest()
+        ),
+        None => why,
+    }
+}
+
+/// Notes on how data were read, and on missing numbers.
 pub fn missing_notes(data: &Sequences) -> Vec<String> {
     let Sequences { filled, unanswered, dropped, .. } = data;
     let all = [
@@ -355,10 +503,9 @@ pub fn missing_notes(data: &Sequences) -> Vec<String> {
         (unanswered, "steps without a target do not count"),
         (dropped, "rows with missing numbers were left out"),
     ];
-    all.iter()
-        .filter(|(n, _)| **n > 0)
-        .map(|(n, what)| format!("{} {what}.", grouped(**n)))
-        .collect()
+    let missing = all.iter().filter(|(n, _)| **n > 0);
+    let missing = missing.map(|(n, what)| format!("{} {what}.", grouped(**n)));
+    data.notes.iter().cloned().chain(missing).collect()
 }
 
 /// At most this many constant columns have a note of their own.

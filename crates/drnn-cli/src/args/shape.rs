@@ -18,16 +18,17 @@ pub struct ShapeArguments {
     /// Units per layer, n; or one number per layer: 128,64
     #[arg(long, value_name = "N,..", value_delimiter = ',', default_value = "100")]
     units: Vec<usize>,
-    /// Delay between an input and its output in steps, d
+    /// Delay between an input and its output in steps, d [default: 5 for delayed networks, 0 for
+    /// forecasts, less if the data are short]
     #[arg(long, value_name = "D")]
     delay: Option<usize>,
 }
 
 impl ShapeArguments {
-    /// The shape that they describe.
-    pub fn shape(&self) -> std::result::Result<Shape, Failure> {
+    /// The shape that they describe, with this delay for a delayed network without --delay.
+    pub fn shape(&self, default_delay: usize) -> std::result::Result<Shape, Failure> {
         let units = network::layer_units(&self.units, self.layers.map(usize::from))?;
-        let delay = network::checked_delay(self.net, self.delay)?;
+        let delay = network::checked_delay(self.net, self.delay, default_delay)?;
         Ok(Shape { kind: self.net, units, delay })
     }
 }

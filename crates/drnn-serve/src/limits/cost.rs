@@ -18,9 +18,9 @@ const ALLOCATION: usize = 16;
 const HEAP: usize = 8;
 
 /// Bytes of a message of `bytes` bytes with at most `elements` elements. The shortest element is one
-/// character.
-pub fn message(bytes: usize, elements: usize) -> usize {
-    MESSAGE + (1 + HEAP) * bytes + elements.min(bytes) * size_of::<Element>()
+/// character; `encoded` is [`drnn_tasks::live::LiveModel::encoded_bytes`].
+pub fn message(bytes: usize, elements: usize, encoded: usize) -> usize {
+    MESSAGE + (1 + HEAP) * bytes + elements.min(bytes) * (size_of::<Element>() + encoded)
 }
 
 /// Bytes of a request's elements, with the overhead of their allocations.

@@ -43,6 +43,10 @@ pub async fn run(
     };
     let request = request::parse(&body)?;
     let served = shared.models.get(request.model.as_deref())?;
+    let encoded = request.encoded_bytes(&served.model)?;
+    if encoded > 0 && !received.try_grow_to((length + encoded).saturating_sub(FREE_RECEIVED)) {
+        return Err(busy());
+    }
     let sequences = request.elements(&served.model, limits.elements)?;
     drop(body);
     let bytes = cost::elements(&sequences).saturating_sub(FREE_RECEIVED);

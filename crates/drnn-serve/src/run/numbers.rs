@@ -9,7 +9,7 @@ pub fn sequences(reads: ElementKind, json: &str) -> Option<Vec<Vec<Element>>> {
     match reads {
         ElementKind::Numbers(_) => all(json, |Numbers(numbers)| Element::Numbers(numbers)),
         ElementKind::Tokens(_) => all(json, Element::Token),
-        ElementKind::Characters | ElementKind::Words => None,
+        ElementKind::Fields(_) | ElementKind::Characters | ElementKind::Words => None,
     }
 }
 

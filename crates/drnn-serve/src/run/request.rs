@@ -45,6 +45,17 @@ fn malformed(error: &serde_json::Error) -> ApiError {
 }
 
 impl Request<'_> {
+    /// An upper bound on the bytes of its elements that do not follow from the size of its text:
+    /// categories, each of which becomes as many numbers as its column has.
+    pub fn encoded_bytes(&self, model: &LiveModel) -> Result<usize, ApiError> {
+        match (model.element_kind(), self.sequences) {
+            (ElementKind::Fields(count), Some(raw)) => {
+                Ok((values(raw.get())? / count.max(1) + 1).saturating_mul(model.encoded_bytes()))
+            }
+            _ => Ok(0),
+        }
+    }
+
     /// Its sequences, parsed for `model`, of at most `max_elements` elements in all.
     pub fn elements(
         self,
@@ -59,7 +70,7 @@ impl Request<'_> {
         match (self.sequences, self.texts) {
             (Some(raw), _) => {
                 let width = match model.element_kind() {
-                    ElementKind::Numbers(q) => q,
+                    ElementKind::Numbers(q) | ElementKind::Fields(q) => q,
                     _ => 1,
                 };
                 // Checked before any memory is allocated for them.

@@ -224,10 +224,11 @@ impl<'a> Conversation<'a> {
                 self.stream.finish();
             }
             let (open, waits) = (self.closing.is_none(), self.received.is_some());
+            let encoded = self.served.model.encoded_bytes();
             let (idle, too_long) = (last_frame + limits.idle, opened + limits.max_lifetime);
             tokio::select! {
                 event = self.out.recv() => self.send_events(event).await?,
-                ready = ready(&self.received, &self.stream, self.shared, self.client), if waits => {
+                ready = ready(&self.received, &self.stream, self.shared, self.client, encoded), if waits => {
                     self.forward(ready).await;
                 }
                 frame = self.socket.recv(), if open && !waits => {
@@ -365,10 +366,11 @@ async fn ready(
     stream: &StreamHandle,
     shared: &Shared,
     client: Client,
+    encoded: usize,
 ) -> Ready {
     match received {
         Some(Received::Text(text)) => {
-            let bytes = cost::message(text.len(), shared.options.limits.in_flight);
+            let bytes = cost::message(text.len(), shared.options.limits.in_flight, encoded);
             // The first pending message is free up to a size, so that a stream always makes progress.
             let free = if stream.is_idle() { FREE_RECEIVED } else { 0 };
             Ready::Parse(shared.received.lease(client, bytes.saturating_sub(free)).await)

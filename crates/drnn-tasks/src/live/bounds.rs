@@ -2,7 +2,7 @@
 //! allocated for them.
 
 use super::element::Element;
-use super::model::{LiveModel, LiveTask};
+use super::model::{ElementKind, LiveModel, LiveTask};
 
 /// Bytes of `{"position":18446744073709551615,` and the names of the other fields.
 const FRAME: usize = 100;
@@ -35,6 +35,17 @@ impl LiveModel {
                 },
                 LiveTask::Tagger(tagger) => longest(tagger.vocabulary().tags()) + F64,
             }
+    }
+
+    /// Bytes of an element's numbers if its categories become more numbers than its text has
+    /// characters; else 0.
+    pub fn encoded_bytes(&self) -> usize {
+        match self.element_kind() {
+            ElementKind::Fields(_) => {
+                self.series().map_or(0, |task| task.inputs.len() * size_of::<f32>())
+            }
+            _ => 0,
+        }
     }
 
     /// Bytes of a live stream's states, before and after a step.

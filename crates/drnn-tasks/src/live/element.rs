@@ -3,13 +3,15 @@
 //! | model | line | JSON |
 //! |---|---|---|
 //! | plain, dense; series | `0.5 1` or `0.5,1`; NA or an empty field is missing | `[0.5, null]`, `{"x": 0.5, "y": 1}`, `0.5` |
+//! | series with times and categories | `0.5,2016-07-01 13:45,red` | `[0.5, "2016-07-01 13:45", "red"]`, or an object |
 //! | plain, tokens | `7` | `7` |
 //! | chars | `a`, or `_` for a masked one | `"a"`, `null` for a masked one |
 //! | tagger | `ants` | `"ants"` |
 
 use super::model::{LiveModel, LiveTask};
 use crate::error::{Error, Result};
-use crate::text::{TOO_LARGE, number, quote};
+use crate::series::{Encoded, InputColumn, SeriesTask};
+use crate::text::{TOO_LARGE, listed, number, quote};
 use drnn::InputSpec;
 use serde_json::Value;
 
@@ -17,7 +19,8 @@ use serde_json::Value;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Element {
-    /// q numbers in their own units, in the model's order; NaN if missing.
+    /// The network's q inputs in their own units, in the model's order; NaN if missing. Times and
+    /// categories of a series are encoded already, see [`crate::series::InputColumn`].
     Numbers(Vec<f32>),
     /// The id of a symbol.
     Token(u32),
@@ -43,6 +46,7 @@ impl LiveModel {
                 Ok(token) => Ok(Element::Token(token)),
                 Err(_) => refuse(format!("{} is not a token, a number from 0", quote(line))),
             },
+            (LiveTask::Series(_, task), _) if task.columns.is_some() => columns_of_line(task, line),
             (_, InputSpec::Dense(_)) => {
                 let field = |field: &str| number(field.trim()).map_err(Error::Data);
                 let numbers: Result<Vec<f32>> = match line.contains(',') {
@@ -78,11 +82,18 @@ impl LiveModel {
                 }
             }
             (LiveTask::Series(_, task), _, Value::Object(map)) => {
-                let field = |name: &String| match map.get(name) {
-                    Some(value) => float(value),
-                    None => refuse(format!("has no {}; use null if it is missing", quote(name))),
-                };
-                Ok(Element::Numbers(task.inputs.iter().map(field).collect::<Result<_>>()?))
+                let mut inputs = Vec::with_capacity(task.inputs.len());
+                for column in task.input_columns().iter() {
+                    let Some(value) = map.get(&column.name) else {
+                        let name = quote(&column.name);
+                        return refuse(format!("has no {name}; use null if it is missing"));
+                    };
+                    column.encode_json(value, &mut inputs).map_err(Error::Data)?;
+                }
+                Ok(Element::Numbers(inputs))
+            }
+            (LiveTask::Series(_, task), _, value) if task.columns.is_some() => {
+                columns_of_json(task, value)
             }
             (_, InputSpec::Dense(_), Value::Array(values)) => {
                 Ok(Element::Numbers(values.iter().map(float).collect::<Result<_>>()?))
@@ -91,6 +102,42 @@ impl LiveModel {
             (_, InputSpec::Dense(q), value) => expected(&format!("an array of {q} numbers"), value),
         }
     }
+}
+
+/// Encodes the fields of a line, separated by commas, or by spaces where there is no comma.
+fn columns_of_line(task: &SeriesTask, line: &str) -> Result<Element> {
+    let columns = task.input_columns();
+    let fields: Vec<&str> = match (columns.len(), line.contains(',')) {
+        (1, _) => vec![line.trim()],
+        (_, true) => line.split(',').map(str::trim).collect(),
+        (_, false) => line.split_whitespace().collect(),
+    };
+    encoded(&columns, &fields, |column, field, to| column.encode(field, to))
+}
+
+fn columns_of_json(task: &SeriesTask, value: &Value) -> Result<Element> {
+    let values = match value {
+        Value::Array(values) => values.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    encoded(&task.input_columns(), values, InputColumn::encode_json)
+}
+
+fn encoded<F>(
+    columns: &[InputColumn],
+    fields: &[F],
+    encode: impl Fn(&InputColumn, &F, &mut Vec<f32>) -> std::result::Result<Encoded, String>,
+) -> Result<Element> {
+    if fields.len() != columns.len() {
+        let (found, expected) = (fields.len(), columns.len());
+        let names = listed(columns.iter().map(|column| column.name.as_str()));
+        return refuse(format!("{found} fields, expected {expected}: {names}"));
+    }
+    let mut inputs = Vec::new();
+    for (column, field) in columns.iter().zip(fields) {
+        encode(column, field, &mut inputs).map_err(Error::Data)?;
+    }
+    Ok(Element::Numbers(inputs))
 }
 
 fn one_char(text: &str) -> Result<Element> {

@@ -5,8 +5,12 @@
 //!  "answers": {"kind": "classes", "names": ["rest", "walk"]}, "description": "..", "network": "dgru(32 units, ..",
 //!  "delay": 3, "parameters": 3553, "streams": true}
 //! ```
+//!
+//! If a series has times or categories, `reads` has kind `fields`, and `columns` instead of `names`:
+//! `[{"name": "date", "kind": {"time": {"format": "iso", "cycles": ["hour-of-day"]}}}, ..]`.
 
 use super::model::{ElementKind, LiveModel, LiveTask};
+use crate::series::InputColumn;
 use serde::Serialize;
 
 /// The description of a model.
@@ -38,14 +42,17 @@ pub struct ModelInfo<'m> {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct InputInfo<'m> {
-    /// `numbers`, `tokens`, `characters` or `words`.
+    /// `numbers`, `fields`, `tokens`, `characters` or `words`.
     pub kind: &'static str,
-    /// For numbers, how many an element has; for tokens, the number of symbols.
+    /// For numbers and fields, how many an element has; for tokens, the number of symbols.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<usize>,
     /// For numbers, the names of the columns, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub names: Option<&'m [String]>,
+    /// For fields, the columns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub columns: Option<&'m [InputColumn]>,
 }
 
 /// The predictions of a model.
@@ -70,13 +77,17 @@ impl LiveModel {
     pub fn info(&self) -> ModelInfo<'_> {
         let (kind, count) = match self.element_kind() {
             ElementKind::Numbers(q) => ("numbers", Some(q)),
+            ElementKind::Fields(count) => ("fields", Some(count)),
             ElementKind::Tokens(symbols) => ("tokens", Some(symbols)),
             ElementKind::Characters => ("characters", None),
             ElementKind::Words => ("words", None),
         };
-        let names = match &self.task {
-            LiveTask::Series(_, task) => Some(task.inputs.as_slice()),
-            _ => None,
+        let (names, columns) = match &self.task {
+            LiveTask::Series(_, task) => match &task.columns {
+                Some(columns) => (None, Some(columns.as_slice())),
+                None => (Some(task.inputs.as_slice()), None),
+            },
+            _ => (None, None),
         };
         let out = |kind, names| OutputInfo { kind, count: None, names, alphabet: None };
         let outputs = match &self.task {
@@ -96,7 +107,7 @@ impl LiveModel {
         ModelInfo {
             name: self.name(),
             task: self.task(),
-            reads: InputInfo { kind, count, names },
+            reads: InputInfo { kind, count, names, columns },
             outputs,
             description: self.description(),
             network: self.network().spec().to_string(),

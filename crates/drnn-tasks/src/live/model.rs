@@ -37,6 +37,8 @@ pub(super) enum LiveTask {
 pub enum ElementKind {
     /// This many numbers per element.
     Numbers(usize),
+    /// This many fields per element: numbers, times and categories of a series.
+    Fields(usize),
     /// Ids below this number of symbols.
     Tokens(usize),
     /// Characters, some of which may be masked.
@@ -50,6 +52,8 @@ impl fmt::Display for ElementKind {
         match self {
             ElementKind::Numbers(1) => write!(f, "a number"),
             ElementKind::Numbers(q) => write!(f, "{q} numbers"),
+            ElementKind::Fields(1) => write!(f, "a field"),
+            ElementKind::Fields(count) => write!(f, "{count} fields"),
             ElementKind::Tokens(symbols) => write!(f, "tokens below {symbols}"),
             ElementKind::Characters => write!(f, "characters"),
             ElementKind::Words => write!(f, "words"),
@@ -213,6 +217,9 @@ impl LiveModel {
         match (&self.task, self.network().spec().input()) {
             (LiveTask::Tagger(_), _) => ElementKind::Words,
             (LiveTask::Chars(..), _) => ElementKind::Characters,
+            (LiveTask::Series(_, task), _) if task.columns.is_some() => {
+                ElementKind::Fields(task.input_columns().len())
+            }
             (_, InputSpec::Dense(q)) => ElementKind::Numbers(q),
             (_, InputSpec::Tokens { symbols, .. }) => ElementKind::Tokens(symbols),
         }

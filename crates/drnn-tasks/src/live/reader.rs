@@ -156,8 +156,9 @@ fn scaled(task: &SeriesTask, x: &[f32], sequence: &Sequence) -> Checked {
     count(x, task.inputs.len())?;
     let mut own = x.to_vec();
     let mut scaled = Vec::with_capacity(x.len());
-    for (at, (x, name)) in own.iter_mut().zip(&task.inputs).enumerate() {
-        let missing = |why: &str| Err(format!("column {} is missing; {why}", quote(name)));
+    for (at, x) in own.iter_mut().enumerate() {
+        let name = || quote(task.column_of(at));
+        let missing = |why: &str| Err(format!("column {} is missing; {why}", name()));
         if x.is_nan() {
             *x = match (task.missing, sequence.previous().get(at)) {
                 (Missing::Zero, _) => 0.0,
@@ -175,7 +176,7 @@ fn scaled(task: &SeriesTask, x: &[f32], sequence: &Sequence) -> Checked {
         // A missing number that is replaced by the mean is 0 when scaled.
         let y = if x.is_nan() { 0.0 } else { task.scaling.inputs.apply(at, *x) };
         if !y.is_finite() {
-            return Err(format!("column {} is {x}, out of range", quote(name)));
+            return Err(format!("column {} is {x}, out of range", name()));
         }
         scaled.push(y);
     }

@@ -1,9 +1,10 @@
 //! Builds a table row by row; missing numbers are NaN.
 
-use super::Missing;
 use super::limits::check_name;
 use super::quote;
 use super::table::{Choice, Names, Table};
+use super::{MISSING_HELP, Missing};
+use crate::loss::IGNORE;
 use std::collections::HashMap;
 
 /// A table under construction.
@@ -32,24 +33,32 @@ impl Building {
         }
     }
 
-    /// Puts a row, NaN for missing numbers.
+    /// Puts a row, NaN for missing numbers, with `unknown` categories.
     pub(super) fn push(
         &mut self,
         numbers: &[f32],
         label: Option<&str>,
         sequence: Option<&str>,
         line: Option<u64>,
+        unknown: usize,
     ) -> std::result::Result<(), String> {
         let table = &mut self.table;
         let holes = numbers.iter().filter(|x| x.is_nan()).count();
-        if holes > 0 && self.missing == Missing::Drop {
+        if (holes > 0 || label == Some("")) && self.missing == Missing::Drop {
             table.dropped += 1;
             return Ok(());
         }
-        if label == Some("") || sequence == Some("") {
-            return Err("the row's label or sequence is empty".into());
+        if sequence == Some("") {
+            return Err("the row's sequence is empty: every row needs the name of one".into());
         }
-        if let Some(label) = label {
+        table.unknown += unknown;
+        if label == Some("") {
+            if self.missing != Missing::Keep {
+                let column = quote(&self.label_column);
+                return Err(format!("column {column}, the class, is empty; {MISSING_HELP}"));
+            }
+            table.label.get_or_insert_default().ids.push(IGNORE);
+        } else if let Some(label) = label {
             check_name("the row's label", label)?;
             if self.label.0.len() >= self.max_labels && !self.label.0.contains_key(label) {
                 return Err(format!(
@@ -79,7 +88,7 @@ impl Building {
             let fail =
                 |what: &str| Err(format!("column {} is missing{what}", quote(&table.columns[at])));
             table.values[row + at] = match (self.missing, self.last[sequence_id]) {
-                (Missing::Refuse, _) => return fail("; say what is to become of missing numbers"),
+                (Missing::Refuse, _) => return fail(&format!("; {MISSING_HELP}")),
                 (Missing::Previous, None) => return fail(", and no row is before it"),
                 (Missing::Previous, Some(last)) => table.values[last + at],
                 (Missing::Zero, _) => 0.0,

@@ -7,6 +7,7 @@
 //!
 //! Blank lines are skipped. Fields are taken without the spaces around them.
 
+use super::header::{Delimiter, Header};
 use super::limits::MAX_LINE_BYTES;
 use super::lines::Lines;
 use super::refuse;
@@ -25,6 +26,8 @@ pub struct Records {
 pub(super) struct Rows {
     records: Records,
     fields: Fields,
+    /// The first row after the header, with its line: it was looked at to understand the header.
+    pending: Option<(String, u64)>,
 }
 
 /// The fields of one row.
@@ -120,18 +123,40 @@ impl Records {
 }
 
 impl Rows {
-    pub(super) fn new(lines: Lines, delimiter: u8) -> Rows {
-        Rows { records: Records::new(lines), fields: Fields::new(delimiter) }
+    /// Reads the header; rows follow. None if there is not even a header.
+    pub(super) fn open(lines: Lines, delimiter: Delimiter) -> Result<Option<(Rows, Header)>> {
+        let mut records = Records::new(lines);
+        let Some(names) = records.next()?.map(String::from) else { return Ok(None) };
+        let line = records.line;
+        let first = records.next()?.map(String::from).map(|row| (row, records.line));
+        let row = first.as_ref().map(|(row, _)| row.as_str());
+        let delimiter = delimiter.of(&names, row);
+        (records.record, records.line) = (names, line);
+        let mut rows = Rows { records, fields: Fields::new(delimiter), pending: None };
+        rows.split()?;
+        let names = (0..rows.len()).map(|i| rows.field(i).to_string()).collect();
+        let header = Header::new(names, row, delimiter);
+        rows.pending = first;
+        Ok(Some((rows, header)))
     }
 
     /// Reads a row; whether there is one.
     pub(super) fn next(&mut self) -> Result<bool> {
-        if self.records.next()?.is_none() {
-            return Ok(false);
+        match self.pending.take() {
+            Some(row) => (self.records.record, self.records.line) = row,
+            None => {
+                if self.records.next()?.is_none() {
+                    return Ok(false);
+                }
+            }
         }
-        self.records.record.push('\n');
-        self.fields.split(&self.records.record).map_err(|why| self.refuse(why))?;
+        self.split()?;
         Ok(true)
+    }
+
+    fn split(&mut self) -> Result<()> {
+        self.records.record.push('\n');
+        self.fields.split(&self.records.record).map_err(|why| self.refuse(why))
     }
 
     /// Fields of the row.
@@ -170,8 +195,11 @@ mod tests {
     use super::*;
 
     fn rows(text: &str) -> Result<Vec<(u64, Vec<String>)>> {
-        let mut rows = Rows::new(Source::from_bytes("a", text.into()).unwrap().lines(), b',');
-        let mut all = Vec::new();
+        let lines = Source::from_bytes("a", text.into()).unwrap().lines();
+        let Some((mut rows, header)) = Rows::open(lines, Delimiter::Exactly(b','))? else {
+            return Ok(Vec::new());
+        };
+        let mut all = vec![(1, header.names)];
         while rows.next()? {
             let fields = (0..rows.len()).map(|i| rows.field(i).to_string()).collect();
             all.push((rows.line(), fields));

@@ -1,12 +1,14 @@
-//! Elements from CSV, a line at a time.
+//! Elements of a model from CSV, a row at a time.
 //!
-//! The first line of a model of series names its columns: they are found by name, in any order, among
-//! others. Other models have no names: all columns count, in their order, and no line names them.
+//! The first line for a model of series names its columns: they are found by name, in any order,
+//! among others. Other models have no names: all columns count, in their order, and no line names
+//! them.
 
 use super::csv::Fields;
-use super::quote;
-use super::table::{Choice, Places};
+use super::header::{COMMON, Header};
+use super::table::{Choice, Places, wrong_length};
 use drnn_tasks::live::{Element, LiveModel};
+use drnn_tasks::series::{Encoded, SeriesTask};
 use drnn_tasks::text::number;
 use drnn_tasks::{Error, Result};
 
@@ -16,15 +18,12 @@ pub struct ElementRows<'m> {
     /// The line with its end.
     record: String,
     fields: Fields,
-    header: Option<Header>,
+    columns: Option<ElementColumns>,
+    /// Whether a row has been read.
+    begun: bool,
     /// Which sequence the row before belonged to.
     sequence: Option<String>,
-}
-
-/// Names of columns, and which of them are read.
-struct Header {
-    names: Vec<String>,
-    places: Places,
+    unknown: usize,
 }
 
 /// What a line was.
@@ -41,27 +40,56 @@ pub enum ElementRow {
     },
 }
 
+/// Where the columns of a model are in a table.
+struct ElementColumns {
+    header: Header,
+    places: Places,
+}
+
+impl ElementColumns {
+    fn new(task: &SeriesTask, header: Header) -> std::result::Result<ElementColumns, String> {
+        let sequence = task.sequence.clone().filter(|name| header.names.contains(name));
+        let columns = Some(task.input_columns().into_owned());
+        let choice = Choice { columns, sequence, ..Choice::default() };
+        let places = Places::new(&header, &choice)?;
+        Ok(ElementColumns { header, places })
+    }
+
+    /// The element of a row, and how many of its categories the model does not know.
+    fn element<'f>(
+        &self,
+        count: usize,
+        field: impl Fn(usize) -> &'f str,
+    ) -> std::result::Result<(Element, usize), String> {
+        let expected = self.header.names.len();
+        if count != expected {
+            return Err(wrong_length(count, expected));
+        }
+        let (mut numbers, mut unknown) = (Vec::new(), 0);
+        for (column, &place) in self.places.columns.iter().zip(&self.places.at) {
+            let encoded = column.encode(field(place), &mut numbers)?;
+            unknown += usize::from(encoded == Encoded::UnknownCategory);
+        }
+        Ok((Element::Numbers(numbers), unknown))
+    }
+}
+
+/// Whether a row of sequence `now` begins it, and remembers it.
+fn begins(last: &mut Option<String>, now: Option<&str>) -> bool {
+    let begins = last.is_some() && last.as_deref() != now;
+    if last.as_deref() != now {
+        *last = now.map(String::from);
+    }
+    begins
+}
+
 impl<'m> ElementRows<'m> {
     /// For elements of `model`.
     pub fn new(model: &'m LiveModel) -> ElementRows<'m> {
         let delimiter = model.series().map_or(b',', |task| task.delimiter as u8);
         let (record, fields) = (String::new(), Fields::new(delimiter));
-        ElementRows { model, record, fields, header: None, sequence: None }
-    }
-
-    /// Whether the next line names the columns.
-    pub fn needs_header(&self) -> bool {
-        self.model.series().is_some() && self.header.is_none()
-    }
-
-    /// The names of the columns, once they have been read.
-    pub fn header(&self) -> Option<&[String]> {
-        self.header.as_ref().map(|header| header.names.as_slice())
-    }
-
-    /// Field `i` of the line that was read last.
-    pub fn field(&self, i: usize) -> &str {
-        if i < self.fields.len() { self.fields.get(i) } else { "" }
+        let (columns, begun, sequence, unknown) = (None, false, None, 0);
+        ElementRows { model, record, fields, columns, begun, sequence, unknown }
     }
 
     /// What a line is. One that is refused changes nothing.
@@ -69,49 +97,82 @@ impl<'m> ElementRows<'m> {
         self.record.clear();
         self.record += line;
         self.record.push('\n');
-        self.fields.split(&self.record).map_err(|why| Error::Data(why.into()))?;
-        let Some(task) = self.model.series() else {
-            return match self.fields.len() {
-                1 => Ok(ElementRow::Element {
-                    element: self.model.line(self.fields.get(0))?,
-                    begins: false,
-                }),
-                count => {
-                    let numbers = (0..count).map(|i| number(self.fields.get(i)));
-                    let numbers = numbers.collect::<std::result::Result<_, _>>();
-                    let element = Element::Numbers(numbers.map_err(Error::Data)?);
-                    Ok(ElementRow::Element { element, begins: false })
-                }
-            };
+        match (self.model.series(), &self.columns) {
+            (None, _) => self.numbers(),
+            (Some(task), None) => self.find_columns(task).map(|()| ElementRow::Header),
+            (Some(task), Some(_)) => self.row(task),
+        }
+        .map_err(Error::Data)
+    }
+
+    /// Categories so far that the model does not know: they are read as none of those that it knows.
+    pub fn unknown(&self) -> usize {
+        self.unknown
+    }
+
+    /// Whether the next line names the columns.
+    pub fn needs_header(&self) -> bool {
+        self.model.series().is_some() && self.columns.is_none()
+    }
+
+    /// The names of all columns, once they have been read. Where rows have names of their own, as R
+    /// writes them, their column is known with the first row.
+    pub fn header(&self) -> Option<&[String]> {
+        self.columns.as_ref().map(|columns| columns.header.names.as_slice())
+    }
+
+    /// Field `i` of the line that was read last.
+    pub fn field(&self, i: usize) -> &str {
+        if i < self.fields.len() { self.fields.get(i) } else { "" }
+    }
+
+    /// Columns without names.
+    fn numbers(&mut self) -> std::result::Result<ElementRow, String> {
+        self.fields.split(&self.record)?;
+        let fields = (0..self.fields.len()).map(|i| self.fields.get(i));
+        let element = match self.fields.len() {
+            1 => self.model.line(self.fields.get(0)).map_err(|e| e.to_string())?,
+            _ => Element::Numbers(fields.map(number).collect::<std::result::Result<_, _>>()?),
         };
-        let Some(header) = &self.header else {
-            let names: Vec<String> =
-                (0..self.fields.len()).map(|i| self.fields.get(i).to_string()).collect();
-            let choice = Choice {
-                numbers: Some(task.inputs.clone()),
-                sequence: task.sequence.clone().filter(|name| names.contains(name)),
-                ..Choice::default()
-            };
-            let places = Places::new(&names, &choice).map_err(Error::Data)?;
-            self.header = Some(Header { names, places });
-            return Ok(ElementRow::Header);
+        Ok(ElementRow::Element { element, begins: false })
+    }
+
+    /// Finds the model's columns; with another delimiter where the model's own finds none of them.
+    fn find_columns(&mut self, task: &SeriesTask) -> std::result::Result<(), String> {
+        let own = task.delimiter as u8;
+        let mut of = |delimiter: u8| {
+            let mut fields = Fields::new(delimiter);
+            fields.split(&self.record)?;
+            let names = (0..fields.len()).map(|i| fields.get(i).to_string()).collect();
+            let columns = ElementColumns::new(task, Header::new(names, None, delimiter))?;
+            (self.fields, self.columns) = (fields, Some(columns));
+            Ok::<(), String>(())
         };
-        let (found, expected) = (self.fields.len(), header.names.len());
-        if found != expected {
-            let why = format!("the row has {found} columns, the header has {expected}");
-            return Err(Error::Data(why));
+        of(own).or_else(|why| COMMON.into_iter().find_map(|other| of(other).ok()).ok_or(why))
+    }
+
+    fn row(&mut self, task: &SeriesTask) -> std::result::Result<ElementRow, String> {
+        self.fields.split(&self.record)?;
+        let fields = &self.fields;
+        let Some(columns) = &self.columns else { return Err("no header".into()) };
+        let Header { names, delimiter, .. } = &columns.header;
+        // The first row tells whether rows have names of their own.
+        let named = match !self.begun && fields.len() == names.len() + 1 {
+            true => {
+                let header = Header::new(names.clone(), Some(&self.record), *delimiter);
+                Some(ElementColumns::new(task, header)?)
+            }
+            false => None,
+        };
+        let columns = named.as_ref().unwrap_or(columns);
+        let (element, unknown) = columns.element(fields.len(), |at| fields.get(at))?;
+        let sequence = columns.places.sequence.map(|at| fields.get(at));
+        let begins = begins(&mut self.sequence, sequence);
+        if named.is_some() {
+            self.columns = named;
         }
-        let mut numbers = Vec::with_capacity(task.inputs.len());
-        for &place in &header.places.numbers {
-            let found = number(self.fields.get(place));
-            let name = || quote(&header.names[place]);
-            numbers.push(found.map_err(|why| Error::Data(format!("column {}: {why}", name())))?);
-        }
-        let sequence = header.places.sequence.map(|at| self.fields.get(at));
-        let begins = self.sequence.is_some() && self.sequence.as_deref() != sequence;
-        if self.sequence.as_deref() != sequence {
-            self.sequence = sequence.map(String::from);
-        }
-        Ok(ElementRow::Element { element: Element::Numbers(numbers), begins })
+        self.begun = true;
+        self.unknown += unknown;
+        Ok(ElementRow::Element { element, begins })
     }
 }

@@ -250,25 +250,17 @@ fn normal_equations(
 mod tests {
     use super::super::{Columns, Parts, Shares, from_table, learn_task};
     use super::*;
-    use crate::read::{Input, MAX_CLASSES, Missing, ReadLimits};
+    use crate::read::{Input, Missing, ReadLimits};
     use std::fmt::Write;
 
     fn parts(table: &str, target: &str) -> (SeriesTask, Parts) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.csv");
         std::fs::write(&path, table).unwrap();
-        let columns = Columns {
-            inputs: None,
-            targets: vec![target.into()],
-            sequence: None,
-            classes: None,
-            missing: Missing::Refuse,
-            delimiter: b',',
-            max_classes: MAX_CLASSES,
-        };
+        let columns = Columns::new(vec![target.into()]);
         let all = from_table(&Input::new(&path, ReadLimits::default()).unwrap(), &columns).unwrap();
         let parts = all.part(Shares { valid: 0.2, test: 0.2 }, 1).unwrap();
-        let task = learn_task(&parts.train, Missing::Refuse, None, b',').unwrap();
+        let task = learn_task(&parts.train, Missing::Refuse, None).unwrap();
         (task, parts)
     }
 

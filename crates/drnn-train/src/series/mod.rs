@@ -8,7 +8,10 @@
 //! | file | what |
 //! |---|---|
 //! | `sequences` | inputs and targets in their own units; missing numbers |
-//! | `reading` | from a table, or from two arrays |
+//! | `columns` | which columns of a table are what, and what they hold |
+//! | `reading`, `arrays` | from a table, or from two arrays |
+//! | `forecast` | targets some steps after their rows |
+//! | `categories` | categories that the training part has |
 //! | `split` | training, validation and test part |
 //! | `scaled` | the same in the units of the network |
 //! | `windows` | windows of long sequences as batches |
@@ -18,7 +21,11 @@
 //! | `validation` | the same after every epoch of a training |
 //! | `baselines` | what simple predictors achieve on the same rows |
 
+mod arrays;
 mod baselines;
+mod categories;
+mod columns;
+mod forecast;
 mod outputs;
 mod reading;
 mod scaled;
@@ -29,9 +36,11 @@ mod task;
 mod validation;
 mod windows;
 
+pub use arrays::from_arrays;
 pub use baselines::{SeriesBaselines, evaluation_baselines, series_baselines};
+pub use columns::{Columns, InputChoice, InputRules};
 pub use outputs::scoring_steps;
-pub use reading::{Columns, from_arrays, from_table};
+pub use reading::from_table;
 pub use score::{Measures, Score, Scorer, TargetScore, score};
 pub use sequences::Sequences;
 pub use split::{Parts, Shares};

@@ -3,8 +3,9 @@
 use crate::data::TargetData;
 use crate::error::{Error, Result};
 use crate::loss::IGNORE;
-use crate::read::{Missing, quote};
+use crate::read::{MISSING_HELP, Missing, quote};
 use drnn::io::checksum::of_words;
+use drnn_tasks::series::{Forecast, InputColumn};
 use std::ops::Range;
 
 /// Sequences in their own units.
@@ -12,8 +13,12 @@ use std::ops::Range;
 pub struct Sequences {
     /// Names of the inputs, q of them.
     pub inputs: Vec<String>,
+    /// The columns that the inputs are made of.
+    pub columns: Vec<InputColumn>,
     /// Names of the targets, m of them; one where it is a class.
     pub targets: Vec<String>,
+    /// How the targets follow from columns, where they lie some steps after their rows.
+    pub forecast: Option<Forecast>,
     /// Names of the classes, in the order in which they came; empty where targets are values.
     pub labels: Vec<String>,
     /// Missing inputs that were filled in, or are to become the mean.
@@ -22,10 +27,18 @@ pub struct Sequences {
     pub unanswered: usize,
     /// Steps that were left out.
     pub dropped: usize,
+    /// Fields with a category that their column does not have: their inputs are 0.
+    pub unknown_categories: usize,
+    /// What people should know of how the data were read.
+    pub notes: Vec<String>,
+    /// What separates the table's columns.
+    pub delimiter: u8,
     /// (steps, q); NaN is to become the mean.
     pub(super) x: Vec<f32>,
     /// (steps, m), NaN does not count; or a label each, or [`IGNORE`].
     pub(super) y: TargetData,
+    /// Where targets are a forecast: the targets at the rows themselves.
+    pub(super) now: Option<TargetData>,
     /// Where each begins; and the end.
     pub(super) starts: Vec<usize>,
     /// The steps that count; None for all. The others are there for the states before these steps, and
@@ -60,10 +73,35 @@ impl Sequences {
             Some(_) => TargetData::Classes(Vec::new()),
             None => TargetData::Values(Vec::new()),
         };
-        let labels = labels.unwrap_or_default();
-        let (filled, unanswered, dropped) = (0, 0, 0);
-        let (x, starts) = (Vec::new(), Vec::new());
-        Sequences { inputs, targets, labels, filled, unanswered, dropped, x, y, starts, part: None }
+        let columns = inputs.iter().map(|name| InputColumn::number(name)).collect();
+        Sequences {
+            inputs,
+            columns,
+            targets,
+            forecast: None,
+            labels: labels.unwrap_or_default(),
+            filled: 0,
+            unanswered: 0,
+            dropped: 0,
+            unknown_categories: 0,
+            notes: Vec::new(),
+            delimiter: b',',
+            x: Vec::new(),
+            y,
+            now: None,
+            starts: Vec::new(),
+            part: None,
+        }
+    }
+
+    /// No sequences, of inputs that are made of these columns.
+    pub(super) fn of_columns(
+        columns: Vec<InputColumn>,
+        targets: Vec<String>,
+        labels: Option<Vec<String>>,
+    ) -> Sequences {
+        let inputs = columns.iter().flat_map(InputColumn::inputs).collect();
+        Sequences { columns, ..Sequences::new(inputs, targets, labels) }
     }
 
     /// How many have steps that count.
@@ -195,11 +233,11 @@ impl Sequences {
         };
         let fail =
             |name: &String, what: &str| Err(format!("column {} is missing{what}", quote(name)));
-        let hole = x.iter().position(|x| x.is_nan()).map(|at| &self.inputs[at]);
+        let hole = x.iter().position(|x| x.is_nan()).map(|at| self.column_of(at));
         let hole = hole.or(unknown.map(|at| &self.targets[at]));
         match (missing, hole) {
             (Missing::Refuse, Some(name)) => {
-                return fail(name, "; say what is to become of missing numbers");
+                return fail(name, &format!("; {MISSING_HELP}"));
             }
             (Missing::Drop, Some(_)) => {
                 self.dropped += 1;
@@ -208,6 +246,7 @@ impl Sequences {
             _ => {}
         }
         let (q, steps) = (x.len(), self.rows());
+        let mut holes = 0;
         let before = (self.starts.last() != Some(&steps)).then(|| (steps - 1) * q);
         for (at, &x) in x.iter().enumerate() {
             let filled = match (missing, before) {
@@ -215,12 +254,21 @@ impl Sequences {
                 (Missing::Zero, _) => 0.0,
                 (Missing::Previous, Some(before)) => self.x[before + at],
                 (Missing::Previous, None) => {
-                    return fail(&self.inputs[at], ", and no row is before it");
+                    self.x.truncate(steps * q);
+                    return fail(self.column_of(at), ", and no row is before it");
                 }
                 _ => f32::NAN,
             };
-            self.filled += usize::from(x.is_nan());
+            holes += usize::from(x.is_nan());
             self.x.push(filled);
+        }
+        if holes > 0 {
+            let mut start = 0;
+            let is_hole = |column: &&InputColumn| {
+                start += column.width();
+                x[start - column.width()].is_nan()
+            };
+            self.filled += self.columns.iter().filter(is_hole).count();
         }
         self.unanswered += usize::from(unknown.is_some());
         match (&mut self.y, truth) {
@@ -246,19 +294,18 @@ impl Sequences {
     /// Ranges of steps as sequences of their own. Counts of filled numbers stay with the whole.
     pub(super) fn select(&self, ranges: &[Range<usize>]) -> Sequences {
         let labels = self.is_classes().then(|| self.labels.clone());
-        let mut some = Sequences::new(self.inputs.clone(), self.targets.clone(), labels);
+        let mut some = Sequences::of_columns(self.columns.clone(), self.targets.clone(), labels);
+        some.forecast = self.forecast.clone();
+        some.now = self.now.as_ref().map(|_| some.y.clone());
+        some.delimiter = self.delimiter;
         let (q, m) = (self.inputs.len(), self.targets.len());
         for range in ranges {
             some.begin();
             some.x.extend_from_slice(&self.x[range.start * q..range.end * q]);
-            match (&mut some.y, &self.y) {
-                (TargetData::Values(to), TargetData::Values(y)) => {
-                    to.extend_from_slice(&y[range.start * m..range.end * m]);
-                }
-                (TargetData::Classes(to), TargetData::Classes(y)) => {
-                    to.extend_from_slice(&y[range.clone()])
-                }
-                _ => unreachable!("made of the same kind"),
+            copy(&self.y, m, range, &mut some.y);
+            if let (Some(from), Some(to)) = (&self.now, &mut some.now) {
+                let columns = self.forecast.as_ref().map_or(m, |of| of.columns.len());
+                copy(from, columns, range, to);
             }
         }
         some.begin();
@@ -267,7 +314,7 @@ impl Sequences {
 
     /// Appends the sequences of another file.
     pub fn append(&mut self, other: Sequences) -> Result<()> {
-        if self.inputs != other.inputs
+        if self.columns != other.columns
             || self.targets != other.targets
             || self.is_classes() != other.is_classes()
         {
@@ -275,27 +322,39 @@ impl Sequences {
         }
         let end = self.rows();
         self.x.extend(other.x);
-        match (&mut self.y, other.y) {
-            (TargetData::Classes(to), TargetData::Classes(y)) => {
-                let mut ids = Vec::new();
-                for name in other.labels {
-                    let id = self.labels.iter().position(|label| *label == name);
-                    ids.push(id.unwrap_or(self.labels.len()) as u32);
-                    if id.is_none() {
-                        self.labels.push(name);
-                    }
-                }
-                let id = |label: u32| ids.get(label as usize).copied().unwrap_or(IGNORE);
-                to.extend(y.into_iter().map(id));
+        let mut ids = Vec::new();
+        for name in other.labels {
+            let id = self.labels.iter().position(|label| *label == name);
+            ids.push(id.unwrap_or(self.labels.len()) as u32);
+            if id.is_none() {
+                self.labels.push(name);
             }
-            (TargetData::Values(to), TargetData::Values(y)) => to.extend(y),
-            _ => unreachable!("of the same kind"),
+        }
+        join(&mut self.y, other.y, &ids);
+        if let (Some(to), Some(now)) = (&mut self.now, other.now) {
+            join(to, now, &ids);
         }
         self.starts.extend(other.starts.iter().skip(1).map(|start| start + end));
         self.filled += other.filled;
         self.unanswered += other.unanswered;
         self.dropped += other.dropped;
+        self.unknown_categories += other.unknown_categories;
+        for note in other.notes {
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+        }
         Ok(())
+    }
+
+    /// The column that an input is made of.
+    fn column_of(&self, input: usize) -> &String {
+        let mut end = 0;
+        let column = self.columns.iter().find(|column| {
+            end += column.width();
+            input < end
+        });
+        column.map_or(&self.inputs[input], |column| &column.name)
     }
 
     /// A hash of all numbers and labels that count, by which a checkpoint knows its data.
@@ -313,5 +372,30 @@ impl Sequences {
         let starts = self.starts.iter().map(|&start| start as u64);
         let labels = self.labels.iter().flat_map(|label| label.bytes().map(u64::from).chain([256]));
         of_words(x.chain(y).chain(starts).chain(labels))
+    }
+}
+
+/// Appends a range of steps of `m` targets.
+fn copy(from: &TargetData, m: usize, range: &Range<usize>, to: &mut TargetData) {
+    match (to, from) {
+        (TargetData::Values(to), TargetData::Values(y)) => {
+            to.extend_from_slice(&y[range.start * m..range.end * m]);
+        }
+        (TargetData::Classes(to), TargetData::Classes(y)) => {
+            to.extend_from_slice(&y[range.clone()]);
+        }
+        _ => unreachable!("made of the same kind"),
+    }
+}
+
+/// Appends targets of another file, whose labels have these ids here.
+fn join(to: &mut TargetData, from: TargetData, ids: &[u32]) {
+    match (to, from) {
+        (TargetData::Classes(to), TargetData::Classes(y)) => {
+            let id = |label: u32| ids.get(label as usize).copied().unwrap_or(IGNORE);
+            to.extend(y.into_iter().map(id));
+        }
+        (TargetData::Values(to), TargetData::Values(y)) => to.extend(y),
+        _ => unreachable!("of the same kind"),
     }
 }

@@ -68,6 +68,12 @@ impl Sequences {
                 (!ranges.is_empty()).then(|| self.select(&ranges))
             })
         };
+        let [train, valid, test] = [train, valid, test].map(|part| {
+            part.map(|mut part| {
+                part.mask_beyond_end();
+                part
+            })
+        });
         let train = train.ok_or_else(|| Error::Data("nothing to train on".into()))?;
         Ok(Parts { train, valid, test })
     }

@@ -4,7 +4,7 @@ use super::sequences::Sequences;
 use crate::data::TargetData;
 use crate::error::{Error, Result};
 use crate::read::quote;
-use drnn_tasks::series::{Missing, Scaling, Scalings, SeriesTask};
+use drnn_tasks::series::{InputColumn, Missing, Scaling, Scalings, SeriesTask};
 use std::collections::HashSet;
 
 /// The task of the training part: its columns, classes (in order, numbers by their size) and scaling.
@@ -12,7 +12,6 @@ pub fn learn_task(
     train: &Sequences,
     missing: Missing,
     sequence: Option<String>,
-    delimiter: u8,
 ) -> Result<SeriesTask> {
     let (classes, targets) = match &train.y {
         TargetData::Values(y) => (None, Some(Scaling::learn(y, &train.targets)?)),
@@ -34,16 +33,42 @@ pub fn learn_task(
             (Some(names), None)
         }
     };
+    let is_plain = train.columns.iter().all(InputColumn::is_standardised);
     Ok(SeriesTask {
         task: SeriesTask::NAME.into(),
         inputs: train.inputs.clone(),
         targets: train.targets.clone(),
         classes,
-        scaling: Scalings { inputs: Scaling::learn(&train.x, &train.inputs)?, targets },
+        scaling: Scalings { inputs: input_scaling(train)?, targets },
         missing,
         sequence,
-        delimiter: delimiter.into(),
+        delimiter: train.delimiter.into(),
+        columns: (!is_plain).then(|| train.columns.clone()),
+        forecast: train.forecast.clone(),
     })
+}
+
+/// The scaling of the inputs; those made of times and categories stay as they are.
+fn input_scaling(train: &Sequences) -> Result<Scaling> {
+    let standardised: Vec<bool> = train
+        .columns
+        .iter()
+        .flat_map(|column| std::iter::repeat_n(column.is_standardised(), column.width()))
+        .collect();
+    let (q, mut scaling) = (train.inputs.len(), Scaling { mean: Vec::new(), sd: Vec::new() });
+    for (at, name) in train.inputs.iter().enumerate() {
+        let (mean, sd) = match standardised.get(at) {
+            Some(false) => (0.0, 1.0),
+            _ => {
+                let column: Vec<f32> = train.x.iter().skip(at).step_by(q).copied().collect();
+                let learned = Scaling::learn(&column, std::slice::from_ref(name))?;
+                (learned.mean[0], learned.sd[0])
+            }
+        };
+        scaling.mean.push(mean);
+        scaling.sd.push(sd);
+    }
+    Ok(scaling)
 }
 
 /// Whether `data` has these columns.

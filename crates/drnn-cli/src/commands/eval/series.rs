@@ -23,12 +23,19 @@ pub fn evaluate(request: Request) -> Result<Evaluation, Failure> {
         return Err(in_model("a model of series is one network".into()));
     };
     let task = SeriesTask::from_value(task, model.spec()).map_err(|e| in_model(e.to_string()))?;
-    let data = read_files(request.data, &columns(&task), request.reading)?;
+    let data = read_files(request.data, &Columns::of(&task), request.reading)?;
     let steps = scoring_steps(model.spec(), &data);
     Needs::new("scoring", memory::run(model.spec(), BatchSize::new(steps, 1)))
         .check(request.force, "shorter sequences")?;
     let found = score(model, &task, &data)?;
     let mut notes = missing_notes(&data);
+    if data.unknown_categories > 0 {
+        let n = grouped(data.unknown_categories);
+        notes.push(format!(
+            "{n} fields have categories that the model does not know; they are read as none of \
+             those that it knows."
+        ));
+    }
     if found.unknown > 0 {
         let n = grouped(found.unknown);
         notes.push(format!(
@@ -52,20 +59,6 @@ pub fn evaluate(request: Request) -> Result<Evaluation, Failure> {
         judged,
         notes,
     })
-}
-
-/// The columns that the model was trained on.
-fn columns(task: &SeriesTask) -> Columns {
-    Columns {
-        inputs: Some(task.inputs.clone()),
-        targets: task.targets.clone(),
-        sequence: task.sequence.clone(),
-        classes: Some(task.classes.is_some()),
-        missing: task.missing,
-        delimiter: u8::try_from(task.delimiter).unwrap_or(b','),
-        // Classes that the model does not know count as wrong and do not make the network larger.
-        max_classes: usize::MAX,
-    }
 }
 
 fn metrics(score: &Score, task: &SeriesTask) -> Vec<(String, f64)> {

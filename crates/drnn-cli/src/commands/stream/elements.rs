@@ -82,10 +82,10 @@ impl<'m> Elements<'m> {
         let others = match (from, model.element_kind()) {
             (From::Lines | From::Json, _)
             | (From::Chars, ElementKind::Characters)
-            | (From::Csv, ElementKind::Numbers(_))
+            | (From::Csv, ElementKind::Numbers(_) | ElementKind::Fields(_))
             | (From::Tokens, ElementKind::Tokens(_) | ElementKind::Words) => None,
             (_, ElementKind::Characters) => Some("chars"),
-            (_, ElementKind::Numbers(_)) => Some("csv"),
+            (_, ElementKind::Numbers(_) | ElementKind::Fields(_)) => Some("csv"),
             (_, ElementKind::Tokens(_) | ElementKind::Words) => Some("tokens"),
         };
         if let Some(other) = others {
@@ -143,6 +143,11 @@ impl<'m> Elements<'m> {
             _ if self.open.is_empty() && !self.too_long => Ok(()),
             _ => self.end_line(&mut to),
         }
+    }
+
+    /// Categories so far that the model does not know.
+    pub fn unknown(&self) -> usize {
+        self.rows.unknown()
     }
 
     /// An error in the current line.

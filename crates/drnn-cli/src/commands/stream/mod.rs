@@ -19,7 +19,7 @@ mod output;
 
 use crate::Failure;
 use crate::args::import::ImportArguments;
-use crate::console::{progress, warning};
+use crate::console::{note, progress, warning};
 use crate::text::decode::Decoder;
 use crate::training::stop::Stop;
 use arrival::{Arrival, Arrived};
@@ -147,6 +147,11 @@ impl Live<'_> {
             }
             if arrival.ended() {
                 elements.end(|item| self.item(item))?;
+                match elements.unknown() {
+                    0 => {}
+                    1 => note!("1 field has a category that the model does not know"),
+                    n => note!("{n} fields have categories that the model does not know"),
+                }
                 return self.end();
             }
         }

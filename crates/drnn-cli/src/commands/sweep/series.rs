@@ -38,11 +38,12 @@ const DELAYS: [usize; 5] = [0, 1, 2, 5, 10];
 
 impl SeriesSweep {
     pub fn ready(&self, seed: u64) -> Result<Series, Failure> {
-        let ready = self.data.ready(seed)?;
+        let mut ready = self.data.ready(seed)?;
         let longest = [&ready.train, &ready.valid].map(|part| part.longest()).into_iter().max();
         let max_delay = longest.unwrap_or(1).saturating_sub(1);
         // All networks are trained on the same windows, with look-ahead for the longest delay.
         let ahead = self.sweep.delays(&suggested_delays(max_delay));
+        ready.explain_delays(&ahead);
         let longest = ahead.into_iter().max().unwrap_or(0);
         let train = ready.windows(longest)?;
         if ready.test.is_none() {

@@ -3,6 +3,7 @@
 use super::frame::{Job, More, Training};
 use crate::Failure;
 use crate::args::characters::{Characters, CharsArguments};
+use crate::args::network::DEFAULT_DELAY;
 use crate::args::shape::ShapeArguments;
 use crate::memory::Smaller;
 use crate::training::LESS;
@@ -35,7 +36,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let Arguments { characters, shape, training } = arguments;
     let cpu = training.cpu()?;
     let place = training.running.place.find()?;
-    let shape = shape.shape()?;
+    let shape = shape.shape(DEFAULT_DELAY)?;
     let data = Characters::read(characters, training.seed)?;
     data.print_notes();
     let options = training.options(data.options(20, training.given()));

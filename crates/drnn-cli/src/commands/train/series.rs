@@ -24,6 +24,7 @@ use std::time::SystemTime;
 /// Examples:
 ///   drnn train series --csv weather.csv --target temperature --net dlstm --delay 5
 ///   drnn train series --csv steps.csv.gz --target activity --inputs ax,ay,az --sequence person --delay 10
+///   drnn train series --csv load.csv --target load --ahead 24 --time date
 ///   drnn train series --x X.npy --y Y.npy --delay 5
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
@@ -39,8 +40,9 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let started = SystemTime::now();
     let Arguments { data, shape, training } = arguments;
-    let shape = shape.shape()?;
-    let ready = data.ready(training.seed)?;
+    let mut ready = data.ready(training.seed)?;
+    let shape = shape.shape(ready.default_delay())?;
+    ready.explain_delays(&[shape.delay]);
     let cpu = training.cpu()?;
     let place = training.running.place.find()?;
     let network = |shape: &Shape| shape.spec(Padding::Null, |builder| ready.task.widths(builder));

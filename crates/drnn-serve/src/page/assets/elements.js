@@ -4,7 +4,7 @@
 // |---|---|---|
 // | characters | a character, `_` masked | it is there |
 // | words | a word or punctuation mark | a space follows, or the text ends |
-// | numbers, tokens | a row | the line ends, or the text does |
+// | numbers, fields, tokens | a row | the line ends, or the text does |
 
 import { tokenize } from "./words.js";
 
@@ -13,6 +13,7 @@ export const KINDS = {
   characters: { one: "letter", many: "letters", split: characters, value: (raw) => (raw === "_" ? null : raw) },
   words: { one: "word", many: "words", split: words, value: (raw) => raw },
   numbers: { one: "row", many: "rows", split: rows, value: numbers },
+  fields: { one: "row", many: "rows", split: rows, value: fields },
   tokens: { one: "row", many: "rows", split: rows, value: Number },
 };
 
@@ -39,11 +40,17 @@ function rows(text, ended) {
 
 /** A row's numbers; a missing one is null. Fields that are not numbers stay text, which the server refuses. */
 function numbers(row) {
-  const fields = row.split(row.includes(",") ? "," : /\s+/);
-  return fields.map((field) => {
-    const text = field.trim();
-    if (text === "" || /^(na|nan|null)$/i.test(text)) return null;
-    const value = Number(text);
-    return Number.isFinite(value) ? value : text;
-  });
+  return row.split(row.includes(",") ? "," : /\s+/).map(number);
+}
+
+/** A row's numbers, times and categories; a time may have a space, so only commas separate them. */
+function fields(row) {
+  return row.split(",").map(number);
+}
+
+function number(field) {
+  const text = field.trim();
+  if (text === "" || /^(na|nan|null)$/i.test(text)) return null;
+  const value = Number(text);
+  return Number.isFinite(value) ? value : text;
 }

@@ -31,11 +31,24 @@ export function example(group, number) {
   return { text: waves(group.reads, number) };
 }
 
-/** Example rows of numbers or tokens. */
-function waves({ kind, count }, number) {
+/** Example rows of numbers, fields or tokens. */
+function waves({ kind, count, columns }, number) {
+  if (columns) {
+    const row = (t) => columns.map((column, i) => field(column.kind, t, i, number)).join(", ");
+    return Array.from({ length: 24 }, (_, t) => `${row(t)}\n`).join("");
+  }
   const row = (t) =>
     kind === "tokens"
       ? String((t * t + number) % count)
       : Array.from({ length: count }, (_, i) => Math.sin(t / (2 + i) + number).toFixed(2)).join(", ");
   return Array.from({ length: 24 }, (_, t) => `${row(t)}\n`).join("");
+}
+
+/** Field `i` of row `t`: a number, an hour of a day, or a category. */
+function field(kind, t, i, number) {
+  if (kind.category) return kind.category.names[(t + number) % kind.category.names.length];
+  if (!kind.time) return Math.sin(t / (2 + i) + number).toFixed(2);
+  const hour = String(t % 24).padStart(2, "0");
+  const date = { iso: "2024-07-01", "day-first": "01/07/2024", "month-first": "07/01/2024" }[kind.time.format];
+  return date ? `${date} ${hour}:00` : String(1719792000 + 3600 * t);
 }

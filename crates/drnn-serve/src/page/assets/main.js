@@ -23,11 +23,12 @@ import { Player, pieces } from "./player.js";
 import { plot } from "./plot.js";
 import * as server from "./server.js";
 
-const SPEEDS = { characters: [1, 60, 14], words: [1, 20, 3], numbers: [1, 60, 6], tokens: [1, 60, 6] };
+const SPEEDS = { characters: [1, 60, 14], words: [1, 20, 3], numbers: [1, 60, 6], fields: [1, 60, 6], tokens: [1, 60, 6] };
 const HINTS = {
   characters: "Type or paste; _ is a masked letter. Enter ends the text.",
   words: "Type or paste; a word counts when a space follows. Enter ends the text.",
   numbers: "A row per line; it counts when the line ends. Ctrl + Enter ends the text.",
+  fields: "A row per line, fields separated by commas; it counts when the line ends. Ctrl + Enter ends the text.",
   tokens: "A number per line; it counts when the line ends. Ctrl + Enter ends the text.",
 };
 const DEFAULT_LANES = 4; // shown before the user selects some
@@ -105,7 +106,8 @@ function choose(next) {
 
 /** `: temperature, pressure`. */
 function columns() {
-  const { names, count, kind } = group.reads;
+  const { columns, count, kind } = group.reads;
+  const names = group.reads.names ?? columns?.map((column) => column.name);
   if (names) return `: ${names.join(", ")}`;
   return kind === "tokens" ? `: a number below ${count}` : ` of ${count} number${count === 1 ? "" : "s"}`;
 }

@@ -1,7 +1,7 @@
 //! Rows of numbers: CSV with a header, or a NumPy array.
 //!
 //! ```text
-//! time,x,y,class          columns are chosen by name; by default all that hold numbers
+//! time,x,y,class          columns are chosen by name; by default all are numbers
 //! 0.0,1.5,NA,walk         empty, NA and NaN are missing numbers
 //!
 //! (T,), (T, q), (N, T, q) arrays: columns are called 0, 1, .., so are the N sequences
@@ -9,19 +9,20 @@
 
 use super::building::Building;
 use super::csv::Rows;
+use super::header::{Delimiter, Header};
 use super::limits::{MAX_COLUMNS, check_name};
 use super::npy::{self, Array, Values};
 use super::open::Source;
 use super::{MAX_CLASSES, Missing, listed, quote, refuse};
 use crate::error::{Error, Result};
-use drnn_tasks::text::number;
+use drnn_tasks::series::{ColumnKind, Encoded, InputColumn};
 use std::collections::HashMap;
 
 /// What is wanted of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {
-    /// Columns of numbers; None for all but the two below.
-    pub numbers: Option<Vec<String>>,
+    /// Columns that become numbers; None for all but the two below and the rows' names, as they are.
+    pub columns: Option<Vec<InputColumn>>,
     /// A column of text that says what a row is.
     pub label: Option<String>,
     /// A column of text that says which sequence a row belongs to.
@@ -29,20 +30,19 @@ pub struct Choice {
     /// What becomes of missing numbers.
     pub missing: Missing,
     /// Between the columns of CSV.
-    pub delimiter: u8,
+    pub delimiter: Delimiter,
     /// Different texts that the label may have.
     pub max_labels: usize,
 }
 
 impl Default for Choice {
     fn default() -> Choice {
-        let missing = Missing::default();
         Choice {
-            numbers: None,
+            columns: None,
             label: None,
             sequence: None,
-            missing,
-            delimiter: b',',
+            missing: Missing::default(),
+            delimiter: Delimiter::default(),
             max_labels: MAX_CLASSES,
         }
     }
@@ -53,14 +53,14 @@ impl Default for Choice {
 pub struct Names {
     /// The different texts.
     pub names: Vec<String>,
-    /// Per row.
+    /// Per row; [`IGNORE`] where the label is missing and missing ones are kept.
     pub ids: Vec<u32>,
 }
 
 /// Rows of finite numbers, but for missing ones that were to be kept.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Table {
-    /// Names of the columns of numbers.
+    /// Names of the numbers, see [`InputColumn::inputs`].
     pub columns: Vec<String>,
     /// Row after row.
     pub values: Vec<f32>,
@@ -74,6 +74,8 @@ pub struct Table {
     pub filled: usize,
     /// Rows that were left out.
     pub dropped: usize,
+    /// Fields with a category that their column does not have.
+    pub unknown: usize,
 }
 
 impl Table {
@@ -99,60 +101,51 @@ pub fn table(source: Source, choice: &Choice) -> Result<Table> {
         let name = source.name().to_string();
         return from_array(npy::array(source)?, choice).map_err(|e| refuse(&name, None, e));
     }
-    if !matches!(choice.delimiter, b'\t' | b' '..=b'~') || choice.delimiter == b'"' {
-        return Err(Error::Options("columns are separated by an ASCII character, no quote".into()));
-    }
-    let mut rows = Rows::new(source.lines(), choice.delimiter);
-    if !rows.next()? {
-        return Err(refuse(rows.name(), None, EMPTY));
-    }
-    let header: Vec<String> = (0..rows.len()).map(|i| rows.field(i).to_string()).collect();
+    let (mut rows, header) = open_table(source, choice.delimiter)?;
+    let names = &header.names;
     let places = Places::new(&header, choice).map_err(|reason| rows.refuse(reason))?;
-    let mut building = Building::new(places.names(&header), choice);
+    let mut building = Building::new(places.inputs(), choice);
     let mut numbers = Vec::new();
     while rows.next()? {
-        if rows.len() != header.len() {
-            let (found, expected) = (rows.len(), header.len());
-            let what = format!("the row has {found} columns, the header has {expected}");
-            return Err(rows.refuse(what));
+        if rows.len() != names.len() {
+            return Err(rows.refuse(wrong_length(rows.len(), names.len())));
         }
         numbers.clear();
-        for &place in &places.numbers {
-            let number = number(rows.field(place)).map_err(|reason| {
-                rows.refuse(format!("column {}: {reason}", quote(&header[place])))
-            })?;
-            numbers.push(number);
+        let mut unknown = 0;
+        for (column, &place) in places.columns.iter().zip(&places.at) {
+            let encoded = column.encode(rows.field(place), &mut numbers);
+            let encoded =
+                encoded.map_err(|reason| rows.refuse(format!("{reason}{INPUTS_HELP}")))?;
+            unknown += usize::from(encoded == Encoded::UnknownCategory);
         }
         let [label, sequence] =
             [places.label, places.sequence].map(|place| place.map(|at| rows.field(at)));
-        let pushed = building.push(&numbers, label, sequence, Some(rows.line()));
+        let pushed = building.push(&numbers, label, sequence, Some(rows.line()), unknown);
         pushed.map_err(|reason| rows.refuse(reason))?;
     }
     building.finish().map_err(|reason| refuse(rows.name(), None, reason))
 }
 
-const EMPTY: &str = "is empty; expected a line with the columns' names";
+/// The option that helps with columns that hold something else.
+const INPUTS_HELP: &str = "; --inputs chooses the columns to read";
 
-/// Whether a column of CSV holds text: its first field that is not missing is not a number. Arrays hold none.
-pub fn is_text(source: Source, column: &str, delimiter: u8) -> Result<bool> {
-    if source.is_array() {
-        return Ok(false);
+/// Reads a table's header.
+pub(super) fn open_table(source: Source, delimiter: Delimiter) -> Result<(Rows, Header)> {
+    let (Delimiter::Exactly(between) | Delimiter::Likely(between)) = delimiter;
+    if !matches!(between, b'\t' | b' '..=b'~') || between == b'"' {
+        return Err(Error::Options("columns are separated by an ASCII character, no quote".into()));
     }
-    let mut rows = Rows::new(source.lines(), delimiter);
-    if !rows.next()? {
-        return Err(refuse(rows.name(), None, EMPTY));
-    }
-    let header: Vec<String> = (0..rows.len()).map(|i| rows.field(i).to_string()).collect();
-    let choice = Choice { numbers: Some(vec![column.to_string()]), ..Choice::default() };
-    let place = Places::new(&header, &choice).map_err(|reason| rows.refuse(reason))?.numbers[0];
-    while rows.next()? {
-        let field = if place < rows.len() { rows.field(place) } else { "" };
-        match number(field) {
-            Ok(number) if number.is_nan() => {}
-            found => return Ok(found.is_err() && field.parse::<f32>().is_err()),
-        }
-    }
-    Ok(false)
+    let name = source.name().to_string();
+    let opened = Rows::open(source.lines(), delimiter)?;
+    opened.ok_or_else(|| refuse(&name, None, "is empty; expected a line with the columns' names"))
+}
+
+/// What to say of a row that has too many or too few fields.
+pub(super) fn wrong_length(found: usize, expected: usize) -> String {
+    format!(
+        "the row has {found} columns, the header has {expected}; --delimiter names what separates \
+         them"
+    )
 }
 
 fn from_array(array: Array, choice: &Choice) -> std::result::Result<Table, String> {
@@ -174,68 +167,86 @@ fn from_array(array: Array, choice: &Choice) -> std::result::Result<Table, Strin
     if values.is_empty() {
         return Err("holds no rows".into());
     }
-    let header: Vec<String> = (0..width).map(|i| i.to_string()).collect();
+    let names: Vec<String> = (0..width).map(|i| i.to_string()).collect();
+    let header = Header { names, row_names: false, delimiter: b',' };
     let places = Places::new(&header, choice)?;
-    let mut building = Building::new(places.names(&header), choice);
+    if let Some(column) = places.columns.iter().find(|column| column.kind != ColumnKind::Number) {
+        let name = quote(&column.name);
+        return Err(format!("is an array of numbers; column {name} holds none"));
+    }
+    let mut building = Building::new(places.inputs(), choice);
     let mut numbers = Vec::new();
     for (i, row) in values.chunks_exact(width).enumerate() {
         numbers.clear();
-        numbers.extend(places.numbers.iter().map(|at| row[*at]));
+        numbers.extend(places.at.iter().map(|at| row[*at]));
         if let Some(column) = numbers.iter().position(|x| x.is_infinite()) {
-            let column = &header[places.numbers[column]];
+            let column = &header.names[places.at[column]];
             return Err(format!("row {i}, column {column} is not finite"));
         }
         let sequence = count.map(|_| (i / steps).to_string());
-        let pushed = building.push(&numbers, None, sequence.as_deref(), None);
+        let pushed = building.push(&numbers, None, sequence.as_deref(), None, 0);
         pushed.map_err(|reason| format!("row {i}, {reason}"))?;
     }
     building.finish()
 }
 
-/// Which columns are read.
+/// Which columns are read, and where they are.
 pub(crate) struct Places {
-    pub numbers: Vec<usize>,
+    pub columns: Vec<InputColumn>,
+    pub at: Vec<usize>,
     pub label: Option<usize>,
     pub sequence: Option<usize>,
 }
 
 impl Places {
-    pub fn new(header: &[String], choice: &Choice) -> std::result::Result<Places, String> {
-        if header.len() > MAX_COLUMNS {
-            let columns = header.len();
+    pub fn new(header: &Header, choice: &Choice) -> std::result::Result<Places, String> {
+        let names = &header.names;
+        if names.len() > MAX_COLUMNS {
+            let columns = names.len();
             return Err(format!("the header has {columns} columns (at most {MAX_COLUMNS})"));
         }
         let mut places = HashMap::new();
-        for (i, name) in header.iter().enumerate() {
+        for (i, name) in names.iter().enumerate() {
             check_name(&format!("column {}", i + 1), name)?;
             if places.insert(name.as_str(), i).is_some() {
                 return Err(format!("the header has column {} twice", quote(name)));
             }
         }
         let find = |name: &String| {
-            places.get(name.as_str()).copied().ok_or_else(|| {
-                let there = listed(header.iter().map(String::as_str));
-                let alone = header.len() == 1 && header[0].contains([';', '\t', '|']);
-                let hint =
-                    if alone { ". What separates them? Expected another delimiter" } else { "" };
-                format!("has no column {}; there are {there}{hint}", quote(name))
-            })
+            places.get(name.as_str()).copied().ok_or_else(|| no_column(name, names))
         };
         let label = choice.label.as_ref().map(find).transpose()?;
         let sequence = choice.sequence.as_ref().map(find).transpose()?;
-        let numbers: Vec<usize> = match &choice.numbers {
-            Some(names) => names.iter().map(find).collect::<std::result::Result<_, _>>()?,
-            None => (0..header.len()).filter(|i| ![label, sequence].contains(&Some(*i))).collect(),
+        let (columns, at): (Vec<InputColumn>, Vec<usize>) = match &choice.columns {
+            Some(columns) => {
+                let at: std::result::Result<_, _> = columns.iter().map(|c| find(&c.name)).collect();
+                (columns.clone(), at?)
+            }
+            None => {
+                let first = usize::from(header.row_names);
+                let others =
+                    (first..names.len()).filter(|i| ![label, sequence].contains(&Some(*i)));
+                others.map(|i| (InputColumn::number(&names[i]), i)).unzip()
+            }
         };
-        if numbers.is_empty() {
+        if columns.is_empty() {
             return Err("has no column of numbers, or none was chosen".into());
         }
-        Ok(Places { numbers, label, sequence })
+        Ok(Places { columns, at, label, sequence })
     }
 
-    fn names(&self, header: &[String]) -> Vec<String> {
-        self.numbers.iter().map(|at| header[*at].clone()).collect()
+    /// Names of the numbers that a row becomes.
+    fn inputs(&self) -> Vec<String> {
+        self.columns.iter().flat_map(InputColumn::inputs).collect()
     }
+}
+
+/// What to say of a column that is not there.
+pub(super) fn no_column(name: &str, names: &[String]) -> String {
+    let there = listed(names.iter().map(String::as_str));
+    let alone = names.len() == 1 && names[0].contains([';', '\t', '|', ' ', ':', ',']);
+    let hint = if alone { "; --delimiter names what separates columns" } else { "" };
+    format!("has no column {}; there are {there}{hint}", quote(name))
 }
 
 #[cfg(test)]

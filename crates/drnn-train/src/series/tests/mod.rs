@@ -1,3 +1,5 @@
+mod columns;
+
 use super::*;
 use crate::data::{Dataset, Gathered};
 use crate::error::Result;
@@ -9,9 +11,13 @@ use std::path::PathBuf;
 
 fn columns(targets: &[&str]) -> Columns {
     let targets = targets.iter().map(|name| name.to_string()).collect();
-    let (inputs, sequence, classes) = (None, None, None);
-    let (missing, delimiter, max_classes) = (Missing::Refuse, b',', 3);
-    Columns { inputs, targets, sequence, classes, missing, delimiter, max_classes }
+    Columns { max_classes: 3, ..Columns::new(targets) }
+}
+
+/// Inputs by name.
+fn named(names: &[&str]) -> InputChoice {
+    let names = Some(names.iter().map(|name| name.to_string()).collect());
+    InputChoice::Found(InputRules { names, ..InputRules::default() })
 }
 
 fn read(text: &str, columns: &Columns) -> Result<Sequences> {
@@ -26,7 +32,7 @@ fn refused(text: &str, columns: &Columns) -> String {
 }
 
 fn learn(train: &Sequences) -> SeriesTask {
-    learn_task(train, Missing::Refuse, None, b',').unwrap()
+    learn_task(train, Missing::Refuse, None).unwrap()
 }
 
 /// x = 0, 1, ..; y = 10 x; in one sequence.
@@ -48,7 +54,7 @@ fn sequences_by_a_column() {
 
 #[test]
 fn columns_that_cannot_be_meant() {
-    let both = Columns { inputs: Some(vec!["x".into(), "y".into()]), ..columns(&["y"]) };
+    let both = Columns { inputs: named(&["x", "y"]), ..columns(&["y"]) };
     assert!(refused("x,y\n1,2\n", &both).contains("column `y` is named twice"));
     assert!(refused("x,y\n1,2\n", &columns(&[])).contains("no target"));
     let message = refused("x,y\n1,2\n", &columns(&["z"]));
@@ -70,7 +76,7 @@ fn classes_are_recognised_by_their_first_field() {
     let said = Columns { classes: Some(true), ..columns(&["y"]) };
     assert_eq!(learn(&read(numbers, &said).unwrap()).classes.unwrap(), ["9", "10", "b"]);
     let one = read("x,y\n1,a\n2,a\n", &columns(&["y"])).unwrap();
-    let message = learn_task(&one, Missing::Refuse, None, b',').unwrap_err().to_string();
+    let message = learn_task(&one, Missing::Refuse, None).unwrap_err().to_string();
     assert!(message.contains("only one class"), "{message}");
 }
 
@@ -252,6 +258,10 @@ fn a_task_comes_back_only_for_its_model() {
         ("missing", "\"keep\""),
         ("more", "1"),
         ("delimiter", "\"é\""),
+        ("columns", r#"[{"name": "z", "kind": "number"}]"#),
+        ("columns", r#"[{"name": "x", "kind": {"category": {"names": []}}}]"#),
+        ("forecast", r#"{"columns": ["y"], "ahead": [0]}"#),
+        ("forecast", r#"{"columns": ["y"], "ahead": [3]}"#),
         ("scaling", r#"{"inputs": {"mean": [0], "sd": [0]}, "targets": {"mean": [0], "sd": [1]}}"#),
         ("scaling", r#"{"inputs": {"mean": [0], "sd": [1]}, "targets": null}"#),
     ] {
@@ -284,7 +294,7 @@ fn arrays() {
     let c = npy(&folder, "c.npy", &[2, 2], &[5i64, 2, -1, 2]);
     let from_arrays = |x: &PathBuf, y: &PathBuf, missing| {
         let [x, y] = [x, y].map(|path| Input::new(path, ReadLimits::default()).unwrap());
-        from_arrays(&x, &y, missing, 2)
+        from_arrays(&x, &y, missing, 2, &[])
     };
     let message = from_arrays(&x, &y, Missing::Refuse).unwrap_err().to_string();
     assert!(message.contains("x.npy: step 1 of sequence 1: column `y0` is missing"), "{message}");
