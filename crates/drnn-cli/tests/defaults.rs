@@ -74,7 +74,7 @@ fn an_alphabet_that_is_too_small_is_said_loudly() {
     let number = line.split("--symbols ").nth(1).and_then(|rest| rest.split(' ').next());
     let number = number.expect("the number of symbols");
     let enough = said(&format!("--symbols {number} --out b"));
-    assert!(!enough.contains("warning:"), "{enough}");
+    assert!(!enough.contains("warning: a.txt"), "{enough}");
     assert!(said("--alphabet 一丁丂 --out c").contains("a longer --alphabet"));
     let page = std::fs::read_to_string(folder.join("a/report.md")).unwrap();
     assert!(page.contains(&format!("--symbols {number}")), "{page}");
@@ -102,7 +102,8 @@ fn errors_in_texts_name_the_option_that_helps() {
     let folder = folder.path();
     std::fs::write(folder.join("a.txt"), words(300)).unwrap();
     std::fs::write(folder.join("latin1.txt"), b"caf\xe9 ".repeat(100)).unwrap();
-    std::fs::write(folder.join("a.tsv"), "the\tDET\nfox\t_\n\n").unwrap();
+    let untagged = "1\tthe\t_\tDET\t_\t_\t_\t_\t_\t_\n2\tfox\t_\t_\t_\t_\t_\t_\t_\t_\n\n";
+    std::fs::write(folder.join("a.conllu"), untagged).unwrap();
     let chars = "train chars --text a.txt --net lstm --units 2 --epochs 1";
     for (command, option) in [
         (format!("{chars} --window 5000"), "--window"),
@@ -110,7 +111,7 @@ fn errors_in_texts_name_the_option_that_helps() {
         (format!("{chars} --mask 2"), "--mask"),
         (format!("{chars} --alphabet abca"), "--alphabet: the alphabet has `a` twice"),
         ("train chars --text latin1.txt --net lstm".into(), "iconv -f LATIN1 -t UTF-8"),
-        ("train tagger --train a.tsv --dev a.tsv".into(), "--tokens lines"),
+        ("train tagger --train a.conllu --dev a.conllu".into(), "--tokens lines"),
     ] {
         let said = refused(folder, &command);
         assert!(said.contains(option), "{command}: {said}");

@@ -104,7 +104,7 @@ fn what_a_limit_leaves_is_what_is_free() {
     assert!(!folder.join("flat.safetensors").exists());
     // A file whose weights do not fit: refused before it is read.
     for arguments in ["inspect stack.safetensors", "eval stack.safetensors x.npy"] {
-        let (code, said) = limited(260_000, arguments);
+        let (code, said) = limited(250_000, arguments);
         assert_eq!(code, Some(2), "{said}");
         assert!(said.contains("stack.safetensors: needs about"), "{said}");
     }
