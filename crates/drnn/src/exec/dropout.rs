@@ -9,7 +9,10 @@
 //! its own h without factors, and so do the states that a pass returns.
 
 use crate::error::{Error, Result};
+use crate::exec::net::Net;
+use crate::exec::pass::LaneWork;
 use crate::random::Rng;
+use std::ops::Range;
 
 /// Dropout of one pass. Each factor follows from the seed and from its place alone, so passes on any
 /// number of threads have the same factors, and a seed has the same ones again.
@@ -63,6 +66,55 @@ impl Dropout {
             for (x, bits) in pair.iter_mut().zip([bits as u32, (bits >> 32) as u32]) {
                 *x = if bits < zeros { 0.0 } else { *x * scale };
             }
+        }
+    }
+}
+
+impl LaneWork {
+    /// Some packed rows of `dropped`: the states of (layer, direction) times their factors.
+    ///
+    /// # Safety
+    /// The recurrence is done, and nobody else writes these rows.
+    pub unsafe fn drop_states(
+        &self,
+        net: &Net,
+        layer: usize,
+        direction: usize,
+        rows: Range<usize>,
+    ) {
+        let n = net.spec.hidden(layer);
+        let to = self.layers[net.place(layer, direction)].dropped.shared();
+        // SAFETY: rows of both buffers, the second of which the caller has to itself.
+        unsafe {
+            let h = self.states(net, layer, direction).add(rows.start * n);
+            std::ptr::copy_nonoverlapping(h, to.at(rows.start * n), rows.len() * n);
+            self.apply_factors(net, layer, direction, rows);
+        }
+    }
+
+    /// Multiplies some packed rows of `dropped` by their factors.
+    ///
+    /// # Safety
+    /// Nobody else uses these rows.
+    pub unsafe fn apply_factors(
+        &self,
+        net: &Net,
+        layer: usize,
+        direction: usize,
+        rows: Range<usize>,
+    ) {
+        let (Some(dropout), s) = (self.dropout, &self.schedule) else { return };
+        let n = net.spec.hidden(layer);
+        let to = self.layers[net.place(layer, direction)].dropped.shared();
+        let mut t = s.offsets.partition_point(|&o| o <= rows.start) - 1;
+        for p in rows {
+            while s.offsets[t + 1] <= p {
+                t += 1;
+            }
+            let position = t * s.rows() + s.order[p - s.offsets[t]] as usize;
+            // SAFETY: the caller's rows.
+            let row = unsafe { std::slice::from_raw_parts_mut(to.at(p * n), n) };
+            dropout.apply((layer, direction), position, row);
         }
     }
 }

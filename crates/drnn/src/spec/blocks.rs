@@ -18,6 +18,7 @@ use std::ops::Range;
 /// Which blocks of `weight_hh` may be non-zero. All others stay zero: so do their gradients.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Connections {
     /// A stack and nothing else: the diagonal and the one below it. Only block 0 reads the input then,
     /// only the last block is read by the output layer, and a GRU's candidate is gated by its reset
@@ -36,6 +37,7 @@ pub enum Connections {
 /// How block i comes to hold layer i's start state when it begins, i steps late.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum StartState {
     /// Block i keeps its start state until step i, and its last state once its sequence has ended: exact
     /// for every cell.

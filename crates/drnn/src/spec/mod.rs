@@ -90,6 +90,7 @@ impl Direction {
 /// What a delayed network reads after the end of the sequence, while its last outputs come out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum Padding {
     /// Zero vectors (for tokens: a zero embedding).
     Null,
