@@ -144,6 +144,20 @@ fn python_2_and_views_of_storages_are_read() {
 }
 
 #[test]
+fn modules_of_pytorch_before_1_1_are_read() {
+    // {"m": weights, "_backend": what every module has there}
+    let weights = python2(&RNN, b"N");
+    let with = |function: &[u8]| {
+        let weights = &weights[2..weights.len() - 1];
+        let backend = [b"U\x08_backendctorch.nn.backends.thnn\n", function, b"\n)R"].concat();
+        let object = [b"\x80\x02}U\x01m", weights, b"s", &backend, b"s."].concat();
+        old(&object, &["k"], &[(10, &[0; 40])])
+    };
+    assert_eq!(import(&with(b"_get_thnn_function_backend")).unwrap().params().len(), 14);
+    assert!(refused(&with(b"_get")).contains("class `torch.nn.backends.thnn._get`"));
+}
+
+#[test]
 fn storages_that_lie_are_refused() {
     let data = [0; 40];
     let object = python2(&RNN, b"N");

@@ -402,8 +402,10 @@ fn odd_archives_are_refused() {
     let at = more.len() - 12;
     more[at] = 0xFF; // the number of entries
     assert!(refused(&more).contains("not a whole zip archive"));
+    let other = zip(&[("a.txt", b"x")]);
+    assert!(refused(&other).contains("a zip archive, but not of torch.save: it has no `data.pkl`"));
     let numpy = zip(&[("arr_0.npy", b"x")]);
-    assert!(refused(&numpy).contains("a zip archive, but not of torch.save: it has no `data.pkl`"));
+    assert!(refused(&numpy).contains("array `arr_0` is not a whole .npy file"));
     assert!(refused(&zip(&[pickle, ("n/data.pkl", b"}.")])).contains("several `data.pkl`"));
     assert!(refused(&zip(&[pickle, ("m/byteorder", b"big")])).contains("big-endian"));
     assert!(refused(&zip(&[])).contains("not a whole safetensors file")); // no entry, no magic

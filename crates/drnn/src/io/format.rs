@@ -49,7 +49,7 @@ pub(crate) enum Container {
     Onnx,
 }
 
-/// Bytes from which all of these are told apart.
+/// Bytes that are enough to recognise each of these.
 pub(crate) const START: usize = 512;
 
 /// How a file of PyTorch before 1.6 begins: a pickle of this number.

@@ -32,11 +32,5 @@ pub(crate) const MAX_PICKLE_DEPTH: usize = 32;
 /// Dimensions of a tensor: a shape is written once and may be used again and again.
 #[cfg(feature = "torch-files")]
 pub(crate) const MAX_DIMENSIONS: usize = 16;
-/// Nodes, attributes and constants of an ONNX file, in all graphs together.
-#[cfg(feature = "onnx")]
-pub(crate) const MAX_GRAPH_PARTS: usize = 1_000_000;
-/// Graphs of an ONNX file within each other.
-#[cfg(feature = "onnx")]
-pub(crate) const MAX_GRAPH_DEPTH: usize = 16;
 /// Bytes that are read from what is no regular file, and so does not say how long it is: a pipe.
 pub const MAX_STREAM: u64 = 1 << 28;

@@ -5,7 +5,7 @@
 //! {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
 //! ```
 //!
-//! Arrays that are no numbers (text, Python objects, which would be pickles) are named and not read.
+//! Arrays of anything but numbers (text, Python objects, which would be pickles) are named and not read.
 
 use crate::error::text::short;
 use crate::error::{Error, Result};

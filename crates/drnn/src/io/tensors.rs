@@ -174,14 +174,6 @@ impl<'de> Visitor<'de> for &mut Entries {
     }
 }
 
-/// Elements of an array; None where they, or those of its parts, are more than can be counted.
-#[cfg(feature = "onnx")]
-pub(crate) fn elements(dims: &[usize]) -> Option<usize> {
-    let all = dims.iter().try_fold(1usize, |all, &n| all.checked_mul(n.max(1)))?;
-    isize::try_from(all).ok()?;
-    Some(if dims.contains(&0) { 0 } else { all })
-}
-
 /// The error about a tensor whose name is too long.
 pub(crate) fn long_name(name: &str) -> Error {
     let (len, name) = (name.len(), short(name));
@@ -203,20 +195,6 @@ fn read_onnx(_: &[u8]) -> Result<Contents<'_>> {
 }
 
 impl<'a> TensorView<'a> {
-    /// Values in the order of their indices; None if there are more or fewer than the shape says.
-    #[cfg(feature = "onnx")]
-    pub fn plain(dtype: Dtype, shape: Vec<usize>, data: Cow<'a, [u8]>) -> Option<TensorView<'a>> {
-        let size = dtype.bitsize() / 8;
-        let bytes = elements(&shape)?.checked_mul(size)?;
-        (bytes == data.len()).then_some(TensorView { dtype, shape, strides: None, data })
-    }
-
-    /// Elements of the memory that it is a view of.
-    #[cfg(feature = "onnx")]
-    pub fn len(&self) -> usize {
-        self.data.len() / (self.dtype.bitsize() / 8).max(1)
-    }
-
     /// All values of the tensor `name`; f64, f16 and bf16 become f32.
     pub fn floats(&self, name: &str) -> Result<Vec<f32>> {
         match self.dtype {

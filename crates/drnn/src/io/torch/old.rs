@@ -1,4 +1,5 @@
-//! What PyTorch wrote before 1.6, and writes if told so: pickles and storages, one after the other.
+//! What PyTorch wrote before 1.6, and writes with `_use_new_zipfile_serialization=False`: pickles and
+//! storages, one after the other.
 //!
 //! ```text
 //! pickle     the number by which such files are recognised
@@ -65,7 +66,7 @@ fn element_sizes<'a>(object: &Pickle<'a>) -> Result<HashMap<&'a str, usize>> {
     Ok(sizes)
 }
 
-/// The storages by key: all of them, and nothing behind.
+/// The storages by key: all of them, and nothing after them.
 fn storages<'a>(
     bytes: &'a [u8],
     mut at: usize,

@@ -82,6 +82,8 @@ fn is_harmless(module: &str, name: &str) -> bool {
         "copyreg" | "copy_reg" => name == "_reconstructor",
         "torch._utils" => name.starts_with("_rebuild_"),
         "torch.serialization" => name == "_get_layout",
+        // An attribute of every module before PyTorch 1.1.
+        "torch.nn.backends.thnn" => name == "_get_thnn_function_backend",
         _ => false,
     }
 }
@@ -139,7 +141,7 @@ impl<'a> Machine<'a> {
             (Class::Plain, _) => Value::Other,
             (Class::Tensor, &[storage, offset, shape, strides, ref more @ ..]) => {
                 let mut dtype = None;
-                // Behind the flag `requires_grad` and the hooks, which are a dictionary too.
+                // After the flag `requires_grad` and the hooks, which are a dictionary too.
                 for &id in more.get(2..).unwrap_or(&[]) {
                     match *self.get(id) {
                         Value::Class(Class::Dtype(found)) => dtype = Some(found),
@@ -191,10 +193,12 @@ impl<'a> Machine<'a> {
             }
             _ => return wrong(),
         };
-        let (Value::Text("storage"), &Value::Class(Class::Storage(dtype))) =
-            (self.get(kind), self.get(class))
-        else {
-            return wrong();
+        let dtype = match (self.get(kind), self.get(class)) {
+            (Value::Text("storage"), &Value::Class(Class::Storage(dtype))) => dtype,
+            (Value::Text("storage"), &Value::Global(module, name)) => {
+                return Err(unknown(module, name));
+            }
+            _ => return wrong(),
         };
         let view = match view.map(|view| self.get(view)) {
             None | Some(Value::Other) => None,
