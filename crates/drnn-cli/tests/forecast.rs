@@ -64,6 +64,15 @@ fn a_forecast_from_dates_and_categories() {
     for name in ["y+1 ", "y+6 ", "y+24 "] {
         assert!(said.contains(&format!("\n{name}")), "{name}: {said}");
     }
+    // The network and each baseline, by horizon: a table, and a picture.
+    assert!(said.contains("\ntarget  network   mean  persistence"), "{said}");
+    let results = json(&std::fs::read_to_string(folder.join("m/training.json")).unwrap());
+    let judged = results["judged"].as_array().unwrap();
+    let by_horizon = judged.iter().find_map(|judged| judged.get("horizons")).unwrap();
+    let names: Vec<&Value> =
+        by_horizon["errors"].as_array().unwrap().iter().map(|of| &of["name"]).collect();
+    assert_eq!(names, ["network", "mean", "persistence", "ridge"]);
+    assert!(folder.join("m/horizons.svg").exists());
     let task = &json(&done(folder, "inspect m/model.safetensors --json"))["task"];
     assert_eq!(task["forecast"], serde_json::json!({"columns": ["y"], "ahead": [1, 6, 24]}));
     assert_eq!(task["columns"][2]["kind"]["time"]["format"], "day-first");
@@ -137,6 +146,14 @@ fn delays_of_forecasts_are_explained() {
     let output = drnn(folder, sweep);
     let said = text(&output.stderr);
     assert!(output.status.success() && said.contains("--ahead 2 with a delay of 3 steps is no"));
+    // By default only delays below the horizon, and no network that reads what is to be forecast.
+    let sweep =
+        "sweep series --csv a.csv --target y --inputs y --ahead 2 --units 4 --epochs 1 --out s";
+    let output = drnn(folder, sweep);
+    let said = text(&output.stderr);
+    assert!(output.status.success() && said.contains("bilstm is left out"), "{said}");
+    let found = text(&output.stdout);
+    assert!(found.contains("dlstm-1") && !found.contains("dlstm-2") && !found.contains("bilstm"));
 }
 
 #[test]
@@ -154,6 +171,10 @@ fn what_cannot_be_forecast_names_the_option() {
         ("--inputs y --ahead 1 --time kind", "`rest` is not a time that is recognised"),
         ("--inputs kind --max-categories 1", "more than 1 different values"),
         ("--time nix", "has no column `nix`"),
+        (
+            "--inputs y --ahead 3 --net bigru",
+            "reads the whole sequence, also what is to be forecast",
+        ),
     ] {
         let said = refused(folder, &format!("{SMALL} {more}"));
         assert!(said.contains(why), "{more}: {said}");

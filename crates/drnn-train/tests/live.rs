@@ -481,9 +481,20 @@ fn fields_of_every_kind() {
         (rows.header().unwrap().join(" "), rows.field(0)),
         ("row x colour date".into(), "7")
     );
-    assert_eq!(rows.unknown(), 0);
-    rows.read("8;1.5;pink;2016-07-01 06:00").unwrap();
-    assert_eq!(rows.unknown(), 1);
+    assert_eq!(rows.delimiter(), Some(';'));
+    // Unknown categories are read as none of those that are known, and counted.
+    let ElementRow::Element { element, .. } = rows.read("8;1.5;pink;2016-07-01 06:00").unwrap()
+    else {
+        panic!()
+    };
+    let Element::Numbers(numbers) = &element else { panic!() };
+    assert_eq!(numbers[2..], [1.5, 0.0, 0.0]);
+    assert_eq!(model.unknown_categories(&element), 1);
+    assert_eq!(model.line("2016-07-01 06:00,1.5,pink").unwrap(), element);
+    let json = r#"["2016-07-01 06:00", 1.5, "pink"]"#;
+    assert_eq!(model.json(json).unwrap(), element);
+    assert_eq!(model.unknown_categories(&model.json(r#"["2016-07-01", 1, "red"]"#).unwrap()), 0);
+    assert_eq!(model.unknown_categories(&model.json(r#"["2016-07-01", 1, null]"#).unwrap()), 0);
     for (json, why) in [
         (r#"["2016-07-01", 1.5]"#, "2 fields, expected 3: `date`, `x`, `colour`"),
         (r#"["1/7/2016", 1.5, "red"]"#, "column `date`: `1/7/2016` is not a time"),
@@ -499,6 +510,8 @@ fn fields_of_every_kind() {
     let info = serde_json::to_value(model.info()).unwrap();
     assert_eq!(info["reads"]["kind"], "fields");
     assert_eq!(info["reads"]["columns"][2]["kind"]["category"]["names"][1], "red");
+    let scale = serde_json::json!({"mean": 4.0, "sd": 2.0});
+    assert_eq!(info["reads"]["scales"], serde_json::json!([null, scale, null]));
 }
 
 #[test]

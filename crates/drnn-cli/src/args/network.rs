@@ -6,6 +6,7 @@ use crate::Failure;
 use crate::console::note;
 use clap::{Args, ValueEnum};
 use drnn::{Blocks, Cell, Connections, NetSpec, Padding, StartState};
+use std::fmt;
 
 /// The cell, and whether the network is bidirectional (bi) or delayed (d).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -59,6 +60,15 @@ impl NetworkKind {
         matches!(self, NetworkKind::Drnn | NetworkKind::Dlstm | NetworkKind::Dgru)
     }
 
+    /// The same cell, delayed.
+    pub fn with_delay(self) -> NetworkKind {
+        match self.plain() {
+            NetworkKind::Rnn => NetworkKind::Drnn,
+            NetworkKind::Gru => NetworkKind::Dgru,
+            _ => NetworkKind::Dlstm,
+        }
+    }
+
     /// The same cell, unidirectional and without delay.
     pub fn plain(self) -> NetworkKind {
         match self {
@@ -66,6 +76,13 @@ impl NetworkKind {
             NetworkKind::Lstm | NetworkKind::Bilstm | NetworkKind::Dlstm => NetworkKind::Lstm,
             NetworkKind::Gru | NetworkKind::Bigru | NetworkKind::Dgru => NetworkKind::Gru,
         }
+    }
+}
+
+impl fmt::Display for NetworkKind {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let value = self.to_possible_value();
+        f.write_str(value.as_ref().map_or("", |value| value.get_name()))
     }
 }
 

@@ -8,7 +8,7 @@ use clap::Args;
 use drnn::Model;
 use drnn::onnx::{ColumnScaling, GraphKind, GraphOptions, OutputUnits};
 use drnn::text::grouped;
-use drnn_tasks::series::{Missing, Scaling, Scalings, SeriesTask};
+use drnn_tasks::series::{InputColumn, Missing, Scaling, Scalings, SeriesTask};
 use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
@@ -18,7 +18,8 @@ use std::path::PathBuf;
 /// Standard operators; any length T, any batch size B; delay and padding are part of the graph. The model is drnn's
 /// own, or the state dict of a PyTorch nn.RNN, nn.LSTM or nn.GRU as safetensors or .pt. The graph of a trained
 /// series takes the inputs and gives the targets in their own units, or the probabilities of its classes; names of
-/// columns and classes are in its metadata. States to start from are optional. Examples:
+/// columns and classes are in its metadata. Times and categories are encoded outside of the graph; the metadata says
+/// how. States to start from are optional. Examples:
 ///   drnn export model.safetensors --onnx model.onnx
 ///   drnn export model.safetensors --onnx step.onnx --step
 #[derive(Debug, Args)]
@@ -76,6 +77,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             "inputs": onnx.inputs,
             "outputs": onnx.outputs,
             "usage": onnx.usage,
+            "encoding": is_encoded(&model).then_some(ENCODING),
         });
         writeln!(out, "{value}")?;
         return Ok(());
@@ -90,6 +92,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     }
     writeln!(out, "\n{}", onnx.usage)?;
+    if is_encoded(&model) {
+        writeln!(out, "{ENCODING}")?;
+    }
     Ok(())
 }
 
@@ -109,6 +114,10 @@ impl Arguments {
             list("inputs", &task.inputs);
             list("targets", &task.targets);
             task.classes.iter().for_each(|classes| list("classes", classes));
+            if let Some(columns) = encoded_columns(&task) {
+                options.metadata.push(("columns".into(), json!(columns).to_string()));
+                options.metadata.push(("encoding".into(), ENCODING.into()));
+            }
             if !self.standardised {
                 let Scalings { inputs, targets } = task.scaling;
                 options.input_scaling = Some(columns(inputs));
@@ -121,6 +130,24 @@ impl Arguments {
         }
         Ok(options)
     }
+}
+
+/// What a caller of a graph must do that reads times or categories: ONNX has no dates, and few runtimes
+/// have text.
+const ENCODING: &str = "Times and categories are encoded outside of the graph, as `columns` and `inputs` in the metadata say: \
+a time as the sine and cosine of 2 pi times its phase in each cycle, in local time (hour-of-day from midnight, \
+day-of-week from Monday, day-of-year from 1 January); a category as 1 in its own input and 0 in the others of its \
+column, all 0 if it is none of them.";
+
+/// The columns of a task whose inputs are not all columns of numbers.
+fn encoded_columns(task: &SeriesTask) -> Option<&[InputColumn]> {
+    let columns = task.columns.as_deref()?;
+    columns.iter().any(|column| !column.is_standardised()).then_some(columns)
+}
+
+fn is_encoded(model: &Model) -> bool {
+    let task = model.task().and_then(|task| SeriesTask::from_value(task, model.spec()).ok());
+    task.is_some_and(|task| encoded_columns(&task).is_some())
 }
 
 fn columns(Scaling { mean, sd }: Scaling) -> ColumnScaling {

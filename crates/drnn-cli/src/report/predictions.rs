@@ -29,6 +29,15 @@ pub struct Horizons {
     pub target: String,
     pub set: String,
     pub ahead: Vec<usize>,
+    /// Of the network, then of each baseline on the same rows.
+    pub errors: Vec<HorizonErrors>,
+}
+
+/// The errors of one predictor.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct HorizonErrors {
+    pub name: String,
+    /// RMSE at each horizon; NaN is null in the file.
     #[serde(deserialize_with = "numbers_or_null")]
     pub rmse: Vec<f64>,
 }
@@ -152,23 +161,33 @@ impl Stretch {
 impl Horizons {
     /// Whether lengths fit.
     pub fn check(&self) -> Result<(), String> {
-        match self.ahead.len() == self.rmse.len() {
-            true => Ok(()),
-            false => Err(format!("{} errors of {} horizons", self.rmse.len(), self.ahead.len())),
+        let horizons = self.ahead.len();
+        match self.errors.iter().find(|errors| errors.rmse.len() != horizons) {
+            None => Ok(()),
+            Some(errors) => Err(format!("{} errors of {horizons} horizons", errors.rmse.len())),
         }
     }
 
     pub fn figure(&self, at: usize) -> Option<Figure> {
-        let points = self.ahead.iter().zip(&self.rmse).map(|(h, e)| (*h as f64, *e)).collect();
+        let line = |(colour, errors): (usize, &HorizonErrors)| {
+            let points = self.ahead.iter().zip(&errors.rmse);
+            let points = points.filter(|(_, error)| error.is_finite());
+            let points = points.map(|(ahead, error)| (*ahead as f64, *error)).collect();
+            let style = if colour == 0 { Style::Solid } else { Style::Dotted };
+            line(&errors.name, style, colour, points)
+        };
         let plot = Plot {
             title: format!("{}: error by horizon", self.target),
             x: "steps ahead".into(),
             y: format!("RMSE of {}", self.target),
             scale: Scale::FromZero,
             guide: None,
-            lines: vec![line("network", Style::Solid, 0, points)],
+            lines: self.errors.iter().enumerate().map(line).collect(),
         };
-        let caption = format!("Root of the mean squared error on the {} set.", self.set);
+        let caption = format!(
+            "Root of the mean squared error on the {} set, by how many steps ahead is predicted.",
+            self.set
+        );
         Some(Figure { name: BY_HORIZON.get(at)?, picture: Box::new(plot), caption })
     }
 }
@@ -199,5 +218,28 @@ mod tests {
         assert!(again.truth[1].is_nan() && again.check().is_ok());
         let short = Stretch { predicted: vec![1.0], ..stretch };
         assert!(short.check().is_err());
+    }
+
+    #[test]
+    fn a_line_for_each_predictor_by_horizon() {
+        let errors =
+            |name: &str, rmse: [f64; 3]| HorizonErrors { name: name.into(), rmse: rmse.to_vec() };
+        let horizons = Horizons {
+            target: "y".into(),
+            set: "test".into(),
+            ahead: vec![1, 6, 24],
+            errors: vec![
+                errors("network", [0.1, 0.2, 0.3]),
+                errors("persistence", [0.1, 0.5, f64::NAN]),
+            ],
+        };
+        let figure = horizons.figure(0).unwrap();
+        let svg = figure.picture.svg();
+        assert!(svg.contains("network") && svg.contains("persistence") && !svg.contains("NaN"));
+        assert!(horizons.figure(4).is_none() && horizons.check().is_ok());
+        let again: Horizons =
+            serde_json::from_str(&serde_json::to_string(&horizons).unwrap()).unwrap();
+        assert!(again.errors[1].rmse[2].is_nan());
+        assert!(Horizons { ahead: vec![1], ..horizons }.check().is_err());
     }
 }

@@ -401,6 +401,20 @@ fn a_stream_that_was_idle_wakes() {
 }
 
 /// Values are drawn as curves too, one for each target.
+/// Rows of an example lie where the model's training data did: mean 20, standard deviation 5.
+#[test]
+fn example_rows_lie_within_the_data() {
+    let Some((mut browser, _served)) = page(&["values"], Options::default()) else { return };
+    browser.eval("speed.value = speed.max; document.getElementById('play').click()");
+    browser.until("document.getElementById('play').textContent === 'Play'");
+    let rows = text(&browser.eval("text.value"));
+    let x: Vec<f64> = rows.lines().map(|line| line.trim().parse().unwrap()).collect();
+    assert_eq!(x.len(), 24);
+    assert!(x.iter().all(|x| (15.0..=25.0).contains(x)), "{x:?}");
+    let spread = x.iter().fold(0.0, |far: f64, x| far.max((x - 20.0).abs()));
+    assert!(spread > 4.0, "{x:?}");
+}
+
 #[test]
 fn values_have_curves() {
     let Some((mut browser, _served)) = page(&["values"], Options::default()) else { return };

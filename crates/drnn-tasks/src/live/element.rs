@@ -104,13 +104,27 @@ impl LiveModel {
     }
 }
 
-/// Encodes the fields of a line, separated by commas, or by spaces where there is no comma.
+impl LiveModel {
+    /// Fields of an element whose category training did not have. They are read as none of the
+    /// categories that it had: all inputs of their columns are 0.
+    pub fn unknown_categories(&self, element: &Element) -> usize {
+        match (self.series(), element) {
+            (Some(task), Element::Numbers(inputs)) => task.unknown_categories(inputs),
+            _ => 0,
+        }
+    }
+}
+
+/// Encodes the fields of a line, separated as the model's table was, by commas, or by spaces where
+/// neither is there.
 fn columns_of_line(task: &SeriesTask, line: &str) -> Result<Element> {
     let columns = task.input_columns();
-    let fields: Vec<&str> = match (columns.len(), line.contains(',')) {
+    let own = Some(task.delimiter).filter(|own| *own != ' ');
+    let between = own.into_iter().chain([',']).find(|between| line.contains(*between));
+    let fields: Vec<&str> = match (columns.len(), between) {
         (1, _) => vec![line.trim()],
-        (_, true) => line.split(',').map(str::trim).collect(),
-        (_, false) => line.split_whitespace().collect(),
+        (_, Some(between)) => line.split(between).map(str::trim).collect(),
+        (_, None) => line.split_whitespace().collect(),
     };
     encoded(&columns, &fields, |column, field, to| column.encode(field, to))
 }

@@ -7,10 +7,11 @@
 //! ```
 //!
 //! If a series has times or categories, `reads` has kind `fields`, and `columns` instead of `names`:
-//! `[{"name": "date", "kind": {"time": {"format": "iso", "cycles": ["hour-of-day"]}}}, ..]`.
+//! `[{"name": "date", "kind": {"time": {"format": "iso", "cycles": ["hour-of-day"]}}}, ..]`. `scales`
+//! has mean and standard deviation of each column of numbers: `[{"mean": 20.5, "sd": 4.2}, null, ..]`.
 
 use super::model::{ElementKind, LiveModel, LiveTask};
-use crate::series::InputColumn;
+use crate::series::{InputColumn, Scaling, SeriesTask};
 use serde::Serialize;
 
 /// The description of a model.
@@ -53,6 +54,19 @@ pub struct InputInfo<'m> {
     /// For fields, the columns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub columns: Option<&'m [InputColumn]>,
+    /// For a series, column by column: where its numbers lie; None for times and categories.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scales: Option<Vec<Option<ScaleInfo>>>,
+}
+
+/// Where the numbers of a column lay in the training data.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct ScaleInfo {
+    /// Their mean.
+    pub mean: f64,
+    /// Their standard deviation; 1 for a constant column.
+    pub sd: f64,
 }
 
 /// The predictions of a model.
@@ -107,7 +121,7 @@ impl LiveModel {
         ModelInfo {
             name: self.name(),
             task: self.task(),
-            reads: InputInfo { kind, count, names, columns },
+            reads: InputInfo { kind, count, names, columns, scales: self.series().map(scales) },
             outputs,
             description: self.description(),
             network: self.network().spec().to_string(),
@@ -116,4 +130,16 @@ impl LiveModel {
             streams: self.streams(),
         }
     }
+}
+
+/// The scale of each column of numbers.
+fn scales(task: &SeriesTask) -> Vec<Option<ScaleInfo>> {
+    let mut at = 0;
+    let mut scale = |column: &InputColumn| {
+        let first = at;
+        at += column.width();
+        let Scaling { mean, sd } = &task.scaling.inputs;
+        column.is_standardised().then(|| ScaleInfo { mean: mean[first], sd: sd[first] })
+    };
+    task.input_columns().iter().map(&mut scale).collect()
 }

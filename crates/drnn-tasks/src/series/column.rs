@@ -3,6 +3,7 @@
 //! ```text
 //! column                  inputs
 //! x       0.5             x = 0.5
+//! kWh     0,5             kWh = 0.5, where the column has decimal commas
 //! date    2016-07-01 ..   date:hour-of-day:sin, date:hour-of-day:cos, date:day-of-week:sin, ..
 //! colour  red             colour=blue = 0, colour=red = 1
 //! ```
@@ -35,6 +36,8 @@ pub struct InputColumn {
 pub enum ColumnKind {
     /// Numbers: one input.
     Number,
+    /// Numbers with a comma before their decimals, as `1,5`: one input.
+    DecimalComma,
     /// Dates and times: sine and cosine of each cycle.
     Time {
         /// How they are written.
@@ -69,7 +72,7 @@ impl InputColumn {
     /// The number of inputs.
     pub fn width(&self) -> usize {
         match &self.kind {
-            ColumnKind::Number => 1,
+            ColumnKind::Number | ColumnKind::DecimalComma => 1,
             ColumnKind::Time { cycles, .. } => 2 * cycles.len(),
             ColumnKind::Category { names } => names.len(),
         }
@@ -79,7 +82,7 @@ impl InputColumn {
     pub fn inputs(&self) -> Vec<String> {
         let name = &self.name;
         match &self.kind {
-            ColumnKind::Number => vec![name.clone()],
+            ColumnKind::Number | ColumnKind::DecimalComma => vec![name.clone()],
             ColumnKind::Time { cycles, .. } => {
                 let both = |cycle: &Cycle| ["sin", "cos"].map(|of| format!("{name}:{cycle}:{of}"));
                 cycles.iter().flat_map(both).collect()
@@ -92,7 +95,7 @@ impl InputColumn {
 
     /// Whether the inputs are standardised.
     pub fn is_standardised(&self) -> bool {
-        self.kind == ColumnKind::Number
+        matches!(self.kind, ColumnKind::Number | ColumnKind::DecimalComma)
     }
 
     /// Appends the inputs of a field.
@@ -102,6 +105,10 @@ impl InputColumn {
         match &self.kind {
             ColumnKind::Number => {
                 to.push(number(field).map_err(|why| self.refuse(why))?);
+                return Ok(if missing { Encoded::Missing } else { Encoded::Known });
+            }
+            ColumnKind::DecimalComma => {
+                to.push(decimal_comma(field).map_err(|why| self.refuse(why))?);
                 return Ok(if missing { Encoded::Missing } else { Encoded::Known });
             }
             _ if missing => {
@@ -128,19 +135,22 @@ impl InputColumn {
     pub fn encode_json(&self, value: &Value, to: &mut Vec<f32>) -> Result<Encoded, String> {
         match (&self.kind, value) {
             (_, Value::Null) => self.encode("", to),
-            (ColumnKind::Number, value) => match value.as_f64().map(|x| x as f32) {
-                Some(x) if x.is_finite() => {
-                    to.push(x);
-                    Ok(Encoded::Known)
+            (ColumnKind::Number | ColumnKind::DecimalComma, value) => {
+                match value.as_f64().map(|x| x as f32) {
+                    Some(x) if x.is_finite() => {
+                        to.push(x);
+                        Ok(Encoded::Known)
+                    }
+                    Some(_) => Err(format!("{} {TOO_LARGE}", quote(&value.to_string()))),
+                    None => Err(not("a number, or null if it is missing", value)),
                 }
-                Some(_) => Err(format!("{} {TOO_LARGE}", quote(&value.to_string()))),
-                None => Err(not("a number, or null if it is missing", value)),
-            },
+            }
             (_, Value::String(text)) => self.encode(text.trim(), to),
             (ColumnKind::Category { .. }, Value::Number(_) | Value::Bool(_))
-            | (ColumnKind::Time { format: TimeFormat::Unix, .. }, Value::Number(_)) => {
-                self.encode(&value.to_string(), to)
-            }
+            | (
+                ColumnKind::Time { format: TimeFormat::Unix | TimeFormat::UnixMs, .. },
+                Value::Number(_),
+            ) => self.encode(&value.to_string(), to),
             (ColumnKind::Time { format, .. }, _) => {
                 Err(self.refuse(not(&format!("a time as text, written as {format}"), value)))
             }
@@ -156,7 +166,7 @@ impl InputColumn {
     pub(super) fn check(&self) -> Result<(), String> {
         let name = quote(&self.name);
         match &self.kind {
-            ColumnKind::Number => Ok(()),
+            ColumnKind::Number | ColumnKind::DecimalComma => Ok(()),
             ColumnKind::Time { cycles, .. } if cycles.is_empty() => {
                 Err(format!("column {name} has no cycles"))
             }
@@ -168,6 +178,18 @@ impl InputColumn {
             }
             _ => Ok(()),
         }
+    }
+}
+
+/// Parses a number with a decimal comma, or a whole number. A point might separate thousands, so it is
+/// refused.
+pub fn decimal_comma(field: &str) -> Result<f32, String> {
+    match field.contains('.') {
+        true => Err(format!(
+            "{} has a point, in a column of numbers with a decimal comma",
+            quote(field)
+        )),
+        false => number(&field.replacen(',', ".", 1)),
     }
 }
 
@@ -239,6 +261,21 @@ mod tests {
         assert!(why(0, "1".into()).contains("is not a number, or null"));
         assert!(why(1, 5.into()).contains("is not a time as text, written as iso"));
         assert!(why(2, Value::Array(vec![])).contains("is not a category as text"));
+    }
+
+    #[test]
+    fn decimal_commas() {
+        let column = InputColumn { name: "kWh".into(), kind: ColumnKind::DecimalComma };
+        for (field, expected) in [("1,5", 1.5), ("-0,25", -0.25), ("7", 7.0), ("1,5e3", 1500.0)] {
+            assert_eq!(encoded(&column, field), (vec![expected], Encoded::Known), "{field}");
+        }
+        assert_eq!(encoded(&column, "NA").1, Encoded::Missing);
+        let why = |field: &str| column.encode(field, &mut Vec::new()).unwrap_err();
+        assert!(why("1.234,5").contains("column `kWh`: `1.234,5` has a point"));
+        assert!(why("1,2,3").contains("is not a number"));
+        let mut to = Vec::new();
+        column.encode_json(&serde_json::json!(1.5), &mut to).unwrap();
+        assert_eq!((to, column.is_standardised()), (vec![1.5], true));
     }
 
     #[test]

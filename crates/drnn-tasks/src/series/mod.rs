@@ -7,7 +7,7 @@ mod scaling;
 mod task;
 mod time;
 
-pub use column::{ColumnKind, Encoded, InputColumn, MAX_CATEGORIES};
+pub use column::{ColumnKind, Encoded, InputColumn, MAX_CATEGORIES, decimal_comma};
 pub use missing::Missing;
 pub use scaling::Scaling;
 pub use task::{Forecast, Scalings, SeriesTask};

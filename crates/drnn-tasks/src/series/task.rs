@@ -1,6 +1,6 @@
 //! The task of a series model, stored in its file as [`drnn::Model::task`].
 
-use super::column::InputColumn;
+use super::column::{ColumnKind, InputColumn};
 use super::missing::Missing;
 use super::scaling::Scaling;
 use crate::error::{Error, Result};
@@ -149,6 +149,20 @@ impl SeriesTask {
             }
         }
         &self.inputs[input]
+    }
+
+    /// Columns whose category training did not have, given the inputs of a row: all inputs of such a
+    /// column are 0.
+    pub fn unknown_categories(&self, inputs: &[f32]) -> usize {
+        let mut rest = inputs;
+        let mut unknown = 0;
+        for column in self.columns.iter().flatten() {
+            let (own, others) = rest.split_at(column.width().min(rest.len()));
+            rest = others;
+            let is_category = matches!(column.kind, ColumnKind::Category { .. });
+            unknown += usize::from(is_category && own.iter().all(|x| *x == 0.0));
+        }
+        unknown
     }
 
     /// The columns of the table that hold the targets.

@@ -8,7 +8,7 @@ use super::csv::Fields;
 use super::header::{COMMON, Header};
 use super::table::{Choice, Places, wrong_length};
 use drnn_tasks::live::{Element, LiveModel};
-use drnn_tasks::series::{Encoded, SeriesTask};
+use drnn_tasks::series::SeriesTask;
 use drnn_tasks::text::number;
 use drnn_tasks::{Error, Result};
 
@@ -23,7 +23,6 @@ pub struct ElementRows<'m> {
     begun: bool,
     /// Which sequence the row before belonged to.
     sequence: Option<String>,
-    unknown: usize,
 }
 
 /// What a line was.
@@ -55,22 +54,21 @@ impl ElementColumns {
         Ok(ElementColumns { header, places })
     }
 
-    /// The element of a row, and how many of its categories the model does not know.
+    /// The element of a row.
     fn element<'f>(
         &self,
         count: usize,
         field: impl Fn(usize) -> &'f str,
-    ) -> std::result::Result<(Element, usize), String> {
+    ) -> std::result::Result<Element, String> {
         let expected = self.header.names.len();
         if count != expected {
             return Err(wrong_length(count, expected));
         }
-        let (mut numbers, mut unknown) = (Vec::new(), 0);
+        let mut numbers = Vec::new();
         for (column, &place) in self.places.columns.iter().zip(&self.places.at) {
-            let encoded = column.encode(field(place), &mut numbers)?;
-            unknown += usize::from(encoded == Encoded::UnknownCategory);
+            column.encode(field(place), &mut numbers)?;
         }
-        Ok((Element::Numbers(numbers), unknown))
+        Ok(Element::Numbers(numbers))
     }
 }
 
@@ -88,8 +86,8 @@ impl<'m> ElementRows<'m> {
     pub fn new(model: &'m LiveModel) -> ElementRows<'m> {
         let delimiter = model.series().map_or(b',', |task| task.delimiter as u8);
         let (record, fields) = (String::new(), Fields::new(delimiter));
-        let (columns, begun, sequence, unknown) = (None, false, None, 0);
-        ElementRows { model, record, fields, columns, begun, sequence, unknown }
+        let (columns, begun, sequence) = (None, false, None);
+        ElementRows { model, record, fields, columns, begun, sequence }
     }
 
     /// What a line is. One that is refused changes nothing.
@@ -105,11 +103,6 @@ impl<'m> ElementRows<'m> {
         .map_err(Error::Data)
     }
 
-    /// Categories so far that the model does not know: they are read as none of those that it knows.
-    pub fn unknown(&self) -> usize {
-        self.unknown
-    }
-
     /// Whether the next line names the columns.
     pub fn needs_header(&self) -> bool {
         self.model.series().is_some() && self.columns.is_none()
@@ -119,6 +112,11 @@ impl<'m> ElementRows<'m> {
     /// writes them, their column is known with the first row.
     pub fn header(&self) -> Option<&[String]> {
         self.columns.as_ref().map(|columns| columns.header.names.as_slice())
+    }
+
+    /// What separates columns, once their names have been read.
+    pub fn delimiter(&self) -> Option<char> {
+        self.columns.as_ref().map(|columns| columns.header.delimiter.into())
     }
 
     /// Field `i` of the line that was read last.
@@ -156,7 +154,7 @@ impl<'m> ElementRows<'m> {
         let fields = &self.fields;
         let Some(columns) = &self.columns else { return Err("no header".into()) };
         let Header { names, delimiter, .. } = &columns.header;
-        // The first row tells whether rows have names of their own.
+        // The first row shows whether rows have names of their own.
         let named = match !self.begun && fields.len() == names.len() + 1 {
             true => {
                 let header = Header::new(names.clone(), Some(&self.record), *delimiter);
@@ -165,14 +163,13 @@ impl<'m> ElementRows<'m> {
             false => None,
         };
         let columns = named.as_ref().unwrap_or(columns);
-        let (element, unknown) = columns.element(fields.len(), |at| fields.get(at))?;
+        let element = columns.element(fields.len(), |at| fields.get(at))?;
         let sequence = columns.places.sequence.map(|at| fields.get(at));
         let begins = begins(&mut self.sequence, sequence);
         if named.is_some() {
             self.columns = named;
         }
         self.begun = true;
-        self.unknown += unknown;
         Ok(ElementRow::Element { element, begins })
     }
 }

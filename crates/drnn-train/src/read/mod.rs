@@ -54,6 +54,7 @@ pub use npy::{Array, Values, array};
 pub use open::{Source, open, open_with};
 pub(crate) use profile::{ColumnProfile, FieldKind, Profile, Profiling, profile};
 pub use sentence::{Sentence, Token, TokenKind};
+pub(crate) use table::no_column;
 pub use table::{Choice, Names, Table, table};
 pub use tagged::{Sentences, TaggedFormat, sentences};
 pub use text::Symbols;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! 0.5, -2e3                     numbers, by the first field that is not missing
+//! 0,5                           numbers with a decimal comma, where commas do not separate columns
 //! 2016-07-01 13:45, 1/7/2016    times, in every form that all of them can have
 //! red, blue                     text: categories
 //! ```
@@ -10,7 +11,7 @@ use super::header::{Delimiter, Header};
 use super::open::Source;
 use super::table::{no_column, open_table};
 use crate::error::Result;
-use drnn_tasks::series::TimeFormat;
+use drnn_tasks::series::{TimeFormat, decimal_comma};
 use drnn_tasks::text::number;
 use std::collections::{BTreeSet, HashMap};
 
@@ -52,6 +53,7 @@ pub(crate) enum FieldKind {
     /// All fields are missing.
     Empty,
     Number,
+    DecimalComma,
     Time(Times),
     Text(Categories),
 }
@@ -91,6 +93,11 @@ impl Times {
         let mut forwards: Vec<f64> = self.steps.iter().copied().filter(|s| *s > 0.0).collect();
         forwards.sort_by(f64::total_cmp);
         forwards.get(forwards.len() / 2).copied()
+    }
+
+    /// Whether no field was a time in any of the forms.
+    pub fn is_empty(&self) -> bool {
+        self.previous.is_none()
     }
 
     /// From the earliest to the latest, in seconds.
@@ -155,6 +162,8 @@ pub(crate) fn profile(source: Source, profiling: &Profiling) -> Result<Profile> 
         at.ok_or_else(|| rows.refuse(no_column(name, &names)))
     };
     let sequence = profiling.sequence.as_ref().map(place).transpose()?;
+    // Whether a comma can be part of a number.
+    let commas = delimiter != b',';
     let mut columns: Vec<ColumnProfile> = names
         .iter()
         .map(|name| ColumnProfile { name: name.clone(), kind: FieldKind::Empty })
@@ -174,7 +183,11 @@ pub(crate) fn profile(source: Source, profiling: &Profiling) -> Result<Profile> 
                 continue;
             }
             if column.kind == FieldKind::Empty && !is_missing(field) {
-                column.kind = first_kind(&column.name, field, profiling);
+                column.kind = first_kind(&column.name, field, profiling, commas);
+            }
+            // Whole numbers may come before the first decimal comma.
+            if commas && column.kind == FieldKind::Number && has_decimal_comma(field) {
+                column.kind = FieldKind::DecimalComma;
             }
             let kind_only = profiling.kind_only.contains(&column.name);
             match &mut column.kind {
@@ -185,7 +198,8 @@ pub(crate) fn profile(source: Source, profiling: &Profiling) -> Result<Profile> 
             }
             open |= match column.kind {
                 FieldKind::Empty => true,
-                FieldKind::Number => false,
+                FieldKind::Number => commas,
+                FieldKind::DecimalComma => false,
                 FieldKind::Time(_) | FieldKind::Text(_) => !kind_only,
             };
         }
@@ -196,8 +210,13 @@ pub(crate) fn profile(source: Source, profiling: &Profiling) -> Result<Profile> 
     Ok(Profile { columns, row_names, delimiter })
 }
 
-/// The kind of a column whose first field is `field`.
-fn first_kind(name: &String, field: &str, profiling: &Profiling) -> FieldKind {
+/// Whether a field is a number with a decimal comma.
+fn has_decimal_comma(field: &str) -> bool {
+    field.contains(',') && decimal_comma(field).is_ok()
+}
+
+/// The kind of a column whose first field is `field`; numbers may have decimal commas if `commas`.
+fn first_kind(name: &String, field: &str, profiling: &Profiling, commas: bool) -> FieldKind {
     if let Some(format) = profiling.times.get(name) {
         return FieldKind::Time(Times { formats: vec![*format], ..Times::default() });
     }
@@ -207,6 +226,9 @@ fn first_kind(name: &String, field: &str, profiling: &Profiling) -> FieldKind {
     // Too large a number is refused when the column is read.
     if field.parse::<f32>().is_ok() {
         return FieldKind::Number;
+    }
+    if commas && has_decimal_comma(field) {
+        return FieldKind::DecimalComma;
     }
     let fits = |format: &TimeFormat| format.parse(field).is_ok();
     let formats: Vec<TimeFormat> = TimeFormat::RECOGNISED.into_iter().filter(fits).collect();
@@ -228,6 +250,7 @@ mod tests {
         let kind = |column: &ColumnProfile| match &column.kind {
             FieldKind::Empty => "empty",
             FieldKind::Number => "number",
+            FieldKind::DecimalComma => "decimal comma",
             FieldKind::Time(_) => "time",
             FieldKind::Text(_) => "text",
         };
@@ -246,6 +269,18 @@ mod tests {
         let as_text = Profiling { categories: vec!["a".into()], ..wanted() };
         assert_eq!(kinds(&of(text, &as_text))[0], "text");
         assert!(of("a\n\n", &wanted()).columns[0].kind == FieldKind::Empty);
+    }
+
+    /// Only where commas do not separate columns; whole numbers may come first.
+    #[test]
+    fn decimal_commas() {
+        let text = "a;b;c;d;e\n1;1,5;x;1.5;1\n2,5;2;1,5;2;2\n";
+        let expected = ["decimal comma", "decimal comma", "text", "number", "number"];
+        assert_eq!(kinds(&of(text, &wanted())), expected);
+        let quoted = of("a,b\n\"1,5\",2\n", &wanted());
+        assert_eq!(kinds(&quoted), ["text", "number"]);
+        let as_text = Profiling { categories: vec!["b".into()], ..wanted() };
+        assert_eq!(kinds(&of(text, &as_text))[1], "text");
     }
 
     #[test]

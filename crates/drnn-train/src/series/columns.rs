@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::read::{
-    ColumnProfile, Delimiter, FieldKind, MAX_CLASSES, Missing, Profile, listed, quote,
+    ColumnProfile, Delimiter, FieldKind, MAX_CLASSES, Missing, Profile, no_column, quote,
 };
 use drnn::text::grouped;
 use drnn_tasks::series::{ColumnKind, Cycle, InputColumn, MAX_CATEGORIES, SeriesTask, TimeFormat};
@@ -147,8 +147,9 @@ pub(super) fn plan(
 ) -> std::result::Result<(Vec<InputColumn>, Vec<String>), String> {
     let find = |name: &String| {
         profile.column(name).ok_or_else(|| {
-            let there = listed(profile.columns.iter().map(|column| column.name.as_str()));
-            format!("has no column {}; there are {there}", quote(name))
+            let there: Vec<String> =
+                profile.columns.iter().map(|column| column.name.clone()).collect();
+            no_column(name, &there)
         })
     };
     columns.targets.iter().chain(&rules.categories).try_for_each(|name| find(name).map(|_| ()))?;
@@ -199,9 +200,11 @@ fn column_kind(
     let name = quote(&column.name);
     let is_time = rules.time.as_ref() == Some(&column.name);
     match &column.kind {
-        FieldKind::Number if is_time => Err(format!(
-            "column {name} holds numbers; --time-format unix reads them as seconds since 1970"
+        FieldKind::Number | FieldKind::DecimalComma if is_time => Err(format!(
+            "column {name} holds numbers; --time-format unix reads them as seconds since 1970, \
+             unix-ms as milliseconds"
         )),
+        FieldKind::DecimalComma => Ok(ColumnKind::DecimalComma),
         FieldKind::Empty | FieldKind::Number => Ok(ColumnKind::Number),
         FieldKind::Text(found) if is_time => {
             let first = found.names.first().map_or("", |first| first);
@@ -241,6 +244,9 @@ fn column_kind(
                     ));
                 }
             };
+            if times.is_empty() {
+                return Err(format!("column {name}: no field is a time written as {format}"));
+            }
             let shown = || Cycle::shown_by(times.step().unwrap_or(0.0), times.span());
             let cycles = rules.cycles.clone().unwrap_or_else(shown);
             if cycles.is_empty() {

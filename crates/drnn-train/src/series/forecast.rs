@@ -48,7 +48,7 @@ impl Sequences {
     }
 
     /// Removes targets that lie beyond the last step that counts of their sequence. After a cut by time they would
-    /// tell the training part of the validation part, and the validation part of the test part.
+    /// be values of the next part: the training part would learn from the validation part.
     pub fn mask_beyond_end(&mut self) {
         let Some(forecast) = &self.forecast else { return };
         let width = self.targets.len();

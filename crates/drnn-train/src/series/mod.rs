@@ -37,7 +37,7 @@ mod validation;
 mod windows;
 
 pub use arrays::from_arrays;
-pub use baselines::{SeriesBaselines, evaluation_baselines, series_baselines};
+pub use baselines::{ScoredBaseline, SeriesBaselines, evaluation_baselines, series_baselines};
 pub use columns::{Columns, InputChoice, InputRules};
 pub use outputs::scoring_steps;
 pub use reading::from_table;

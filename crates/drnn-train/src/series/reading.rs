@@ -12,9 +12,10 @@ use super::sequences::{Sequences, Truth};
 use crate::error::{Error, Result};
 use crate::loss::IGNORE;
 use crate::read::{
-    self, Choice, Delimiter, FieldKind, Input, Missing, Profile, Profiling, Table, quote, refuse,
+    self, Choice, Delimiter, FieldKind, Input, Missing, Profile, Profiling, Table, listed, quote,
+    refuse,
 };
-use drnn_tasks::series::InputColumn;
+use drnn_tasks::series::{ColumnKind, InputColumn};
 use std::collections::BTreeSet;
 
 /// Reads a table.
@@ -35,7 +36,9 @@ pub fn from_table(input: &Input, columns: &Columns) -> Result<Sequences> {
     };
     notes.extend(layout_notes(&profile, columns.delimiter));
     let targets = columns.targets.iter().filter(|_| !is_classes);
-    let all = inputs.iter().cloned().chain(targets.map(|name| InputColumn::number(name)));
+    let targets: Vec<InputColumn> = targets.map(|name| target_column(&profile, name)).collect();
+    notes.extend(decimal_notes(&inputs, &targets));
+    let all = inputs.iter().cloned().chain(targets);
     let choice = Choice {
         columns: Some(all.collect()),
         label: is_classes.then(|| columns.targets[0].clone()),
@@ -103,6 +106,30 @@ fn classes(name: &str, profile: &Profile, columns: &Columns) -> Result<bool> {
         return Err(Error::Options(what));
     }
     Ok(is_classes)
+}
+
+/// A column of numbers that is a target.
+fn target_column(profile: &Profile, name: &str) -> InputColumn {
+    match profile.column(name).map(|column| &column.kind) {
+        Some(FieldKind::DecimalComma) => {
+            InputColumn { name: name.into(), kind: ColumnKind::DecimalComma }
+        }
+        _ => InputColumn::number(name),
+    }
+}
+
+/// A note on columns whose numbers have a decimal comma.
+fn decimal_notes(inputs: &[InputColumn], targets: &[InputColumn]) -> Option<String> {
+    let all = inputs.iter().chain(targets);
+    let names: BTreeSet<&str> = all
+        .filter(|column| column.kind == ColumnKind::DecimalComma)
+        .map(|column| column.name.as_str())
+        .collect();
+    let names: Vec<&str> = names.into_iter().collect();
+    (!names.is_empty()).then(|| {
+        let names = listed(names.iter().copied());
+        format!("numbers have a decimal comma, 1,5 is 1.5, in {names}.")
+    })
 }
 
 /// Notes on the delimiter and on names of rows.

@@ -104,6 +104,11 @@ impl Scorer {
         check_widths(spec, Some(q), Some(self.task.classes.as_ref().map_or(m, Vec::len)))
     }
 
+    /// The steps, scaled.
+    pub(super) fn data(&self) -> &Scaled {
+        &self.data
+    }
+
     /// Number of sequences.
     pub fn sequences(&self) -> usize {
         self.spans.len()
@@ -136,13 +141,13 @@ impl Scorer {
     /// sequence: a baseline is scored on exactly the rows of a model.
     pub(super) fn score_by(
         &self,
-        mut predict: impl FnMut(&Scaled, &Range<usize>, usize, &mut [f32]),
+        mut predict: impl FnMut(&Range<usize>, usize, &mut [f32]),
     ) -> Result<Score> {
         let mut sums = Sums::new(&self.task);
         let mut y = vec![0.0; self.task.output_width()];
         for span in &self.spans {
             for step in span.counted.clone() {
-                predict(&self.data, &span.whole, step, &mut y);
+                predict(&span.whole, step, &mut y);
                 sums.add(&y, self.data.target(step));
             }
         }

@@ -255,7 +255,10 @@ impl Sequences {
                 (Missing::Previous, Some(before)) => self.x[before + at],
                 (Missing::Previous, None) => {
                     self.x.truncate(steps * q);
-                    return fail(self.column_of(at), ", and no row is before it");
+                    return fail(
+                        self.column_of(at),
+                        ", and no row is before it in its sequence; --missing mean or zero fills it, drop leaves the row out",
+                    );
                 }
                 _ => f32::NAN,
             };

@@ -4,7 +4,7 @@ use super::sequences::Sequences;
 use crate::data::TargetData;
 use crate::error::{Error, Result};
 use crate::read::quote;
-use drnn_tasks::series::{InputColumn, Missing, Scaling, Scalings, SeriesTask};
+use drnn_tasks::series::{ColumnKind, Missing, Scaling, Scalings, SeriesTask};
 use std::collections::HashSet;
 
 /// The task of the training part: its columns, classes (in order, numbers by their size) and scaling.
@@ -33,7 +33,7 @@ pub fn learn_task(
             (Some(names), None)
         }
     };
-    let is_plain = train.columns.iter().all(InputColumn::is_standardised);
+    let is_plain = train.columns.iter().all(|column| column.kind == ColumnKind::Number);
     Ok(SeriesTask {
         task: SeriesTask::NAME.into(),
         inputs: train.inputs.clone(),

@@ -89,7 +89,7 @@ pub trait Validation<E: Engine>: Send + Sync {
     fn validate(&self, engine: &mut E, run: &ValidationRun) -> Result<Validated>;
 
     /// The score of an epoch in a checkpoint of an earlier version, which holds losses only; None
-    /// where it cannot be told from them.
+    /// where it does not follow from them.
     fn earlier_score(&self, epoch: &Epoch) -> Option<f64> {
         match self.measure().metric {
             Metric::Accuracy => epoch.valid_accuracy,

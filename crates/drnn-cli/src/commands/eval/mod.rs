@@ -4,9 +4,11 @@
 //! |---|---|
 //! | `chars` | masked characters of a text |
 //! | `series` | sequences of numbers: errors, or classes and their confusion |
+//! | `by_target` | errors of several targets, or horizons, next to those of the baselines |
 //! | `pictures` | predictions against the truth, for the report of a training |
 //! | `tagger` | tags of words |
 
+pub mod by_target;
 mod chars;
 pub mod pictures;
 pub mod series;

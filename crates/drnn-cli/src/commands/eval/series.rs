@@ -1,18 +1,22 @@
 //! Evaluates a model of series: errors in the targets' units, or precision and recall of classes.
 
+use super::by_target::by_target;
 use super::{Evaluation, Request};
 use crate::Failure;
-use crate::args::series::{missing_notes, read_files};
+use crate::args::series::{missing_notes, read_files, unknown_categories};
 use crate::files::model_file::ModelFile;
 use crate::memory::Needs;
 use crate::report::baselines::{alarm, evaluation_table, standard_error};
 use crate::report::page::number;
 use crate::report::training_run::{Judged, most_frequent};
+use drnn::Direction;
 use drnn::memory::{self, BatchSize};
 use drnn::text::grouped;
 use drnn_tasks::series::SeriesTask;
+use drnn_train::baseline::Baseline;
 use drnn_train::series::{
-    Columns, Measures, Score, TargetScore, evaluation_baselines, score, scoring_steps,
+    Columns, Measures, Score, ScoredBaseline, TargetScore, evaluation_baselines, score,
+    scoring_steps,
 };
 use drnn_train::{Confusion, Metric};
 
@@ -29,24 +33,22 @@ pub fn evaluate(request: Request) -> Result<Evaluation, Failure> {
         .check(request.force, "shorter sequences")?;
     let found = score(model, &task, &data)?;
     let mut notes = missing_notes(&data);
-    if data.unknown_categories > 0 {
-        let n = grouped(data.unknown_categories);
-        notes.push(format!(
-            "{n} fields have categories that the model does not know; they are read as none of \
-             those that it knows."
-        ));
-    }
+    notes.extend(unknown_categories(data.unknown_categories));
     if found.unknown > 0 {
         let n = grouped(found.unknown);
         notes.push(format!(
             "{n} steps have classes that the model does not know; they count as wrong."
         ));
     }
-    let baselines = evaluation_baselines(&task, &data)?;
+    let spec = model.spec();
+    let look_ahead = (spec.direction() == Direction::Forward).then(|| spec.delay());
+    let scored = evaluation_baselines(&task, &data, look_ahead)?;
+    let baselines: Vec<Baseline> = scored.iter().map(ScoredBaseline::summary).collect();
     let metric = if task.classes.is_some() { Metric::Accuracy } else { Metric::SquaredError };
     let quality = found.quality().unwrap_or(f64::NAN);
     notes.extend(alarm(metric, "the model", quality, Some(quality), &baselines));
     let mut judged = judged(&found, &task, "given");
+    judged.extend(by_target(&found, &task, "given", &scored));
     judged.push(evaluation_table(metric, quality, &baselines));
     Ok(Evaluation {
         metrics: metrics(&found, &task),

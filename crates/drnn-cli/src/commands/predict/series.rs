@@ -1,7 +1,8 @@
 //! Rows of a table or an array, and the predictions for them.
 //!
 //! ```text
-//! id,x        ->  id,x,predicted_y           every row of the table has one, in the same order
+//! id,x        ->  id,x,predicted_y           every row of the table has one, in the same order,
+//!                                            with the delimiter of the table
 //! X (T, B, q) ->  sequence,step,predicted_y
 //! ```
 //!
@@ -11,6 +12,7 @@
 use super::predictor::Predictor;
 use super::sheet::{Cell, Sheet};
 use crate::Failure;
+use crate::args::series::unknown_categories;
 use crate::console::note;
 use drnn::text::grouped;
 use drnn_tasks::live::{Element, LiveModel, Predicted};
@@ -40,16 +42,17 @@ pub fn predict<W: Write>(
     let predictor = Predictor::new(model)?;
     let form = Form::new(task, options.probabilities);
     let waiting = VecDeque::new();
-    let mut writer = Writer { predictor, form, waiting, sheet, left_out: 0 };
+    let mut writer = Writer { model, predictor, form, waiting, sheet, left_out: 0, unknown: 0 };
     match source.is_array() {
         true => array(task, source, options, &mut writer)?,
-        false => table(model, task, source, options, &mut writer)?,
+        false => table(model, source, options, &mut writer)?,
     }
     writer.end()?;
     if writer.left_out > 0 {
         let n = grouped(writer.left_out);
         note!("{n} rows with missing numbers have no prediction: training left such rows out too");
     }
+    unknown_categories(writer.unknown).iter().for_each(|text| note!("{text}"));
     Ok(writer.sheet.finish()?)
 }
 
@@ -102,6 +105,7 @@ impl<'m> Form<'m> {
 
 /// Rows that were read, and predictions for them.
 struct Writer<'m, W: Write> {
+    model: &'m LiveModel,
     predictor: Predictor<'m>,
     form: Form<'m>,
     /// Rows that wait, with the cells to repeat; those without a prediction wait for their turn.
@@ -109,6 +113,8 @@ struct Writer<'m, W: Write> {
     sheet: Sheet<W>,
     /// Rows without a prediction.
     left_out: usize,
+    /// Fields with categories that the model does not know.
+    unknown: usize,
 }
 
 impl<W: Write> Writer<'_, W> {
@@ -121,6 +127,7 @@ impl<W: Write> Writer<'_, W> {
             return self.write_without();
         }
         self.waiting.push_back((repeated, true));
+        self.unknown += self.model.unknown_categories(&element);
         match self.predictor.push(element)? {
             Some(prediction) => self.write(&prediction.value),
             None => Ok(()),
@@ -158,7 +165,6 @@ impl<W: Write> Writer<'_, W> {
 
 fn table<W: Write>(
     model: &LiveModel,
-    task: &SeriesTask,
     source: Source,
     options: &Options,
     writer: &mut Writer<W>,
@@ -179,7 +185,7 @@ fn table<W: Write>(
                     .map_err(|why| Failure::Input(format!("{}: {why}", records.name())))?;
                 let names = found.iter().map(|at| header[*at].clone());
                 let names = names.chain(writer.form.columns()).collect();
-                writer.sheet.header(names, task.delimiter)?;
+                writer.sheet.header(names, rows.delimiter().unwrap_or(','))?;
                 kept.insert(found)
             }
         };

@@ -145,11 +145,6 @@ impl<'m> Elements<'m> {
         }
     }
 
-    /// Categories so far that the model does not know.
-    pub fn unknown(&self) -> usize {
-        self.rows.unknown()
-    }
-
     /// An error in the current line.
     pub fn refuse(&self, why: String) -> Failure {
         in_line(self.line, Failure::Input(why))

@@ -19,13 +19,14 @@ mod output;
 
 use crate::Failure;
 use crate::args::import::ImportArguments;
+use crate::args::series::unknown_categories;
 use crate::console::{note, progress, warning};
 use crate::text::decode::Decoder;
 use crate::training::stop::Stop;
 use arrival::{Arrival, Arrived};
 use clap::{Args, ValueEnum};
 use drnn::text::grouped;
-use drnn_tasks::live::{ElementKind, LiveStream};
+use drnn_tasks::live::{ElementKind, LiveModel, LiveStream};
 use elements::{BadLines, Elements, From, Item};
 use output::{Output, To};
 use std::path::PathBuf;
@@ -93,17 +94,22 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let keeps_lines = model.element_kind() == ElementKind::Characters;
     let output = Output::new(std::io::stdout().lock(), *to, keeps_lines);
     let (flush, bad_lines) = (*flush, *bad_lines);
-    let mut live = Live { stream, output, flush, bad_lines, bad: BadCount::default() };
+    let (model, unknown, bad) = (&model, 0, BadCount::default());
+    let mut live = Live { model, unknown, stream, output, flush, bad_lines, bad };
     let outcome = live.all(elements, Arrival::of_stdin(Stop::on_ctrl_c()?));
     // However it ends, all known predictions are written.
     live.output.end()?;
     live.output.flush()?;
     live.report_bad_lines();
+    unknown_categories(live.unknown).iter().for_each(|text| note!("{text}"));
     outcome
 }
 
 /// A sequence, and the output of its predictions.
 struct Live<'m> {
+    model: &'m LiveModel,
+    /// Fields with categories that the model does not know.
+    unknown: usize,
     stream: LiveStream<'m>,
     output: Output<std::io::StdoutLock<'static>>,
     flush: Flush,
@@ -147,11 +153,6 @@ impl Live<'_> {
             }
             if arrival.ended() {
                 elements.end(|item| self.item(item))?;
-                match elements.unknown() {
-                    0 => {}
-                    1 => note!("1 field has a category that the model does not know"),
-                    n => note!("{n} fields have categories that the model does not know"),
-                }
                 return self.end();
             }
         }
@@ -161,6 +162,7 @@ impl Live<'_> {
         match item {
             Item::Element(element) => {
                 let answer = self.stream.push(&element)?;
+                self.unknown += self.model.unknown_categories(&element);
                 self.bad.elements += 1;
                 answer.map_or(Ok(()), |answer| Ok(self.output.answer(&answer)?))
             }

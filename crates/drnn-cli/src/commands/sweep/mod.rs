@@ -18,7 +18,7 @@ use crate::Failure;
 use crate::args::network::NetworkKind;
 use crate::args::regularisation::Regularisation;
 use crate::args::shape::Shape;
-use crate::console::{progress, warning};
+use crate::console::{note, progress, warning};
 use crate::memory::Needs;
 use crate::report::sweep::{Run, SweepResults};
 use crate::report::{Provenance, Reported, publish};
@@ -242,6 +242,12 @@ impl Sweep {
         let units = vec![usize::from(self.units); self.layers.into()];
         let mut shapes: Vec<Shape> = Vec::new();
         for &kind in &self.nets {
+            if !task.accepts(kind) {
+                note!(
+                    "{kind} is left out: it reads the whole sequence, also what is to be forecast"
+                );
+                continue;
+            }
             let delays = if kind.delayed() { delays.as_slice() } else { &[0] };
             for &delay in delays {
                 let shape = Shape { kind, units: units.clone(), delay };

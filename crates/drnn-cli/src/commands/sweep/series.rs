@@ -3,6 +3,7 @@
 use super::Sweep;
 use super::task::{Subset, SweepTask};
 use crate::Failure;
+use crate::args::network::NetworkKind;
 use crate::args::series::{Ready, SeriesData};
 use crate::args::shape::Shape;
 use crate::commands::train::series::{metric, suggested};
@@ -13,7 +14,7 @@ use clap::Args;
 use drnn::{Cpu, Padding};
 use drnn_tasks::series::SeriesTask;
 use drnn_train::baseline::Baseline;
-use drnn_train::series::{Sequences, Windows};
+use drnn_train::series::{ScoredBaseline, Sequences, Windows};
 use drnn_train::{Dataset, Metric, Options, Validation};
 
 /// Sequences of numbers from a table or from arrays: mean squared error, or accuracy
@@ -42,7 +43,7 @@ impl SeriesSweep {
         let longest = [&ready.train, &ready.valid].map(|part| part.longest()).into_iter().max();
         let max_delay = longest.unwrap_or(1).saturating_sub(1);
         // All networks are trained on the same windows, with look-ahead for the longest delay.
-        let ahead = self.sweep.delays(&suggested_delays(max_delay));
+        let ahead = self.sweep.delays(&suggested_delays(max_delay, ready.nearest()));
         ready.explain_delays(&ahead);
         let longest = ahead.into_iter().max().unwrap_or(0);
         let train = ready.windows(longest)?;
@@ -54,7 +55,9 @@ impl SeriesSweep {
     }
 }
 
-fn suggested_delays(longest: usize) -> Vec<usize> {
+/// Delays that the data allow, shorter than the nearest horizon of a forecast.
+fn suggested_delays(longest: usize, nearest: Option<usize>) -> Vec<usize> {
+    let longest = nearest.map_or(longest, |ahead| longest.min(ahead.saturating_sub(1)));
     DELAYS.into_iter().filter(|delay| *delay <= longest).collect()
 }
 
@@ -84,7 +87,12 @@ impl SweepTask for Series {
     }
 
     fn delays(&self) -> Vec<usize> {
-        suggested_delays(self.max_delay)
+        suggested_delays(self.max_delay, self.ready.nearest())
+    }
+
+    /// Forecasts leave bidirectional networks out, which read what is to be forecast.
+    fn accepts(&self, kind: NetworkKind) -> bool {
+        self.ready.nearest().is_none() || !kind.bidirectional()
     }
 
     fn max_delay(&self) -> usize {
@@ -112,7 +120,8 @@ impl SweepTask for Series {
     }
 
     fn baselines(&self, longest_delay: usize) -> Result<Vec<Baseline>, Failure> {
-        self.ready.baselines(Some(longest_delay))
+        let scored = self.ready.baselines(Some(longest_delay))?;
+        Ok(scored.iter().map(ScoredBaseline::summary).collect())
     }
 
     fn engine(

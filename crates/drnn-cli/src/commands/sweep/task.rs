@@ -1,6 +1,7 @@
 //! What a sweep needs from a task.
 
 use crate::Failure;
+use crate::args::network::NetworkKind;
 use crate::args::shape::Shape;
 use crate::memory::Needs;
 use crate::training::place::Place;
@@ -44,6 +45,11 @@ pub trait SweepTask {
 
     /// The default delays.
     fn delays(&self) -> Vec<usize>;
+
+    /// Whether such a network makes sense for the task; others are left out.
+    fn accepts(&self, _kind: NetworkKind) -> bool {
+        true
+    }
 
     /// The longest useful delay: with it the whole sequence is read.
     fn max_delay(&self) -> usize;

@@ -4,6 +4,7 @@ use super::frame::{Job, More, Training};
 use crate::Failure;
 use crate::args::series::{Ready, SeriesData};
 use crate::args::shape::{Shape, ShapeArguments};
+use crate::commands::eval::by_target::by_target;
 use crate::commands::eval::pictures::pictures;
 use crate::commands::eval::series::judged;
 use crate::memory::{Needs, Smaller};
@@ -13,7 +14,7 @@ use crate::training::suggested::{Given, Plan};
 use clap::Args;
 use drnn::{Model, NetSpec, Padding};
 use drnn_tasks::series::SeriesTask;
-use drnn_train::series::SeriesValidation;
+use drnn_train::series::{ScoredBaseline, SeriesValidation};
 use drnn_train::{Dataset, Metric, Options, Schedule, Validation};
 use std::time::SystemTime;
 
@@ -42,6 +43,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let Arguments { data, shape, training } = arguments;
     let mut ready = data.ready(training.seed)?;
     let shape = shape.shape(ready.default_delay())?;
+    ready.check_shape(&shape)?;
     ready.explain_delays(&[shape.delay]);
     let cpu = training.cpu()?;
     let place = training.running.place.find()?;
@@ -83,8 +85,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             Ok(engine.model()?.with_task(task.clone()).save_as(path, precision)?)
         },
         |engine| {
-            let more = more(&engine.model()?.on(&cpu), &ready, &valid, test.as_ref())?;
-            Ok(More { baselines: ready.baselines(shape.latency())?, ..more })
+            let baselines = ready.baselines(shape.latency())?;
+            more(&engine.model()?.on(&cpu), &ready, &valid, test.as_ref(), &baselines)
         },
     )
 }
@@ -107,6 +109,7 @@ fn more(
     ready: &Ready,
     valid: &SeriesValidation,
     test: Option<&SeriesValidation>,
+    baselines: &[ScoredBaseline],
 ) -> Result<More, Failure> {
     let mut notes = ready.notes.clone();
     let mut scores = Vec::new();
@@ -122,8 +125,13 @@ fn more(
         scores.push((set, score));
     }
     let scored = [0, 1].map(|at| scores.get(at).map_or(0, |(_, score)| score.counted()));
-    let mut all = scores.last().map_or(Vec::new(), |(set, score)| judged(score, &ready.task, set));
+    let mut all = Vec::new();
+    if let Some((set, score)) = scores.last() {
+        all.extend(judged(score, &ready.task, set));
+        all.extend(by_target(score, &ready.task, set, baselines));
+    }
     let (set, part) = test.map_or(("validation", valid), |test| ("test", test));
     all.extend(pictures(model, &ready.task, part.scorer(), set)?);
-    Ok(More { judged: all, notes, scored: Some(scored), ..More::default() })
+    let baselines = baselines.iter().map(ScoredBaseline::summary).collect();
+    Ok(More { judged: all, notes, baselines, scored: Some(scored) })
 }

@@ -32,23 +32,29 @@ export function example(group, number) {
 }
 
 /** Example rows of numbers, fields or tokens. */
-function waves({ kind, count, columns }, number) {
-  if (columns) {
-    const row = (t) => columns.map((column, i) => field(column.kind, t, i, number)).join(", ");
-    return Array.from({ length: 24 }, (_, t) => `${row(t)}\n`).join("");
-  }
-  const row = (t) =>
-    kind === "tokens"
-      ? String((t * t + number) % count)
-      : Array.from({ length: count }, (_, i) => Math.sin(t / (2 + i) + number).toFixed(2)).join(", ");
+function waves({ kind, count, columns, scales }, number) {
+  const row = (t) => {
+    if (kind === "tokens") return String((t * t + number) % count);
+    if (columns) return columns.map((column, i) => field(column.kind, t, i, number, scales?.[i])).join(", ");
+    return Array.from({ length: count }, (_, i) => wave(t, i, number, scales?.[i])).join(", ");
+  };
   return Array.from({ length: 24 }, (_, t) => `${row(t)}\n`).join("");
 }
 
+/** Number `i` of row `t`: within one standard deviation of its column's mean, or of 0 where they are not known. */
+function wave(t, i, number, scale) {
+  const { mean, sd } = scale ?? { mean: 0, sd: 1 };
+  // Two digits of the standard deviation are enough.
+  const digits = Math.min(Math.max(2 - Math.floor(Math.log10(sd) + 1e-9), 0), 20);
+  return (mean + sd * Math.sin(t / (2 + i) + number)).toFixed(digits);
+}
+
 /** Field `i` of row `t`: a number, an hour of a day, or a category. */
-function field(kind, t, i, number) {
+function field(kind, t, i, number, scale) {
   if (kind.category) return kind.category.names[(t + number) % kind.category.names.length];
-  if (!kind.time) return Math.sin(t / (2 + i) + number).toFixed(2);
+  if (!kind.time) return wave(t, i, number, scale);
   const hour = String(t % 24).padStart(2, "0");
-  const date = { iso: "2024-07-01", "day-first": "01/07/2024", "month-first": "07/01/2024" }[kind.time.format];
-  return date ? `${date} ${hour}:00` : String(1719792000 + 3600 * t);
+  const { format } = kind.time;
+  const date = { iso: "2024-07-01", "day-first": "01/07/2024", "month-first": "07/01/2024" }[format];
+  return date ? `${date} ${hour}:00` : String((1719792000 + 3600 * t) * (format === "unix-ms" ? 1000 : 1));
 }

@@ -7,7 +7,9 @@ const TITLES = { chars: "Masked letters", tagger: "Parts of speech", series: "Se
 export function groups(models) {
   const found = new Map();
   for (const model of models) {
-    const key = JSON.stringify([model.task, model.reads]);
+    // Models of the same columns read the same text, whatever data they were trained on.
+    const { scales, ...reads } = model.reads;
+    const key = JSON.stringify([model.task, reads]);
     if (!found.has(key)) found.set(key, { task: model.task, kind: model.reads.kind, reads: model.reads, models: [] });
     found.get(key).models.push(model);
   }

@@ -5,6 +5,7 @@
 //! day-first     01/07/2016, 1.7.2016 13:45, 01-07-2016 1:45 PM
 //! month-first   07/01/2016, 7/1/2016 1:45 PM
 //! unix          1467380700, seconds since 1970 in UTC
+//! unix-ms       1467380700000, milliseconds
 //!
 //! phase p of a cycle, in [0, 1)   ->   sin(2 pi p), cos(2 pi p)
 //! ```
@@ -31,6 +32,8 @@ pub enum TimeFormat {
     MonthFirst,
     /// Seconds since 1970 in UTC.
     Unix,
+    /// Milliseconds since 1970 in UTC.
+    UnixMs,
 }
 
 /// A cycle that a time is a point of.
@@ -64,7 +67,8 @@ impl TimeFormat {
     pub fn parse(self, field: &str) -> Result<Moment, String> {
         let field = field.trim();
         let parsed = match self {
-            TimeFormat::Unix => unix(field),
+            TimeFormat::Unix => unix(field, 1e9),
+            TimeFormat::UnixMs => unix(field, 1e6),
             TimeFormat::Iso => iso(field).or_else(|| in_order(field, [0, 1, 2])),
             TimeFormat::DayFirst => in_order(field, [2, 1, 0]),
             TimeFormat::MonthFirst => in_order(field, [2, 0, 1]),
@@ -79,12 +83,18 @@ impl TimeFormat {
         })
     }
 
+    /// Whether times are written as numbers.
+    pub fn is_number(self) -> bool {
+        matches!(self, TimeFormat::Unix | TimeFormat::UnixMs)
+    }
+
     fn example(self) -> &'static str {
         match self {
             TimeFormat::Iso => "2016-07-01 13:45:00",
             TimeFormat::DayFirst => "31/12/2016 13:45",
             TimeFormat::MonthFirst => "12/31/2016 13:45",
             TimeFormat::Unix => "1467380700",
+            TimeFormat::UnixMs => "1467380700000",
         }
     }
 }
@@ -96,13 +106,15 @@ impl fmt::Display for TimeFormat {
             TimeFormat::DayFirst => "day-first",
             TimeFormat::MonthFirst => "month-first",
             TimeFormat::Unix => "unix",
+            TimeFormat::UnixMs => "unix-ms",
         })
     }
 }
 
-fn unix(field: &str) -> Option<Moment> {
-    let seconds: f64 = field.parse().ok()?;
-    let nanoseconds = seconds * 1e9;
+/// A count of units of so many nanoseconds since 1970.
+fn unix(field: &str, unit: f64) -> Option<Moment> {
+    let count: f64 = field.parse().ok()?;
+    let nanoseconds = count * unit;
     if !nanoseconds.is_finite() {
         return None;
     }

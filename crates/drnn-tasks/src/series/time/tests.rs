@@ -26,6 +26,7 @@ fn forms_of_one_time() {
         (TimeFormat::MonthFirst, "7/1/2016 1:45PM"),
         (TimeFormat::MonthFirst, "07/01/2016T13:45Z"),
         (TimeFormat::Unix, "1467380700"),
+        (TimeFormat::UnixMs, "1467380700000"),
     ] {
         assert_eq!(seconds(format, field), at, "{field}");
     }
@@ -62,6 +63,7 @@ fn times_that_do_not_exist() {
         (TimeFormat::DayFirst, "\u{661}/07/2016"),
         (TimeFormat::MonthFirst, "31/12/2016"),
         (TimeFormat::Unix, "2016-07-01"),
+        (TimeFormat::Unix, "1467380700000"),
         (TimeFormat::Unix, "1e300"),
         (TimeFormat::Unix, "nan"),
     ] {

@@ -242,7 +242,7 @@ impl Places {
 }
 
 /// What to say of a column that is not there.
-pub(super) fn no_column(name: &str, names: &[String]) -> String {
+pub(crate) fn no_column(name: &str, names: &[String]) -> String {
     let there = listed(names.iter().map(String::as_str));
     let alone = names.len() == 1 && names[0].contains([';', '\t', '|', ' ', ':', ',']);
     let hint = if alone { "; --delimiter names what separates columns" } else { "" };

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::data::TargetData;
+use crate::read::Delimiter;
 use drnn_tasks::live::{LiveModel, LiveStream, Predicted};
 use drnn_tasks::series::{ColumnKind, Cycle, TimeFormat};
 use std::fmt::Write;
@@ -73,14 +74,14 @@ fn parts_of_a_forecast_do_not_see_each_other() {
     let ahead = Columns { ahead: vec![2, 5], ..columns(&["y"]) };
     let all = read(&format!("y\n{rows}"), &ahead).unwrap();
     let Parts { train, valid, test } = all.part(Shares { valid: 0.1, test: 0.1 }, 1).unwrap();
-    let most = |data: &Sequences| -> f32 {
+    let largest = |data: &Sequences| -> f32 {
         let TargetData::Values(y) = &data.y else { panic!() };
         let counted = data.spans().flat_map(|span| span.counted);
         let of = |step: usize| y[2 * step..2 * step + 2].iter().copied().fold(0.0, f32::max);
         counted.map(of).fold(0.0, f32::max)
     };
     let [valid, test] = [valid, test].map(Option::unwrap);
-    assert_eq!([most(&train), most(&valid), most(&test)], [79.0, 89.0, 99.0]);
+    assert_eq!([largest(&train), largest(&valid), largest(&test)], [79.0, 89.0, 99.0]);
     let counts = [&valid, &test].map(|part| {
         let task = learn(&train);
         let spec = task.widths(NetSpec::builder(Cell::Gru)).units([2]).build().unwrap();
@@ -104,7 +105,7 @@ fn times_become_the_cycles_that_they_show() {
     assert!(found.notes.iter().any(|note| note.contains("date becomes hour-of-day, day-of-week")));
     let task = learn(&found);
     assert_eq!((task.scaling.inputs.mean[0], task.scaling.inputs.sd[0]), (0.0, 1.0));
-    // Not asked for: left out, with a note. Named as an input: it is one.
+    // Not chosen: left out, with a note. Named as an input: it is one.
     let found = read(&hours(50), &columns(&["y"])).unwrap();
     assert_eq!(found.inputs, ["colour=blue", "colour=green", "colour=red"]);
     assert!(
@@ -234,14 +235,15 @@ fn streams_equal_scores_with_times_and_categories() {
     let live = LiveModel::new("m", model.with_task(task.to_value().unwrap())).unwrap();
     let mut stream = LiveStream::new(&live).unwrap();
     let mut rows = crate::read::ElementRows::new(&live);
-    let mut found = Vec::new();
+    let (mut found, mut unknown) = (Vec::new(), 0);
     for line in text.lines() {
         if let crate::read::ElementRow::Element { element, .. } = rows.read(line).unwrap() {
+            unknown += live.unknown_categories(&element);
             found.extend(stream.push(&element).unwrap());
         }
     }
     found.extend(stream.flush().unwrap());
-    assert_eq!(rows.unknown(), data.unknown_categories);
+    assert_eq!(unknown, data.unknown_categories);
     let y: Vec<f64> = text
         .lines()
         .skip(1)
@@ -257,6 +259,13 @@ fn streams_equal_scores_with_times_and_categories() {
         assert!((mse / scored[at].mse - 1.0).abs() < 1e-6, "{mse} {}", scored[at].mse);
         assert_eq!(scored[at].count, 200 - ahead);
     }
+}
+
+#[test]
+fn a_wrong_delimiter_names_its_option() {
+    let exactly = Columns { delimiter: Delimiter::Exactly(b','), ..columns(&["y"]) };
+    let message = refused("x;y\n1;2\n", &exactly);
+    assert!(message.contains("has no column `y`; there are `x;y`; --delimiter names"), "{message}");
 }
 
 /// Tables of odd bytes are read or refused; nothing panics, and all numbers are finite or missing.

@@ -1,21 +1,26 @@
 //! Series on the command line, for `train` and `sweep`: `--csv F --target y --sequence id`.
+//!
+//! | file | what |
+//! |---|---|
+//! | `choices` | values of the options |
+//! | `ready` | the data, split, with what a training needs of them |
+
+mod choices;
+mod ready;
+
+pub use ready::Ready;
 
 use crate::Failure;
 use crate::args::class_weights::{ClassWeights, described};
-use crate::args::network::DEFAULT_DELAY;
 use crate::args::reading::Reading;
-use crate::console::{note, warning};
-use crate::memory::Needs;
-use clap::{Args, ValueEnum};
-use drnn::NetSpec;
-use drnn::memory::{self, BatchSize};
+use crate::console::note;
+use choices::{CycleName, Held, MissingName, TimeFormatName, delimiter, held};
+use clap::Args;
 use drnn::text::{counted, grouped, shortened};
 use drnn_tasks::series::{Cycle, MAX_CATEGORIES, SeriesTask, TimeFormat};
-use drnn_train::baseline::Baseline;
-use drnn_train::read::{Delimiter, Input, MAX_CLASSES, Missing};
+use drnn_train::read::{Delimiter, Input, MAX_CLASSES};
 use drnn_train::series::{
-    Columns, InputChoice, InputRules, Parts, Sequences, SeriesBaselines, SeriesValidation, Shares,
-    Windows, from_arrays, from_table, learn_task, scoring_steps, series_baselines,
+    Columns, InputChoice, InputRules, Parts, Sequences, Shares, from_arrays, from_table, learn_task,
 };
 use std::path::PathBuf;
 
@@ -51,7 +56,8 @@ pub struct SeriesData {
     /// week and the day of the year
     #[arg(long, value_name = "COL", conflicts_with = "x")]
     time: Option<String>,
-    /// How dates and times are written [default: recognised, if it is not unix]
+    /// How dates and times are written [default: recognised, if they are not
+    /// numbers]
     #[arg(long, value_enum, conflicts_with = "x")]
     time_format: Option<TimeFormatName>,
     /// Cycles that times are read as [default: those that the data show]
@@ -97,114 +103,6 @@ pub struct SeriesData {
     reading: Reading,
 }
 
-/// What to do with missing inputs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum MissingName {
-    /// Refuse the data
-    Refuse,
-    /// Use 0
-    Zero,
-    /// Use the column's mean in the training set
-    Mean,
-    /// Use the value of the previous row
-    Previous,
-    /// Leave the row out
-    Drop,
-}
-
-impl From<MissingName> for Missing {
-    fn from(name: MissingName) -> Missing {
-        match name {
-            MissingName::Refuse => Missing::Refuse,
-            MissingName::Zero => Missing::Zero,
-            MissingName::Mean => Missing::Mean,
-            MissingName::Previous => Missing::Previous,
-            MissingName::Drop => Missing::Drop,
-        }
-    }
-}
-
-/// How dates and times are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum TimeFormatName {
-    /// Year first: 2016-07-01 13:45:00
-    Iso,
-    /// 31/12/2016 13:45
-    DayFirst,
-    /// 12/31/2016 1:45 PM
-    MonthFirst,
-    /// Seconds since 1970
-    Unix,
-}
-
-impl From<TimeFormatName> for TimeFormat {
-    fn from(name: TimeFormatName) -> TimeFormat {
-        match name {
-            TimeFormatName::Iso => TimeFormat::Iso,
-            TimeFormatName::DayFirst => TimeFormat::DayFirst,
-            TimeFormatName::MonthFirst => TimeFormat::MonthFirst,
-            TimeFormatName::Unix => TimeFormat::Unix,
-        }
-    }
-}
-
-/// A cycle that times are read as.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum CycleName {
-    HourOfDay,
-    DayOfWeek,
-    DayOfYear,
-}
-
-impl From<CycleName> for Cycle {
-    fn from(name: CycleName) -> Cycle {
-        match name {
-            CycleName::HourOfDay => Cycle::HourOfDay,
-            CycleName::DayOfWeek => Cycle::DayOfWeek,
-            CycleName::DayOfYear => Cycle::DayOfYear,
-        }
-    }
-}
-
-/// A validation or test set.
-#[derive(Debug, Clone, PartialEq)]
-enum Held {
-    Share(f64),
-    Files(Vec<PathBuf>),
-}
-
-fn held(text: &str) -> Result<Held, String> {
-    match text.parse::<f64>() {
-        Ok(share) if (0.0..1.0).contains(&share) => Ok(Held::Share(share)),
-        Ok(_) => Err("expected a share from 0 to below 1, or a file".into()),
-        Err(_) => Ok(Held::Files(text.split(',').map(PathBuf::from).collect())),
-    }
-}
-
-fn delimiter(text: &str) -> Result<u8, String> {
-    match text.as_bytes() {
-        _ if matches!(text, "tab" | "\\t") => Ok(b'\t'),
-        [c] => Ok(*c),
-        _ => Err("expected one character, or tab".into()),
-    }
-}
-
-/// The data split into training, validation and test set, with classes and scaling from the
-/// training set.
-pub struct Ready {
-    pub task: SeriesTask,
-    /// Describes the data; a checkpoint of other data is refused.
-    pub what: String,
-    pub train: Sequences,
-    pub valid: Sequences,
-    pub test: Option<Sequences>,
-    /// For stderr and the report.
-    pub notes: Vec<String>,
-    window: usize,
-    /// Of the task's classes, in the gradient.
-    class_weights: Option<Vec<f32>>,
-}
-
 impl SeriesData {
     /// Reads the data, splits them by `seed`, and computes scaling and classes.
     pub fn ready(&self, seed: u64) -> Result<Ready, Failure> {
@@ -213,6 +111,9 @@ impl SeriesData {
             [&self.csv, &self.x, &self.y].into_iter().flatten().cloned().collect();
         let all = read_files(&files, &self.columns(), self.reading)?;
         let mut notes = missing_notes(&all);
+        if all.dropped > 0 && all.forecast.is_some() {
+            notes.push("--ahead counts the rows that remain, not those that were left out.".into());
+        }
         // Before a long training, so that a wrong guess is seen.
         all.notes.iter().for_each(|text| note!("{text}"));
         let share = |held: &Held| if let Held::Share(share) = held { *share } else { 0.0 };
@@ -330,118 +231,6 @@ impl SeriesData {
     }
 }
 
-impl Ready {
-    /// The delay of a delayed network unless the user says another: forecasts have none, because
-    /// an output that is late is a forecast of less.
-    pub fn default_delay(&self) -> usize {
-        match self.task.forecast {
-            Some(_) => 0,
-            None => DEFAULT_DELAY.min(self.valid.longest().saturating_sub(1)),
-        }
-    }
-
-    /// Notes what these delays mean for a forecast.
-    pub fn explain_delays(&mut self, delays: &[usize]) {
-        let horizons = self.task.forecast.iter().flat_map(|forecast| forecast.ahead.clone());
-        let mut notes = Vec::new();
-        for (ahead, &delay) in horizons.flat_map(|ahead| delays.iter().map(move |d| (ahead, d))) {
-            let late = counted(delay, "step");
-            if delay >= ahead {
-                notes.push(format!(
-                    "--ahead {ahead} with a delay of {late} is no forecast: the output comes when \
-                     the target is known already; use --delay below {ahead}."
-                ));
-            } else if delay > 0 && delays.len() == 1 {
-                notes.push(format!(
-                    "--ahead {ahead} with a delay of {late}: the output comes {late} after its \
-                     row, {} before the target.",
-                    counted(ahead - delay, "step")
-                ));
-            }
-        }
-        notes.iter().for_each(|text| note!("{text}"));
-        self.notes.extend(notes);
-    }
-
-    /// The training set in windows with `ahead` look-ahead steps.
-    pub fn windows(&self, ahead: usize) -> Result<Windows, Failure> {
-        let windows = Windows::new(&self.train, &self.task, self.window, ahead)?;
-        Ok(match &self.class_weights {
-            Some(weights) => windows.with_class_weights(weights.clone()),
-            None => windows,
-        })
-    }
-
-    /// What simple predictors achieve; those with lagged inputs look as far ahead as a network of this
-    /// latency.
-    pub fn baselines(&self, latency: Option<usize>) -> Result<Vec<Baseline>, Failure> {
-        Ok(series_baselines(&SeriesBaselines {
-            task: &self.task,
-            train: &self.train,
-            valid: &self.valid,
-            test: self.test.as_ref(),
-            look_ahead: latency,
-        })?)
-    }
-
-    /// How networks of this spec are scored on the validation set, and on the test set if there is one.
-    pub fn validation(&self, spec: &NetSpec) -> Result<SeriesValidation, Failure> {
-        Ok(SeriesValidation::new(spec, &self.task, &self.valid)?)
-    }
-
-    /// The same on the test set, if there is one.
-    pub fn test_validation(&self, spec: &NetSpec) -> Result<Option<SeriesValidation>, Failure> {
-        let of = |part: &Sequences| SeriesValidation::new(spec, &self.task, part);
-        Ok(self.test.as_ref().map(of).transpose()?)
-    }
-
-    /// Warns of a delay for which the data are too short.
-    pub fn warn_of_long_delay(&self, delay: usize) {
-        self.long_delay(delay).iter().for_each(|text| warning!("{text}"));
-    }
-
-    /// What is too short for a delay: windows, or a set whose outputs would all be computed after the
-    /// end of the data.
-    fn long_delay(&self, delay: usize) -> Vec<String> {
-        let mut all = Vec::new();
-        let shortest = self.window.min(self.train.longest());
-        if delay > shortest {
-            all.push(format!(
-                "a delay of {} is longer than the windows of {} steps that the network is trained on; \
-                 longer windows (--window) or a shorter --delay may be better",
-                grouped(delay),
-                grouped(shortest)
-            ));
-        }
-        let sets = [
-            ("training", Some(&self.train)),
-            ("validation", Some(&self.valid)),
-            ("test", self.test.as_ref()),
-        ];
-        for (name, set) in sets.into_iter().filter_map(|(name, set)| Some((name, set?))) {
-            let (steps, after) = (set.longest(), set.longest_whole() - set.longest_run());
-            if delay >= steps + after {
-                all.push(format!(
-                    "a delay of {}, but the {name} set has {} and {} after it: all its outputs are \
-                     computed after the data have ended",
-                    grouped(delay),
-                    counted(steps, "step"),
-                    grouped(after)
-                ));
-            }
-        }
-        all
-    }
-
-    /// The memory to evaluate a network.
-    pub fn scoring(&self, spec: &NetSpec) -> Needs {
-        let sets = [Some(&self.valid), self.test.as_ref()].into_iter().flatten();
-        let steps = sets.map(|set| scoring_steps(spec, set)).max().unwrap_or(0);
-        let run = memory::run(spec, BatchSize::new(steps, 1));
-        Needs::new("scoring", memory::model(spec).saturating_add(run))
-    }
-}
-
 /// Reads tables, appended to each other, or two arrays.
 pub fn read_files(
     files: &[PathBuf],
@@ -506,6 +295,18 @@ pub fn missing_notes(data: &Sequences) -> Vec<String> {
     let missing = all.iter().filter(|(n, _)| **n > 0);
     let missing = missing.map(|(n, what)| format!("{} {what}.", grouped(**n)));
     data.notes.iter().cloned().chain(missing).collect()
+}
+
+/// A note on fields with categories that a model does not know, if there are any.
+pub fn unknown_categories(fields: usize) -> Option<String> {
+    let what = match fields {
+        0 => return None,
+        1 => "1 field has a category that the model does not know; it is".into(),
+        n => {
+            format!("{} fields have categories that the model does not know; they are", grouped(n))
+        }
+    };
+    Some(format!("{what} read as none of those that it knows."))
 }
 
 /// At most this many constant columns have a note of their own.
