@@ -53,7 +53,7 @@ impl Default for Choice {
 pub struct Names {
     /// The different texts.
     pub names: Vec<String>,
-    /// Per row; [`IGNORE`] where the label is missing and missing ones are kept.
+    /// Per row; [`crate::IGNORE`] where the label is missing and missing ones are kept.
     pub ids: Vec<u32>,
 }
 
