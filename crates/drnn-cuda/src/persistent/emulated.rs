@@ -86,7 +86,7 @@ fn program(folder: &Path, kind: &KernelSpec, what: &str) -> Option<PathBuf> {
 }
 
 /// Runs a kernel on a random network of `units` units, with a last group that is not full. `naps`
-/// is a warp that is slowed down.
+/// is a thread that is slowed down.
 fn run(
     program: &Path,
     kind: &KernelSpec,
@@ -99,7 +99,7 @@ fn run(
     let arguments = [units, tiling.lanes, rows, steps, kind.in_registers];
     let mut command = Command::new(program);
     command.args(arguments.map(|n| n.to_string()));
-    command.envs(naps.map(|warp| ("NAPS", warp.to_string())));
+    command.envs(naps.map(|thread| ("NAPS", thread.to_string())));
     let guard = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let output = command.output().expect("a program that was just compiled");
     drop(guard);
@@ -121,13 +121,16 @@ fn check(tiling: Tiling, units: usize, steps: usize, table: bool) {
     }
 }
 
-/// Forward with one slow producer warp: each in turn.
+/// Forward with one slow producer thread: the first and the last of each warp in turn. The first copies
+/// and arrives at mbarriers, the last only waits.
 fn check_slow_producers(tiling: Tiling, units: usize, steps: usize) {
     let folder = tempfile::tempdir().expect("a folder");
     let kind = tiling.forward(false, H200).expect("fits");
     let Some(program) = program(folder.path(), &kind, kind.source.name) else { return };
     for warp in CONSUMER_THREADS / WARP..kind.threads / WARP {
-        run(&program, &kind, tiling, [units, steps], Some(warp));
+        for thread in [0, WARP - 1] {
+            run(&program, &kind, tiling, [units, steps], Some(warp * WARP + thread));
+        }
     }
 }
 

@@ -268,7 +268,7 @@ inline void nap() {
 inline void mbarrier_wait(u32 address, u32 parity) {
     thread_local std::map<u32, u32> waits;
     const u32 own = waits[address]++;
-    static const u32 naps = getenv("NAPS") ? 32 * atoi(getenv("NAPS")) : NONE;
+    static const u32 naps = getenv("NAPS") ? atoi(getenv("NAPS")) : NONE;
     if (blockIdx.x == 0 && threadIdx.x == naps && own == 1) nap();
     for (;; sched_yield()) {
         std::lock_guard<std::mutex> alone(block->barriers);

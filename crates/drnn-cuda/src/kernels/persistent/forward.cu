@@ -268,6 +268,9 @@ persistent_forward(const __grid_constant__ PersistentForward p) {
             // Prefetch: the layer below is ahead, so its h is there before it is needed.
             if (loads_below && t + 1 < steps) {
                 mbarrier_wait(empty_below, t & 1);
+                // Not every thread copies: without this one that does not could still wait here
+                // when the consumers complete the next phase, and miss this one.
+                __syncwarp();
                 load_below(t + 1);
             }
         }
