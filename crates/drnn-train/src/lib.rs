@@ -43,7 +43,7 @@
 //! | to choose what is validated | [`Validation`] | one measure that is logged, chooses the model and stops the training |
 //! | to train several networks | [`lanes`] | on the threads of a machine |
 //! | losses and metrics | [`loss()`], [`Metric`], [`Confusion`] | cross-entropy, squared error; accuracy, recall, precision |
-//! | the smallest delay that is good enough | [`recommended_delay`] | from the quality of several |
+//! | the shortest delay that is good enough | [`recommend`] | from one or several trainings with each delay |
 //! | simple predictors to compare with | [`baseline`] | mean, persistence, ridge regression, frequencies |
 //! | to estimate memory | [`Estimate`] | before anything is allocated |
 //! | another device | [`Engine`], [`conformance`] | what trains a model; the CPU's is [`Learner`] |
@@ -75,13 +75,14 @@ pub use data::{Dataset, Examples, Gathered, Generated, Inputs, Recipe, TargetDat
 pub use error::{Error, IoCause, Result};
 pub use loss::{
     Confusion, ConfusionMatrix, IGNORE, LossSum, Metric, Targets, argmax,
-    class_weighted_cross_entropy, loss, recommended_delay, weighted_cross_entropy,
+    class_weighted_cross_entropy, loss, weighted_cross_entropy,
 };
 pub use machine::{cpu_name, machine};
 pub use optim::{Adam, AdamOptions, Reason, Schedule, Stopping, clip_scale, norm};
 pub use paper::{PaperNet, reversal, sine};
 pub use training::{
-    Advance, Batches, Engine, Epoch, Estimate, Inspect, Learner, MIN_EVAL_ROWS, Measure, OnData,
-    Options, Progress, Resumed, State, Steps, Trainer, Validated, Validation, ValidationRun,
-    conformance, lanes,
+    Advance, Batches, Comparison, DelayScores, Engine, Epoch, Estimate, Inspect, Learner,
+    MIN_EVAL_ROWS, Measure, OnData, Options, Progress, Recommendation, Resumed, State, Steps,
+    Tolerance, Trainer, Validated, Validation, ValidationRun, Verdict, conformance, lanes,
+    late_improvement, recommend,
 };

@@ -5,6 +5,7 @@
 //! of_repetition(s, i)      1000 s + i
 //! of_part(s, i)               4 s + i
 //! of_dropout(s)            derive(s, [0x64726f70])
+//! of_training(s, i)        s for i = 0, else derive(s, [0x74726169, i])
 //! ```
 //!
 //! Results name the seed they come from and must be reproducible, so none of these formulas may ever
@@ -40,6 +41,12 @@ pub fn of_dropout(seed: u64) -> u64 {
     derive(seed, &[0x6472_6f70])
 }
 
+/// The seed of training `i`, counted from 0, of several that repeat a training with seed `seed`. The
+/// first is that training.
+pub fn of_training(seed: u64, i: usize) -> u64 {
+    if i == 0 { seed } else { derive(seed, &[0x7472_6169, i as u64]) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,6 +71,8 @@ mod tests {
             [3002, 1000u64.wrapping_neg()]
         );
         assert_eq!(of_dropout(0), 0xE220_A839_7B1D_CDAF ^ 0x6472_6f70);
+        assert_eq!(of_training(7, 0), 7);
+        assert_eq!(of_training(0, 2), derive(0xE220_A839_7B1D_CDAF ^ 0x7472_6169, &[2]));
         assert_eq!([of_part(3, 2), of_part(u64::MAX, 1)], [14, 3u64.wrapping_neg()]);
     }
 }

@@ -8,7 +8,7 @@ use crate::training::suggested::{Given, Plan};
 use clap::Args;
 use drnn::text::grouped;
 use drnn::{NetSpec, NetSpecBuilder, Padding};
-use drnn_tasks::chars::Alphabet;
+use drnn_tasks::chars::{Alphabet, CharTask};
 use drnn_train::baseline::{Baseline, character_baselines};
 use drnn_train::chars::{EMBEDDING, Held, Masked, Masking, SHARE, WINDOW, split};
 use drnn_train::read::{Input, Source as Opened, Symbols};
@@ -110,6 +110,8 @@ pub struct Characters {
     pub alphabet: Alphabet,
     embedding: usize,
     pub window: usize,
+    /// Fraction of characters that are masked.
+    mask: f64,
     /// Describes the data in a line; a checkpoint of other data is refused.
     pub what: String,
     /// For stderr and the report.
@@ -172,6 +174,7 @@ impl Characters {
             alphabet,
             embedding,
             window,
+            mask: *mask,
             what,
             notes,
             much_unknown,
@@ -207,11 +210,15 @@ impl Characters {
         Ok(shape.spec(Padding::LookAhead, self.data())?)
     }
 
-    /// Options that suit the length of the text: `epochs` epochs or more, and 200 updates for each.
+    /// What the model file says about its data.
+    pub fn task(&self) -> CharTask {
+        CharTask::new(self.alphabet.clone(), self.window, self.mask)
+    }
+
+    /// Options that suit the length of the text: 20 epochs or more, and 4,000 updates.
     /// docs/TRAINING.md has the measurements.
-    pub fn options(&self, epochs: usize, given: Given) -> Options {
-        let plan =
-            Plan { updates: 200 * epochs, epochs, max_epochs: 1000, batch: 128, min_batch: 8 };
+    pub fn options(&self, given: Given) -> Options {
+        let plan = Plan { updates: 4000, epochs: 20, max_epochs: 1000, batch: 128, min_batch: 8 };
         let (batch, epochs) = plan.batch_and_epochs(self.train.len(), given);
         Options { epochs, batch, rate: 4e-3, schedule: Schedule::Cosine, ..Options::default() }
     }

@@ -8,3 +8,4 @@ pub mod reading;
 pub mod regularisation;
 pub mod series;
 pub mod shape;
+pub mod training;

@@ -1,6 +1,8 @@
 //! Trainings while they run: progress bars on a terminal, otherwise a line per epoch, and a log of
 //! JSON lines; checkpoints, Ctrl-C and --resume.
 
+mod best;
+pub mod kept;
 pub mod place;
 pub mod shown;
 pub mod stop;
@@ -124,7 +126,7 @@ impl Running {
         lanes.iter().enumerate().for_each(|(i, lane)| watch.begin(i, &lane.trainer));
         let outcome = lanes::run(&cpu, lanes, every, &|lane, trainer, done| {
             if done == Advance::Epoch {
-                after_epoch(trainer)?;
+                after_epoch(lane, trainer)?;
             }
             Ok(watch.see(lane, trainer, done))
         });
@@ -159,8 +161,9 @@ fn note_schedule<E: Engine>(trainer: &Trainer<E>) {
 /// Message on a folder with results of another run.
 pub const EARLIER: &str = "there are results of an earlier run";
 
-/// Called after each epoch of a training.
-pub type AfterEpoch<'o, 'a, E> = dyn Fn(&mut Trainer<'a, E>) -> drnn_train::Result<()> + Sync + 'o;
+/// Called with the number of a lane and its training, after each of its epochs.
+pub type AfterEpoch<'o, 'a, E> =
+    dyn Fn(usize, &mut Trainer<'a, E>) -> drnn_train::Result<()> + Sync + 'o;
 
 /// Fails with the names of the lanes whose loss became NaN, if there are any.
 pub fn check_finite<'a>(diverged: impl Iterator<Item = &'a str>) -> Result<(), Failure> {

@@ -1,12 +1,22 @@
 //! The losses and the measure of an epoch in words: a number never stands without its name.
 
-use crate::report::page::number;
+use crate::report::page::{moments, number};
 use drnn_train::{Epoch, Measure, Metric};
 use serde_json::{Value, json};
 
 /// A value of a metric, with the digits that it deserves.
 pub fn shown(metric: Metric, value: f64) -> String {
     if metric == Metric::SquaredError { number(value) } else { format!("{value:.4}") }
+}
+
+/// Mean and standard deviation of several values; `not finite` if one is not, `none` of none.
+pub fn mean_and_sd(metric: Metric, values: &[f64]) -> String {
+    match moments(values) {
+        _ if values.is_empty() => "none".into(),
+        (mean, _) if !mean.is_finite() => "not finite".into(),
+        (mean, Some(sd)) => format!("{} ± {}", shown(metric, mean), shown(metric, sd)),
+        (mean, None) => shown(metric, mean),
+    }
 }
 
 /// The measure on the validation set: `valid accuracy 0.9122`. If only losses are watched, the loss,

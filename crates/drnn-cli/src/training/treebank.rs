@@ -9,13 +9,13 @@ use crate::memory::Needs;
 use crate::report::training_run::{Judged, most_frequent};
 use drnn::text::grouped;
 use drnn::{BundleTable, Cpu};
-use drnn_tasks::tagger::{Counting, Limits, NO_WORD, SPECIAL, TaggerNet, Vocabulary};
+use drnn_tasks::tagger::{Counting, Limits, NO_WORD, SPECIAL, Tagger, TaggerNet, Vocabulary};
 use drnn_train::baseline::{Baseline, tag_baseline};
 use drnn_train::read;
 use drnn_train::tagger::{
     self, Ratio, Scores, Sentence, Sentences, Sizes, TaggerLearner, read_sentences, with_special,
 };
-use drnn_train::{Estimate, Options, PaperNet};
+use drnn_train::{Engine, Estimate, Options, PaperNet};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::path::Path;
@@ -129,7 +129,7 @@ impl Treebank {
     }
 
     /// The two networks of a tagger for this data.
-    fn net(&self, nets: [PaperNet; 2], sizes: &Sizes) -> Result<TaggerNet, Failure> {
+    pub fn net(&self, nets: [PaperNet; 2], sizes: &Sizes) -> Result<TaggerNet, Failure> {
         let width = self.vectors.as_ref().map_or(sizes.word, |table| table.width);
         let sizes = Sizes { word: width, ..*sizes };
         let frozen = self.vectors.clone().filter(|_| !self.tuned);
@@ -163,6 +163,12 @@ impl Treebank {
             Some(table) if self.tuned => learner.with_vectors(table)?,
             _ => learner,
         })
+    }
+
+    /// A trained tagger.
+    pub fn tagger(&self, learner: &mut TaggerLearner) -> Result<Tagger, Failure> {
+        let (params, net) = (learner.params()?, learner.net().clone());
+        Ok(Tagger::new(self.vocabulary.clone(), self.counting, net, &params)?)
     }
 
     /// Describes the data; a checkpoint of other data is refused.

@@ -19,6 +19,9 @@ pub use tags::tag_baseline;
 use crate::loss::Metric;
 use serde::{Deserialize, Serialize};
 
+/// The name of the baseline whose squared error is the variance of the target, about.
+pub const MEAN: &str = "mean";
+
 /// A simple predictor, scored by the same metric and on the same rows as the network.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Baseline {

@@ -1,4 +1,4 @@
-//! Measures of quality, and the smallest delay that is good enough.
+//! Measures of quality.
 
 use crate::loss::LossSum;
 use serde::{Deserialize, Serialize};
@@ -33,6 +33,11 @@ impl Metric {
         self == Metric::Accuracy
     }
 
+    /// Whether `a` is better than `b`; false if either is NaN.
+    pub fn is_better(self, a: f64, b: f64) -> bool {
+        if self.higher_is_better() { a > b } else { a < b }
+    }
+
     /// 1, or -1 where more is better: times it, less is better.
     pub(crate) fn sign(self) -> f64 {
         if self.higher_is_better() { -1.0 } else { 1.0 }
@@ -63,31 +68,9 @@ impl fmt::Display for Metric {
     }
 }
 
-/// The smallest delay whose quality is within `tolerance` of the best, given pairs of delay and quality.
-/// Qualities that are not finite do not count.
-pub fn recommended_delay(metric: Metric, tolerance: f64, found: &[(usize, f64)]) -> Option<usize> {
-    let finite = || found.iter().filter(|(_, value)| value.is_finite());
-    let better = |a: f64, b: f64| if metric.higher_is_better() { a.max(b) } else { a.min(b) };
-    let best = finite().map(|(_, value)| *value).reduce(better)?;
-    let close = finite().filter(|(_, value)| metric.is_close(*value, best, tolerance));
-    close.map(|(delay, _)| *delay).min()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_smallest_delay_that_is_good_enough() {
-        let accuracy = [(0, 0.62), (10, 0.991), (5, 0.98), (19, 0.999), (3, f64::NAN)];
-        assert_eq!(recommended_delay(Metric::Accuracy, 0.01, &accuracy), Some(10));
-        assert_eq!(recommended_delay(Metric::Accuracy, 0.0, &accuracy), Some(19));
-        assert_eq!(recommended_delay(Metric::Accuracy, 0.02, &accuracy), Some(5));
-        let error = [(0, 0.5), (5, 0.0103), (7, 0.0101), (9, 0.01)];
-        assert_eq!(recommended_delay(Metric::SquaredError, 0.05, &error), Some(5));
-        assert_eq!(recommended_delay(Metric::SquaredError, 0.02, &error), Some(7));
-        assert_eq!(recommended_delay(Metric::Bits, 0.05, &[(2, f64::NAN)]), None);
-    }
 
     #[test]
     fn metrics_of_a_sum() {

@@ -11,7 +11,7 @@ mod confusion;
 mod metric;
 
 pub use confusion::{Confusion, ConfusionMatrix};
-pub use metric::{Metric, recommended_delay};
+pub use metric::Metric;
 
 /// In place of a class: the position does not count.
 pub const IGNORE: u32 = u32::MAX;

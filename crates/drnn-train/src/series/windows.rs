@@ -19,11 +19,13 @@ use crate::loss::IGNORE;
 use drnn::NetSpec;
 use drnn::memory::BatchSize;
 use drnn_tasks::series::SeriesTask;
+use std::sync::Arc;
 
 /// Windows of sequences, scaled.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Windows {
-    data: Scaled,
+    /// Shared among windows with different look-ahead.
+    data: Arc<Scaled>,
     windows: Vec<Window>,
     /// Look-ahead steps of each window; None where sequences are whole.
     ahead: Option<usize>,
@@ -37,6 +39,9 @@ struct Window {
     predicted: usize,
     /// Steps that are read.
     read: usize,
+    /// The same without look-ahead, and up to the end of the sequence.
+    length: usize,
+    available: usize,
 }
 
 impl Windows {
@@ -58,11 +63,23 @@ impl Windows {
                 start,
                 predicted: length.min(counted.end - start),
                 read: length.saturating_add(ahead).min(whole.end - start),
+                length,
+                available: whole.end - start,
             }));
         }
         let ahead = (windows.len() > data.len()).then_some(ahead);
-        let data = Scaled::new(data, task)?;
+        let data = Arc::new(Scaled::new(data, task)?);
         Ok(Windows { data, windows, ahead, class_weights: None })
+    }
+
+    /// The same windows with another look-ahead; the data are shared.
+    pub fn with_look_ahead(&self, ahead: usize) -> Windows {
+        let mut other = self.clone();
+        for window in &mut other.windows {
+            window.read = window.length.saturating_add(ahead).min(window.available);
+        }
+        other.ahead = self.ahead.map(|_| ahead);
+        other
     }
 
     /// Sequences as they are.

@@ -5,6 +5,7 @@ mod engine;
 pub mod lanes;
 mod learner;
 mod memory;
+mod recommendation;
 mod saver;
 mod scheduler;
 mod trainer;
@@ -14,6 +15,9 @@ pub use engine::{Batches, Engine, Inspect, State, Steps};
 pub use learner::Learner;
 pub(crate) use learner::forward;
 pub use memory::{Estimate, MIN_EVAL_ROWS};
+pub use recommendation::{
+    Comparison, DelayScores, Recommendation, Tolerance, Verdict, late_improvement, recommend,
+};
 pub(crate) use saver::{SavePolicy, Saver};
 pub(crate) use scheduler::{Queue, Scheduler, Turn};
 pub(crate) use trainer::Stint;

@@ -23,6 +23,7 @@ use crate::report::training_run::{Judged, judged_text};
 use clap::Args;
 use drnn::Import;
 use drnn::text::grouped;
+use drnn_tasks::series::SeriesTask;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -42,6 +43,10 @@ pub struct Arguments {
     /// Files to evaluate it on
     #[arg(required = true)]
     data: Vec<PathBuf>,
+    /// Series: score only these rows, counted from 1, such as 4001..4500. The rows before them give the
+    /// states, those after them the look-ahead, as in `drnn stream`
+    #[arg(long, value_name = "FIRST..LAST", value_parser = rows)]
+    rows: Option<Rows>,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -51,11 +56,27 @@ pub struct Arguments {
     force: Force,
 }
 
+/// Rows of a table, the first and the last included, counted from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rows {
+    pub first: usize,
+    pub last: usize,
+}
+
+fn rows(text: &str) -> Result<Rows, String> {
+    let parts = text.split_once("..").map(|(first, last)| (first.parse(), last.parse()));
+    match parts {
+        Some((Ok(first), Ok(last))) if 0 < first && first <= last => Ok(Rows { first, last }),
+        _ => Err("expected the first and the last row, counted from 1: 4001..4500".into()),
+    }
+}
+
 /// A model, and the data to evaluate it on.
 pub struct Request<'a> {
     pub path: &'a Path,
     pub model: ModelFile,
     pub data: &'a [PathBuf],
+    pub rows: Option<Rows>,
     pub reading: Reading,
     pub force: Force,
 }
@@ -80,7 +101,7 @@ pub struct Evaluation {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let Arguments { model: path, data, json, reading, force } = arguments;
+    let Arguments { model: path, data, rows, json, reading, force } = arguments;
     let in_model = |why: String| Failure::Input(format!("{}: {why}", path.display()));
     let model = ModelFile::open(path, &Import::default())?;
     let Some(task) = model.task() else {
@@ -92,7 +113,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let known = TASKS.map(|(name, _)| name).join(", ");
         return Err(in_model(format!("its task is {name:?}; `drnn eval` evaluates {known}")));
     };
-    let found = evaluate(Request { path, model, data, reading: *reading, force: *force })?;
+    if rows.is_some() && name != SeriesTask::NAME {
+        return Err(Failure::Input(format!("--rows: {} is no model of series", path.display())));
+    }
+    let (reading, force) = (*reading, *force);
+    let found = evaluate(Request { path, model, data, rows: *rows, reading, force })?;
     let text = match json {
         true => format!("{}\n", found.value(path.display().to_string(), &name, data)),
         false => found.text(&name),

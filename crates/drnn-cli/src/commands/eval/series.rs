@@ -1,7 +1,7 @@
 //! Evaluates a model of series: errors in the targets' units, or precision and recall of classes.
 
 use super::by_target::by_target;
-use super::{Evaluation, Request};
+use super::{Evaluation, Request, Rows};
 use crate::Failure;
 use crate::args::series::{missing_notes, read_files, unknown_categories};
 use crate::files::model_file::ModelFile;
@@ -28,6 +28,12 @@ pub fn evaluate(request: Request) -> Result<Evaluation, Failure> {
     };
     let task = SeriesTask::from_value(task, model.spec()).map_err(|e| in_model(e.to_string()))?;
     let data = read_files(request.data, &Columns::of(&task), request.reading)?;
+    let data = match request.rows {
+        Some(Rows { first, last }) => {
+            data.only(first - 1..last).map_err(|e| Failure::Input(format!("--rows: {e}")))?
+        }
+        None => data,
+    };
     let steps = scoring_steps(model.spec(), &data);
     Needs::new("scoring", memory::run(model.spec(), BatchSize::new(steps, 1)))
         .check(request.force, "shorter sequences")?;

@@ -146,7 +146,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     deviations.iter().for_each(|deviation| progress!("differs from the paper: {deviation}"));
     let command = training::command();
     let watch = Watch::new(names.clone(), Metric::Accuracy, &out.join("log.jsonl"))?;
-    arguments.running.run(&cpu, &place, &mut lanes, &watch, &command, &|_| Ok(()))?;
+    arguments.running.run(&cpu, &place, &mut lanes, &watch, &command, &|_, _| Ok(()))?;
     let mut runs = Vec::new();
     for (lane, (pair, repetition)) in lanes.iter_mut().zip(which) {
         runs.push(scored(&mut lane.trainer, &bank, &cpu, pair, repetition)?);

@@ -89,14 +89,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     arguments.announce(&which, &cpu);
     let names: Vec<String> = which.iter().map(|(net, i)| format!("{net}-{i}")).collect();
     let watch = Watch::new(names, Metric::Accuracy, &arguments.out.join("log.jsonl"))?;
-    arguments.running.run(
-        &cpu,
-        &place,
-        &mut trainers,
-        &watch,
-        &arguments.command(),
-        &|_| Ok(()),
-    )?;
+    arguments
+        .running
+        .run(&cpu, &place, &mut trainers, &watch, &arguments.command(), &|_, _| Ok(()))?;
     let mut runs = Vec::new();
     for (lane, &(net, repetition)) in trainers.iter_mut().zip(&which) {
         runs.push(measure(&mut lane.trainer, net, repetition, &task, &test)?);

@@ -1,7 +1,7 @@
 //! Masked characters of a text.
 
 use super::Sweep;
-use super::task::SweepTask;
+use super::task::{Subset, SweepTask, on_data};
 use crate::Failure;
 use crate::args::characters::{Characters, CharsArguments};
 use crate::args::shape::Shape;
@@ -11,7 +11,8 @@ use crate::training::suggested::Given;
 use clap::Args;
 use drnn::Cpu;
 use drnn_train::baseline::Baseline;
-use drnn_train::{Dataset, Metric, Options};
+use drnn_train::{Dataset, Metric, Options, Validation};
+use std::path::Path;
 
 /// Fill in masked characters of a text: bits per masked character
 #[derive(Debug, Args)]
@@ -33,6 +34,13 @@ impl CharsTask {
     }
 }
 
+impl Characters {
+    /// Training, validation and test set.
+    fn parts(&self) -> [&(dyn Dataset + 'static); 3] {
+        [&self.train, &self.valid, self.test.as_ref().unwrap_or(&self.valid)]
+    }
+}
+
 impl SweepTask for Characters {
     type Engine = Network;
 
@@ -48,12 +56,12 @@ impl SweepTask for Characters {
         Metric::Bits
     }
 
-    fn data(&self) -> [&(dyn Dataset + 'static); 3] {
-        [&self.train, &self.valid, self.test.as_ref().unwrap_or(&self.valid)]
+    fn train(&self, _: &Shape) -> &(dyn Dataset + 'static) {
+        &self.train
     }
 
     fn sequences(&self) -> [usize; 3] {
-        SweepTask::data(self).map(Dataset::len)
+        self.parts().map(Dataset::len)
     }
 
     fn delays(&self) -> Vec<usize> {
@@ -67,7 +75,7 @@ impl SweepTask for Characters {
     }
 
     fn options(&self, given: Given) -> Options {
-        Characters::options(self, 10, given)
+        Characters::options(self, given)
     }
 
     fn same_size(&self, shape: Shape) -> Result<Shape, Failure> {
@@ -81,7 +89,7 @@ impl SweepTask for Characters {
         options: &Options,
         threads: usize,
     ) -> Result<Needs, Failure> {
-        Ok(place.needs(&self.spec(shape)?, &SweepTask::data(self), options, threads)?)
+        Ok(place.needs(&self.spec(shape)?, &self.parts(), options, threads)?)
     }
 
     fn baselines(&self, _: usize) -> Result<Vec<Baseline>, Failure> {
@@ -96,5 +104,18 @@ impl SweepTask for Characters {
         options: &Options,
     ) -> Result<Network, Failure> {
         Ok(place.network(cpu, &self.spec(shape)?, options)?)
+    }
+
+    fn validation(
+        &self,
+        _: &Shape,
+        part: Subset,
+    ) -> Result<Box<dyn Validation<Network> + '_>, Failure> {
+        let [_, valid, test] = self.parts();
+        Ok(on_data([valid, test], part, Metric::Bits))
+    }
+
+    fn save(&self, engine: &mut Network, path: &Path) -> Result<(), Failure> {
+        Ok(self.task().put_into(engine.model()?)?.save(path)?)
     }
 }

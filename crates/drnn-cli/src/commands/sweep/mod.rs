@@ -16,26 +16,30 @@ mod task;
 
 use crate::Failure;
 use crate::args::network::NetworkKind;
-use crate::args::regularisation::Regularisation;
 use crate::args::shape::Shape;
+use crate::args::training::TrainingOptions;
 use crate::console::{note, progress, warning};
 use crate::memory::Needs;
-use crate::report::sweep::{Run, SweepResults};
+use crate::report::sweep::{SavedModel, SweepResults};
 use crate::report::{Provenance, Reported, publish};
-use crate::training::suggested::Given;
+use crate::training::kept::Kept;
+use crate::training::place::Place;
+use crate::training::shown::legend;
 use crate::training::{self, LESS, Running, Watch};
 use clap::{Args, Subcommand};
 use drnn::Cpu;
-use drnn_train::{Engine, Options, Reason, Schedule, Trainer, seed};
+use drnn::text::{counted, grouped};
+use drnn_train::{Options, Reason, Trainer};
 use std::path::PathBuf;
 use std::time::SystemTime;
 use task::{Subset, SweepTask};
 
 /// Train networks of several delays on a task: quality against latency, and the delay that is enough
 ///
-/// Every delay and network is trained on its own, in parallel on all cores. The recommended delay is
-/// the smallest whose quality on the validation set is within the tolerance of the best. A sweep that
-/// was interrupted with Ctrl-C or killed continues with --resume.
+/// Every network is trained as `drnn train` trains it with the same options, all in parallel on all
+/// cores. The recommended delay is the shortest that is not distinguishably worse than the best on the
+/// validation set; its model is saved. A sweep that was interrupted with Ctrl-C or killed continues
+/// with --resume.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
@@ -65,7 +69,7 @@ pub struct Sweep {
         default_value = "dlstm,bilstm"
     )]
     nets: Vec<NetworkKind>,
-    /// Delays, each once [default: as the task suggests]
+    /// Delays, each once [default: chars 0,1,2,3,5,8; series 0,1,2,5,10; tagger 0,1,2,3]
     #[arg(long, value_name = "D,..", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(0..=1000))]
     delays: Option<Vec<u16>>,
     /// Units per layer; a bidirectional network gets fewer, for the same number of parameters
@@ -74,28 +78,13 @@ pub struct Sweep {
     /// Number of layers
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=20))]
     layers: u8,
-    /// Trainings of each network, from different seeds
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=100))]
-    repeats: u16,
-    /// Maximum number of epochs [default: as the task suggests]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    epochs: Option<u32>,
-    /// Learning rate of the first epoch, with a cosine schedule [default: as the task suggests]
-    #[arg(long, value_name = "R", value_parser = training::rate)]
-    rate: Option<f32>,
-    /// Sequences per batch [default: as the task suggests]
-    #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    batch: Option<u32>,
     #[command(flatten)]
-    regularisation: Regularisation,
+    training: TrainingOptions,
     /// How far from the best is good enough: a difference of accuracies, or a fraction of the lowest error
     /// [default: 0.01 of accuracy, 0.05 of an error]
     #[arg(long, value_name = "X", value_parser = tolerance)]
     tolerance: Option<f64>,
-    /// Random seed of data, parameters and batch order
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Output folder for results, plot and checkpoints [default: out/sweep-TASK]
+    /// Output folder for results, plot, model and checkpoints [default: out/sweep-TASK]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     #[command(flatten)]
@@ -112,10 +101,10 @@ fn tolerance(text: &str) -> Result<f64, String> {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.task {
-        Which::Chars(task) => task.sweep.run(&task.ready(task.sweep.seed)?),
-        Which::Reversal(task) => task.sweep.run(&task.ready(task.sweep.seed)?),
-        Which::Series(task) => task.sweep.run(&task.ready(task.sweep.seed)?),
-        Which::Sine(task) => task.sweep.run(&task.ready(task.sweep.seed)?),
+        Which::Chars(task) => task.sweep.run(&task.ready(task.sweep.training.seed)?),
+        Which::Reversal(task) => task.sweep.run(&task.ready(task.sweep.training.seed)?),
+        Which::Series(task) => task.sweep.run(&task.ready(task.sweep.training.seed)?),
+        Which::Sine(task) => task.sweep.run(&task.ready(task.sweep.training.seed)?),
         Which::Tagger(task) => task.sweep.run(&task.ready()?),
     }
 }
@@ -129,89 +118,97 @@ impl Sweep {
             false => self.running.place.only_cpu("taggers")?,
         };
         let out = self.out.clone().unwrap_or_else(|| format!("out/sweep-{}", task.name()).into());
-        let (shapes, options) = (self.shapes(task)?, self.options(task));
+        let shapes = self.shapes(task)?;
+        let options = self.training.options(task.options(self.training.given()));
+        let repeats = usize::from(self.training.repeats);
+        self.check_memory(task, &place, &shapes, &options, &cpu)?;
         let one = cpu.with_threads(1);
-        let lanes = shapes.len() * usize::from(self.repeats);
-        let mut needs = Vec::new();
-        for shape in &shapes {
-            let threads = cpu.threads().div_ceil(lanes);
-            let one = task.needs(&place, shape, &options, threads)?;
-            needs.extend(std::iter::repeat_n(one, self.repeats.into()));
-        }
-        let needs = Needs::side_by_side(needs, place.threads(&cpu, lanes));
-        needs.check_at(
-            self.running.force,
-            &place,
-            &format!("{LESS}, fewer --delays or --repeats"),
-        )?;
-        let [train, ..] = task.data();
-        let mut which = Vec::new();
-        let mut trainers = Vec::new();
+        let (mut which, mut trainers) = (Vec::new(), Vec::new());
         // All engines before the folder is created: if one is refused, nothing is written.
-        for repetition in 0..usize::from(self.repeats) {
+        for (repetition, options) in self.training.repeated(options).enumerate() {
             for shape in &shapes {
-                let seed = seed::of_repetition(self.seed, repetition);
-                let options = Options { seed, ..options };
                 let engine = task.engine(&place, &one, shape, &options)?;
                 let name = format!("{} {shape} {repetition}", task.describe());
-                let valid = task.validation(shape, Subset::Valid)?;
+                let (train, valid) = (task.train(shape), task.validation(shape, Subset::Valid)?);
                 trainers.push(Trainer::with_validation(engine, options, &name, train, valid)?);
                 which.push((shape, repetition));
             }
         }
-        let folder = self.running.folder(&out, &["sweep.json"], training::EARLIER)?;
-        let names: Vec<String> =
-            which.iter().map(|(shape, repetition)| format!("{shape}-{repetition}")).collect();
-        let lanes = trainers.into_iter().zip(&names);
-        let lanes = lanes.map(|(trainer, name)| self.running.lane(trainer, &folder, name));
-        let mut lanes: Vec<_> = lanes.collect::<Result<_, _>>()?;
+        let folder =
+            self.running.folder(&out, &["sweep.json", "model.safetensors"], training::EARLIER)?;
+        let names: Vec<String> = which.iter().map(|(shape, i)| format!("{shape}-{i}")).collect();
         self.announce(task, &shapes, &options, &cpu);
+        let measure = trainers[0].measure().clone();
+        if let Some(legend) = legend(&measure) {
+            progress!("{legend}");
+        }
         let command = training::command();
+        let kept = Kept {
+            running: &self.running,
+            keep: self.training.keep,
+            folder: &folder,
+            checkpoints: names.iter().map(|name| [name.clone(), format!("{name}-best")]).collect(),
+        };
         let watch = Watch::new(names, task.metric(), &out.join("log.jsonl"))?;
-        self.running.run(&cpu, &place, &mut lanes, &watch, &command, &|_| Ok(()))?;
+        let mut all = kept.train(&cpu, &place, trainers, &watch, &command)?;
         let mut runs = Vec::new();
-        for (lane, (shape, repetition)) in lanes.iter_mut().zip(which) {
-            let progress = lane.trainer.progress().clone();
-            let ended = progress.ended.unwrap_or(Reason::Epochs);
-            let engine = lane.trainer.engine();
-            let mut evaluate = |part| match ended {
-                Reason::NotFinite => Ok(None),
-                _ => task.evaluate(engine, &cpu, shape, part).map(Some),
-            };
-            let (valid, test) = (evaluate(Subset::Valid)?, evaluate(Subset::Test)?);
-            runs.push(Run {
-                net: shape.to_string(),
-                repetition,
-                delay: shape.latency(),
-                compared: !shape.kind.delayed(),
-                parameters: engine.state()?.params.len(),
-                valid,
-                test,
-                epochs: progress.history.len(),
-                ended,
-                seconds: progress.seconds,
-            });
+        for (trained, (shape, repetition)) in all.iter_mut().zip(&which) {
+            runs.push(task.score(trained, &cpu, shape, *repetition)?);
         }
         let longest = shapes.iter().map(|shape| shape.delay).max().unwrap_or(0);
+        let seed = self.training.seed;
         let mut results = SweepResults {
             kind: SweepResults::KIND.into(),
             format: SweepResults::FORMAT,
-            provenance: Provenance::new(command, self.seed, &cpu, &place, started, watch.earlier()),
+            provenance: Provenance::new(command, seed, &cpu, &place, started, watch.earlier()),
             task: task.name().into(),
             what: task.describe(),
             sequences: task.sequences(),
             metric: task.metric(),
+            measure: Some(measure),
             tolerance: self.tolerance.unwrap_or(task.metric().tolerance()),
+            useful_delay: Some(task.useful_delay()),
             options,
             runs,
+            model: None,
             baselines: task.baselines(longest)?,
             warning: None,
         };
         results.warning = results.no_better_than_a_baseline();
         results.warning.iter().for_each(|warning| warning!("{warning}"));
+        let path = out.join("model.safetensors");
+        if let Some(chosen) = results.best_training() {
+            let run = &results.runs[chosen];
+            results.model = Some(SavedModel { net: run.net.clone(), repetition: run.repetition });
+            task.save(all[chosen].trainer.engine(), &path)?;
+        }
         publish(&results, &out, self.json)?;
-        let ran_away = results.runs.iter().filter(|run| run.ended == Reason::NotFinite);
-        training::check_finite(ran_away.map(|run| run.net.as_str()))
+        if let Some(model) = &results.model {
+            progress!("the model is {}: {}", path.display(), model.describe(repeats));
+        }
+        let diverged = results.runs.iter().filter(|run| run.ended == Reason::NotFinite);
+        training::check_finite(diverged.map(|run| run.net.as_str()))
+    }
+
+    /// Refuses a sweep that does not fit into memory.
+    fn check_memory<T: SweepTask>(
+        &self,
+        task: &T,
+        place: &Place,
+        shapes: &[Shape],
+        options: &Options,
+        cpu: &Cpu,
+    ) -> Result<(), Failure> {
+        let repeats = usize::from(self.training.repeats);
+        let lanes = shapes.len() * repeats;
+        let mut needs = Vec::new();
+        for shape in shapes {
+            let one = task.needs(place, shape, options, cpu.threads().div_ceil(lanes))?;
+            needs.extend(std::iter::repeat_n(one, repeats));
+        }
+        let needs = Needs::side_by_side(needs, place.threads(cpu, lanes));
+        let less = format!("{LESS}, fewer --delays or --repeats");
+        needs.check_at(self.running.force, place, &less)
     }
 
     /// The delays from --delays, or the suggested ones.
@@ -263,25 +260,16 @@ impl Sweep {
         shapes.into_iter().map(|shape| task.same_size(shape)).collect()
     }
 
-    fn options<T: SweepTask>(&self, task: &T) -> Options {
-        let given = Given { batch: self.batch, epochs: self.epochs };
-        let suggested = Options { schedule: Schedule::Cosine, ..task.options(given) };
-        Options {
-            epochs: self.epochs.map_or(suggested.epochs, |n| n as usize),
-            rate: self.rate.unwrap_or(suggested.rate),
-            batch: self.batch.map_or(suggested.batch, |n| n as usize),
-            ..self.regularisation.apply(suggested)
-        }
-    }
-
     fn announce<T: SweepTask>(&self, task: &T, shapes: &[Shape], options: &Options, cpu: &Cpu) {
         let names: Vec<String> = shapes.iter().map(Shape::to_string).collect();
         progress!(
-            "{}: {}; {} trainings each, up to {} epochs, {} threads",
+            "{}: {}; {} each, up to {} epochs in batches of {}, rate {}, {} threads",
             task.describe(),
             names.join(", "),
-            self.repeats,
-            options.epochs,
+            counted(self.training.repeats.into(), "training"),
+            grouped(options.epochs),
+            grouped(options.batch),
+            options.rate,
             cpu.threads()
         );
     }

@@ -11,11 +11,12 @@ use crate::memory::Needs;
 use crate::training::place::{Network, Place};
 use crate::training::suggested::Given;
 use clap::Args;
-use drnn::{Cpu, Padding};
+use drnn::{Cpu, NetSpec, Padding};
 use drnn_tasks::series::SeriesTask;
 use drnn_train::baseline::Baseline;
 use drnn_train::series::{ScoredBaseline, Sequences, Windows};
 use drnn_train::{Dataset, Metric, Options, Validation};
+use std::path::Path;
 
 /// Sequences of numbers from a table or from arrays: mean squared error, or accuracy
 #[derive(Debug, Args)]
@@ -29,8 +30,8 @@ pub struct SeriesSweep {
 /// Data, the training set in windows.
 pub struct Series {
     ready: Ready,
-    /// The training set.
-    train: Windows,
+    /// The training set for each delay, which differ in their look-ahead.
+    train: Vec<(usize, Windows)>,
     max_delay: usize,
 }
 
@@ -42,11 +43,13 @@ impl SeriesSweep {
         let mut ready = self.data.ready(seed)?;
         let longest = [&ready.train, &ready.valid].map(|part| part.longest()).into_iter().max();
         let max_delay = longest.unwrap_or(1).saturating_sub(1);
-        // All networks are trained on the same windows, with look-ahead for the longest delay.
-        let ahead = self.sweep.delays(&suggested_delays(max_delay, ready.nearest()));
-        ready.explain_delays(&ahead);
-        let longest = ahead.into_iter().max().unwrap_or(0);
-        let train = ready.windows(longest)?;
+        let delays = self.sweep.delays(&suggested_delays(max_delay, ready.nearest()));
+        ready.explain_delays(&delays);
+        let longest = delays.iter().copied().max().unwrap_or(0);
+        // Networks without a delay read no more than the windows.
+        let windows = ready.windows(0)?;
+        let with = |delay: usize| (delay, windows.with_look_ahead(delay));
+        let train = [0].into_iter().chain(delays).map(with).collect();
         if ready.test.is_none() {
             return Err(Failure::Input("--test 0: a sweep needs a test set".into()));
         }
@@ -55,10 +58,27 @@ impl SeriesSweep {
     }
 }
 
-/// Delays that the data allow, shorter than the nearest horizon of a forecast.
+/// The longest delay that makes sense: shorter than the nearest horizon of a forecast.
+fn useful_delay(longest: usize, nearest: Option<usize>) -> usize {
+    nearest.map_or(longest, |ahead| longest.min(ahead.saturating_sub(1)))
+}
+
+/// Delays that the data allow.
 fn suggested_delays(longest: usize, nearest: Option<usize>) -> Vec<usize> {
-    let longest = nearest.map_or(longest, |ahead| longest.min(ahead.saturating_sub(1)));
+    let longest = useful_delay(longest, nearest);
     DELAYS.into_iter().filter(|delay| *delay <= longest).collect()
+}
+
+impl Series {
+    /// The training set for a network's delay.
+    fn windows(&self, shape: &Shape) -> &Windows {
+        let found = self.train.iter().find(|(delay, _)| *delay == shape.delay);
+        &found.unwrap_or(&self.train[0]).1
+    }
+
+    fn spec(&self, shape: &Shape) -> drnn::Result<NetSpec> {
+        shape.spec(Padding::Null, |builder| self.ready.task.widths(builder))
+    }
 }
 
 impl SweepTask for Series {
@@ -76,14 +96,14 @@ impl SweepTask for Series {
         metric(&self.ready.task)
     }
 
-    fn data(&self) -> [&(dyn Dataset + 'static); 3] {
-        [&self.train; 3].map(|windows| windows as &dyn Dataset)
+    fn train(&self, shape: &Shape) -> &(dyn Dataset + 'static) {
+        self.windows(shape)
     }
 
     fn sequences(&self) -> [usize; 3] {
         let count = |part: &Sequences| part.len();
         let test = self.ready.test.as_ref().map_or(0, count);
-        [self.train.len(), count(&self.ready.valid), test]
+        [self.train[0].1.len(), count(&self.ready.valid), test]
     }
 
     fn delays(&self) -> Vec<usize> {
@@ -99,8 +119,12 @@ impl SweepTask for Series {
         self.max_delay
     }
 
+    fn useful_delay(&self) -> usize {
+        useful_delay(self.max_delay, self.ready.nearest())
+    }
+
     fn options(&self, given: Given) -> Options {
-        suggested(self.train.len(), given)
+        suggested(self.train[0].1.len(), given)
     }
 
     fn same_size(&self, shape: Shape) -> Result<Shape, Failure> {
@@ -114,8 +138,8 @@ impl SweepTask for Series {
         options: &Options,
         threads: usize,
     ) -> Result<Needs, Failure> {
-        let spec = shape.spec(Padding::Null, |builder| self.ready.task.widths(builder))?;
-        let needs = place.needs(&spec, &self.data()[..1], options, threads)?;
+        let spec = self.spec(shape)?;
+        let needs = place.needs(&spec, &[self.train(shape)], options, threads)?;
         Ok(needs.join(self.ready.scoring(&spec)))
     }
 
@@ -131,7 +155,7 @@ impl SweepTask for Series {
         shape: &Shape,
         options: &Options,
     ) -> Result<Network, Failure> {
-        let spec = shape.spec(Padding::Null, |builder| self.ready.task.widths(builder))?;
+        let spec = self.spec(shape)?;
         Ok(place.network(cpu, &spec, options)?)
     }
 
@@ -141,11 +165,15 @@ impl SweepTask for Series {
         shape: &Shape,
         part: Subset,
     ) -> Result<Box<dyn Validation<Network> + '_>, Failure> {
-        let spec = shape.spec(Padding::Null, |builder| self.ready.task.widths(builder))?;
+        let spec = self.spec(shape)?;
         let test = match part {
             Subset::Valid => None,
             Subset::Test => self.ready.test_validation(&spec)?,
         };
         Ok(Box::new(test.map_or_else(|| self.ready.validation(&spec), Ok)?))
+    }
+
+    fn save(&self, engine: &mut Network, path: &Path) -> Result<(), Failure> {
+        Ok(engine.model()?.with_task(self.ready.task.to_value()?).save(path)?)
     }
 }

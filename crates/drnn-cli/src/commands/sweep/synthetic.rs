@@ -1,18 +1,19 @@
 //! Sweeps over the paper's synthetic tasks.
 
 use super::Sweep;
-use super::task::SweepTask;
+use super::task::{Subset, SweepTask, on_data};
 use crate::Failure;
 use crate::args::shape::Shape;
 use crate::memory::Needs;
 use crate::training::place::{Network, Place};
 use crate::training::suggested::Given;
 use clap::Args;
-use drnn::{Cpu, NetSpecBuilder, Padding};
+use drnn::{Cpu, NetSpec, NetSpecBuilder, Padding};
 use drnn_train::reversal::Reversal;
 use drnn_train::sine::campaign::Gamma;
 use drnn_train::sine::{Sine, SinePart};
-use drnn_train::{Dataset, Examples, Metric, Options, seed};
+use drnn_train::{Dataset, Examples, Metric, Options, Schedule, Validation, seed};
+use std::path::Path;
 
 /// Reverse a sequence of symbols: accuracy
 #[derive(Debug, Args)]
@@ -60,6 +61,11 @@ pub struct Dense {
     options: Options,
 }
 
+/// What both tasks are trained with.
+fn options() -> Options {
+    Options { rate: 1e-2, schedule: Schedule::Cosine, ..Options::default() }
+}
+
 /// The sizes of training, validation and test set.
 fn parts(sequences: u32) -> [usize; 3] {
     let n = sequences as usize;
@@ -92,7 +98,7 @@ impl ReversalTask {
             widths: [symbols; 2],
             delays,
             max_delay: steps - 1,
-            options: Options { epochs: 60, rate: 1e-2, ..Options::default() },
+            options: Options { epochs: 60, ..options() },
         })
     }
 }
@@ -114,15 +120,19 @@ impl SineTask {
             widths: [1; 2],
             delays: vec![0, 2, 4, 5, 6, 8, 10],
             max_delay: task.steps - 1,
-            options: Options { epochs: 100, batch: 50, rate: 1e-2, ..Options::default() },
+            options: Options { epochs: 100, batch: 50, ..options() },
         })
     }
 }
 
 impl Dense {
-    fn data(&self) -> impl Fn(NetSpecBuilder) -> NetSpecBuilder {
+    fn widths(&self) -> impl Fn(NetSpecBuilder) -> NetSpecBuilder {
         let [q, m] = self.widths;
         move |builder| builder.dense(q).outputs(m)
+    }
+
+    fn spec(&self, shape: &Shape) -> drnn::Result<NetSpec> {
+        shape.spec(Padding::Null, self.widths())
     }
 }
 
@@ -141,8 +151,8 @@ impl SweepTask for Dense {
         self.metric
     }
 
-    fn data(&self) -> [&(dyn Dataset + 'static); 3] {
-        self.examples.each_ref().map(|examples| examples as &dyn Dataset)
+    fn train(&self, _: &Shape) -> &(dyn Dataset + 'static) {
+        &self.examples[0]
     }
 
     fn sequences(&self) -> [usize; 3] {
@@ -162,7 +172,7 @@ impl SweepTask for Dense {
     }
 
     fn same_size(&self, shape: Shape) -> Result<Shape, Failure> {
-        Ok(shape.same_size(Dense::data(self))?)
+        Ok(shape.same_size(self.widths())?)
     }
 
     fn needs(
@@ -172,8 +182,8 @@ impl SweepTask for Dense {
         options: &Options,
         threads: usize,
     ) -> Result<Needs, Failure> {
-        let spec = shape.spec(Padding::Null, Dense::data(self))?;
-        Ok(place.needs(&spec, &SweepTask::data(self), options, threads)?)
+        let data = self.examples.each_ref().map(|examples| examples as &dyn Dataset);
+        Ok(place.needs(&self.spec(shape)?, &data, options, threads)?)
     }
 
     fn engine(
@@ -183,7 +193,19 @@ impl SweepTask for Dense {
         shape: &Shape,
         options: &Options,
     ) -> Result<Network, Failure> {
-        let spec = shape.spec(Padding::Null, Dense::data(self))?;
-        Ok(place.network(cpu, &spec, options)?)
+        Ok(place.network(cpu, &self.spec(shape)?, options)?)
+    }
+
+    fn validation(
+        &self,
+        _: &Shape,
+        part: Subset,
+    ) -> Result<Box<dyn Validation<Network> + '_>, Failure> {
+        let [_, valid, test] = self.examples.each_ref().map(|part| part as &dyn Dataset);
+        Ok(on_data([valid, test], part, self.metric))
+    }
+
+    fn save(&self, engine: &mut Network, path: &Path) -> Result<(), Failure> {
+        Ok(engine.model()?.save(path)?)
     }
 }

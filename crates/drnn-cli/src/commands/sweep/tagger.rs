@@ -13,13 +13,13 @@ use crate::training::place::Place;
 use crate::training::suggested::Given;
 use crate::training::treebank::Treebank;
 use clap::Args;
-use drnn::Cpu;
+use drnn::{Cpu, Precision};
 use drnn_tasks::tagger::{Counting, Limits};
 use drnn_train::baseline::Baseline;
 use drnn_train::read::MAX_CLASSES;
 use drnn_train::tagger::{Sentences, Sizes, TaggerLearner, TaggerValidation};
 use drnn_train::{Metric, Options, PaperNet, Validation};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Tag words: accuracy against the delay of the word network
 #[derive(Debug, Args)]
@@ -109,12 +109,12 @@ impl SweepTask for Ready {
         Metric::Accuracy
     }
 
-    fn data(&self) -> [&Sentences; 3] {
-        [&self.bank.train, &self.bank.dev, &self.test]
+    fn train(&self, _: &Shape) -> &Sentences {
+        &self.bank.train
     }
 
     fn sequences(&self) -> [usize; 3] {
-        self.data().map(Sentences::len)
+        [&self.bank.train, &self.bank.dev, &self.test].map(Sentences::len)
     }
 
     fn delays(&self) -> Vec<usize> {
@@ -127,7 +127,7 @@ impl SweepTask for Ready {
     }
 
     fn options(&self, given: Given) -> Options {
-        suggested(self.bank.train.len(), 10, given)
+        suggested(self.bank.train.len(), given)
     }
 
     /// The paper's ratio makes them so.
@@ -171,5 +171,9 @@ impl SweepTask for Ready {
         options: &Options,
     ) -> Result<TaggerLearner, Failure> {
         self.bank.learner(cpu, [self.chars, words(shape)?], &sizes(shape), options)
+    }
+
+    fn save(&self, engine: &mut TaggerLearner, path: &Path) -> Result<(), Failure> {
+        Ok(self.bank.tagger(engine)?.save(path, Precision::F32)?)
     }
 }

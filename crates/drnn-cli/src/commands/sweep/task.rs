@@ -4,11 +4,17 @@ use crate::Failure;
 use crate::args::network::NetworkKind;
 use crate::args::shape::Shape;
 use crate::memory::Needs;
+use crate::report::sweep::Run;
+use crate::training::kept::Trained;
 use crate::training::place::Place;
 use crate::training::suggested::Given;
 use drnn::Cpu;
 use drnn_train::baseline::Baseline;
-use drnn_train::{Engine, MIN_EVAL_ROWS, Metric, OnData, Options, Validation, ValidationRun};
+use drnn_train::{
+    Engine, MIN_EVAL_ROWS, Metric, OnData, Options, Reason, Validation, ValidationRun,
+    late_improvement,
+};
+use std::path::Path;
 
 /// The data that an engine is trained on.
 pub type Data<T> = <<T as SweepTask>::Engine as Engine>::Data;
@@ -36,11 +42,10 @@ pub trait SweepTask {
     /// The measure by which networks are compared.
     fn metric(&self) -> Metric;
 
-    /// Training, validation and test set. The last two are those of [`SweepTask::validation`], unless
-    /// that has its own.
-    fn data(&self) -> [&Data<Self>; 3];
+    /// The training set of a network, as `drnn train` would use it.
+    fn train(&self, shape: &Shape) -> &Data<Self>;
 
-    /// The number of sequences in each.
+    /// The number of sequences of training, validation and test set.
     fn sequences(&self) -> [usize; 3];
 
     /// The default delays.
@@ -51,8 +56,13 @@ pub trait SweepTask {
         true
     }
 
-    /// The longest useful delay: with it the whole sequence is read.
+    /// The longest delay: with it the whole sequence is read.
     fn max_delay(&self) -> usize;
+
+    /// The longest delay that makes sense.
+    fn useful_delay(&self) -> usize {
+        self.max_delay()
+    }
 
     /// The default training options, where the command line gives this much.
     fn options(&self, given: Given) -> Options;
@@ -84,27 +94,58 @@ pub trait SweepTask {
         options: &Options,
     ) -> Result<Self::Engine, Failure>;
 
-    /// How a network is measured: the validation set after every epoch, and in the end both sets. By
-    /// default from the engine's losses.
+    /// How a network is measured: the validation set after every epoch, the test set in the end.
     fn validation(
         &self,
-        _shape: &Shape,
-        part: Subset,
-    ) -> Result<Box<dyn Validation<Self::Engine> + '_>, Failure> {
-        let [_, valid, test] = self.data();
-        let data = if part == Subset::Valid { valid } else { test };
-        Ok(Box::new(OnData::new(data, self.metric())))
-    }
-
-    /// The measure of a trained network.
-    fn evaluate(
-        &self,
-        engine: &mut Self::Engine,
-        cpu: &Cpu,
         shape: &Shape,
         part: Subset,
-    ) -> Result<f64, Failure> {
-        let run = ValidationRun { epoch: 0, rows: MIN_EVAL_ROWS, cpu };
-        Ok(self.validation(shape, part)?.validate(engine, &run)?.score)
+    ) -> Result<Box<dyn Validation<Self::Engine> + '_>, Failure>;
+
+    /// Writes a trained network as `drnn train` would.
+    fn save(&self, engine: &mut Self::Engine, path: &Path) -> Result<(), Failure>;
+
+    /// The scores of a trained network.
+    fn score(
+        &self,
+        trained: &mut Trained<Self::Engine>,
+        cpu: &Cpu,
+        shape: &Shape,
+        repetition: usize,
+    ) -> Result<Run, Failure> {
+        let (valid, kept_epoch) = (trained.valid(), trained.epoch());
+        let Trained { trainer, progress, ended, .. } = trained;
+        let options = *trainer.options();
+        let engine = trainer.engine();
+        let run = ValidationRun { epoch: 0, rows: options.batch.max(MIN_EVAL_ROWS), cpu };
+        let test = match valid {
+            Some(_) => Some(self.validation(shape, Subset::Test)?.validate(engine, &run)?.score),
+            None => None,
+        };
+        Ok(Run {
+            net: shape.to_string(),
+            repetition,
+            seed: Some(options.seed),
+            delay: shape.latency(),
+            compared: !shape.kind.delayed(),
+            parameters: engine.state()?.params.len(),
+            valid,
+            test,
+            epochs: progress.history.len(),
+            kept_epoch: Some(kept_epoch),
+            late_improvement: (*ended == Reason::Epochs)
+                .then(|| late_improvement(self.metric(), &progress.history)),
+            ended: *ended,
+            seconds: progress.seconds,
+        })
     }
+}
+
+/// The usual validation: a data set, evaluated by the engine.
+pub fn on_data<'a, E: Engine>(
+    [valid, test]: [&'a E::Data; 2],
+    part: Subset,
+    metric: Metric,
+) -> Box<dyn Validation<E> + 'a> {
+    let data = if part == Subset::Valid { valid } else { test };
+    Box::new(OnData::new(data, metric))
 }

@@ -5,12 +5,11 @@ use crate::Failure;
 use crate::args::characters::{Characters, CharsArguments};
 use crate::args::network::DEFAULT_DELAY;
 use crate::args::shape::ShapeArguments;
-use crate::memory::Smaller;
+use crate::memory::{Needs, Smaller};
 use crate::training::LESS;
 use crate::training::place::Network;
 use clap::Args;
 use drnn::NetSpec;
-use drnn_tasks::chars::CharTask;
 use drnn_train::chars::paper_bpc;
 use drnn_train::{Dataset, Engine, MIN_EVAL_ROWS, Metric, OnData, Validation};
 use std::time::SystemTime;
@@ -37,13 +36,16 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let cpu = training.cpu()?;
     let place = training.running.place.find()?;
     let shape = shape.shape(DEFAULT_DELAY)?;
-    let data = Characters::read(characters, training.seed)?;
+    let data = Characters::read(characters, training.options.seed)?;
     data.print_notes();
-    let options = training.options(data.options(20, training.given()));
+    let options = training.options.options(data.options(training.options.given()));
     let spec = data.spec(&shape)?;
     let parts = [Some(&data.train), Some(&data.valid), data.test.as_ref()].into_iter().flatten();
     let parts: Vec<&dyn Dataset> = parts.map(|part| part as &dyn Dataset).collect();
-    let needs = |spec: &NetSpec| place.needs(spec, &parts, &options, cpu.threads());
+    let needs = |spec: &NetSpec| -> drnn_train::Result<Needs> {
+        let one = place.needs(spec, &parts, &options, cpu.threads())?;
+        Ok(training.options.needs(one, cpu.threads()))
+    };
     let smaller = Smaller {
         size: shape.widest(),
         needs: &|n| needs(&data.spec(&shape.up_to(n)).ok()?).ok(),
@@ -51,7 +53,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let less = format!("{LESS}, or shorter --window");
     needs(&spec)?.check_sized(training.running.force, &place, &less, Some(smaller))?;
-    let task = CharTask::new(data.alphabet.clone(), characters.window(), characters.mask);
+    let task = data.task();
     let (window, ahead) = (characters.window(), spec.look_ahead());
     let measured = |part| OnData::new(part as &dyn Dataset, Metric::Bits);
     let (valid, test) = (measured(&data.valid), data.test.as_ref().map(measured));
@@ -60,8 +62,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         what: data.what.clone(),
         net: spec.to_string(),
         latency: shape.latency(),
-        engine: place.network(&cpu, &spec, &options)?,
-        place,
+        engine: &|options| Ok(place.network(&cpu, &spec, options)?),
+        place: place.clone(),
         train: &data.train as &dyn Dataset,
         valid: &valid,
         test: test.as_ref().map(|test| test as &dyn Validation<Network>),

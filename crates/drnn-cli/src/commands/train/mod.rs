@@ -3,12 +3,10 @@
 //! | file | what |
 //! |---|---|
 //! | `frame` | what all tasks share: from an engine and its data to a model file and a report |
-//! | `best` | the best model of a training so far |
 //! | `chars` | masked characters of a text |
 //! | `series` | sequences of numbers |
 //! | `tagger` | tags of words |
 
-mod best;
 pub mod chars;
 pub mod frame;
 pub mod series;

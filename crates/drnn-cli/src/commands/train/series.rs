@@ -41,7 +41,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let started = SystemTime::now();
     let Arguments { data, shape, training } = arguments;
-    let mut ready = data.ready(training.seed)?;
+    let mut ready = data.ready(training.options.seed)?;
     let shape = shape.shape(ready.default_delay())?;
     ready.check_shape(&shape)?;
     ready.explain_delays(&[shape.delay]);
@@ -52,10 +52,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let train = ready.windows(shape.delay)?;
     ready.warn_of_long_delay(shape.delay);
     let (valid, test) = (ready.validation(&spec)?, ready.test_validation(&spec)?);
-    let options = training.options(suggested(train.len(), training.given()));
+    let options = training.options.options(suggested(train.len(), training.options.given()));
     let needs = |spec: &NetSpec| -> Result<Needs, Failure> {
         let needs = place.needs(spec, &[&train as &dyn Dataset], &options, cpu.threads())?;
-        Ok(needs.join(ready.scoring(spec)))
+        Ok(training.options.needs(needs.join(ready.scoring(spec)), cpu.threads()))
     };
     let smaller = Smaller {
         size: shape.widest(),
@@ -69,8 +69,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         what: ready.what.clone(),
         net: spec.to_string(),
         latency: shape.latency(),
-        engine: place.network(&cpu, &spec, &options)?,
-        place,
+        engine: &|options| Ok(place.network(&cpu, &spec, options)?),
+        place: place.clone(),
         train: &train as &dyn Dataset,
         valid: &valid,
         test: test.as_ref().map(|test| test as &dyn Validation<Network>),

@@ -8,10 +8,10 @@ use crate::report::training_run::Judged;
 use crate::training::suggested::{Given, Plan};
 use crate::training::treebank::{Treebank, by_tag, confusion, table};
 use clap::{Args, ValueEnum};
-use drnn_tasks::tagger::{Counting, Limits, Tagger};
+use drnn_tasks::tagger::{Counting, Limits};
 use drnn_train::read::MAX_CLASSES;
 use drnn_train::tagger::{Scores, Sizes, TaggerLearner, TaggerValidation};
-use drnn_train::{Engine, Options, PaperNet, Validation};
+use drnn_train::{Options, PaperNet, Validation};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
@@ -97,9 +97,9 @@ impl From<Tokens> for Counting {
 }
 
 /// The paper's options, batches of 32 sentences for 20 epochs, where there are enough sentences; on
-/// fewer, smaller batches or more epochs, for 100 updates for each of `epochs` epochs.
-pub fn suggested(sentences: usize, epochs: usize, given: Given) -> Options {
-    let plan = Plan { updates: 100 * epochs, epochs, max_epochs: 200, batch: 32, min_batch: 4 };
+/// fewer, smaller batches or more epochs, for 2,000 updates.
+pub fn suggested(sentences: usize, given: Given) -> Options {
+    let plan = Plan { updates: 2000, epochs: 20, max_epochs: 200, batch: 32, min_batch: 4 };
     let (batch, epochs) = plan.batch_and_epochs(sentences, given);
     Options { epochs, batch, ..Options::default() }
 }
@@ -127,13 +127,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         arguments.reading,
     )?
     .weighted(arguments.class_weights.as_ref(), arguments.reading)?;
-    let options = training.options(suggested(bank.train.len(), 20, training.given()));
+    let options = training.options.options(suggested(bank.train.len(), training.options.given()));
     let (nets, sizes) = ([*chars, *words], arguments.sizes());
     let needs = bank.needs(nets, &sizes, &options, cpu.threads())?;
     let less = "fewer --word-units and --char-units or a smaller --batch";
+    let needs = training.options.needs(needs, cpu.threads());
     needs.check(training.running.force, less)?;
-    let engine = bank.learner(&cpu, nets, &sizes, &options)?;
-    let net = engine.net().clone();
+    let net = bank.net(nets, &sizes)?;
     let measured = |part| TaggerValidation::new(&bank.vocabulary, part);
     let (valid, test) = (measured(&bank.dev), bank.test.as_ref().map(measured));
     let job = Job {
@@ -141,25 +141,20 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         what: bank.describe(),
         net: format!("char network {}\nword network {}", net.chars, net.words),
         latency: net.latency(),
-        engine,
+        engine: &|options| bank.learner(&cpu, nets, &sizes, options),
         place,
         train: &bank.train,
         valid: &valid,
         test: test.as_ref().map(|test| test as &dyn Validation<TaggerLearner>),
-    };
-    let tagger = |engine: &mut TaggerLearner| -> Result<Tagger, Failure> {
-        let params = engine.state()?.params;
-        Ok(Tagger::new(bank.vocabulary.clone(), bank.counting, engine.net().clone(), &params)?
-            .on(&cpu))
     };
     training.run(
         &cpu,
         started,
         options,
         job,
-        |engine, path, precision| Ok(tagger(engine)?.save(path, precision)?),
+        |engine, path, precision| Ok(bank.tagger(engine)?.save(path, precision)?),
         |engine| {
-            let tagger = tagger(engine)?;
+            let tagger = bank.tagger(engine)?.on(&cpu);
             let (mut judged, mut scored): (Vec<Judged>, _) = (Vec::new(), [0; 2]);
             for (name, data) in [("validation", Some(&bank.dev)), ("test", bank.test.as_ref())] {
                 if let Some(data) = data {

@@ -19,7 +19,7 @@ mod lagged;
 
 use super::score::{Measures, Score, Scorer};
 use super::sequences::Sequences;
-use crate::baseline::Baseline;
+use crate::baseline::{Baseline, MEAN};
 use crate::data::TargetData;
 use crate::error::Result;
 use drnn_tasks::series::SeriesTask;
@@ -143,7 +143,7 @@ fn constant(of: &SeriesBaselines, train: &Part, parts: &[Part]) -> Result<Scored
             let what = format!("always {}", drnn::text::shortened(&classes[class], 40));
             (Some(class), ("majority class", what))
         }
-        _ => (None, ("mean", "the mean of the training part".to_string())),
+        _ => (None, (MEAN, "the mean of the training part".to_string())),
     };
     scored(name, parts, |_, _, _, y| {
         y.fill(0.0);

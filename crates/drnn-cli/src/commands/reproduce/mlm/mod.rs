@@ -154,7 +154,7 @@ impl Arguments {
             names.push(name);
         }
         let watch = Watch::new(names, Metric::Bits, &self.out.join("log.jsonl"))?;
-        self.running.run(cpu, place, &mut lanes, &watch, command, &|_| Ok(()))?;
+        self.running.run(cpu, place, &mut lanes, &watch, command, &|_, _| Ok(()))?;
         let mut runs = Vec::new();
         for (lane, (row, repetition)) in lanes.iter_mut().zip(which) {
             let progress = lane.trainer.progress().clone();

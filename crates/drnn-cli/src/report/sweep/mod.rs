@@ -1,14 +1,18 @@
-//! Results of `drnn sweep`: the file, and its report.
+//! Results of `drnn sweep`: the file, and its report. The recommended delay is in `recommendation`.
+
+mod recommendation;
 
 use super::baselines::{alarm, baseline_table};
 use super::kinds::{Files, Reported};
-use super::page::{Figure, Page, Part, Table, duration, mean_sd, moments, number};
+use super::page::{Figure, Page, Part, Table, duration, moments};
 use super::training::{provenance_parts, training_facts};
 use super::{Provenance, bitmap, check_runs, html, markdown};
 use crate::plot::{Line, Picture, Plot, Scale, Style};
-use drnn::text::{grouped, shortened};
+use crate::training::shown::mean_and_sd;
+use drnn::text::{counted, grouped, shortened};
 use drnn_train::baseline::Baseline;
-use drnn_train::{Metric, Options, Reason, recommended_delay};
+use drnn_train::{Measure, Metric, Options, Reason};
+use recommendation::{Compared, compared_networks};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -28,10 +32,19 @@ pub struct SweepResults {
     /// Of training, validation and test set.
     pub sequences: [usize; 3],
     pub metric: Metric,
+    /// The metric and what it is of; None in files of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measure: Option<Measure>,
     /// How far from the best is good enough.
     pub tolerance: f64,
+    /// The longest delay that makes sense for the data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub useful_delay: Option<usize>,
     pub options: Options,
     pub runs: Vec<Run>,
+    /// The training whose model was saved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<SavedModel>,
     /// What simple predictors achieve on the same rows.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub baselines: Vec<Baseline>,
@@ -40,27 +53,51 @@ pub struct SweepResults {
     pub warning: Option<String>,
 }
 
+/// Which training a saved model is of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SavedModel {
+    pub net: String,
+    pub repetition: usize,
+}
+
+impl SavedModel {
+    /// `dlstm-5, the best of its 3 trainings on the validation set`.
+    pub fn describe(&self, repeats: usize) -> String {
+        let net = shortened(&self.net, 60);
+        match repeats {
+            1 => net,
+            n => format!("{net}, the best of its {n} trainings on the validation set"),
+        }
+    }
+}
+
 /// One network, trained once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     pub net: String,
     pub repetition: usize,
+    /// Seed of its parameters and of the order of batches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
     /// None for a bidirectional network.
     pub delay: Option<usize>,
     /// Whether it is a baseline, which is not recommended.
     pub compared: bool,
     pub parameters: usize,
-    /// The metric on the validation set; None if the training diverged.
+    /// The metric on the validation set; None if the training diverged in its first epoch.
     pub valid: Option<f64>,
     /// The metric on the test set.
     pub test: Option<f64>,
     pub epochs: usize,
+    /// The epoch of the model, from 1; None in files of earlier versions: the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_epoch: Option<usize>,
+    /// How much the metric improved in the last quarter of the epochs; None if it ended early.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub late_improvement: Option<f64>,
     pub ended: Reason,
     pub seconds: f64,
 }
-
-/// At most this many baselines are named in the summary.
-const MAX_COMPARED: usize = 20;
 
 /// Repetitions of one network.
 struct Group<'a> {
@@ -74,6 +111,14 @@ impl Group<'_> {
 
     fn valid(&self) -> f64 {
         moments(&self.each(|run| run.valid)).0
+    }
+
+    /// The epoch of the model of all epochs; means over several trainings.
+    fn epochs(&self) -> String {
+        let mean =
+            |epochs: &dyn Fn(&Run) -> usize| moments(&self.each(|run| Some(epochs(run) as f64))).0;
+        let kept = mean(&|run| run.kept_epoch.unwrap_or(run.epochs));
+        format!("{kept:.0} of {:.0}", mean(&|run| run.epochs))
     }
 
     /// `dlstm` of `dlstm-5`.
@@ -102,27 +147,25 @@ impl SweepResults {
         groups
     }
 
-    /// The delayed network with the smallest delay among those within the tolerance.
-    fn recommended_delay(&self) -> Option<String> {
-        let groups = self.groups();
-        let delayed: Vec<&Group> = groups.iter().filter(|group| !group.runs[0].compared).collect();
-        let found: Vec<(usize, f64)> =
-            delayed.iter().map(|group| (group.runs[0].delay.unwrap_or(0), group.valid())).collect();
-        let delay = recommended_delay(self.metric, self.tolerance, &found)?;
-        let better = |a: f64, b: f64| if self.metric.higher_is_better() { a > b } else { a < b };
-        let same =
-            delayed.iter().zip(&found).filter(|(_, (d, valid))| *d == delay && valid.is_finite());
-        let best = same.reduce(|a, b| if better(b.1.1, a.1.1) { b } else { a })?;
-        Some(best.0.runs[0].net.clone())
-    }
-
     /// The recommended network, with its mean measures on the validation and the test set.
     fn recommended_scores(&self) -> Option<(String, f64, Option<f64>)> {
-        let net = self.recommended_delay()?;
-        let groups = self.groups();
-        let group = groups.iter().find(|group| group.runs[0].net == net)?;
+        let compared = Compared::of(self)?;
+        let group = compared.recommended();
         let test = moments(&group.each(|run| run.test)).0;
-        Some((net, group.valid(), test.is_finite().then_some(test)))
+        Some((group.net().into(), group.valid(), test.is_finite().then_some(test)))
+    }
+
+    /// The best training of the recommended network, as a place in `runs`.
+    pub fn best_training(&self) -> Option<usize> {
+        let compared = Compared::of(self)?;
+        let net = compared.recommended().net();
+        let runs = self.runs.iter().enumerate().filter(|(_, run)| run.net == net);
+        let scores = runs.filter_map(|(at, run)| Some((at, run.valid?)));
+        let better = |a: (usize, f64), b: (usize, f64)| match self.metric.is_better(b.1, a.1) {
+            true => b,
+            false => a,
+        };
+        scores.reduce(better).map(|(at, _)| at)
     }
 
     /// A loud sentence, if it is no better than a baseline.
@@ -137,78 +180,70 @@ impl SweepResults {
         (!self.baselines.is_empty()).then(|| baseline_table(self.metric, &network, &self.baselines))
     }
 
-    fn shown(&self, value: f64) -> String {
-        if self.metric == Metric::SquaredError { number(value) } else { format!("{value:.4}") }
-    }
-
+    /// Mean and standard deviation.
     fn worth(&self, values: &[f64]) -> String {
-        match moments(values) {
-            (mean, _) if !mean.is_finite() => "not finite".into(),
-            (mean, Some(sd)) => format!("{} ± {}", self.shown(mean), self.shown(sd)),
-            (mean, None) => self.shown(mean),
-        }
+        mean_and_sd(self.metric, values)
     }
 
     /// The recommendation and its reason.
     fn summary(&self) -> String {
-        let groups = self.groups();
-        let value =
-            |net: &str| groups.iter().find(|group| group.runs[0].net == net).map(Group::valid);
-        let Some(net) = self.recommended_delay() else {
-            return "No delayed network could be trained.".into();
-        };
-        let delay = self.runs.iter().find(|run| run.net == net).and_then(|run| run.delay);
-        let (delay, worth) = (delay.unwrap_or(0), value(&net).unwrap_or(f64::NAN));
-        let close = match self.metric.higher_is_better() {
-            true => format!("within {} of the best", self.tolerance),
-            false => format!("within {:.0} % of the lowest", self.tolerance * 100.0),
-        };
-        let mut out = format!(
-            "Recommended: {}, with a delay of {delay} steps: the shortest delay whose {} on the validation set, {}, is {close}.",
-            shortened(&net, 60),
-            self.metric,
-            self.shown(worth)
-        );
-        let compared = |group: &&Group| group.runs[0].compared && group.valid().is_finite();
-        for group in groups.iter().filter(compared).take(MAX_COMPARED) {
-            let wait = group.runs[0].delay.map_or("needs the whole sequence".into(), |d| match d {
-                0 => "has no delay".to_string(),
-                d => format!("has a delay of {d} steps"),
-            });
-            let _ = write!(
-                out,
-                " {}, which {wait}: {}.",
-                shortened(&group.runs[0].net, 60),
-                self.shown(group.valid())
-            );
+        let compared = Compared::of(self);
+        let reason = compared.map(|compared| compared.summary());
+        let reason = reason.unwrap_or("No delayed network could be trained.".into());
+        let mut out = format!("{reason}{}", compared_networks(self));
+        if let Some(model) = &self.model {
+            let repeats = self.runs.iter().filter(|run| run.net == model.net).count();
+            let _ = write!(out, " The model in model.safetensors is {}.", model.describe(repeats));
         }
         out
     }
 
+    /// The measure and what it is of.
+    fn measured(&self) -> String {
+        self.measure.as_ref().map_or_else(|| self.metric.to_string(), Measure::to_string)
+    }
+
     fn results_table(&self) -> Table {
-        let recommended = self.recommended_delay();
+        let compared = Compared::of(self);
+        let compared = compared.as_ref();
         let rows = self.groups().into_iter().map(|group| {
             let run = group.runs[0];
-            let mark = if recommended.as_ref() == Some(&run.net) { " *" } else { "" };
+            let recommended = compared.is_some_and(|c| c.recommended().net() == run.net);
+            let mark = if recommended { " *" } else { "" };
             vec![
                 format!("{}{mark}", run.net),
                 run.delay.map_or("all".into(), |d| d.to_string()),
                 self.worth(&group.each(|run| run.valid)),
                 self.worth(&group.each(|run| run.test)),
+                compared.map_or("", |compared| compared.verdict(&run.net)).into(),
                 grouped(run.parameters),
-                mean_sd(&group.each(|run| Some(run.epochs as f64)), 0),
+                group.epochs(),
                 duration(moments(&group.each(|run| Some(run.seconds))).0),
             ]
         });
         Table {
             caption: format!(
-                "{}, {}. Delay: steps between input and output; all: the whole sequence. *: recommended.",
-                self.metric,
-                if self.metric.higher_is_better() { "higher is better" } else { "lower is better" }
+                "{}, {}{}. Delay: steps between input and output; all: the whole sequence. Against the \
+                 best: on the validation set. Epoch: that of the model. *: recommended.",
+                self.measured(),
+                if self.metric.higher_is_better() { "higher is better" } else { "lower is better" },
+                match self.runs.iter().map(|run| run.repetition + 1).max().unwrap_or(1) {
+                    1 => String::new(),
+                    n => format!("; mean ± standard deviation of {}", counted(n, "training")),
+                }
             ),
-            head: ["net", "delay", "valid", "test", "parameters", "epochs", "time"]
-                .map(String::from)
-                .into(),
+            head: [
+                "net",
+                "delay",
+                "valid",
+                "test",
+                "against the best",
+                "parameters",
+                "epoch",
+                "time",
+            ]
+            .map(String::from)
+            .into(),
             rows: rows.collect(),
         }
     }
@@ -250,14 +285,12 @@ impl SweepResults {
         let values = || lines.iter().flat_map(|line| &line.points).map(|p| p.1);
         let (least, most) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
         let log = !self.metric.higher_is_better() && least > 0.0 && most >= 10.0 * least;
-        let recommended = self.recommended_delay();
-        let at = self.runs.iter().find(|run| Some(&run.net) == recommended.as_ref());
         Plot {
             title: format!("Quality against latency: {}", self.task),
             x: "delay d, in steps".into(),
-            y: format!("{}, validation{}", self.metric, if log { ", logarithmic" } else { "" }),
+            y: format!("{}, validation{}", self.measured(), if log { ", logarithmic" } else { "" }),
             scale: if log { Scale::Log } else { Scale::Around },
-            guide: at.and_then(|run| run.delay).map(|d| d as f64),
+            guide: Compared::of(self).map(|compared| compared.recommended().delay() as f64),
             lines,
         }
     }
@@ -269,8 +302,11 @@ impl SweepResults {
             Part::Figure(Figure {
                 name: "sweep",
                 picture: Box::new(self.plot()),
-                caption: "A network with delay d reads d more elements before each output. The vertical line is the recommended delay."
-                    .into(),
+                caption:
+                    "A network with delay d reads d more elements before each output. Bars are \
+                          standard deviations of repeated trainings. The vertical line is the \
+                          recommended delay."
+                        .into(),
             }),
             Part::Table(self.results_table()),
         ]);
@@ -353,18 +389,21 @@ impl Reported for SweepResults {
 }
 
 fn csv(results: &SweepResults) -> String {
-    let mut out = String::from("net,repetition,delay,parameters,valid,test,epochs,seconds\n");
+    let mut out =
+        String::from("net,repetition,seed,delay,parameters,valid,test,kept_epoch,epochs,seconds\n");
     let number = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
     for run in &results.runs {
         let delay = run.delay.map_or(String::new(), |d| d.to_string());
         let net = run.net.replace('"', "\"\"");
         let _ = writeln!(
             out,
-            "\"{net}\",{},{delay},{},{},{},{},{}",
+            "\"{net}\",{},{},{delay},{},{},{},{},{},{}",
             run.repetition,
+            run.seed.map_or(String::new(), |seed| seed.to_string()),
             run.parameters,
             number(run.valid),
             number(run.test),
+            run.kept_epoch.unwrap_or(run.epochs),
             run.epochs,
             run.seconds
         );
