@@ -124,11 +124,19 @@ pub struct Characters {
 }
 
 impl Characters {
-    /// `seed` draws the masks.
-    pub fn read(arguments: &CharsArguments, seed: u64) -> Result<Characters, Failure> {
+    /// `seed` draws the masks. The alphabet is that of `known`, if there is such a model.
+    pub fn read(
+        arguments: &CharsArguments,
+        seed: u64,
+        known: Option<&CharTask>,
+    ) -> Result<Characters, Failure> {
         let CharsArguments { text, mask, valid, test, .. } = arguments;
         let input = arguments.reading.input(text)?;
-        let ((alphabet, enough), window) = (arguments.alphabet(&input)?, arguments.window());
+        let (alphabet, enough) = match known {
+            Some(task) => (task.alphabet().clone(), None),
+            None => arguments.alphabet(&input)?,
+        };
+        let window = arguments.window();
         let symbols = Arc::new(Symbols::read(arguments.open(&input)?, &alphabet)?);
         let unknown_share = symbols.unknown() as f64 / symbols.len().max(1) as f64;
         let advice = advice(alphabet.len(), enough, unknown_share);

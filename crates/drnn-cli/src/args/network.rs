@@ -60,15 +60,6 @@ impl NetworkKind {
         matches!(self, NetworkKind::Drnn | NetworkKind::Dlstm | NetworkKind::Dgru)
     }
 
-    /// The same cell, delayed.
-    pub fn with_delay(self) -> NetworkKind {
-        match self.plain() {
-            NetworkKind::Rnn => NetworkKind::Drnn,
-            NetworkKind::Gru => NetworkKind::Dgru,
-            _ => NetworkKind::Dlstm,
-        }
-    }
-
     /// The same cell, unidirectional and without delay.
     pub fn plain(self) -> NetworkKind {
         match self {

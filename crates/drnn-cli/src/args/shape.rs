@@ -25,6 +25,11 @@ pub struct ShapeArguments {
 }
 
 impl ShapeArguments {
+    /// The value of --delay.
+    pub fn delay(&self) -> Option<usize> {
+        self.delay
+    }
+
     /// The shape that they describe, with this delay for a delayed network without --delay.
     pub fn shape(&self, default_delay: usize) -> std::result::Result<Shape, Failure> {
         let units = network::layer_units(&self.units, self.layers.map(usize::from))?;

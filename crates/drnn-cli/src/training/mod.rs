@@ -5,6 +5,7 @@ mod best;
 pub mod kept;
 pub mod place;
 pub mod shown;
+pub mod start;
 pub mod stop;
 pub mod suggested;
 pub mod treebank;

@@ -36,6 +36,15 @@ pub struct Treebank {
     weights: Option<String>,
 }
 
+/// Where the vocabulary of a treebank comes from.
+#[derive(Clone, Copy)]
+pub enum WordSource<'a> {
+    /// The training set, as much of it as these limits allow.
+    TrainingSet(&'a Limits),
+    /// A tagger to start from.
+    Tagger(&'a Tagger),
+}
+
 impl Treebank {
     /// Reads training, validation and test set; the first two are required.
     pub fn read(
@@ -43,7 +52,7 @@ impl Treebank {
         counting: Counting,
         vectors: Option<&Path>,
         tuned: bool,
-        limits: &Limits,
+        words: WordSource,
         reading: Reading,
     ) -> Result<Treebank, Failure> {
         let mut parts: Vec<Vec<Sentence>> = Vec::new();
@@ -63,29 +72,44 @@ impl Treebank {
         let (known, vectors) = match vectors {
             None => (None, None),
             Some(path) => {
-                let (words, table) = read_vectors(reading.open(path)?, limits.words, &mut notes)?;
+                let max = match words {
+                    WordSource::TrainingSet(limits) => limits.words,
+                    WordSource::Tagger(tagger) => tagger.vocabulary().words(),
+                };
+                let (words, table) = read_vectors(reading.open(path)?, max, &mut notes)?;
                 names.push(path.file_name().unwrap_or_default().to_string_lossy().into_owned());
                 (Some(words), Some(table))
             }
         };
         let tokens = || train.iter().flat_map(|sentence| tagger::tokens(counting, sentence));
-        if let Some(note) = unknown_characters(tokens().map(|(form, _)| form), limits.alphabet) {
-            warning!("{}: {note}", names[0]);
-            notes.push(note);
-        }
-        let tokens = tokens();
-        let vocabulary = Vocabulary::of(tokens, known, limits)?;
+        let vocabulary = match words {
+            WordSource::TrainingSet(limits) => {
+                let forms = tokens().map(|(form, _)| form);
+                if let Some(note) = unknown_characters(forms, limits.alphabet) {
+                    warning!("{}: {note}", names[0]);
+                    notes.push(note);
+                }
+                Vocabulary::of(tokens(), known, limits)?
+            }
+            WordSource::Tagger(tagger) => tagger.vocabulary().clone(),
+        };
         let encode = |sentences: &[Sentence]| tagger::encode(counting, &vocabulary, sentences);
         let (train, dev) = (encode(train), rest.first().map(|dev| encode(dev)).unwrap_or_default());
         let test = rest.get(1).map(|test| encode(test));
-        for (name, part) in [("dev", Some(&dev)), ("test", test.as_ref())] {
+        for (name, part) in [("train", Some(&train)), ("dev", Some(&dev)), ("test", test.as_ref())]
+        {
             let others = part.map_or(0, |part| {
                 part.words().iter().filter(|w| w.tag == drnn_train::IGNORE).count()
             });
             if others > 0 {
                 notes.push(format!(
-                    "{name}: {} words have tags that do not occur in the training set; they count as wrong",
-                    grouped(others)
+                    "{name}: {} words have tags that {}; they {}",
+                    grouped(others),
+                    match words {
+                        WordSource::TrainingSet(_) => "do not occur in the training set",
+                        WordSource::Tagger(_) => "the model does not know",
+                    },
+                    if name == "train" { "are not trained on" } else { "count as wrong" }
                 ));
             }
         }
@@ -137,27 +161,19 @@ impl Treebank {
     }
 
     /// The memory to train them.
-    pub fn needs(
-        &self,
-        nets: [PaperNet; 2],
-        sizes: &Sizes,
-        options: &Options,
-        threads: usize,
-    ) -> Result<Needs, Failure> {
+    pub fn needs(&self, net: &TaggerNet, options: &Options, threads: usize) -> Needs {
         let parts: Vec<&Sentences> =
             [&self.train, &self.dev].into_iter().chain(&self.test).collect();
-        Ok(Estimate::tagger(&self.net(nets, sizes)?, &parts, options, threads).into())
+        Estimate::tagger(net, &parts, options, threads).into()
     }
 
     /// The two networks, to be trained.
     pub fn learner(
         &self,
         cpu: &Cpu,
-        nets: [PaperNet; 2],
-        sizes: &Sizes,
+        net: TaggerNet,
         options: &Options,
     ) -> Result<TaggerLearner, Failure> {
-        let net = self.net(nets, sizes)?;
         let learner = TaggerLearner::new(cpu, net, options.adam, options.seed);
         Ok(match &self.vectors {
             Some(table) if self.tuned => learner.with_vectors(table)?,

@@ -119,6 +119,13 @@ impl Tagger {
         &self.net
     }
 
+    /// All parameters, in the order of [`TaggerNet::ranges`]; the vectors of words where they are not
+    /// frozen.
+    pub fn params(&self) -> Vec<f32> {
+        let vectors = if self.net.frozen.is_some() { &[] } else { &self.vectors.values[..] };
+        [self.chars.params(), self.words.params(), vectors].concat()
+    }
+
     /// The number of parameters, with the vectors of words.
     pub fn parameters(&self) -> usize {
         self.chars.params().len() + self.words.params().len() + self.vectors.values.len()

@@ -104,12 +104,17 @@ pub struct SeriesData {
 }
 
 impl SeriesData {
-    /// Reads the data, splits them by `seed`, and computes scaling and classes.
-    pub fn ready(&self, seed: u64) -> Result<Ready, Failure> {
+    /// Reads the data, splits them by `seed`, and computes scaling and classes, unless a model to start
+    /// from has them: `known`.
+    pub fn ready(&self, seed: u64, known: Option<&SeriesTask>) -> Result<Ready, Failure> {
         let missing = self.missing.into();
+        let columns = match known {
+            Some(task) => self.columns_of(task)?,
+            None => self.columns(),
+        };
         let files: Vec<PathBuf> =
             [&self.csv, &self.x, &self.y].into_iter().flatten().cloned().collect();
-        let all = read_files(&files, &self.columns(), self.reading)?;
+        let all = read_files(&files, &columns, self.reading)?;
         let mut notes = missing_notes(&all);
         if all.dropped > 0 && all.forecast.is_some() {
             notes.push("--ahead counts the rows that remain, not those that were left out.".into());
@@ -125,11 +130,13 @@ impl SeriesData {
         let what = self.describe(&files, &all);
         let classes = Some(all.is_classes());
         let Parts { mut train, mut valid, mut test } = all.part(shares, seed)?;
-        let known = train.known_inputs();
-        train.keep_inputs(&known);
-        [&mut valid, &mut test].into_iter().flatten().for_each(|part| part.keep_inputs(&known));
+        if known.is_none() {
+            let found = train.known_inputs();
+            train.keep_inputs(&found);
+            [&mut valid, &mut test].into_iter().flatten().for_each(|part| part.keep_inputs(&found));
+        }
         let inputs = InputChoice::Known(train.columns.clone());
-        let columns = Columns { inputs, classes, ..self.columns() };
+        let columns = Columns { inputs, classes, ..columns };
         let read_held = |held: &Held, part: Option<Sequences>| match held {
             Held::Share(_) => Ok(part),
             Held::Files(files) => read_files(files, &columns, self.reading).map(Some),
@@ -152,7 +159,11 @@ impl SeriesData {
                 ));
             }
         }
-        let task = learn_task(&train, missing, self.sequence.clone())?;
+        let sequence = self.sequence.clone();
+        let task = match known {
+            Some(task) => SeriesTask { missing, sequence, ..task.clone() },
+            None => learn_task(&train, missing, sequence)?,
+        };
         notes.extend(constant(&task, &train));
         let prints = [Some(&train), Some(&valid), test.as_ref()].into_iter().flatten();
         let print = prints.fold(0, |print: u64, part| print.rotate_left(21) ^ part.fingerprint());
@@ -187,6 +198,20 @@ impl SeriesData {
             delimiter: self.delimiter.map_or(Delimiter::default(), Delimiter::Exactly),
             max_classes: self.max_classes as usize,
         }
+    }
+
+    /// The columns of a model to start from.
+    fn columns_of(&self, task: &SeriesTask) -> Result<Columns, Failure> {
+        let (given, known) = (&self.target, task.target_columns());
+        if self.csv.is_some() && given != known {
+            return Err(Failure::Input(format!(
+                "--target {}, but the model of --from predicts {}",
+                given.join(","),
+                known.join(",")
+            )));
+        }
+        let Columns { delimiter, missing, sequence, .. } = self.columns();
+        Ok(Columns { delimiter, missing, sequence, ..Columns::of(task) })
     }
 
     fn input_rules(&self) -> InputRules {

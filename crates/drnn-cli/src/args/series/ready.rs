@@ -2,12 +2,11 @@
 
 use crate::Failure;
 use crate::args::network::DEFAULT_DELAY;
-use crate::args::shape::Shape;
 use crate::console::{note, warning};
 use crate::memory::Needs;
-use drnn::NetSpec;
 use drnn::memory::{self, BatchSize};
 use drnn::text::{counted, grouped};
+use drnn::{Direction, NetSpec};
 use drnn_tasks::series::SeriesTask;
 use drnn_train::series::{
     ScoredBaseline, Sequences, SeriesBaselines, SeriesValidation, Windows, scoring_steps,
@@ -46,14 +45,15 @@ impl Ready {
     }
 
     /// Refuses a network that would read what is to be forecast.
-    pub fn check_shape(&self, shape: &Shape) -> Result<(), Failure> {
+    pub fn check_network(&self, spec: &NetSpec) -> Result<(), Failure> {
         match self.nearest() {
-            Some(ahead) if shape.kind.bidirectional() => Err(Failure::Input(format!(
-                "--ahead {ahead} with --net {shape}: a bidirectional network reads the whole \
-                 sequence, also what is to be forecast; use a network such as {} or {}",
-                shape.kind.plain(),
-                shape.kind.plain().with_delay()
-            ))),
+            Some(ahead) if spec.direction() != Direction::Forward => {
+                let cell = spec.cell().name();
+                Err(Failure::Input(format!(
+                    "--ahead {ahead} with --net bi{cell}: a bidirectional network reads the whole \
+                     sequence, also what is to be forecast; use a network such as {cell} or d{cell}"
+                )))
+            }
             _ => Ok(()),
         }
     }

@@ -6,7 +6,7 @@ use crate::console::progress;
 use crate::memory::Needs;
 use crate::report::pos::{PosResults, Run, paper_pairs};
 use crate::report::{Provenance, Reported, publish};
-use crate::training::treebank::Treebank;
+use crate::training::treebank::{Treebank, WordSource};
 use crate::training::{self, Running, Watch};
 use clap::{Args, ValueEnum};
 use drnn::Cpu;
@@ -105,7 +105,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Counting::Lines,
         arguments.vectors.as_deref(),
         false,
-        &limits,
+        WordSource::TrainingSet(&limits),
         Reading::default(),
     )?;
     let (options, pairs) = (arguments.options(), arguments.pairs()?);
@@ -114,7 +114,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let one = cpu.with_threads(1);
     let mut needs = Vec::new();
     for &pair in &pairs {
-        let one = bank.needs(pair, &Sizes::default(), &options, 1)?;
+        let one = bank.needs(&bank.net(pair, &Sizes::default())?, &options, 1);
         needs.extend(std::iter::repeat_n(one, repeats.into()));
     }
     let needs = Needs::side_by_side(needs, cpu.threads());
@@ -124,7 +124,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         for &pair in &pairs {
             let seed = seed::of_repetition(arguments.seed, repetition);
             let options = Options { seed, ..options };
-            let engine = bank.learner(&one, pair, &Sizes::default(), &options)?;
+            let net = bank.net(pair, &Sizes::default())?;
+            let engine = bank.learner(&one, net, &options)?;
             let name = format!("pos {lang}; {}; {repetition}", bank.describe());
             trainers.push(Trainer::with_engine(engine, options, &name, &bank.train, &bank.dev)?);
             which.push((pair, repetition));

@@ -25,7 +25,7 @@ pub struct CharsTask {
 
 impl CharsTask {
     pub fn ready(&self, seed: u64) -> Result<Characters, Failure> {
-        let characters = Characters::read(&self.characters, seed)?;
+        let characters = Characters::read(&self.characters, seed, None)?;
         characters.print_notes();
         match &characters.test {
             Some(_) => Ok(characters),

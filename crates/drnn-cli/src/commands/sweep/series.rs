@@ -40,7 +40,7 @@ const DELAYS: [usize; 5] = [0, 1, 2, 5, 10];
 
 impl SeriesSweep {
     pub fn ready(&self, seed: u64) -> Result<Series, Failure> {
-        let mut ready = self.data.ready(seed)?;
+        let mut ready = self.data.ready(seed, None)?;
         let longest = [&ready.train, &ready.valid].map(|part| part.longest()).into_iter().max();
         let max_delay = longest.unwrap_or(1).saturating_sub(1);
         let delays = self.sweep.delays(&suggested_delays(max_delay, ready.nearest()));

@@ -11,10 +11,10 @@ use crate::commands::train::tagger::suggested;
 use crate::memory::Needs;
 use crate::training::place::Place;
 use crate::training::suggested::Given;
-use crate::training::treebank::Treebank;
+use crate::training::treebank::{Treebank, WordSource};
 use clap::Args;
 use drnn::{Cpu, Precision};
-use drnn_tasks::tagger::{Counting, Limits};
+use drnn_tasks::tagger::{Counting, Limits, TaggerNet};
 use drnn_train::baseline::Baseline;
 use drnn_train::read::MAX_CLASSES;
 use drnn_train::tagger::{Sentences, Sizes, TaggerLearner, TaggerValidation};
@@ -60,7 +60,8 @@ impl TaggerSweep {
     pub fn ready(&self) -> Result<Ready, Failure> {
         let files = [&self.train, &self.dev, &self.test].map(|path| Some(path.as_path()));
         let limits = Limits { tags: self.max_tags as usize, ..Limits::default() };
-        let mut bank = Treebank::read(files, Counting::Words, None, false, &limits, self.reading)?
+        let words = WordSource::TrainingSet(&limits);
+        let mut bank = Treebank::read(files, Counting::Words, None, false, words, self.reading)?
             .weighted(self.class_weights.as_ref(), self.reading)?;
         let test = bank.test.take().unwrap_or_default();
         Ok(Ready { bank, test, chars: self.chars })
@@ -90,6 +91,12 @@ fn words(shape: &Shape) -> Result<PaperNet, Failure> {
         _ => {
             Err(Failure::Input(format!("--nets: {shape}: a tagger has LSTMs: lstm, bilstm, dlstm")))
         }
+    }
+}
+
+impl Ready {
+    fn net(&self, shape: &Shape) -> Result<TaggerNet, Failure> {
+        self.bank.net([self.chars, words(shape)?], &sizes(shape))
     }
 }
 
@@ -147,7 +154,7 @@ impl SweepTask for Ready {
         options: &Options,
         threads: usize,
     ) -> Result<Needs, Failure> {
-        self.bank.needs([self.chars, words(shape)?], &sizes(shape), options, threads)
+        Ok(self.bank.needs(&self.net(shape)?, options, threads))
     }
 
     fn validation(
@@ -170,7 +177,7 @@ impl SweepTask for Ready {
         shape: &Shape,
         options: &Options,
     ) -> Result<TaggerLearner, Failure> {
-        self.bank.learner(cpu, [self.chars, words(shape)?], &sizes(shape), options)
+        self.bank.learner(cpu, self.net(shape)?, options)
     }
 
     fn save(&self, engine: &mut TaggerLearner, path: &Path) -> Result<(), Failure> {

@@ -1,6 +1,6 @@
 //! `drnn train chars`: a network that fills in masked characters of a text.
 
-use super::frame::{Job, More, Training};
+use super::frame::{Job, More, Training, latency};
 use crate::Failure;
 use crate::args::characters::{Characters, CharsArguments};
 use crate::args::network::DEFAULT_DELAY;
@@ -8,10 +8,13 @@ use crate::args::shape::ShapeArguments;
 use crate::memory::{Needs, Smaller};
 use crate::training::LESS;
 use crate::training::place::Network;
+use crate::training::start::{Start, StartModel};
 use clap::Args;
-use drnn::NetSpec;
+use drnn::{NetSpec, Padding};
+use drnn_tasks::chars::CharTask;
 use drnn_train::chars::paper_bpc;
 use drnn_train::{Dataset, Engine, MIN_EVAL_ROWS, Metric, OnData, Validation};
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 /// Fill in masked characters of a text: bits per masked character
@@ -26,43 +29,62 @@ pub struct Arguments {
     characters: CharsArguments,
     #[command(flatten)]
     shape: ShapeArguments,
+    /// Start from this model instead of random parameters, with its network and alphabet; --delay may
+    /// be another
+    #[arg(long, value_name = "MODEL", conflicts_with_all = ["net", "layers", "units", "embedding", "alphabet", "symbols"])]
+    from: Option<PathBuf>,
     #[command(flatten)]
     training: Training,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let started = SystemTime::now();
-    let Arguments { characters, shape, training } = arguments;
+    let Arguments { characters, shape, from, training } = arguments;
     let cpu = training.cpu()?;
     let place = training.running.place.find()?;
-    let shape = shape.shape(DEFAULT_DELAY)?;
-    let data = Characters::read(characters, training.options.seed)?;
+    let start = from.as_deref().map(StartModel::read).transpose()?;
+    let known = start.as_ref().map(|start| {
+        CharTask::of(&start.model)
+            .map_err(|e| start.refuse(&format!("no model of characters: {e}")))
+    });
+    let data = Characters::read(characters, training.options.seed, known.transpose()?.as_ref())?;
     data.print_notes();
     let options = training.options.options(data.options(training.options.given()));
-    let spec = data.spec(&shape)?;
+    let (spec, shape) = match &start {
+        Some(start) => (start.spec(shape.delay(), Padding::LookAhead)?, None),
+        None => {
+            let shape = shape.shape(DEFAULT_DELAY)?;
+            (data.spec(&shape)?, Some(shape))
+        }
+    };
     let parts = [Some(&data.train), Some(&data.valid), data.test.as_ref()].into_iter().flatten();
     let parts: Vec<&dyn Dataset> = parts.map(|part| part as &dyn Dataset).collect();
     let needs = |spec: &NetSpec| -> drnn_train::Result<Needs> {
         let one = place.needs(spec, &parts, &options, cpu.threads())?;
         Ok(training.options.needs(one, cpu.threads()))
     };
-    let smaller = Smaller {
-        size: shape.widest(),
-        needs: &|n| needs(&data.spec(&shape.up_to(n)).ok()?).ok(),
-        shown: &|n| format!("--units {n}"),
-    };
+    let up_to = |n| needs(&data.spec(&shape.as_ref()?.up_to(n)).ok()?).ok();
+    let shown = |n| format!("--units {n}");
+    let smaller = shape.as_ref().map(|shape| {
+        let size = shape.widest();
+        Smaller { size, needs: &up_to, shown: &shown }
+    });
     let less = format!("{LESS}, or shorter --window");
-    needs(&spec)?.check_sized(training.running.force, &place, &less, Some(smaller))?;
+    needs(&spec)?.check_sized(training.running.force, &place, &less, smaller)?;
     let task = data.task();
     let (window, ahead) = (characters.window(), spec.look_ahead());
     let measured = |part| OnData::new(part as &dyn Dataset, Metric::Bits);
     let (valid, test) = (measured(&data.valid), data.test.as_ref().map(measured));
     let job = Job {
         task: "chars",
-        what: data.what.clone(),
+        what: Start::describe(start.as_ref().map(|start| &start.start), data.what.clone()),
         net: spec.to_string(),
-        latency: shape.latency(),
-        engine: &|options| Ok(place.network(&cpu, &spec, options)?),
+        latency: latency(&spec),
+        engine: &|options| {
+            let mut network = place.network(&cpu, &spec, options)?;
+            start.as_ref().map_or(Ok(()), |start| start.start.put_into(&mut network))?;
+            Ok(network)
+        },
         place: place.clone(),
         train: &data.train as &dyn Dataset,
         valid: &valid,

@@ -19,7 +19,7 @@ use crate::training::shown::{legend, mean_and_sd, shown};
 use crate::training::{self, Running, Watch};
 use clap::Args;
 use drnn::text::grouped;
-use drnn::{Cpu, Precision};
+use drnn::{Cpu, Direction, NetSpec, Precision};
 use drnn_train::baseline::Baseline;
 use drnn_train::{
     Engine, MIN_EVAL_ROWS, Metric, Options, Reason, Trainer, Validation, ValidationRun,
@@ -43,6 +43,11 @@ pub struct Training {
     /// Print the contents of training.json instead of text
     #[arg(long)]
     pub json: bool,
+}
+
+/// The delay of a network in steps; None for a bidirectional one, which needs the whole sequence.
+pub fn latency(spec: &NetSpec) -> Option<usize> {
+    (spec.direction() == Direction::Forward).then(|| spec.delay())
 }
 
 /// A network and the data to train it on.

@@ -1,21 +1,23 @@
 //! `drnn train series`: a network on sequences of numbers, from a table or from arrays.
 
-use super::frame::{Job, More, Training};
+use super::frame::{Job, More, Training, latency};
 use crate::Failure;
 use crate::args::series::{Ready, SeriesData};
-use crate::args::shape::{Shape, ShapeArguments};
+use crate::args::shape::ShapeArguments;
 use crate::commands::eval::by_target::by_target;
 use crate::commands::eval::pictures::pictures;
 use crate::commands::eval::series::judged;
 use crate::memory::{Needs, Smaller};
 use crate::training::LESS;
 use crate::training::place::Network;
+use crate::training::start::{Start, StartModel};
 use crate::training::suggested::{Given, Plan};
 use clap::Args;
 use drnn::{Model, NetSpec, Padding};
 use drnn_tasks::series::SeriesTask;
 use drnn_train::series::{ScoredBaseline, SeriesValidation};
 use drnn_train::{Dataset, Metric, Options, Schedule, Validation};
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 /// Predict values or a class at every step of sequences of numbers
@@ -34,42 +36,61 @@ pub struct Arguments {
     data: SeriesData,
     #[command(flatten)]
     shape: ShapeArguments,
+    /// Start from this model instead of random parameters, with its network and, if it is of series,
+    /// its columns, classes and scales; --delay may be another
+    #[arg(long, value_name = "MODEL", conflicts_with_all = [
+        "net", "layers", "units", "inputs", "ahead", "time", "time_format", "cycles", "categories", "classify",
+    ])]
+    from: Option<PathBuf>,
     #[command(flatten)]
     training: Training,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let started = SystemTime::now();
-    let Arguments { data, shape, training } = arguments;
-    let mut ready = data.ready(training.options.seed)?;
-    let shape = shape.shape(ready.default_delay())?;
-    ready.check_shape(&shape)?;
-    ready.explain_delays(&[shape.delay]);
+    let Arguments { data, shape, from, training } = arguments;
+    let start = from.as_deref().map(StartModel::read).transpose()?;
+    let mut ready = data.ready(training.options.seed, known_task(start.as_ref())?.as_ref())?;
+    let (spec, shape) = match &start {
+        Some(start) => (start.spec(shape.delay(), Padding::Null)?, None),
+        None => {
+            let shape = shape.shape(ready.default_delay())?;
+            (shape.spec(Padding::Null, |builder| ready.task.widths(builder))?, Some(shape))
+        }
+    };
+    ready.check_network(&spec)?;
+    ready.explain_delays(&[spec.delay()]);
     let cpu = training.cpu()?;
     let place = training.running.place.find()?;
-    let network = |shape: &Shape| shape.spec(Padding::Null, |builder| ready.task.widths(builder));
-    let spec = network(&shape)?;
-    let train = ready.windows(shape.delay)?;
-    ready.warn_of_long_delay(shape.delay);
+    let train = ready.windows(spec.delay())?;
+    ready.warn_of_long_delay(spec.delay());
     let (valid, test) = (ready.validation(&spec)?, ready.test_validation(&spec)?);
     let options = training.options.options(suggested(train.len(), training.options.given()));
     let needs = |spec: &NetSpec| -> Result<Needs, Failure> {
         let needs = place.needs(spec, &[&train as &dyn Dataset], &options, cpu.threads())?;
         Ok(training.options.needs(needs.join(ready.scoring(spec)), cpu.threads()))
     };
-    let smaller = Smaller {
-        size: shape.widest(),
-        needs: &|n| needs(&network(&shape.up_to(n)).ok()?).ok(),
-        shown: &|n| format!("--units {n}"),
+    let up_to = |n| {
+        let widths = |builder| ready.task.widths(builder);
+        needs(&shape.as_ref()?.up_to(n).spec(Padding::Null, widths).ok()?).ok()
     };
+    let shown = |n| format!("--units {n}");
+    let smaller = shape.as_ref().map(|shape| {
+        let size = shape.widest();
+        Smaller { size, needs: &up_to, shown: &shown }
+    });
     let less = format!("{LESS}, or shorter --window");
-    needs(&spec)?.check_sized(training.running.force, &place, &less, Some(smaller))?;
+    needs(&spec)?.check_sized(training.running.force, &place, &less, smaller)?;
     let job = Job {
         task: SeriesTask::NAME,
-        what: ready.what.clone(),
+        what: Start::describe(start.as_ref().map(|start| &start.start), ready.what.clone()),
         net: spec.to_string(),
-        latency: shape.latency(),
-        engine: &|options| Ok(place.network(&cpu, &spec, options)?),
+        latency: latency(&spec),
+        engine: &|options| {
+            let mut network = place.network(&cpu, &spec, options)?;
+            start.as_ref().map_or(Ok(()), |start| start.start.put_into(&mut network))?;
+            Ok(network)
+        },
         place: place.clone(),
         train: &train as &dyn Dataset,
         valid: &valid,
@@ -85,10 +106,20 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             Ok(engine.model()?.with_task(task.clone()).save_as(path, precision)?)
         },
         |engine| {
-            let baselines = ready.baselines(shape.latency())?;
+            let baselines = ready.baselines(latency(&spec))?;
             more(&engine.model()?.on(&cpu), &ready, &valid, test.as_ref(), &baselines)
         },
     )
+}
+
+/// What the model to start from knows of its data; None if it is no model of series.
+fn known_task(start: Option<&StartModel>) -> Result<Option<SeriesTask>, Failure> {
+    let Some(start) = start else { return Ok(None) };
+    let Some(task) = start.model.task() else { return Ok(None) };
+    match SeriesTask::from_value(task, start.model.spec()) {
+        Ok(task) => Ok(Some(task)),
+        Err(why) => Err(start.refuse(&format!("is no model of series: {why}"))),
+    }
 }
 
 /// Default training options for so many windows: 1,600 updates or more.

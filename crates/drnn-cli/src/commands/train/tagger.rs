@@ -4,15 +4,18 @@ use super::frame::{Job, More, Training};
 use crate::Failure;
 use crate::args::class_weights::ClassWeights;
 use crate::args::reading::Reading;
+use crate::files::model_file::{ModelFile, OpenedModel};
 use crate::report::training_run::Judged;
+use crate::training::start::{self, Start};
 use crate::training::suggested::{Given, Plan};
-use crate::training::treebank::{Treebank, by_tag, confusion, table};
+use crate::training::treebank::{Treebank, WordSource, by_tag, confusion, table};
 use clap::{Args, ValueEnum};
-use drnn_tasks::tagger::{Counting, Limits};
+use drnn::Import;
+use drnn_tasks::tagger::{Counting, Limits, Tagger};
 use drnn_train::read::MAX_CLASSES;
 use drnn_train::tagger::{Scores, Sizes, TaggerLearner, TaggerValidation};
 use drnn_train::{Options, PaperNet, Validation};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// Tag words: one network reads the characters of each word, another the words
@@ -74,6 +77,13 @@ pub struct Arguments {
     /// TAG=WEIGHT,.. (others 1), or a file with a tag and its weight in each line
     #[arg(long, value_name = "balanced|LIST|FILE")]
     class_weights: Option<ClassWeights>,
+    /// Start from this tagger instead of random parameters, with its networks and vocabulary; vectors
+    /// of words are trained further
+    #[arg(long, value_name = "MODEL", conflicts_with_all = [
+        "chars", "words", "char_units", "word_units", "symbol_width", "vector_width", "vectors", "tune",
+        "alphabet", "least_count", "most_words", "tokens", "max_tags",
+    ])]
+    from: Option<PathBuf>,
     #[command(flatten)]
     reading: Reading,
     #[command(flatten)]
@@ -118,30 +128,37 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let files = [Some(&arguments.train), Some(&arguments.dev), arguments.test.as_ref()];
     let vectors = arguments.vectors.as_deref();
     let files = files.map(|file| file.map(PathBuf::as_path));
-    let bank = Treebank::read(
-        files,
-        arguments.tokens.into(),
-        vectors,
-        arguments.tune,
-        &limits,
-        arguments.reading,
-    )?
-    .weighted(arguments.class_weights.as_ref(), arguments.reading)?;
+    let known = arguments.from.as_deref().map(read_tagger).transpose()?;
+    let (words_from, counting) = match &known {
+        Some(tagger) => (WordSource::Tagger(tagger), tagger.counting()),
+        None => (WordSource::TrainingSet(&limits), arguments.tokens.into()),
+    };
+    let tune = arguments.tune;
+    let bank = Treebank::read(files, counting, vectors, tune, words_from, arguments.reading)?
+        .weighted(arguments.class_weights.as_ref(), arguments.reading)?;
     let options = training.options.options(suggested(bank.train.len(), training.options.given()));
-    let (nets, sizes) = ([*chars, *words], arguments.sizes());
-    let needs = bank.needs(nets, &sizes, &options, cpu.threads())?;
+    let net = match &known {
+        Some(tagger) => tagger.net().clone(),
+        None => bank.net([*chars, *words], &arguments.sizes())?,
+    };
+    let start = arguments.from.as_deref().zip(known.as_ref());
+    let start = start.map(|(path, tagger)| Start::new(path, tagger.params()));
+    let needs = bank.needs(&net, &options, cpu.threads());
     let less = "fewer --word-units and --char-units or a smaller --batch";
     let needs = training.options.needs(needs, cpu.threads());
     needs.check(training.running.force, less)?;
-    let net = bank.net(nets, &sizes)?;
     let measured = |part| TaggerValidation::new(&bank.vocabulary, part);
     let (valid, test) = (measured(&bank.dev), bank.test.as_ref().map(measured));
     let job = Job {
         task: "tagger",
-        what: bank.describe(),
+        what: Start::describe(start.as_ref(), bank.describe()),
         net: format!("char network {}\nword network {}", net.chars, net.words),
         latency: net.latency(),
-        engine: &|options| bank.learner(&cpu, nets, &sizes, options),
+        engine: &|options| {
+            let mut learner = bank.learner(&cpu, net.clone(), options)?;
+            start.as_ref().map_or(Ok(()), |start| start.put_into(&mut learner))?;
+            Ok(learner)
+        },
         place,
         train: &bank.train,
         valid: &valid,
@@ -171,6 +188,15 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             Ok(More { judged, notes: bank.notes(), baselines, scored })
         },
     )
+}
+
+/// A tagger to start from.
+fn read_tagger(path: &Path) -> Result<Tagger, Failure> {
+    let opened = OpenedModel::read(path, &Import::default())?;
+    let ModelFile::Several(bundle) = opened.file else {
+        return Err(start::refuse(path, "is no tagger, but a model of one network"));
+    };
+    Tagger::from_bundle(bundle).map_err(|e| start::refuse(path, &e.to_string()))
 }
 
 impl Arguments {
