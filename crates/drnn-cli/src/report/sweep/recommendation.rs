@@ -147,7 +147,7 @@ impl<'a> Compared<'a> {
         (0..self.groups.len()).filter(shorter).max_by_key(|at| self.groups[*at].delay())
     }
 
-    /// Whether chance was looked at, and what more trainings could tell.
+    /// Whether chance was looked at, and what more trainings could show.
     fn scatter(&self) -> Option<String> {
         let repeats = self.groups.iter().map(|group| group.runs.len()).min().unwrap_or(1);
         if repeats < 2 {
@@ -162,7 +162,7 @@ impl<'a> Compared<'a> {
         let names: Vec<String> = open.map(|(_, group)| group.name()).collect();
         (!names.is_empty()).then(|| {
             format!(
-                "Not distinguishable from {} with {} each: {}; more --repeats would tell.",
+                "Not distinguishable from {} with {} each: {}; more --repeats would show it.",
                 self.groups[self.found.best].name(),
                 counted(repeats, "training"),
                 listed(&names)
