@@ -16,6 +16,8 @@ pub(crate) mod imported;
 pub(crate) mod limits;
 #[cfg(feature = "torch-files")]
 mod npz;
+#[cfg(feature = "onnx")]
+mod onnx;
 pub(crate) mod read;
 pub(crate) mod tensors;
 mod torch;

@@ -42,7 +42,7 @@ impl<'a> TensorFile<'a> {
             Container::Safetensors => return TensorFile::parse_safetensors(bytes),
             Container::Zip => torch::read_zip(bytes)?,
             Container::OldTorch => torch::read_old(bytes)?,
-            Container::Onnx => read_onnx(bytes)?,
+            Container::Onnx => return Err(refuse(ONNX)),
         };
         Ok(TensorFile { contents, header: None, len: bytes.len() })
     }
@@ -180,6 +180,15 @@ pub(crate) fn long_name(name: &str) -> Error {
     refuse(format!("a tensor's name has {len} bytes (at most {MAX_TENSOR_NAME}): `{name}`"))
 }
 
+/// A graph says more than a table of tensors does, so it has a reader of its own.
+const ONNX: &str = match cfg!(feature = "onnx") {
+    true => "is an ONNX model, not named tensors",
+    false => {
+        "is an ONNX model, which this program is built without (feature `onnx`); give the state dict \
+         it was made from"
+    }
+};
+
 /// A tensor's place in a file. Element (i, j, ..) is element `i * strides[0] + j * strides[1] + ..` of
 /// `data`; without strides they lie in the order of their indices.
 pub(crate) struct TensorView<'a> {
@@ -187,11 +196,6 @@ pub(crate) struct TensorView<'a> {
     shape: Vec<usize>,
     strides: Option<Vec<usize>>,
     data: Cow<'a, [u8]>,
-}
-
-/// The weights of an ONNX file by name, where there are any.
-fn read_onnx(_: &[u8]) -> Result<Contents<'_>> {
-    Err(refuse("is an ONNX model, which is not imported; give the state dict it was made from"))
 }
 
 impl<'a> TensorView<'a> {

@@ -15,6 +15,8 @@ mod refusal;
 use crate::error::Result;
 use crate::error::text::{printable, short};
 use crate::io::file::{in_file, refuse};
+#[cfg(feature = "onnx")]
+use crate::io::format::{Container, sniff};
 use crate::io::imported::Imported;
 use crate::io::read::read_model_file;
 use crate::io::tensors::TensorFile;
@@ -56,6 +58,10 @@ impl Imported {
 
     /// Reads the bytes of such a file.
     pub fn from_bytes(bytes: &[u8], options: &Import) -> Result<Imported> {
+        #[cfg(feature = "onnx")]
+        if sniff(bytes)? == Container::Onnx {
+            return crate::io::onnx::import(bytes, options);
+        }
         let file = TensorFile::parse(bytes)?;
         if file.header().is_some() {
             if *options != Import::default() {
