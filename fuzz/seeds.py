@@ -190,6 +190,8 @@ def seeds():
         yield "import", f"model{i}", model(spec)
     for path in GOLDEN.glob("*.safetensors"):
         yield "import", path.name, path.read_bytes()
+    for path in GOLDEN.glob("onnx_*.onnx"):
+        yield "import", path.name, path.read_bytes()
     for path in GOLDEN.glob("pt_*.pt"):
         yield "import", path.name, path.read_bytes()
         if zipfile.is_zipfile(path):

@@ -1,5 +1,5 @@
-//! Files of PyTorch, safetensors and `.pt`, raw: a network is finite, has the size that its spec
-//! requires, and is no larger than the file.
+//! Files of other programs (safetensors, `.pt`, ONNX), raw: a network is finite, has the size that its
+//! spec requires, and is no larger than the file.
 #![no_main]
 
 use drnn::{Import, Model};

@@ -40,7 +40,7 @@
 //! | run it | [`Model`], [`Batch`] | sequences of any lengths, states in and out; all outputs, or [some](Batch::select_outputs) |
 //! | run it live | [`Stream`], [`StreamBatch`] | with snapshots; the same bits as a run |
 //! | save and load it | [`Model::save`], [`Model::load`] | safetensors with PyTorch's names |
-//! | load a PyTorch model | [`Model::import`], [`Imported`] | state dicts as `.safetensors` or `.pt`; what was recognised in them |
+//! | load a PyTorch model | [`Model::import`], [`Imported`] | state dicts as `.safetensors` or `.pt`, or ONNX graphs; what was recognised in them |
 //! | save several together | [`Bundle`] | networks and tables in one file |
 //! | run it elsewhere | `Model::to_onnx` | the module `onnx` describes inputs and outputs |
 //! | convert it | `Model::flatten`, `Model::unflatten` | a stack as one delayed layer, exactly, and back; [`Blocks`] |
@@ -55,7 +55,7 @@
 //! | feature | adds | |
 //! |---|---|---|
 //! | `flatten` | modules `flatten`, `depth`, `solve`; `compare`, `BlockMap` | on by default |
-//! | `onnx` | module `onnx` | on by default |
+//! | `onnx` | module `onnx`; ONNX graphs in [`Model::import`] | on by default |
 //! | `torch-files` | `.pt` files in [`Model::import`] | on by default |
 //!
 //! # Unsafe code

@@ -13,7 +13,8 @@ use std::path::Path;
 /// Which of the tensors in a PyTorch file are the model.
 #[derive(Debug, Clone, Args)]
 pub struct PartArguments {
-    /// Other programs' files: prefix of the recurrence's tensors, such as encoder.lstm
+    /// Other programs' files: prefix of the recurrence's tensors, such as encoder.lstm; in an ONNX
+    /// graph the name of its node
     #[arg(long)]
     prefix: Option<String>,
     /// Other programs' files: name of the embedding, or none [default: as recognised]

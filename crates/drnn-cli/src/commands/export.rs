@@ -16,7 +16,7 @@ use std::path::PathBuf;
 /// Write a model as an ONNX file, for ONNX Runtime, tract and others
 ///
 /// Standard operators; any length T, any batch size B; delay and padding are part of the graph. The model is drnn's
-/// own, or the state dict of a PyTorch nn.RNN, nn.LSTM or nn.GRU as safetensors or .pt. The graph of a trained
+/// own, or the state dict of a PyTorch nn.RNN, nn.LSTM or nn.GRU as safetensors or .pt, or an ONNX graph. The graph of a trained
 /// series takes the inputs and gives the targets in their own units, or the probabilities of its classes; names of
 /// columns and classes are in its metadata. Times and categories are encoded outside of the graph; the metadata says
 /// how. States to start from are optional. Examples:

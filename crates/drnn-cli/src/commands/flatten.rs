@@ -26,8 +26,9 @@ const TOLERANCE: f32 = 1e-5;
 
 /// Turn a stack of k layers into one layer with delay k - 1, exactly
 ///
-/// IN is drnn's own model, or the state dict of a PyTorch nn.RNN, nn.LSTM or nn.GRU. Both networks are
-/// run on random sequences from random states; OUT is written only if they agree. Examples:
+/// IN is drnn's own model, or the state dict of a PyTorch nn.RNN, nn.LSTM or nn.GRU, or an ONNX graph.
+/// Both networks are run on random sequences from random states; OUT is written only if they agree.
+/// Examples:
 ///   drnn flatten stack.safetensors -o flat.safetensors
 ///   drnn flatten stack.safetensors -o flat.safetensors --connections all     to train it further, freely
 ///   drnn flatten lstm.safetensors -o flat.safetensors --start solved --states start

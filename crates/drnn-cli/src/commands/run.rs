@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 ///
 /// X is [T, B, q] floats, or [T, B] integers where the model reads tokens; Y is [T, B, m], aligned with X
 /// and zero after each sequence's end. The model is drnn's own, or the state dict of a PyTorch nn.RNN,
-/// nn.LSTM or nn.GRU as safetensors or .pt, whose outputs are hidden states.
+/// nn.LSTM or nn.GRU as safetensors or .pt, whose outputs are hidden states, or an ONNX graph.
 /// A model of `drnn train series` reads and returns scaled numbers, (x - mean) / sd; `drnn inspect` shows mean and sd.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]

@@ -217,7 +217,7 @@ impl Model {
         Ok(header.task.into_iter().fold(model, Model::with_task))
     }
 
-    /// Imports a PyTorch state dict from a file, see [`crate::Import`].
+    /// Imports a PyTorch state dict or an ONNX graph from a file, see [`crate::Import`].
     pub fn import(path: impl AsRef<Path>, options: &crate::Import) -> Result<Model> {
         crate::Imported::read(path, options).map(|imported| imported.model)
     }

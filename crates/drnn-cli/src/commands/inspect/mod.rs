@@ -23,9 +23,9 @@ use std::path::{Path, PathBuf};
 /// Show what a model file holds, or what a network would be made of
 ///
 /// Size, latency, every tensor by its PyTorch name, and the memory it takes. A file is drnn's own, or
-/// the state dict of a PyTorch nn.RNN, nn.LSTM or nn.GRU as safetensors or .pt. Of stacks and of
-/// networks in blocks it also shows how strong the connections between layers are, and as a picture
-/// what they connect; of a trained model, what for.
+/// the state dict of a PyTorch nn.RNN, nn.LSTM or nn.GRU as safetensors or .pt, or an ONNX graph. Of
+/// stacks and of networks in blocks it also shows how strong the connections between layers are, and
+/// as a picture what they connect; of a trained model, what for.
 /// Examples:
 ///   drnn inspect model.safetensors
 ///   drnn inspect model.safetensors --svg blocks.svg

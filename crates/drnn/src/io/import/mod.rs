@@ -28,11 +28,11 @@ use recurrence::Recurrence;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// What a state dict does not say.
+/// What a state dict does not say, and which part of an ONNX graph is the model.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Import {
     /// What stands before the names of the recurrence, with or without the dot at its end:
-    /// `encoder.lstm`; found by itself where there is only one.
+    /// `encoder.lstm`; in an ONNX graph the name of its node. Found by itself where there is only one.
     pub prefix: Option<String>,
     /// A plain RNN was trained with `nonlinearity='relu'`.
     pub relu: bool,
@@ -43,7 +43,7 @@ pub struct Import {
 }
 
 impl Model {
-    /// Imports a PyTorch state dict from the bytes of a safetensors file or of what `torch.save` wrote.
+    /// Imports a model of another program from the bytes of its file, see [`Format`](crate::io::Format).
     pub fn import_bytes(bytes: &[u8], options: &Import) -> Result<Model> {
         Imported::from_bytes(bytes, options).map(|imported| imported.model)
     }

@@ -5,7 +5,8 @@
 //! | `wire`, `message` | protobuf and ONNX's messages, read in place |
 //! | `constant` | weights: views of the file, and what operators make of them |
 //! | `axes`, `value` | what is known about a value: where it comes from, what its axes are |
-//! | `walk`, `operators` | one pass over all nodes, which follows values from layer to layer |
+//! | `walk` | one pass over all nodes, which follows values from layer to layer |
+//! | `operators`, `moves` | what single nodes make of them |
 //! | `recurrence` | a recurrent node: cell, widths, weights, what is refused |
 //! | `choose` | stacks of such nodes, and which of them is the model |
 //! | `parts` | the embedding and the output layer, by the connections of the graph |
@@ -19,6 +20,7 @@ mod choose;
 mod constant;
 mod message;
 mod model;
+mod moves;
 mod operators;
 mod parts;
 mod recurrence;

@@ -5,7 +5,6 @@
 
 use super::constant::{Budget, Constant, tensor, value};
 use super::message::{Graph, MAX_NODES, Node, declared};
-use super::operators::Operators;
 use super::recurrence::Recurrence;
 use super::value::{Followed, Source, Steps, Unknown, Value, is_quantised};
 use crate::error::Result;
