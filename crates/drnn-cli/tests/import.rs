@@ -123,6 +123,33 @@ fn every_command_takes_the_prefix_with_or_without_its_dot() {
 }
 
 #[test]
+fn onnx_graphs_are_models_in_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    tokens_model().save(at("own.safetensors")).unwrap();
+    done(folder.path(), "export own.safetensors --onnx graph.bin");
+    write(&at("x.npy"), &[4, 1], &[1i64, 2, 3, 1]);
+    done(folder.path(), "run own.safetensors x.npy -o own.npy");
+    done(folder.path(), "run graph.bin x.npy -o graph.npy");
+    assert_eq!(std::fs::read(at("own.npy")).unwrap(), std::fs::read(at("graph.npy")).unwrap());
+    let inspected = done(folder.path(), "inspect graph.bin");
+    assert!(inspected.starts_with("gru(2 x 4 units)"), "{inspected}");
+    done(folder.path(), "flatten graph.bin -o flat.safetensors");
+    done(folder.path(), "export graph.bin --onnx again.onnx");
+    let elements = "1\n2\n3\n";
+    let streamed = piped(folder.path(), "stream graph.bin", elements).0;
+    assert_eq!(piped(folder.path(), "stream own.safetensors", elements).0, streamed);
+    let error = refused(folder.path(), "run graph.bin x.npy -o y.npy --prefix decoder");
+    let expected = "graph.bin: no recurrent node is called `decoder`, or several are; there are: ";
+    assert!(error.contains(expected), "{error}");
+    let notes = text(&drnn(folder.path(), "run graph.bin x.npy -o y.npy").stderr).to_string();
+    assert!(notes.contains("are read as the layers of one stack"), "{notes}");
+    std::fs::write(at("cut.onnx"), &std::fs::read(at("graph.bin")).unwrap()[..500]).unwrap();
+    let error = refused(folder.path(), "inspect cut.onnx");
+    assert!(error.contains("cut.onnx: is not a whole ONNX file"), "{error}");
+}
+
+#[test]
 fn built_in_models_have_names_in_every_command() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);

@@ -432,6 +432,33 @@ fn damaged_files_never_panic() {
             }
         }
     }
+    // Several bytes at once, and pieces that are repeated or missing.
+    let mut random = drnn::random::Rng::new(7);
+    let mut below = |n: usize| random.below(n);
+    for name in ["torch_bigru", "dynamo_final", "keras_both", "both", "branches"] {
+        let bytes = read(golden(name)).unwrap();
+        for _ in 0..4_000 {
+            let mut damaged = bytes.clone();
+            for _ in 0..1 + below(6) {
+                let (at, len) = (below(damaged.len()), below(12));
+                let end = (at + len).min(damaged.len());
+                match below(3) {
+                    0 => damaged[at] = below(256) as u8,
+                    1 => drop(damaged.drain(at..end)),
+                    _ => {
+                        let piece = damaged[at..end].to_vec();
+                        let to = below(damaged.len());
+                        damaged.splice(to..to, piece);
+                    }
+                }
+            }
+            if let Ok(found) = import(&damaged, &prefix("LSTM")) {
+                let params = found.model.params();
+                assert!(params.len() <= damaged.len() && params.iter().all(|x| x.is_finite()));
+            }
+            let _ = import(&damaged, &Import::default());
+        }
+    }
     let error = import(&read(golden("torch_lstm")).unwrap()[..1000], &Import::default());
     assert!(error.err().unwrap().contains("is not a whole ONNX file: a field has"));
     let empty = import(&[number(1, 8), field(2, "x")].concat(), &Import::default());
