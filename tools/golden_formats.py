@@ -70,6 +70,18 @@ def old_views():
     weights("old_views", saved)
 
 
+def old_parameters():
+    """Parameters as PyTorch 0.3 pickled them: a call of their class, then flags and hooks."""
+    net = nn.RNN(2, 3)
+
+    def reduced(parameter, _):
+        return nn.Parameter, (parameter.detach(),), (True, False, None)
+
+    with mock.patch.object(nn.Parameter, "__reduce_ex__", reduced):
+        torch.save(dict(net.named_parameters()), FOLDER / "formats_old_parameters.pt", **OLD)
+    weights("old_parameters", net.state_dict())
+
+
 def script(net):
     """TorchScript without the program, most of which is PyTorch's and none of which is read."""
     path = FOLDER / "formats_script.pt"
@@ -105,6 +117,7 @@ def main():
     weights("gru", net.state_dict())
     numpy.savez_compressed(FOLDER / "formats_compressed.npz", **arrays)
     weights("compressed", net.state_dict())
+    old_parameters()
 
 
 if __name__ == "__main__":

@@ -10,11 +10,12 @@ use drnn::{Error, Import, Model};
 use std::fs::read;
 use std::path::PathBuf;
 
-const GOOD: [&str; 7] = [
+const GOOD: [&str; 8] = [
     "old_lstm.pt",
     "old_checkpoint.pt",
     "old_views.pt",
     "old_module.pt",
+    "old_parameters.pt",
     "script.pt",
     "gru.npz",
     "compressed.npz",

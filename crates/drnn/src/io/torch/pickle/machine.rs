@@ -145,12 +145,16 @@ impl<'a> Machine<'a> {
                 }
             }
             b'b' => {
-                // BUILD: attributes; a state dict's are the versions of the modules that it came from.
+                // BUILD: attributes; a state dict's are the versions of the modules that it came from, a
+                // parameter's of PyTorch 0.3 are flags, and hooks that it does not have.
                 let new = self.pop()?;
                 let top = self.top()?;
+                let is_other = |id: &Id| matches!(self.get(*id), Value::Other);
+                let flags = matches!(self.get(new), Value::Tuple(all) if all.iter().all(is_other));
                 match self.values.get_mut(top as usize) {
                     Some(Value::Object { attributes, .. }) => *attributes = Some(new),
                     Some(Value::Dict(_)) => {}
+                    Some(Value::Tensor(_)) if flags => {}
                     _ => return Err(self.error("attributes of what is no dictionary")),
                 }
             }
