@@ -82,8 +82,7 @@ impl<'a> Compared<'a> {
             group.name(),
             counted(group.delay(), "step")
         );
-        let mean = if group.runs.len() > 1 { "mean " } else { "" };
-        let valid = format!("{mean}{metric} on the validation set, {}", self.worth(*recommended));
+        let valid = format!("{metric} on the validation set, {}", self.worth(*recommended));
         let close = match metric.higher_is_better() {
             true => format!("within {} of the best", self.results.tolerance),
             false => format!("within {:.0} % of the lowest", self.results.tolerance * 100.0),
@@ -91,7 +90,7 @@ impl<'a> Compared<'a> {
         let close = match self.results.negligible() {
             0.0 => close,
             gap => format!(
-                "{close} or {} % of the target's variance, {},",
+                "{close}, or {} % of the target's variance ({}),",
                 100.0 * NEGLIGIBLE,
                 shown(metric, gap)
             ),
@@ -190,10 +189,12 @@ impl<'a> Compared<'a> {
         let improving = |at: usize| -> Option<f64> {
             let runs = &self.groups[at].runs;
             let each = runs.iter().map(|run| run.late_improvement).collect::<Option<Vec<f64>>>()?;
-            let late = each.iter().sum::<f64>() / each.len() as f64;
             let mean = self.found.comparisons[at].mean;
-            let enough =
-                self.results.tolerance * if metric.higher_is_better() { 1.0 } else { mean };
+            // What is left to gain is at most the error itself.
+            let left = if metric.higher_is_better() { 1.0 - mean } else { mean };
+            let late = (each.iter().sum::<f64>() / each.len() as f64).min(left);
+            let scale = if metric.higher_is_better() { 1.0 } else { mean };
+            let enough = (self.results.tolerance * scale).max(self.results.negligible());
             (late > enough && mean.is_finite()).then_some(late)
         };
         let within =
@@ -266,5 +267,118 @@ impl Group<'_> {
 
     pub fn delay(&self) -> usize {
         self.runs[0].delay.unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sweep::Run;
+    use drnn_train::baseline::Baseline;
+    use drnn_train::{Options, Reason};
+    use serde_json::json;
+
+    /// Networks of these delays with the scores of their trainings.
+    fn results(metric: Metric, all: &[(usize, &[f64])]) -> SweepResults {
+        let run = |delay: usize, repetition: usize, valid: f64| Run {
+            net: format!("dlstm-{delay}"),
+            repetition,
+            seed: None,
+            delay: Some(delay),
+            compared: false,
+            parameters: 1,
+            valid: Some(valid),
+            test: Some(valid),
+            epochs: 10,
+            kept_epoch: Some(9),
+            late_improvement: Some(0.0),
+            ended: Reason::Epochs,
+            seconds: 1.0,
+        };
+        let runs = all.iter().flat_map(|(delay, scores)| {
+            scores.iter().enumerate().map(|(i, valid)| run(*delay, i, *valid))
+        });
+        let provenance = json!({
+            "command": "drnn", "version": "0", "commit": null, "seed": 1, "threads": 1,
+            "isa": "avx2", "cpu": null, "started": "2020-01-01T00:00:00Z", "seconds": 1.0,
+        });
+        SweepResults {
+            kind: "sweep".into(),
+            format: 1,
+            provenance: serde_json::from_value(provenance).unwrap(),
+            task: "series".into(),
+            what: String::new(),
+            sequences: [1; 3],
+            metric,
+            measure: None,
+            tolerance: metric.tolerance(),
+            useful_delay: Some(100),
+            options: Options::default(),
+            runs: runs.collect(),
+            model: None,
+            baselines: Vec::new(),
+            warning: None,
+        }
+    }
+
+    fn summary(results: &SweepResults) -> String {
+        Compared::of(results).unwrap().summary()
+    }
+
+    #[test]
+    fn a_difference_that_chance_explains_is_no_reason_for_a_longer_delay() {
+        let scattered: [(usize, &[f64]); 2] =
+            [(0, &[0.9238, 0.8998, 0.9167]), (20, &[0.9403, 0.9107, 0.9433])];
+        let said = summary(&results(Metric::Accuracy, &scattered));
+        for part in [
+            "Recommended: dlstm-0, with a delay of 0 steps: the shortest that is not \
+             distinguishable from the best.",
+            "is not within 0.01 of the best (dlstm-20, 0.9314 ± 0.0180)",
+            "the difference of the means is 0.0180, chance explains up to 0.0280",
+            "Not distinguishable from dlstm-20 with 3 trainings each: dlstm-0; more --repeats",
+        ] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        assert!(!said.contains("edge") && !said.contains("Undertrained"), "{said}");
+    }
+
+    #[test]
+    fn a_delay_that_is_best_at_the_edge() {
+        let falling: [(usize, &[f64]); 3] = [(0, &[0.5]), (1, &[0.4]), (2, &[0.3])];
+        let mut found = results(Metric::SquaredError, &falling);
+        let said = summary(&found);
+        assert!(said.contains("dlstm-1, the next shorter, is worse by 0.1000."), "{said}");
+        assert!(said.contains("The best is at the edge: 2 is the longest delay"), "{said}");
+        assert!(said.contains("Each network was trained once"), "{said}");
+        // No longer delay makes sense.
+        found.useful_delay = Some(2);
+        assert!(!summary(&found).contains("edge"));
+    }
+
+    #[test]
+    fn networks_that_could_still_overtake_are_undertrained() {
+        let near: [(usize, &[f64]); 2] = [(0, &[0.30, 0.31]), (1, &[0.20, 0.21])];
+        let mut found = results(Metric::SquaredError, &near);
+        assert!(!summary(&found).contains("Undertrained"));
+        let improve = |found: &mut SweepResults, late: f64| {
+            let first = found.runs.iter_mut().filter(|run| run.delay == Some(0));
+            first.for_each(|run| run.late_improvement = Some(late));
+        };
+        improve(&mut found, 0.06);
+        assert!(summary(&found).contains("Undertrained: dlstm-0 still improved"));
+        improve(&mut found, 0.02); // not enough to catch up
+        assert!(!summary(&found).contains("Undertrained"));
+    }
+
+    #[test]
+    fn errors_that_are_next_to_nothing_are_good_enough() {
+        let tiny: [(usize, &[f64]); 2] = [(3, &[1e-4]), (5, &[5e-5])];
+        let mut found = results(Metric::SquaredError, &tiny);
+        assert!(summary(&found).contains("Recommended: dlstm-5"));
+        let (name, what) = (MEAN.to_string(), String::new());
+        found.baselines.push(Baseline { name, what, valid: Some(0.4), test: None });
+        let said = summary(&found);
+        assert!(said.contains("Recommended: dlstm-3"), "{said}");
+        assert!(said.contains("or 0.1 % of the target's variance (4.000e-4)"), "{said}");
     }
 }
