@@ -151,6 +151,8 @@ fn rows_of_the_papers_table() {
         table.lines().take(4).map(|line| line.split("  ").next().unwrap()).collect();
     assert_eq!(first, ["net", "LSTM, quick", "Bi-LSTM, quick", "d-LSTM 2, quick"], "{table}");
     assert!(table.contains("T/(T + d)"), "{table}");
+    // The paper has none of these networks: no columns for its numbers.
+    assert!(!table.contains("paper, per target") && !table.contains("  -"), "{table}");
     let out = folder.join("out/mlm");
     for name in ["index.html", "report.md", "mlm.csv", "bpc.svg", "bpc.png", "losses.svg"] {
         assert!(out.join(name).exists(), "{name}");
@@ -175,6 +177,11 @@ fn rows_of_the_papers_table() {
     done(folder, &format!("{run} --resume --threads 1"));
     assert_eq!(results(&out, "mlm.json"), found);
     assert_eq!(done(folder, "report out/mlm/mlm.json --out page"), table);
+    let known = std::fs::read_to_string(out.join("mlm.json")).unwrap();
+    std::fs::write(folder.join("mlm.json"), known.replace("quick-dlstm-2", "small-dlstm-1"))
+        .unwrap();
+    let table = done(folder, "report mlm.json --out known");
+    assert!(table.contains("paper, per target") && table.contains("  -"), "{table}");
 
     for (more, why) in [
         ("--rows small-dlstm-4", "expected quick-lstm"),

@@ -140,7 +140,7 @@ impl Reported for MlmResults {
     }
 
     fn table(&self) -> String {
-        format!("{}\n{}\n", words::results_table(self).text(), words::DIVISION)
+        format!("{}\n{}\n", words::results_table(self).text(), words::division(self))
     }
 }
 

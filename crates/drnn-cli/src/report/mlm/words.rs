@@ -9,10 +9,23 @@ use drnn_train::chars::paper::{Architecture, Printed, Row, Size};
 use drnn_train::chars::{corrected_bpc, paper_bpc};
 use std::fmt::Write;
 
+/// Whether the paper has a number for one of the networks.
+fn in_paper(results: &MlmResults) -> bool {
+    results.groups().iter().any(|group| group.row.printed.is_some())
+}
+
 /// Why there are two numbers for BPC.
-pub const DIVISION: &str = "BPC is bits per masked target. The paper divides the bits of the T targets by the masks among all T + d \
-     characters that are read, so what it prints for a delay of d is T/(T + d) of that: paper_bpc is ours divided its way, \
-     `paper, per target` is its number divided by targets.";
+pub fn division(results: &MlmResults) -> String {
+    let theirs = match in_paper(results) {
+        true => "; `paper, per target` is its number divided by targets",
+        false => "",
+    };
+    format!(
+        "BPC is bits per masked target. The paper divides the bits of the T targets by the masks \
+         among all T + d characters that are read, so what it prints for a delay of d is T/(T + d) \
+         of that: paper_bpc is ours divided its way{theirs}."
+    )
+}
 
 /// As the paper writes it: `d-LSTM 8`, `Bi-LSTM, 2 layers`; and how large.
 pub fn title(row: &Row) -> String {
@@ -34,42 +47,35 @@ pub fn title(row: &Row) -> String {
 }
 
 pub fn results_table(results: &MlmResults) -> Table {
-    let window = results.window;
+    let (window, in_paper) = (results.window, in_paper(results));
     let rows = results.groups().into_iter().map(|group| {
         let Group { row, runs } = &group;
         let number = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.3}"));
         let paper = row.printed.map(|Printed { test, .. }| test[0]);
         let test = group.each(|run| run.test_bpc);
         let by_all: Vec<f64> = test.iter().map(|x| paper_bpc(*x, window, row.delay)).collect();
-        vec![
-            title(row),
-            number(paper),
-            number(paper.map(|bits| corrected_bpc(bits, window, row.delay))),
+        let mut cells = vec![title(row)];
+        if in_paper {
+            let per_target = paper.map(|bits| corrected_bpc(bits, window, row.delay));
+            cells.extend([number(paper), number(per_target)]);
+        }
+        cells.extend([
             mean_sd(&test, 3),
             mean_sd(&by_all, 3),
             mean_sd(&group.each(|run| run.valid_bpc), 3),
             grouped(runs[0].parameters),
             mean_sd(&group.each(|run| Some(run.epochs as f64)), 0),
             duration(moments(&group.each(|run| Some(run.seconds))).0),
-        ]
+        ]);
+        cells
     });
+    let paper: &[&str] = if in_paper { &["paper", "paper, per target"] } else { &[] };
+    let head = [&["net"], paper, &["BPC", "paper_bpc", "valid", "parameters", "epochs", "time"]];
     Table {
         caption:
             "Bits per character on the test set, lower is better; valid: on the validation set."
                 .into(),
-        head: [
-            "net",
-            "paper",
-            "paper, per target",
-            "BPC",
-            "paper_bpc",
-            "valid",
-            "parameters",
-            "epochs",
-            "time",
-        ]
-        .map(String::from)
-        .into(),
+        head: head.concat().into_iter().map(String::from).collect(),
         rows: rows.collect(),
     }
 }
@@ -83,13 +89,19 @@ pub fn page(results: &MlmResults) -> Page {
         )),
         Part::Text(summary(results)),
         Part::Table(results_table(results)),
-        Part::Text(DIVISION.replace('`', "")),
+        Part::Text(division(results).replace('`', "")),
         Part::Figure(Figure {
             name: "bpc",
             picture: Box::new(plots::bpc(results)),
-            caption: "Bits per masked target of the test set over the delay; an LSTM is a d-LSTM of delay 0. The paper's numbers \
-                      are divided by targets here, as ours are."
-                .into(),
+            caption: format!(
+                "Bits per masked target of the test set over the delay; an LSTM is a d-LSTM of delay \
+                 0.{}",
+                if in_paper(results) {
+                    " The paper's numbers are divided by targets here, as ours are."
+                } else {
+                    ""
+                }
+            ),
         }),
         Part::Heading("Training"),
         Part::Figure(Figure {
