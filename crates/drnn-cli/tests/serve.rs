@@ -145,6 +145,18 @@ fn an_rnn_of_pytorch_is_served_with_the_activation_it_has() {
     }
 }
 
+/// Options that follow a group with a heading of its own would stand under that heading.
+#[test]
+fn only_limits_stand_under_limits() {
+    let folder = tempfile::tempdir().unwrap();
+    let help = done(folder.path(), "serve --help");
+    let (others, limits) = help.split_once("\nLimits:\n").unwrap();
+    for option in ["--log ", "--log-json", "--prefix"] {
+        assert!(others.contains(option) && !limits.contains(option), "{option}: {help}");
+    }
+    assert!(limits.contains("--max-body"), "{help}");
+}
+
 #[test]
 fn what_cannot_be_served_is_refused() {
     let folder = folder();

@@ -59,16 +59,16 @@ pub struct Arguments {
     /// Results of `drnn sweep` (sweep.json), for the page
     #[arg(long, value_name = "FILE")]
     sweep: Option<PathBuf>,
-    #[command(flatten)]
-    import: ImportArguments,
-    #[command(flatten)]
-    limits: LimitArguments,
     /// Log level
     #[arg(long, value_enum, value_name = "LEVEL", default_value = "info")]
     log: Level,
     /// Log as JSON, an object per line
     #[arg(long)]
     log_json: bool,
+    #[command(flatten)]
+    import: ImportArguments,
+    #[command(flatten)]
+    limits: LimitArguments,
 }
 
 #[derive(Debug, Args)]
