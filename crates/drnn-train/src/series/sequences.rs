@@ -234,12 +234,12 @@ impl Sequences {
         let fail =
             |name: &String, what: &str| Err(format!("column {} is missing{what}", quote(name)));
         let hole = x.iter().position(|x| x.is_nan()).map(|at| self.column_of(at));
-        let hole = hole.or(unknown.map(|at| &self.targets[at]));
-        match (missing, hole) {
+        match (missing, hole.or(unknown.map(|at| &self.targets[at]))) {
             (Missing::Refuse, Some(name)) => {
                 return fail(name, &format!("; {MISSING_HELP}"));
             }
-            (Missing::Drop, Some(_)) => {
+            // A row without a target stays: a model in use reads it, too.
+            (Missing::Drop, Some(_)) if hole.is_some() => {
                 self.dropped += 1;
                 return Ok(());
             }

@@ -75,8 +75,8 @@ pub struct SeriesData {
     /// Treat a numeric target as a class
     #[arg(long, conflicts_with = "x")]
     classify: bool,
-    /// What to do with missing inputs (empty, NA, NaN). Rows without a target are refused, dropped,
-    /// or not counted
+    /// What to do with missing inputs (empty, NA, NaN). Rows without a target are refused by refuse;
+    /// otherwise the network reads them, and they do not count
     #[arg(long, value_enum, default_value = "refuse")]
     missing: MissingName,
     /// Column separator: one character, or tab [default: recognised]
@@ -315,7 +315,7 @@ pub fn missing_notes(data: &Sequences) -> Vec<String> {
     let all = [
         (filled, "missing inputs were filled in"),
         (unanswered, "steps without a target do not count"),
-        (dropped, "rows with missing numbers were left out"),
+        (dropped, "rows with missing inputs were left out"),
     ];
     let missing = all.iter().filter(|(n, _)| **n > 0);
     let missing = missing.map(|(n, what)| format!("{} {what}.", grouped(**n)));
