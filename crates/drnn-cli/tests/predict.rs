@@ -216,11 +216,19 @@ fn what_is_refused_leaves_the_old_file() {
     std::fs::write(folder.join("bad.csv"), "machine,x\na,1\na,much\n").unwrap();
     std::fs::write(folder.join("hole.csv"), "machine,x\na,1\na,\n").unwrap();
     std::fs::write(folder.join("p.csv"), "old").unwrap();
+    std::fs::write(folder.join("again.csv"), "machine,x,predicted_y\na,1,2\n").unwrap();
     let model = "m/model.safetensors";
     for (arguments, expected) in [
         (format!("{model} bad.csv"), "bad.csv:3: column `x`: "),
         (format!("{model} hole.csv"), "hole.csv:3: element 1: column `x` is missing"),
         (format!("{model} t.csv --columns id"), "t.csv: --columns: has no column \"id\""),
+        (format!("{model} t.csv --columns x,x"), "the output would have column `x` twice"),
+        (
+            format!("{model} again.csv"),
+            "again.csv: the output would have column `predicted_y` twice",
+        ),
+        (format!("{model} again.csv --to json"), "--columns chooses the columns to repeat"),
+        (format!("{model} t.csv --probabilities"), "--probabilities: the model predicts values"),
         (format!("{model} t.csv --lines"), "--lines is for chars"),
         (format!("{model} gone.csv"), "gone.csv"),
         ("plain.safetensors t.csv".into(), "does not say what it was trained for"),
@@ -229,6 +237,12 @@ fn what_is_refused_leaves_the_old_file() {
         assert!(said.contains(expected), "{said:?}, expected {expected:?}");
         assert_eq!(std::fs::read(folder.join("p.csv")).unwrap(), b"old");
     }
+    // A table without the column of sequences is one sequence; that is said.
+    std::fs::write(folder.join("one.csv"), "x\n1\n2\n").unwrap();
+    let output = drnn(folder, &format!("predict {model} one.csv -o -"));
+    let said = text(&output.stderr);
+    assert!(said.contains("one.csv has no column `machine`: all rows are taken to be"), "{said}");
+    assert_eq!(text(&output.stdout).lines().count(), 3);
     let said = refused(folder, &format!("-q predict {model} t.csv -o t.csv"));
     assert!(said.contains("t.csv: is an input of this command"), "{said}");
     let said = refused(folder, &format!("-q predict {model} t.csv -o nowhere/p.csv"));

@@ -17,8 +17,9 @@ use crate::console::note;
 use drnn::text::grouped;
 use drnn_tasks::live::{Element, LiveModel, Predicted};
 use drnn_tasks::series::{Missing, SeriesTask};
+use drnn_tasks::text::quote;
 use drnn_train::read::{self, ElementRow, ElementRows, Records, Source, Values};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io::Write;
 
 /// What is written.
@@ -39,6 +40,10 @@ pub fn predict<W: Write>(
     let Some(task) = model.series() else {
         return Err(Failure::Input("not a model of series".into()));
     };
+    if options.probabilities && task.classes.is_none() {
+        let why = "--probabilities: the model predicts values, which have none";
+        return Err(Failure::Input(why.into()));
+    }
     let predictor = Predictor::new(model)?;
     let form = Form::new(task, options.probabilities);
     let waiting = VecDeque::new();
@@ -184,7 +189,21 @@ fn table<W: Write>(
                 let found = repeated(header, options.columns)
                     .map_err(|why| Failure::Input(format!("{}: {why}", records.name())))?;
                 let names = found.iter().map(|at| header[*at].clone());
-                let names = names.chain(writer.form.columns()).collect();
+                let names: Vec<String> = names.chain(writer.form.columns()).collect();
+                if let Some(twice) = twice(&names) {
+                    let name = quote(twice);
+                    return Err(Failure::Input(format!(
+                        "{}: the output would have column {name} twice; --columns chooses the \
+                         columns to repeat",
+                        records.name()
+                    )));
+                }
+                if let Some(sequence) = writer.form.task.sequence.as_ref()
+                    && !header.contains(sequence)
+                {
+                    let (file, name) = (records.name(), quote(sequence));
+                    note!("{file} has no column {name}: all rows are taken to be one sequence");
+                }
                 writer.sheet.header(names, rows.delimiter().unwrap_or(','))?;
                 kept.insert(found)
             }
@@ -212,6 +231,12 @@ fn table<W: Write>(
         return Err(Failure::Input(format!("{}: holds no rows", records.name())));
     }
     Ok(())
+}
+
+/// A name that comes twice.
+fn twice(names: &[String]) -> Option<&String> {
+    let mut seen = HashSet::new();
+    names.iter().find(|name| !seen.insert(*name))
 }
 
 /// The places of the columns to repeat.
