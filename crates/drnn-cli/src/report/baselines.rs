@@ -56,12 +56,28 @@ pub fn alarm(
         Some(test) => (test, "test"),
         None => (valid, "validation"),
     };
-    let best = not_beaten(metric, value, baselines, test.is_some())?;
+    alarm_on(metric, net, value, test.is_some(), &format!("the {set} set"), baselines)
+}
+
+/// The same for data that are neither, whose scores are in `test`.
+pub fn evaluation_alarm(metric: Metric, value: f64, baselines: &[Baseline]) -> Option<String> {
+    alarm_on(metric, "the model", value, true, "these data", baselines)
+}
+
+fn alarm_on(
+    metric: Metric,
+    net: &str,
+    value: f64,
+    is_test: bool,
+    data: &str,
+    baselines: &[Baseline],
+) -> Option<String> {
+    let best = not_beaten(metric, value, baselines, is_test)?;
     Some(format!(
-        "NO BETTER THAN A BASELINE: {net} has {metric} {} on the {set} set, {} has {} ({}).",
+        "NO BETTER THAN A BASELINE: {net} has {metric} {} on {data}, {} has {} ({}).",
         shown(metric, Some(value)),
         best.name,
-        shown(metric, best.score(test.is_some())),
+        shown(metric, best.score(is_test)),
         best.what
     ))
 }
@@ -97,6 +113,12 @@ mod tests {
         );
         assert_eq!(alarm(Metric::SquaredError, "n", 0.4, Some(0.2), &all), None);
         assert!(alarm(Metric::SquaredError, "n", 0.6, None, &all).unwrap().contains("validation"));
+        let said = evaluation_alarm(Metric::SquaredError, 0.3, &all).unwrap();
+        assert!(
+            said.contains("the model has mean squared error 0.3000 on these data, p"),
+            "{said}"
+        );
+        assert_eq!(evaluation_alarm(Metric::SquaredError, 0.2, &all), None);
         let table = baseline_table(Metric::SquaredError, &[("network".into(), 0.4, None)], &all);
         assert_eq!(table.rows.len(), 3);
         assert_eq!(table.rows[0][..3], ["network", "0.4000", "none"]);

@@ -6,7 +6,7 @@ use crate::Failure;
 use crate::args::series::{missing_notes, read_files, unknown_categories};
 use crate::files::model_file::ModelFile;
 use crate::memory::Needs;
-use crate::report::baselines::{alarm, evaluation_table, standard_error};
+use crate::report::baselines::{evaluation_alarm, evaluation_table, standard_error};
 use crate::report::page::number;
 use crate::report::training_run::{Judged, most_frequent};
 use drnn::Direction;
@@ -52,7 +52,7 @@ pub fn evaluate(request: Request) -> Result<Evaluation, Failure> {
     let baselines: Vec<Baseline> = scored.iter().map(ScoredBaseline::summary).collect();
     let metric = if task.classes.is_some() { Metric::Accuracy } else { Metric::SquaredError };
     let quality = found.quality().unwrap_or(f64::NAN);
-    notes.extend(alarm(metric, "the model", quality, Some(quality), &baselines));
+    notes.extend(evaluation_alarm(metric, quality, &baselines));
     let mut judged = judged(&found, &task, "given");
     judged.extend(by_target(&found, &task, "given", &scored));
     judged.push(evaluation_table(metric, quality, &baselines));
