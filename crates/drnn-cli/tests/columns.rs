@@ -132,6 +132,27 @@ fn categories_that_are_new() {
     assert_eq!(exported["encoding"], Value::Null);
 }
 
+/// The only input has categories, and all of them come after the training set.
+#[test]
+fn categories_that_only_come_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write(folder, "a.csv", "colour,y", |hour, _, colour, y| {
+        format!("{},{y:.3}", if hour < 240 { "" } else { colour })
+    });
+    let train = "train series --csv a.csv --target y --net gru --units 4 --epochs 1 --missing mean";
+    let said = refused(folder, train);
+    assert!(said.contains("no row of the training set has a category of colour"), "{said}");
+    assert!(said.contains("--inputs") && !folder.join("out").exists(), "{said}");
+    // Next to another input the column is left out.
+    write(folder, "a.csv", "x,colour,y", |hour, x, colour, y| {
+        format!("{x:.3},{},{y:.3}", if hour < 240 { "" } else { colour })
+    });
+    done(folder, train);
+    let task = &json(&done(folder, "inspect out/series/model.safetensors --json"))["task"];
+    assert_eq!(task["inputs"], serde_json::json!(["x"]));
+}
+
 #[test]
 fn rows_that_are_left_out_are_not_counted_by_horizons() {
     let folder = tempfile::tempdir().unwrap();

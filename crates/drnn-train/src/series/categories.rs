@@ -18,10 +18,11 @@ impl Sequences {
     }
 
     /// Removes the inputs that are not known; their categories are then read as none of the others.
-    /// A column that has no known category is removed.
+    /// A column that has no known category is removed. Without a known input all stay: a network needs
+    /// one.
     pub fn keep_inputs(&mut self, known: &[bool]) {
         let q = self.inputs.len();
-        if known.len() != q || known.iter().all(|known| *known) {
+        if known.len() != q || known.iter().all(|known| *known) || !known.contains(&true) {
             return;
         }
         let mut at = 0;

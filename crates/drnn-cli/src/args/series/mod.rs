@@ -132,6 +132,15 @@ impl SeriesData {
         let Parts { mut train, mut valid, mut test } = all.part(shares, seed)?;
         if known.is_none() {
             let found = train.known_inputs();
+            if !found.contains(&true) {
+                let columns: Vec<String> =
+                    train.columns.iter().map(|column| column.name.clone()).collect();
+                return Err(Failure::Input(format!(
+                    "no row of the training set has a category of {}, and there is no other \
+                     input; --inputs chooses columns, --valid and --test the sizes of the other sets",
+                    joined(&columns)
+                )));
+            }
             train.keep_inputs(&found);
             [&mut valid, &mut test].into_iter().flatten().for_each(|part| part.keep_inputs(&found));
         }
