@@ -418,9 +418,11 @@ fn bad_lines_stop_or_are_skipped_or_marked() {
 
     let (out, said) = refused(folder, "stream dense.safetensors", &input);
     assert!(out.is_empty() && said.contains("standard input:1: "), "{said}");
+    assert!(said.contains("; --bad-lines skip or mark leaves such lines out\n"), "{said}");
 
     let (code, out, said) = fed(folder, "stream dense.safetensors --bad-lines skip", &input);
     assert_eq!((code, &out), (Some(0), &expected), "{said}");
+    assert!(!said.contains("--bad-lines"), "{said}");
     assert!(said.contains("4 bad lines were left out, 9 elements were read"), "{said}");
     assert!(said.contains("the first is line 1: "), "{said}");
 

@@ -227,6 +227,10 @@ impl<'m> Elements<'m> {
             Err(Failure::Input(why)) if self.bad_lines != BadLines::Stop => {
                 to(Item::Bad { line, why })
             }
+            Err(Failure::Input(why)) => {
+                let help = "--bad-lines skip or mark leaves such lines out";
+                Err(in_line(line, Failure::Input(format!("{why}; {help}"))))
+            }
             outcome => outcome.map_err(|e| in_line(line, e)),
         }
     }
