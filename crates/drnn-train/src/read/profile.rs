@@ -78,6 +78,8 @@ pub(crate) struct Categories {
     /// One that is a number.
     pub number: Option<String>,
     numbers: usize,
+    /// Fields that are not missing, until there are too many categories.
+    pub fields: usize,
 }
 
 impl Profile {
@@ -136,8 +138,18 @@ impl Categories {
         self.numbers * 2 > self.names.len()
     }
 
+    /// Whether most fields of a table that is not tiny are different: numbers in a form that is not
+    /// read, or names, rather than categories.
+    pub fn are_unique(&self) -> bool {
+        self.fields >= 20 && self.names.len() * 2 > self.fields
+    }
+
     fn add(&mut self, field: &str, max: usize) {
-        if self.names.len() > max || self.names.contains(field) {
+        if self.names.len() > max {
+            return;
+        }
+        self.fields += 1;
+        if self.names.contains(field) {
             return;
         }
         if field.parse::<f32>().is_ok() {

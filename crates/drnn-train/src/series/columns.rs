@@ -22,13 +22,15 @@ pub struct Columns {
     /// Whether the target is a class: None where its first field that is not missing is to say so, by being no
     /// number.
     pub classes: Option<bool>,
-    /// What becomes of missing inputs. With [`Missing::Drop`] rows without a target are left out too, with
-    /// [`Missing::Refuse`] they are an error; else they do not count.
+    /// What becomes of missing inputs. With [`Missing::Refuse`] rows without a target are an error;
+    /// else they are read and do not count.
     pub missing: Missing,
     /// Between columns.
     pub delimiter: Delimiter,
     /// Classes that the target may have.
     pub max_classes: usize,
+    /// Whether errors name the options of a training that help.
+    pub names_options: bool,
 }
 
 /// Input columns.
@@ -83,6 +85,7 @@ impl Columns {
             missing: Missing::Refuse,
             delimiter: Delimiter::default(),
             max_classes: MAX_CLASSES,
+            names_options: true,
         }
     }
 
@@ -98,6 +101,7 @@ impl Columns {
             delimiter: Delimiter::Likely(u8::try_from(task.delimiter).unwrap_or(b',')),
             // Classes that the model does not know count as wrong and do not make the network larger.
             max_classes: usize::MAX,
+            names_options: false,
         }
     }
 
@@ -171,6 +175,11 @@ pub(super) fn plan(
     }
     let (mut inputs, mut notes) = (Vec::new(), Vec::new());
     for column in candidates {
+        // As in a table whose lines all end with a delimiter.
+        if column.name.is_empty() && column.kind == FieldKind::Empty && rules.names.is_none() {
+            notes.push("a column without a name and without values is left out.".into());
+            continue;
+        }
         let is_named = rules.names.as_ref().is_some_and(|names| names.contains(&column.name));
         let kind = match &column.kind {
             FieldKind::Time(_) if !is_named && rules.time.as_ref() != Some(&column.name) => {
@@ -202,14 +211,15 @@ fn column_kind(
     match &column.kind {
         FieldKind::Number | FieldKind::DecimalComma if is_time => Err(format!(
             "column {name} holds numbers; --time-format unix reads them as seconds since 1970, \
-             unix-ms as milliseconds"
+             unix-ms as milliseconds; iso reads 20160701 as 1 July 2016"
         )),
         FieldKind::DecimalComma => Ok(ColumnKind::DecimalComma),
         FieldKind::Empty | FieldKind::Number => Ok(ColumnKind::Number),
         FieldKind::Text(found) if is_time => {
-            let first = found.names.first().map_or("", |first| first);
+            let is_time = |text: &str| TimeFormat::RECOGNISED.iter().any(|f| f.parse(text).is_ok());
+            let other = found.names.iter().find(|text| !is_time(text)).map_or("", |text| text);
             let why = "is not a time that is recognised; --time-format names its form";
-            Err(format!("column {name}: {} {why}", quote(first)))
+            Err(format!("column {name}: {} {why}", quote(other)))
         }
         FieldKind::Text(found) => {
             let said = rules.categories.contains(&column.name);
@@ -222,16 +232,25 @@ fn column_kind(
                     column.name
                 ));
             }
+            let example = found.names.first().map_or(String::new(), |first| quote(first));
             if found.names.len() > rules.max_categories {
                 return Err(format!(
-                    "column {name} holds text with more than {} different values, and each would \
-                     be an input; choose columns with --inputs, or allow more with \
+                    "column {name} holds text with more than {} different values, like {example}, \
+                     and each would be an input; choose columns with --inputs, or allow more with \
                      --max-categories N",
                     grouped(rules.max_categories)
                 ));
             }
             let count = found.names.len();
             notes.push(format!("column {} has {count} categories, an input each.", column.name));
+            if found.are_unique() {
+                notes.push(format!(
+                    "column {}: most of its {} fields are different texts, like {example}; if these \
+                     are numbers or names, --inputs leaves the column out.",
+                    column.name,
+                    grouped(found.fields)
+                ));
+            }
             Ok(ColumnKind::Category { names: found.names.iter().cloned().collect() })
         }
         FieldKind::Time(times) => {
@@ -249,21 +268,23 @@ fn column_kind(
             }
             let shown = || Cycle::shown_by(times.step().unwrap_or(0.0), times.span());
             let cycles = rules.cycles.clone().unwrap_or_else(shown);
+            let unsorted = (times.backwards() > 0).then(|| {
+                format!(
+                    "{} rows are earlier than the row before them; is the table sorted by {}?",
+                    grouped(times.backwards()),
+                    column.name
+                )
+            });
             if cycles.is_empty() {
                 return Err(format!(
                     "column {name}: its times are too few or too far apart to show the cycle of a \
-                     day, a week or a year; --cycles chooses among them, or leave it out"
+                     day, a week or a year; --cycles chooses among them, or leave it out{}",
+                    unsorted.map_or(String::new(), |text| format!("; {text}"))
                 ));
             }
             let names: Vec<String> = cycles.iter().map(Cycle::to_string).collect();
             notes.push(format!("column {} becomes {}.", column.name, names.join(", ")));
-            if times.backwards() > 0 {
-                notes.push(format!(
-                    "{} rows are earlier than the row before them; is the table sorted by {}?",
-                    grouped(times.backwards()),
-                    column.name
-                ));
-            }
+            notes.extend(unsorted);
             Ok(ColumnKind::Time { format, cycles })
         }
     }

@@ -46,6 +46,8 @@ pub fn from_table(input: &Input, columns: &Columns) -> Result<Sequences> {
         missing: Missing::Keep,
         delimiter: Delimiter::Exactly(profile.delimiter),
         max_labels: columns.max_classes,
+        targets: if is_classes { 0 } else { columns.targets.len() },
+        names_options: columns.names_options,
     };
     let table = read::table(input.open()?, &choice)?;
     let mut sequences = from_rows(&name, &table, inputs, columns)?;

@@ -206,6 +206,7 @@ impl SeriesData {
             missing: self.missing.into(),
             delimiter: self.delimiter.map_or(Delimiter::default(), Delimiter::Exactly),
             max_classes: self.max_classes as usize,
+            names_options: true,
         }
     }
 

@@ -75,8 +75,7 @@ impl TimeFormat {
         };
         parsed.ok_or_else(|| {
             format!(
-                "{} is not a time that exists, written as {self} like {}; --time-format names \
-                 another form",
+                "{} is not a time that exists, written as {self} like {}",
                 quote(field),
                 self.example()
             )

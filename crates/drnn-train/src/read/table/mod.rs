@@ -33,6 +33,10 @@ pub struct Choice {
     pub delimiter: Delimiter,
     /// Different texts that the label may have.
     pub max_labels: usize,
+    /// How many of the columns, the last ones, are targets.
+    pub targets: usize,
+    /// Whether errors name the options of a training that help.
+    pub names_options: bool,
 }
 
 impl Default for Choice {
@@ -44,6 +48,8 @@ impl Default for Choice {
             missing: Missing::default(),
             delimiter: Delimiter::default(),
             max_labels: MAX_CLASSES,
+            targets: 0,
+            names_options: true,
         }
     }
 }
@@ -108,14 +114,18 @@ pub fn table(source: Source, choice: &Choice) -> Result<Table> {
     let mut numbers = Vec::new();
     while rows.next()? {
         if rows.len() != names.len() {
-            return Err(rows.refuse(wrong_length(rows.len(), names.len())));
+            let help = if choice.names_options { DELIMITER_HELP } else { "" };
+            return Err(rows.refuse(wrong_length(rows.len(), names.len()) + help));
         }
         numbers.clear();
         let mut unknown = 0;
-        for (column, &place) in places.columns.iter().zip(&places.at) {
+        for (i, (column, &place)) in places.columns.iter().zip(&places.at).enumerate() {
+            let is_target = i + choice.targets >= places.columns.len();
             let encoded = column.encode(rows.field(place), &mut numbers);
-            let encoded =
-                encoded.map_err(|reason| rows.refuse(format!("{reason}{INPUTS_HELP}")))?;
+            let encoded = encoded.map_err(|reason| {
+                let help = if choice.names_options { help(column, is_target) } else { "" };
+                rows.refuse(format!("{reason}{help}"))
+            })?;
             unknown += usize::from(encoded == Encoded::UnknownCategory);
         }
         let [label, sequence] =
@@ -126,8 +136,19 @@ pub fn table(source: Source, choice: &Choice) -> Result<Table> {
     building.finish().map_err(|reason| refuse(rows.name(), None, reason))
 }
 
-/// The option that helps with columns that hold something else.
-const INPUTS_HELP: &str = "; --inputs chooses the columns to read";
+/// The option that helps with a column that holds something else.
+fn help(column: &InputColumn, is_target: bool) -> &'static str {
+    match &column.kind {
+        _ if is_target => "; --classify reads classes, --target names another column",
+        ColumnKind::Time { .. } => {
+            "; --time-format names another form, --inputs chooses the columns to read"
+        }
+        _ => "; --inputs chooses the columns to read",
+    }
+}
+
+/// The option that helps with rows of other lengths.
+const DELIMITER_HELP: &str = "; --delimiter names what separates them";
 
 /// Reads a table's header.
 pub(super) fn open_table(source: Source, delimiter: Delimiter) -> Result<(Rows, Header)> {
@@ -142,10 +163,7 @@ pub(super) fn open_table(source: Source, delimiter: Delimiter) -> Result<(Rows, 
 
 /// What to say of a row that has too many or too few fields.
 pub(super) fn wrong_length(found: usize, expected: usize) -> String {
-    format!(
-        "the row has {found} columns, the header has {expected}; --delimiter names what separates \
-         them"
-    )
+    format!("the row has {found} columns, the header has {expected}")
 }
 
 fn from_array(array: Array, choice: &Choice) -> std::result::Result<Table, String> {

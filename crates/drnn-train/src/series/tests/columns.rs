@@ -132,17 +132,27 @@ fn times_that_cannot_be_read_are_refused_with_the_option_that_helps() {
     let columns = with(day, &["y"]);
     for (times, why) in [
         (&["2016-02-29", "2017-02-29"][..], "a.csv:3: column `date`: `2017-02-29` is not a time"),
+        (&["2016-02-29", "x"], "; --time-format names another form, --inputs chooses the columns"),
         (&["01/02/2016", "2016-02-01"], "the order of day and month is open; --time-format"),
         (&["13/02/2016", "02/13/2016"], "a.csv:3: column `date`: `02/13/2016` is not a time"),
         (&["01/02/2016", "02/02/2016"], "a.csv:1: column `date`: the order of day and month"),
         (&["1467331200", "1467334800"], "holds numbers; --time-format unix"),
         (&["monday", "tuesday"], "`monday` is not a time that is recognised; --time-format"),
+        // The one that is not a time is named, not the first in the alphabet.
+        (&["2016-02-01 24:00", "2016-02-01 01:00"], "`2016-02-01 24:00` is not a time that"),
     ] {
         let message = refused(&rows(times), &columns);
         assert!(message.contains(why), "{message}");
     }
     let message = refused(&rows(&["2016-01-01", "2016-01-02"]), &with(timed(), &["y"]));
     assert!(message.contains("too few or too far apart to show the cycle"), "{message}");
+    assert!(!message.contains("sorted"), "{message}");
+    let shuffled = ["2016-01-05", "2016-01-01", "2016-01-06", "2016-01-02"];
+    let message = refused(&rows(&shuffled), &with(timed(), &["y"]));
+    assert!(message.contains("; 2 rows are earlier than the row before them; is the"), "{message}");
+    let iso = InputRules { time_format: Some(TimeFormat::Iso), ..timed() };
+    let iso = InputRules { cycles: Some(vec![Cycle::DayOfYear]), ..iso };
+    assert_eq!(read(&rows(&["20160101", "20160102"]), &with(iso, &["y"])).unwrap().x[1], 1.0);
     let unix = InputRules {
         time_format: Some(TimeFormat::Unix),
         cycles: Some(vec![Cycle::HourOfDay]),
@@ -181,6 +191,10 @@ fn categories_are_those_of_the_training_part() {
     let unknown = [&train, &valid, &test].map(|part| part.unknown_categories);
     assert_eq!(unknown, [0, 5, 10]);
     assert_eq!(valid.x[2 * 84..2 * 86], [1.0, 0.0, 0.0, 0.0]);
+    // A network needs an input: without a known one all stay.
+    let mut none = valid.clone();
+    none.keep_inputs(&[false; 2]);
+    assert_eq!(none, valid);
     let task = learn(&train);
     // A table that is read for the model counts them too.
     let again = read(&text, &Columns::of(&task)).unwrap();
@@ -201,9 +215,43 @@ fn columns_of_text_that_are_no_categories() {
     let message = refused("x,y\n1,1\nz,2\n", &columns(&["y"]));
     assert!(message.contains("a.csv:3: column `x`: `z` is not a number"), "{message}");
     assert!(message.contains("--inputs"), "{message}");
+    let message = refused("x,y\n1,1\n2,z\n", &columns(&["y"]));
+    assert!(message.contains("a.csv:3: column `y`: `z` is not a number"), "{message}");
+    assert!(message.contains("--classify reads classes, --target names"), "{message}");
+    // `drnn eval` has none of these options.
+    let task = learn(&read("x,y\n1,1\n2,2\n", &columns(&["y"])).unwrap());
+    for text in ["x,y\n1,1\nz,2\n", "x,y\n1,1\n2,z\n", "x,y\n1,1\n2\n"] {
+        let message = refused(text, &Columns::of(&task));
+        assert!(message.contains("a.csv:3: ") && !message.contains("--"), "{message}");
+    }
     assert!(
         refused("x,d\n1,2016-01-01\n", &columns(&["d"])).contains("the target `d` holds times")
     );
+}
+
+/// Numbers in a form that is not read would be a category each: that is said, with one of them.
+#[test]
+fn texts_that_are_hardly_categories_are_said() {
+    let rows = |n: usize| (0..n).map(|i| format!("\"1,{i:03}\",{i}\n")).collect::<String>();
+    let found = read(&format!("x,y\n{}", rows(30)), &columns(&["y"])).unwrap();
+    let note = "column x: most of its 30 fields are different texts, like `1,000`";
+    assert!(found.notes.iter().any(|text| text.starts_with(note)), "{:?}", found.notes);
+    let message = refused(&format!("x,y\n{}", rows(300)), &columns(&["y"]));
+    assert!(message.contains("more than 256 different values, like `1,000`, and"), "{message}");
+    let twice: String = (0..60).map(|i| format!("\"1,{:03}\",{i}\n", i / 2)).collect();
+    let found = read(&format!("x,y\n{twice}"), &columns(&["y"])).unwrap();
+    assert!(!found.notes.iter().any(|text| text.contains("most of its")), "{:?}", found.notes);
+}
+
+/// All lines end with a delimiter: a column without a name and without values.
+#[test]
+fn an_empty_last_column_is_left_out() {
+    let found = read("x,y,\n1,2,\n3,4,\n", &columns(&["y"])).unwrap();
+    assert_eq!((&found.inputs[..], found.steps()), (&["x".to_string()][..], 2));
+    assert!(found.notes[0].contains("without a name and without values"), "{:?}", found.notes);
+    // With a value it is a column, and with a name its numbers are missing.
+    assert!(refused("x,y,\n1,2,\n3,4,5\n", &columns(&["y"])).contains("a.csv:2: column `` is"));
+    assert!(refused("x,y,z\n1,2,\n", &columns(&["y"])).contains("column `z` is missing"));
 }
 
 #[test]
