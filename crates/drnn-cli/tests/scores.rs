@@ -29,7 +29,7 @@ fn tables(folder: &Path) {
             true => ["", "NA", "nan"][t % 3].to_string(),
             false => field.into(),
         };
-        let kind = if t % 13 == 1 { "" } else { kind };
+        let kind = if t % 13 == 1 { ["", "NA"][t % 2] } else { kind };
         let [x, w, y, z] = &fields;
         writeln!(holes, "{},{w},{},{z},{kind}", hole(7, x), hole(11, y)).unwrap();
     }

@@ -38,6 +38,11 @@ pub fn listed<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
     shown.join(", ")
 }
 
+/// Whether a field is missing: empty, `NA` or `NaN`.
+pub fn is_missing(field: &str) -> bool {
+    field.is_empty() || ["na", "nan"].iter().any(|name| field.eq_ignore_ascii_case(name))
+}
+
 /// Parses a number; empty and `NA` are missing values, returned as NaN.
 pub fn number(field: &str) -> Result<f32, String> {
     if field.is_empty() || field.eq_ignore_ascii_case("na") {

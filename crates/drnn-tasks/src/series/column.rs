@@ -12,7 +12,7 @@
 //! field makes all its inputs NaN. A category that training did not have makes all its inputs 0.
 
 use super::time::{Cycle, TimeFormat};
-use crate::text::{TOO_LARGE, number, quote};
+use crate::text::{TOO_LARGE, is_missing, number, quote};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::iter::repeat_n;
@@ -100,8 +100,7 @@ impl InputColumn {
 
     /// Appends the inputs of a field.
     pub fn encode(&self, field: &str, to: &mut Vec<f32>) -> Result<Encoded, String> {
-        let missing =
-            field.is_empty() || ["na", "nan"].iter().any(|n| field.eq_ignore_ascii_case(n));
+        let missing = is_missing(field);
         match &self.kind {
             ColumnKind::Number => {
                 to.push(number(field).map_err(|why| self.refuse(why))?);

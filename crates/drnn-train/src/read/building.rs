@@ -5,6 +5,7 @@ use super::quote;
 use super::table::{Choice, Names, Table};
 use super::{MISSING_HELP, Missing};
 use crate::loss::IGNORE;
+use drnn_tasks::text::is_missing;
 use std::collections::HashMap;
 
 /// A table under construction.
@@ -43,6 +44,7 @@ impl Building {
         unknown: usize,
     ) -> std::result::Result<(), String> {
         let table = &mut self.table;
+        let label = label.map(|label| if is_missing(label) { "" } else { label });
         let holes = numbers.iter().filter(|x| x.is_nan()).count();
         if (holes > 0 || label == Some("")) && self.missing == Missing::Drop {
             table.dropped += 1;
@@ -55,7 +57,7 @@ impl Building {
         if label == Some("") {
             if self.missing != Missing::Keep {
                 let column = quote(&self.label_column);
-                return Err(format!("column {column}, the class, is empty; {MISSING_HELP}"));
+                return Err(format!("column {column}, the class, is missing; {MISSING_HELP}"));
             }
             table.label.get_or_insert_default().ids.push(IGNORE);
         } else if let Some(label) = label {

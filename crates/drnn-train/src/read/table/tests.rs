@@ -87,7 +87,7 @@ fn bad_tables() {
         ("a;b\n1,5;2\n", &all, "a.csv:2: column `a`: `1,5` is not a number; write decimals with"),
         ("a,b\n1,2\n", &named(&[]), "a.csv:1: has no column of numbers"),
         ("a\nx\n", &label, "a.csv:1: has no column of numbers"),
-        ("a,b\n,2\n", &label, "a.csv:2: column `a`, the class, is empty; --missing says"),
+        ("a,b\n,2\n", &label, "a.csv:2: column `a`, the class, is missing; --missing says"),
         ("a,b\n1,\"2\n", &all, "a.csv:2: a quote is left open"),
         (
             "a,b\n1,2\n",
@@ -194,18 +194,21 @@ fn times_and_categories_become_numbers() {
 
 #[test]
 fn labels_that_are_missing() {
-    let text = "x,c\n1,a\n2,\n3,b\n";
-    let with =
-        |missing| read(text, &Choice { label: Some("c".into()), missing, ..Choice::default() });
-    let kept = with(Missing::Keep).unwrap().label.unwrap();
-    assert_eq!((kept.ids, kept.names.join(" ")), (vec![0, crate::loss::IGNORE, 1], "a b".into()));
-    let dropped = with(Missing::Drop).unwrap();
-    assert_eq!((dropped.len(), dropped.dropped), (2, 1));
-    let message = with(Missing::Refuse).unwrap_err().to_string();
-    assert!(
-        message.starts_with("a.csv:3: column `c`, the class, is empty; --missing"),
-        "{message}"
-    );
+    // As other programs write them; nothing of it is a class.
+    for hole in ["", "NA", "nan"] {
+        let text = format!("x,c\n1,a\n2,{hole}\n3,b\n");
+        let with = |missing| {
+            read(&text, &Choice { label: Some("c".into()), missing, ..Choice::default() })
+        };
+        let kept = with(Missing::Keep).unwrap().label.unwrap();
+        assert_eq!(kept.ids, [0, crate::loss::IGNORE, 1], "{hole}");
+        assert_eq!(kept.names, ["a", "b"]);
+        let dropped = with(Missing::Drop).unwrap();
+        assert_eq!((dropped.len(), dropped.dropped), (2, 1));
+        let message = with(Missing::Refuse).unwrap_err().to_string();
+        let why = "a.csv:3: column `c`, the class, is missing; --missing";
+        assert!(message.starts_with(why), "{message}");
+    }
 }
 
 #[test]
