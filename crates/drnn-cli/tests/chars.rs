@@ -44,6 +44,13 @@ fn a_model_with_all_that_its_use_needs() {
     assert_eq!((&alphabet[..2], task.window(), model.spec().delay()), (" a", 30, 3));
     let found = results(&folder.join("a"), "training.json");
     assert_eq!((&found["task"], &found["metric"]), (&"chars".into(), &"bits".into()));
+    // The number in the log is the one that chose the epoch, and the one in the summary.
+    let kept = found["kept_epoch"].as_u64().unwrap() as usize;
+    let log = std::fs::read_to_string(folder.join("a/log.jsonl")).unwrap();
+    let logged: serde_json::Value =
+        serde_json::from_str(log.lines().nth(kept - 1).unwrap()).unwrap();
+    assert_eq!(logged["valid"], found["valid"], "{logged}");
+    assert_eq!(logged["measure"].as_str().map(|text| text.starts_with("bits")), Some(true));
 
     // Any number of threads, stopped and resumed: the same. Half precision is half as large.
     done(folder, &format!("{train} --out b --threads 2 --half"));

@@ -185,4 +185,15 @@ fn the_model_that_is_built_in() {
     let input = "Th_ history of the Unit_d States of Ameri_a";
     let filled = text(&fill(folder.path(), "fill", input.as_bytes()).stdout);
     assert_eq!(filled, "The history of the United States of America");
+    // The first thing that people try.
+    for (holes, expected) in [
+        ("th_ quick br_wn f_x", "the quick brown fox"),
+        (
+            "The qu_ck br_wn f_x jumps ov_r the l_zy dog.",
+            "The quick brown fox jumps over the lazy dog.",
+        ),
+    ] {
+        let filled = text(&fill(folder.path(), "fill", holes.as_bytes()).stdout);
+        assert_eq!(filled, expected);
+    }
 }

@@ -204,6 +204,13 @@ fn masks_of_a_text_and_tags_of_words() {
     let csv = done(folder, &format!("-q predict {tagger} w.conllu -o -"));
     assert!(csv.starts_with("sentence,number,word,tag,probability\n1,1,Ants,NOUN,"), "{csv}");
     assert_eq!(csv.lines().count(), 3);
+    // Words with their tags, as for a training: the tags are no words.
+    std::fs::write(folder.join("w.tsv"), "Ants\tX\nmarch\tX\n\n").unwrap();
+    assert_eq!(done(folder, &format!("-q predict {tagger} w.tsv -o -")), csv);
+    std::fs::write(folder.join("words"), "Ants\nmarch\n\n").unwrap();
+    let [tagged, expected] = ["w.tsv", "words"]
+        .map(|name| done(folder, &format!("-q tag {tagger} {name} --from tokens")));
+    assert_eq!(tagged, expected);
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! One long series, scored by `train`, `eval`, `predict` and `stream`: the same rows, the same score.
+//! One long series of every kind, scored by `train`, `eval`, `predict` and `stream`: the same rows, the
+//! same score. Delays and sweeps are in `agreement.rs`.
 
 mod common;
 
@@ -142,21 +143,6 @@ fn check(folder: &Path, case: &Case) {
         for ((_, expected), found) in predictions.zip(line.split('\t')) {
             assert_eq!(expected, found, "{what}");
         }
-    }
-}
-
-#[test]
-fn every_delay_is_scored_as_it_is_used() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    tables(folder);
-    for delay in 0..=8 {
-        let options = format!("--inputs x,w --net dlstm --delay {delay}");
-        check(
-            folder,
-            &Case { table: "whole.csv", options: &options, targets: &["y"], ahead: &[0] },
-        );
-        std::fs::remove_dir_all(folder.join("m")).unwrap();
     }
 }
 

@@ -63,7 +63,7 @@ pub struct Arguments {
     /// series: a column with the probability of each class
     #[arg(long)]
     probabilities: bool,
-    /// tagger: input format [default: conllu for files of that name, otherwise text]
+    /// tagger: input format [default: conllu and tokens for names with .conllu and .tsv, otherwise text]
     #[arg(long, value_enum)]
     from: Option<From>,
     /// chars: text that stands for a masked character; may repeat [default: _ and [MASK]]
@@ -182,8 +182,11 @@ impl Arguments {
                 fill::fill_into(model, source, &self.mask_text, self.lines, form, to)
             }
             _ => {
-                let conllu = source.name().contains(".conllu");
-                let guess = if conllu { From::Conllu } else { From::Text };
+                let guess = match source.name() {
+                    name if name.contains(".conllu") => From::Conllu,
+                    name if name.contains(".tsv") => From::Tokens,
+                    _ => From::Text,
+                };
                 let from = self.from.unwrap_or(guess);
                 words::predict(model, source, from, Sheet::new(to, self.to))
             }

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 pub enum From {
     /// Running text
     Text,
-    /// One token per line, a blank line after each sentence
+    /// One token per line, a blank line after each sentence; after a TAB other columns may follow
     Tokens,
     /// CoNLL-U
     Conllu,
@@ -95,7 +95,11 @@ fn lines(source: Source, from: From, send: &SyncSender<Piece>) -> drnn_train::Re
                 Piece::Whole(Whole { words, lines: None })
             }
             (_, "") => Piece::End,
-            (_, token) => Piece::Token(Element::Word(token.into())),
+            (_, line) => {
+                // The tags of a file to train on are no words.
+                let token = line.split('\t').next().unwrap_or(line).trim_end();
+                Piece::Token(Element::Word(token.into()))
+            }
         };
         if send.send(piece).is_err() {
             break;
