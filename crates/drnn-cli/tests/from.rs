@@ -112,6 +112,14 @@ fn a_network_of_no_task() {
     let said = done(folder, "inspect a/model.safetensors");
     assert!(said.contains("dgru(5 units, delay 2)"), "{said}");
     done(folder, &format!("{train} both.safetensors --out b"));
+    // nn.LSTM(proj_size=2): trained, and trained further.
+    let projected = "train series --csv a.csv --target y --epochs 1 --units 5";
+    done(folder, &format!("{projected} --projection 2 --delay 1 --out p"));
+    let said = done(folder, "inspect p/model.safetensors");
+    assert!(said.contains("dlstm(5 units, projected to 2, delay 1)"), "{said}");
+    done(folder, &format!("{train} p/model.safetensors --out q"));
+    let said = refused(folder, &format!("{projected} --net gru --projection 2 --out c"));
+    assert!(said.contains("projection"), "{said}");
     let said = refused(folder, &format!("{train} both.safetensors --delay 2 --out c"));
     assert!(said.contains("both.safetensors: is bidirectional, and has no --delay 2"), "{said}");
     done(folder, "init --net gru --units 5 --inputs 2 --outputs 1 -o wide.safetensors");

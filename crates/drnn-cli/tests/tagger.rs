@@ -189,6 +189,11 @@ fn a_sweep_over_the_delay_of_the_word_network() {
     let sweep = "sweep tagger --train train.tsv --dev dev.tsv --test dev.tsv --units 12 --batch 8 --epochs 2";
     let text = done(folder.path(), &format!("{sweep} --delays 0,1 --nets dlstm,bilstm"));
     assert!(text.contains("dlstm-1") && text.contains("Recommended"), "{text}");
+    // Without a test set, as in `train`; the model of the sweep tags.
+    let untested = sweep.replace("--test dev.tsv", "");
+    let text = done(folder.path(), &format!("{untested} --delays 0,1 --nets dlstm --out untested"));
+    assert!(text.contains("none"), "{text}");
+    done(folder.path(), "tag untested/model.safetensors --from tokens train.tsv");
     for (more, why) in [
         ("--nets dgru", "a tagger has LSTMs"),
         ("--layers 2", "--layers 2"),

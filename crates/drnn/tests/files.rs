@@ -188,8 +188,21 @@ fn refused_with_the_tensor_and_the_reason() {
     assert!(foreign(&odd, None).contains("has shape [9, 2], expected 4 rows per unit"));
     let none: [(&str, &[usize]); 2] = [("weight_ih_l0", &[0, 1]), ("weight_hh_l0", &[0, 0])];
     assert!(foreign(&none, None).contains("tensor `weight_hh_l0` has shape [0, 0]: no units"));
+    // Two units, projected to one.
+    let projected: [(&str, &[usize]); 5] = [
+        ("weight_ih_l0", &[8, 1]),
+        ("weight_hh_l0", &[8, 1]),
+        ("bias_ih_l0", &[8]),
+        ("bias_hh_l0", &[8]),
+        ("weight_hr_l0", &[1, 2]),
+    ];
+    let model = Model::import_bytes(&file(&projected, None), &Import::default()).unwrap();
+    assert_eq!((model.spec().units(), model.spec().projection()), (&[2][..], Some(1)));
     let hr = [&all[..], &[("weight_hr_l0", &[1, 2])]].concat();
-    assert!(foreign(&hr, None).contains("projections (proj_size) are not supported"));
+    assert!(foreign(&hr, None).contains("unexpected tensor `weight_hr_l0` in lstm(2 units)"));
+    let gru: [(&str, &[usize]); 3] =
+        [("weight_ih_l0", &[6, 1]), ("weight_hh_l0", &[6, 1]), ("weight_hr_l0", &[1, 2])];
+    assert!(foreign(&gru, None).contains("`weight_hr_l0`: only an LSTM has a projection"));
     let two: [(&str, &[usize]); 4] = [
         ("a.weight_ih_l0", &[8, 1]),
         ("a.weight_hh_l0", &[8, 2]),

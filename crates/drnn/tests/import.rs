@@ -52,6 +52,25 @@ fn model(cell: Cell, units: &[usize]) -> Model {
     Model::init(&NetSpec::builder(cell).dense(3).units(units).build().unwrap(), 7).unwrap()
 }
 
+/// nn.LSTM(proj_size=..): `weight_hr` says how many units there are, `weight_hh` how wide h is.
+#[test]
+fn projected_lstms() {
+    let builder = || NetSpec::builder(Cell::Lstm).projection(2);
+    let one = builder().dense(3).units([5]);
+    let both = builder().dense(3).units([5, 5]).bidirectional();
+    let whole = builder().tokens(9, 3).units([4, 4]).outputs(6);
+    for builder in [one, both, whole] {
+        let model = Model::init(&builder.build().unwrap(), 7).unwrap();
+        let name = |name: &str| match name.split_once('.') {
+            Some((part, rest)) => format!("{part}.{rest}"),
+            None => format!("rnn.{name}"),
+        };
+        let found = import(&renamed(&model, name), &Import::default()).unwrap().model;
+        assert_eq!(found.spec(), model.spec());
+        assert_eq!(found.params(), model.params());
+    }
+}
+
 /// Token input, two layers, an output layer.
 fn whole(cell: Cell) -> Model {
     let spec = NetSpec::builder(cell).tokens(9, 3).units([4, 4]).outputs(6).build().unwrap();

@@ -192,6 +192,12 @@ impl Characters {
         })
     }
 
+    /// Training and validation set, and the test set if there is one.
+    pub fn parts(&self) -> Vec<&dyn Dataset> {
+        let parts = [Some(&self.train), Some(&self.valid), self.test.as_ref()];
+        parts.into_iter().flatten().map(|part| part as &dyn Dataset).collect()
+    }
+
     /// Bits per masked character by frequencies alone.
     pub fn baselines(&self) -> Vec<Baseline> {
         character_baselines(&self.train, &self.valid, self.test.as_ref())

@@ -22,6 +22,9 @@ pub struct ShapeArguments {
     /// forecasts, less if the data are short]
     #[arg(long, value_name = "D")]
     delay: Option<usize>,
+    /// Width that an LSTM's states are projected to, as PyTorch's proj_size [default: none]
+    #[arg(long, value_name = "P")]
+    projection: Option<usize>,
 }
 
 impl ShapeArguments {
@@ -34,7 +37,7 @@ impl ShapeArguments {
     pub fn shape(&self, default_delay: usize) -> std::result::Result<Shape, Failure> {
         let units = network::layer_units(&self.units, self.layers.map(usize::from))?;
         let delay = network::checked_delay(self.net, self.delay, default_delay)?;
-        Ok(Shape { kind: self.net, units, delay })
+        Ok(Shape { kind: self.net, units, delay, projection: self.projection })
     }
 }
 
@@ -46,6 +49,8 @@ pub struct Shape {
     pub units: Vec<usize>,
     /// 0 where the kind is not delayed.
     pub delay: usize,
+    /// Width that states are projected to.
+    pub projection: Option<usize>,
 }
 
 impl Shape {
@@ -69,6 +74,7 @@ impl Shape {
         let cell = self.kind.cell(Nonlinearity::Tanh);
         let builder = data(NetSpec::builder(cell)).units(self.units.clone());
         let builder = builder.delay(self.delay, padding);
+        let builder = self.projection.into_iter().fold(builder, NetSpecBuilder::projection);
         if self.kind.bidirectional() { builder.bidirectional().build() } else { builder.build() }
     }
 
@@ -78,7 +84,7 @@ impl Shape {
         if !self.kind.bidirectional() {
             return Ok(self);
         }
-        let plain = Shape { kind: self.kind.plain(), units: self.units.clone(), delay: 0 };
+        let plain = Shape { kind: self.kind.plain(), delay: 0, ..self.clone() };
         let limit = plain.spec(Padding::Null, &data)?.parameters();
         let (all, first) = (self.units.clone(), self.units[0]);
         let mut of = |k: usize| {
@@ -117,7 +123,7 @@ mod tests {
     fn a_bidirectional_network_of_the_same_size() {
         let data = |builder: NetSpecBuilder| builder.dense(4).outputs(4);
         for units in [vec![100], vec![64, 64], vec![7]] {
-            let of = |kind| Shape { kind, units: units.clone(), delay: 0 };
+            let of = |kind| Shape { kind, units: units.clone(), delay: 0, projection: None };
             let both = of(NetworkKind::Bilstm).same_size(data).unwrap();
             let [both_size, plain_size] = [&both, &of(NetworkKind::Lstm)]
                 .map(|s| s.spec(Padding::Null, data).unwrap().parameters());
@@ -125,7 +131,7 @@ mod tests {
             assert!(both_size <= plain_size, "{both:?}");
             assert!(more.spec(Padding::Null, data).unwrap().parameters() > plain_size, "{both:?}");
         }
-        let late = Shape { kind: NetworkKind::Dgru, units: vec![5], delay: 3 };
+        let late = Shape { kind: NetworkKind::Dgru, units: vec![5], delay: 3, projection: None };
         assert_eq!((late.to_string(), late.latency()), ("dgru-3".into(), Some(3)));
     }
 }

@@ -220,8 +220,8 @@ impl SeriesData {
                 known.join(",")
             )));
         }
-        let Columns { delimiter, missing, sequence, .. } = self.columns();
-        Ok(Columns { delimiter, missing, sequence, ..Columns::of(task) })
+        let Columns { delimiter, missing, sequence, names_options, .. } = self.columns();
+        Ok(Columns { delimiter, missing, sequence, names_options, ..Columns::of(task) })
     }
 
     fn input_rules(&self) -> InputRules {

@@ -1,7 +1,7 @@
 //! Masked characters of a text.
 
 use super::Sweep;
-use super::task::{Subset, SweepTask, on_data};
+use super::task::{Measured, SweepTask};
 use crate::Failure;
 use crate::args::characters::{Characters, CharsArguments};
 use crate::args::shape::Shape;
@@ -11,7 +11,7 @@ use crate::training::suggested::Given;
 use clap::Args;
 use drnn::Cpu;
 use drnn_train::baseline::Baseline;
-use drnn_train::{Dataset, Metric, Options, Validation};
+use drnn_train::{Dataset, Metric, OnData, Options};
 use std::path::Path;
 
 /// Fill in masked characters of a text: bits per masked character
@@ -27,17 +27,7 @@ impl CharsTask {
     pub fn ready(&self, seed: u64) -> Result<Characters, Failure> {
         let characters = Characters::read(&self.characters, seed, None)?;
         characters.print_notes();
-        match &characters.test {
-            Some(_) => Ok(characters),
-            None => Err(Failure::Input("--test 0: a sweep needs a test set".into())),
-        }
-    }
-}
-
-impl Characters {
-    /// Training, validation and test set.
-    fn parts(&self) -> [&(dyn Dataset + 'static); 3] {
-        [&self.train, &self.valid, self.test.as_ref().unwrap_or(&self.valid)]
+        Ok(characters)
     }
 }
 
@@ -61,7 +51,7 @@ impl SweepTask for Characters {
     }
 
     fn sequences(&self) -> [usize; 3] {
-        self.parts().map(Dataset::len)
+        [self.train.len(), self.valid.len(), self.test.as_ref().map_or(0, Dataset::len)]
     }
 
     fn delays(&self) -> Vec<usize> {
@@ -106,13 +96,13 @@ impl SweepTask for Characters {
         Ok(place.network(cpu, &self.spec(shape)?, options)?)
     }
 
-    fn validation(
-        &self,
-        _: &Shape,
-        part: Subset,
-    ) -> Result<Box<dyn Validation<Network> + '_>, Failure> {
-        let [_, valid, test] = self.parts();
-        Ok(on_data([valid, test], part, Metric::Bits))
+    fn validation(&self, _: &Shape) -> Result<Measured<'_, Self>, Failure> {
+        Ok(Box::new(OnData::new(&self.valid as &dyn Dataset, Metric::Bits)))
+    }
+
+    fn test(&self, _: &Shape) -> Result<Option<Measured<'_, Self>>, Failure> {
+        let measured = |test| Box::new(OnData::new(test as &dyn Dataset, Metric::Bits)) as _;
+        Ok(self.test.as_ref().map(measured))
     }
 
     fn save(&self, engine: &mut Network, path: &Path) -> Result<(), Failure> {

@@ -32,7 +32,7 @@ use drnn::text::{counted, grouped};
 use drnn_train::{Options, Reason, Trainer};
 use std::path::PathBuf;
 use std::time::SystemTime;
-use task::{Subset, SweepTask};
+use task::SweepTask;
 
 /// Train networks of several delays on a task: quality against latency, and the delay that is enough
 ///
@@ -129,7 +129,7 @@ impl Sweep {
             for shape in &shapes {
                 let engine = task.engine(&place, &one, shape, &options)?;
                 let name = format!("{} {shape} {repetition}", task.describe());
-                let (train, valid) = (task.train(shape), task.validation(shape, Subset::Valid)?);
+                let (train, valid) = (task.train(shape), task.validation(shape)?);
                 trainers.push(Trainer::with_validation(engine, options, &name, train, valid)?);
                 which.push((shape, repetition));
             }
@@ -247,7 +247,7 @@ impl Sweep {
             }
             let delays = if kind.delayed() { delays.as_slice() } else { &[0] };
             for &delay in delays {
-                let shape = Shape { kind, units: units.clone(), delay };
+                let shape = Shape { kind, units: units.clone(), delay, projection: None };
                 if shapes.contains(&shape) {
                     return refuse(format!("--nets: {shape} is given twice"));
                 }

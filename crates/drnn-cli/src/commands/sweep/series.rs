@@ -1,7 +1,7 @@
 //! A sweep over the user's series.
 
 use super::Sweep;
-use super::task::{Subset, SweepTask};
+use super::task::{Measured, SweepTask};
 use crate::Failure;
 use crate::args::network::NetworkKind;
 use crate::args::series::{Ready, SeriesData};
@@ -15,7 +15,7 @@ use drnn::{Cpu, NetSpec, Padding};
 use drnn_tasks::series::SeriesTask;
 use drnn_train::baseline::Baseline;
 use drnn_train::series::{ScoredBaseline, Sequences, Windows};
-use drnn_train::{Dataset, Metric, Options, Validation};
+use drnn_train::{Dataset, Metric, Options};
 use std::path::Path;
 
 /// Sequences of numbers from a table or from arrays: mean squared error, or accuracy
@@ -50,9 +50,6 @@ impl SeriesSweep {
         let windows = ready.windows(0)?;
         let with = |delay: usize| (delay, windows.with_look_ahead(delay));
         let train = [0].into_iter().chain(delays).map(with).collect();
-        if ready.test.is_none() {
-            return Err(Failure::Input("--test 0: a sweep needs a test set".into()));
-        }
         ready.warn_of_long_delay(longest);
         Ok(Series { ready, train, max_delay })
     }
@@ -160,17 +157,13 @@ impl SweepTask for Series {
     }
 
     /// As in use, in the target's own units.
-    fn validation(
-        &self,
-        shape: &Shape,
-        part: Subset,
-    ) -> Result<Box<dyn Validation<Network> + '_>, Failure> {
-        let spec = self.spec(shape)?;
-        let test = match part {
-            Subset::Valid => None,
-            Subset::Test => self.ready.test_validation(&spec)?,
-        };
-        Ok(Box::new(test.map_or_else(|| self.ready.validation(&spec), Ok)?))
+    fn validation(&self, shape: &Shape) -> Result<Measured<'_, Self>, Failure> {
+        Ok(Box::new(self.ready.validation(&self.spec(shape)?)?))
+    }
+
+    fn test(&self, shape: &Shape) -> Result<Option<Measured<'_, Self>>, Failure> {
+        let test = self.ready.test_validation(&self.spec(shape)?)?;
+        Ok(test.map(|test| Box::new(test) as _))
     }
 
     fn save(&self, engine: &mut Network, path: &Path) -> Result<(), Failure> {

@@ -1,7 +1,7 @@
 //! Sweeps over the paper's synthetic tasks.
 
 use super::Sweep;
-use super::task::{Subset, SweepTask, on_data};
+use super::task::{Measured, SweepTask};
 use crate::Failure;
 use crate::args::shape::Shape;
 use crate::memory::Needs;
@@ -12,7 +12,7 @@ use drnn::{Cpu, NetSpec, NetSpecBuilder, Padding};
 use drnn_train::reversal::Reversal;
 use drnn_train::sine::campaign::Gamma;
 use drnn_train::sine::{Sine, SinePart};
-use drnn_train::{Dataset, Examples, Metric, Options, Schedule, Validation, seed};
+use drnn_train::{Dataset, Examples, Metric, OnData, Options, Schedule, seed};
 use std::path::Path;
 
 /// Reverse a sequence of symbols: accuracy
@@ -196,13 +196,12 @@ impl SweepTask for Dense {
         Ok(place.network(cpu, &self.spec(shape)?, options)?)
     }
 
-    fn validation(
-        &self,
-        _: &Shape,
-        part: Subset,
-    ) -> Result<Box<dyn Validation<Network> + '_>, Failure> {
-        let [_, valid, test] = self.examples.each_ref().map(|part| part as &dyn Dataset);
-        Ok(on_data([valid, test], part, self.metric))
+    fn validation(&self, _: &Shape) -> Result<Measured<'_, Self>, Failure> {
+        Ok(Box::new(OnData::new(&self.examples[1] as &dyn Dataset, self.metric)))
+    }
+
+    fn test(&self, _: &Shape) -> Result<Option<Measured<'_, Self>>, Failure> {
+        Ok(Some(Box::new(OnData::new(&self.examples[2] as &dyn Dataset, self.metric))))
     }
 
     fn save(&self, engine: &mut Network, path: &Path) -> Result<(), Failure> {

@@ -1,7 +1,7 @@
 //! A sweep over the delay of a tagger's word network.
 
 use super::Sweep;
-use super::task::{Subset, SweepTask};
+use super::task::{Measured, SweepTask};
 use crate::Failure;
 use crate::args::class_weights::ClassWeights;
 use crate::args::network::NetworkKind;
@@ -18,7 +18,7 @@ use drnn_tasks::tagger::{Counting, Limits, TaggerNet};
 use drnn_train::baseline::Baseline;
 use drnn_train::read::MAX_CLASSES;
 use drnn_train::tagger::{Sentences, Sizes, TaggerLearner, TaggerValidation};
-use drnn_train::{Metric, Options, PaperNet, Validation};
+use drnn_train::{Metric, Options, PaperNet};
 use std::path::{Path, PathBuf};
 
 /// Tag words: accuracy against the delay of the word network
@@ -32,7 +32,7 @@ pub struct TaggerSweep {
     dev: PathBuf,
     /// Test set
     #[arg(long, value_name = "FILE")]
-    test: PathBuf,
+    test: Option<PathBuf>,
     /// Character network, the same in all trainings: lstm, bilstm, dlstm-D
     #[arg(long = "char", value_name = "NET", default_value = "dlstm-1")]
     chars: PaperNet,
@@ -52,19 +52,18 @@ pub struct TaggerSweep {
 /// A treebank, read.
 pub struct Ready {
     bank: Treebank,
-    test: Sentences,
     chars: PaperNet,
 }
 
 impl TaggerSweep {
     pub fn ready(&self) -> Result<Ready, Failure> {
-        let files = [&self.train, &self.dev, &self.test].map(|path| Some(path.as_path()));
+        let files = [Some(&self.train), Some(&self.dev), self.test.as_ref()];
+        let files = files.map(|path| path.map(PathBuf::as_path));
         let limits = Limits { tags: self.max_tags as usize, ..Limits::default() };
         let words = WordSource::TrainingSet(&limits);
-        let mut bank = Treebank::read(files, Counting::Words, None, false, words, self.reading)?
+        let bank = Treebank::read(files, Counting::Words, None, false, words, self.reading)?
             .weighted(self.class_weights.as_ref(), self.reading)?;
-        let test = bank.test.take().unwrap_or_default();
-        Ok(Ready { bank, test, chars: self.chars })
+        Ok(Ready { bank, chars: self.chars })
     }
 }
 
@@ -121,7 +120,8 @@ impl SweepTask for Ready {
     }
 
     fn sequences(&self) -> [usize; 3] {
-        [&self.bank.train, &self.bank.dev, &self.test].map(Sentences::len)
+        let Treebank { train, dev, test, .. } = &self.bank;
+        [train.len(), dev.len(), test.as_ref().map_or(0, Sentences::len)]
     }
 
     fn delays(&self) -> Vec<usize> {
@@ -157,17 +157,17 @@ impl SweepTask for Ready {
         Ok(self.bank.needs(&self.net(shape)?, options, threads))
     }
 
-    fn validation(
-        &self,
-        _: &Shape,
-        part: Subset,
-    ) -> Result<Box<dyn Validation<TaggerLearner> + '_>, Failure> {
-        let data = if part == Subset::Valid { &self.bank.dev } else { &self.test };
-        Ok(Box::new(TaggerValidation::new(&self.bank.vocabulary, data)))
+    fn validation(&self, _: &Shape) -> Result<Measured<'_, Self>, Failure> {
+        Ok(Box::new(TaggerValidation::new(&self.bank.vocabulary, &self.bank.dev)))
+    }
+
+    fn test(&self, _: &Shape) -> Result<Option<Measured<'_, Self>>, Failure> {
+        let test = self.bank.test.as_ref();
+        Ok(test.map(|test| Box::new(TaggerValidation::new(&self.bank.vocabulary, test)) as _))
     }
 
     fn baselines(&self, _: usize) -> Result<Vec<Baseline>, Failure> {
-        Ok(vec![self.bank.baseline(Some(&self.test))])
+        Ok(vec![self.bank.baseline(self.bank.test.as_ref())])
     }
 
     fn engine(

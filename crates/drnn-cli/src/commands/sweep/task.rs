@@ -11,20 +11,15 @@ use crate::training::suggested::Given;
 use drnn::Cpu;
 use drnn_train::baseline::Baseline;
 use drnn_train::{
-    Engine, MIN_EVAL_ROWS, Metric, OnData, Options, Reason, Validation, ValidationRun,
-    late_improvement,
+    Engine, MIN_EVAL_ROWS, Metric, Options, Reason, Validation, ValidationRun, late_improvement,
 };
 use std::path::Path;
 
+/// How the networks of a task are measured on a set of data.
+pub type Measured<'a, T> = Box<dyn Validation<<T as SweepTask>::Engine> + 'a>;
+
 /// The data that an engine is trained on.
 pub type Data<T> = <<T as SweepTask>::Engine as Engine>::Data;
-
-/// The validation or the test set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Subset {
-    Valid,
-    Test,
-}
 
 /// A task with its data.
 pub trait SweepTask {
@@ -94,12 +89,11 @@ pub trait SweepTask {
         options: &Options,
     ) -> Result<Self::Engine, Failure>;
 
-    /// How a network is measured: the validation set after every epoch, the test set in the end.
-    fn validation(
-        &self,
-        shape: &Shape,
-        part: Subset,
-    ) -> Result<Box<dyn Validation<Self::Engine> + '_>, Failure>;
+    /// How a network is measured on the validation set, after every epoch.
+    fn validation(&self, shape: &Shape) -> Result<Measured<'_, Self>, Failure>;
+
+    /// The same on the test set, in the end; None if there is none.
+    fn test(&self, shape: &Shape) -> Result<Option<Measured<'_, Self>>, Failure>;
 
     /// Writes a trained network as `drnn train` would.
     fn save(&self, engine: &mut Self::Engine, path: &Path) -> Result<(), Failure>;
@@ -117,9 +111,9 @@ pub trait SweepTask {
         let options = *trainer.options();
         let engine = trainer.engine();
         let run = ValidationRun { epoch: 0, rows: options.batch.max(MIN_EVAL_ROWS), cpu };
-        let test = match valid {
-            Some(_) => Some(self.validation(shape, Subset::Test)?.validate(engine, &run)?.score),
-            None => None,
+        let test = match (valid, self.test(shape)?) {
+            (Some(_), Some(test)) => Some(test.validate(engine, &run)?.score),
+            _ => None,
         };
         Ok(Run {
             net: shape.to_string(),
@@ -138,14 +132,4 @@ pub trait SweepTask {
             seconds: progress.seconds,
         })
     }
-}
-
-/// The usual validation: a data set, evaluated by the engine.
-pub fn on_data<'a, E: Engine>(
-    [valid, test]: [&'a E::Data; 2],
-    part: Subset,
-    metric: Metric,
-) -> Box<dyn Validation<E> + 'a> {
-    let data = if part == Subset::Valid { valid } else { test };
-    Box::new(OnData::new(data, metric))
 }

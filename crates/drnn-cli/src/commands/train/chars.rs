@@ -31,7 +31,7 @@ pub struct Arguments {
     shape: ShapeArguments,
     /// Start from this model instead of random parameters, with its network and alphabet; --delay may
     /// be another
-    #[arg(long, value_name = "MODEL", conflicts_with_all = ["net", "layers", "units", "embedding", "alphabet", "symbols"])]
+    #[arg(long, value_name = "MODEL", conflicts_with_all = ["net", "layers", "units", "projection", "embedding", "alphabet", "symbols"])]
     from: Option<PathBuf>,
     #[command(flatten)]
     training: Training,
@@ -57,8 +57,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             (data.spec(&shape)?, Some(shape))
         }
     };
-    let parts = [Some(&data.train), Some(&data.valid), data.test.as_ref()].into_iter().flatten();
-    let parts: Vec<&dyn Dataset> = parts.map(|part| part as &dyn Dataset).collect();
+    let parts = data.parts();
     let needs = |spec: &NetSpec| -> drnn_train::Result<Needs> {
         let one = place.needs(spec, &parts, &options, cpu.threads())?;
         Ok(training.options.needs(one, cpu.threads()))

@@ -39,7 +39,7 @@ pub struct Arguments {
     /// Start from this model instead of random parameters, with its network and, if it is of series,
     /// its columns, classes and scales; --delay may be another
     #[arg(long, value_name = "MODEL", conflicts_with_all = [
-        "net", "layers", "units", "inputs", "ahead", "time", "time_format", "cycles", "categories", "classify",
+        "net", "layers", "units", "projection", "inputs", "ahead", "time", "time_format", "cycles", "categories", "classify",
     ])]
     from: Option<PathBuf>,
     #[command(flatten)]

@@ -86,7 +86,7 @@ pub struct Run {
     pub parameters: usize,
     /// The metric on the validation set; None if the training diverged in its first epoch.
     pub valid: Option<f64>,
-    /// The metric on the test set.
+    /// The metric on the test set; None if there is none, too.
     pub test: Option<f64>,
     pub epochs: usize,
     /// The epoch of the model, from 1; None in files of earlier versions: the last.
@@ -214,7 +214,10 @@ impl SweepResults {
                 format!("{}{mark}", run.net),
                 run.delay.map_or("all".into(), |d| d.to_string()),
                 self.worth(&group.each(|run| run.valid)),
-                self.worth(&group.each(|run| run.test)),
+                match self.sequences[2] {
+                    0 => "none".into(),
+                    _ => self.worth(&group.each(|run| run.test)),
+                },
                 compared.map_or("", |compared| compared.verdict(&run.net)).into(),
                 grouped(run.parameters),
                 group.epochs(),
@@ -336,6 +339,7 @@ impl Reported for SweepResults {
             for (name, value) in [("valid", run.valid), ("test", run.test)] {
                 match value {
                     None if run.ended == Reason::NotFinite => {}
+                    None if name == "test" && self.sequences[2] == 0 => {}
                     None => {
                         return refuse(format!(
                             "{name} is null, and the run did not end as not-finite"

@@ -1,7 +1,8 @@
 //! The recurrence in a state dict: which tensors it is made of, and what they say about it.
 //!
 //! Everything but a plain RNN's activation can be read off names and shapes: layers from the number in
-//! the name, both directions from `_reverse`, the cell from the rows of `weight_hh` per unit. Cells
+//! the name, both directions from `_reverse`, the cell from the rows of `weight_hh` per unit, the width
+//! that an LSTM's states are projected to from `weight_hr`. Cells
 //! with numbers (`cells.0.`, `cells.1.`) whose widths fit are the layers of one stack. Biases may be
 //! missing (`bias=False`): they are zero then.
 
@@ -31,7 +32,8 @@ pub(super) struct Recurrence {
 struct Sizes {
     gates: usize,
     inputs: usize,
-    units: Vec<usize>,
+    /// Width of h of each layer.
+    hidden: Vec<usize>,
     directions: usize,
 }
 
@@ -100,19 +102,20 @@ impl Recurrence {
 
     /// Cell, layers, directions and width of the input.
     pub fn spec(&self, file: &TensorFile, relu: bool) -> Result<(NetSpecBuilder, usize)> {
-        let mut units = Vec::new();
-        let mut gates = None;
+        let (mut units, mut gates, mut projection) = (Vec::new(), None, None);
         for group in &self.groups {
             for layer in 0..group.layers() {
-                let (rows, n) = recurrent(file, group, layer)?;
+                let shape = LayerShape::of(file, group, layer)?;
+                let LayerShape { rows, units: n, hidden } = shape;
                 let of = *gates.get_or_insert(rows / n);
                 if rows != of * n {
                     let name = expected(group, layer, Kind::WeightHh);
                     return Err(refuse(format!(
-                        "tensor `{name}` has shape [{rows}, {n}], expected {of} rows per unit"
+                        "tensor `{name}` has shape [{rows}, {hidden}], expected {of} rows per unit"
                     )));
                 }
                 units.push(n);
+                projection = projection.or(shape.projection());
             }
         }
         if relu && gates != Some(1) {
@@ -132,6 +135,13 @@ impl Recurrence {
         };
         let [_, inputs] = matrix(file, &self.first(Kind::WeightIh))?;
         let mut builder = NetSpec::builder(cell).units(units);
+        if let Some(p) = projection {
+            if cell != Cell::Lstm {
+                let name = self.first(Kind::WeightHr);
+                return Err(refuse(format!("tensor `{name}`: only an LSTM has a projection")));
+            }
+            builder = builder.projection(p);
+        }
         if self.groups[0].is_bidirectional() {
             builder = builder.bidirectional();
         }
@@ -196,33 +206,48 @@ fn check_children(file: &TensorFile, group: &Group, spec: &NetSpec) -> Result<()
 }
 
 fn unexpected(name: &str, spec: &NetSpec) -> crate::Error {
-    let name = short(name);
-    match name.contains("weight_hr") {
-        true => refuse(format!("tensor `{name}`: projections (proj_size) are not supported")),
-        false => refuse(format!("unexpected tensor `{name}` in {spec}")),
-    }
+    refuse(format!("unexpected tensor `{}` in {spec}", short(name)))
 }
 
 fn expected(group: &Group, layer: usize, kind: Kind) -> String {
     short(&group.expected(Place { layer, kind, reverse: false }))
 }
 
-/// Rows and columns of a layer's `weight_hh`.
-fn recurrent(file: &TensorFile, group: &Group, layer: usize) -> Result<(usize, usize)> {
-    let expected = expected(group, layer, Kind::WeightHh);
-    let name = group.name(layer, Kind::WeightHh, false);
-    let name = name.ok_or_else(|| refuse(format!("tensor `{expected}` is missing")))?;
-    let [rows, n] = matrix(file, name)?;
-    if n == 0 {
-        return Err(refuse(format!("tensor `{expected}` has shape [{rows}, {n}]: no units")));
+/// What `weight_hh` and, of a projected LSTM, `weight_hr` say about a layer.
+struct LayerShape {
+    /// Rows of `weight_hh`: gates times units.
+    rows: usize,
+    units: usize,
+    /// Width of its h: its units, or fewer that they are projected to.
+    hidden: usize,
+}
+
+impl LayerShape {
+    fn of(file: &TensorFile, group: &Group, layer: usize) -> Result<LayerShape> {
+        let expected = expected(group, layer, Kind::WeightHh);
+        let name = group.name(layer, Kind::WeightHh, false);
+        let name = name.ok_or_else(|| refuse(format!("tensor `{expected}` is missing")))?;
+        let [rows, hidden] = matrix(file, name)?;
+        let units = match group.name(layer, Kind::WeightHr, false) {
+            Some(name) => matrix(file, name)?[1],
+            None => hidden,
+        };
+        if units == 0 || hidden == 0 {
+            let shape = format!("tensor `{expected}` has shape [{rows}, {hidden}]");
+            return Err(refuse(format!("{shape}: no units")));
+        }
+        if rows < hidden {
+            return Err(refuse(format!(
+                "tensor `{expected}` has shape [{rows}, {hidden}], fewer rows than columns: it looks \
+                 transposed, and the order of its gates is unknown"
+            )));
+        }
+        Ok(LayerShape { rows, units, hidden })
     }
-    if rows < n {
-        return Err(refuse(format!(
-            "tensor `{expected}` has shape [{rows}, {n}], fewer rows than columns: it looks \
-             transposed, and the order of its gates is unknown"
-        )));
+
+    fn projection(&self) -> Option<usize> {
+        (self.hidden != self.units).then_some(self.hidden)
     }
-    Ok((rows, n))
 }
 
 fn matrix(file: &TensorFile, name: &str) -> Result<[usize; 2]> {
@@ -235,21 +260,20 @@ fn matrix(file: &TensorFile, name: &str) -> Result<[usize; 2]> {
 }
 
 fn sizes(file: &TensorFile, group: &Group) -> Option<Sizes> {
-    let layers = (0..group.layers()).map(|layer| recurrent(file, group, layer).ok());
-    let layers: Option<Vec<(usize, usize)>> = layers.collect();
-    let layers = layers?;
-    let (rows, n) = *layers.first()?;
+    let layers = (0..group.layers()).map(|layer| LayerShape::of(file, group, layer).ok());
+    let layers: Vec<LayerShape> = layers.collect::<Option<_>>()?;
+    let LayerShape { rows, units, .. } = *layers.first()?;
     let [_, inputs] = matrix(file, group.name(0, Kind::WeightIh, false)?).ok()?;
-    let units = layers.iter().map(|(_, n)| *n).collect();
+    let hidden = layers.iter().map(|layer| layer.hidden).collect();
     let directions = if group.is_bidirectional() { 2 } else { 1 };
-    Some(Sizes { gates: rows / n, inputs, units, directions })
+    Some(Sizes { gates: rows / units, inputs, hidden, directions })
 }
 
 /// Groups for a message: prefix, cell and widths.
 fn listed(file: &TensorFile, all: &[Group]) -> String {
     let described = all.iter().take(MAX_LISTED).map(|group| {
         let prefix = short(&group.prefix);
-        let Some(Sizes { gates, inputs, units, directions }) = sizes(file, group) else {
+        let Some(Sizes { gates, inputs, hidden, directions }) = sizes(file, group) else {
             return format!("`{prefix}`");
         };
         let cell = match gates {
@@ -259,8 +283,8 @@ fn listed(file: &TensorFile, all: &[Group]) -> String {
             _ => "",
         };
         let both = if directions == 2 { "bi" } else { "" };
-        let units: Vec<String> = units.iter().map(|n| (n * directions).to_string()).collect();
-        format!("`{prefix}` ({both}{cell}{inputs} -> {})", units.join(" -> "))
+        let widths: Vec<String> = hidden.iter().map(|n| (n * directions).to_string()).collect();
+        format!("`{prefix}` ({both}{cell}{inputs} -> {})", widths.join(" -> "))
     });
     let mut described: Vec<String> = described.collect();
     if all.len() > MAX_LISTED {
@@ -315,7 +339,7 @@ fn stacks(file: &TensorFile, all: &[Group]) -> Vec<Recurrence> {
         let sizes: Option<Vec<Sizes>> = members.values().map(|group| sizes(file, group)).collect();
         let sizes = sizes?;
         let fit = sizes.windows(2).all(|pair| {
-            let below = pair[0].units.last().map_or(0, |n| n * pair[0].directions);
+            let below = pair[0].hidden.last().map_or(0, |n| n * pair[0].directions);
             (pair[0].gates, pair[0].directions, below)
                 == (pair[1].gates, pair[1].directions, pair[1].inputs)
         });

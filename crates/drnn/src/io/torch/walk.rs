@@ -91,6 +91,8 @@ impl<'w, 'a> Walk<'w, 'a> {
         for &(key, value) in items {
             let before = self.contents.tensors.len();
             let key: &dyn std::fmt::Display = match pickle.get(key) {
+                // The weights of an nn.RNN once more, in a list.
+                Value::Text("_flat_weights") => continue,
                 Value::Text(key) => key,
                 Value::Int(key) => key,
                 _ => {
