@@ -172,7 +172,7 @@ impl<'a> Compared<'a> {
     /// Whether a delay beyond those that were tried may be better still.
     fn edge(&self) -> Option<String> {
         let longest = self.groups.iter().map(Group::delay).max()?;
-        let more = self.results.useful_delay.is_none_or(|useful| longest < useful);
+        let more = self.results.useful_delay.is_some_and(|useful| longest < useful);
         (more && self.recommended().delay() == longest && self.groups.len() > 1).then(|| {
             format!(
                 "The best is at the edge: {longest} is the longest delay that was tried, and longer \
