@@ -3,9 +3,10 @@
 use crate::Failure;
 use crate::console::note;
 use crate::files::model_file::{ModelFile, OpenedModel};
+use crate::training::place::{Network, Place};
 use drnn::io::checksum::of_words;
-use drnn::{Direction, Import, Model, NetSpec, NetSpecBuilder, Padding};
-use drnn_train::{Engine, State};
+use drnn::{Cpu, Direction, Import, Model, NetSpec, NetSpecBuilder, Padding};
+use drnn_train::{Engine, Options, State};
 use std::path::{Path, PathBuf};
 
 /// The parameters that a training starts from.
@@ -66,6 +67,19 @@ impl StartModel {
         }
         let padding = if spec.delay() > 0 { spec.padding() } else { padding };
         Ok(NetSpecBuilder::from(spec.clone()).delay(delay, padding).build()?)
+    }
+
+    /// A network to be trained, with the parameters of `start`, if there is such a model.
+    pub fn network(
+        start: Option<&StartModel>,
+        place: &Place,
+        cpu: &Cpu,
+        spec: &NetSpec,
+        options: &Options,
+    ) -> Result<Network, Failure> {
+        let mut network = place.network(cpu, spec, options)?;
+        start.map_or(Ok(()), |start| start.start.put_into(&mut network))?;
+        Ok(network)
     }
 
     /// An error about the model.

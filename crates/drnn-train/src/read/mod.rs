@@ -52,7 +52,9 @@ pub use limits::{
 pub use lines::Lines;
 pub use npy::{Array, Values, array};
 pub use open::{Source, open, open_with};
-pub(crate) use profile::{ColumnProfile, FieldKind, Profile, Profiling, profile};
+pub(crate) use profile::{
+    Categories, ColumnProfile, FieldKind, Profile, Profiling, Times, profile,
+};
 pub use sentence::{Sentence, Token, TokenKind};
 pub(crate) use table::no_column;
 pub use table::{Choice, Names, Table, table};

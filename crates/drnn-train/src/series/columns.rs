@@ -2,7 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::read::{
-    ColumnProfile, Delimiter, FieldKind, MAX_CLASSES, Missing, Profile, no_column, quote,
+    Categories, ColumnProfile, Delimiter, FieldKind, MAX_CLASSES, Missing, Profile, Times,
+    no_column, quote,
 };
 use drnn::text::grouped;
 use drnn_tasks::series::{ColumnKind, Cycle, InputColumn, MAX_CATEGORIES, SeriesTask, TimeFormat};
@@ -221,71 +222,87 @@ fn column_kind(
             let why = "is not a time that is recognised; --time-format names its form";
             Err(format!("column {name}: {} {why}", quote(other)))
         }
-        FieldKind::Text(found) => {
-            let said = rules.categories.contains(&column.name);
-            let text = found.names.iter().find(|text| text.parse::<f32>().is_err());
-            if let Some(text) = text.filter(|_| !said && found.are_numbers()) {
-                return Err(format!(
-                    "column {name} holds numbers, but also {}; write NA for a missing number, \
-                     choose columns with --inputs, or use --categories {}",
-                    quote(text),
-                    column.name
-                ));
-            }
-            let example = found.names.first().map_or(String::new(), |first| quote(first));
-            if found.names.len() > rules.max_categories {
-                return Err(format!(
-                    "column {name} holds text with more than {} different values, like {example}, \
-                     and each would be an input; choose columns with --inputs, or allow more with \
-                     --max-categories N",
-                    grouped(rules.max_categories)
-                ));
-            }
-            let count = found.names.len();
-            notes.push(format!("column {} has {count} categories, an input each.", column.name));
-            if found.are_unique() {
-                notes.push(format!(
-                    "column {}: most of its {} fields are different texts, like {example}; if these \
-                     are numbers or names, --inputs leaves the column out.",
-                    column.name,
-                    grouped(found.fields)
-                ));
-            }
-            Ok(ColumnKind::Category { names: found.names.iter().cloned().collect() })
-        }
-        FieldKind::Time(times) => {
-            let format = match (rules.time_format, &times.formats[..]) {
-                (Some(format), _) | (None, &[format]) => format,
-                _ => {
-                    return Err(format!(
-                        "column {name}: the order of day and month is open; --time-format \
-                         day-first or month-first says it"
-                    ));
-                }
-            };
-            if times.is_empty() {
-                return Err(format!("column {name}: no field is a time written as {format}"));
-            }
-            let shown = || Cycle::shown_by(times.step().unwrap_or(0.0), times.span());
-            let cycles = rules.cycles.clone().unwrap_or_else(shown);
-            let unsorted = (times.backwards() > 0).then(|| {
-                format!(
-                    "{} rows are earlier than the row before them; is the table sorted by {}?",
-                    grouped(times.backwards()),
-                    column.name
-                )
-            });
-            if cycles.is_empty() {
-                return Err(format!(
-                    "column {name}: its times are too few or too far apart to show the cycle of a \
-                     day, a week or a year; --cycles chooses among them, or leave it out{}",
-                    unsorted.map_or(String::new(), |text| format!("; {text}"))
-                ));
-            }
-            let names: Vec<String> = cycles.iter().map(Cycle::to_string).collect();
-            notes.push(format!("column {} becomes {}.", column.name, names.join(", ")));
-            notes.extend(unsorted);
-            Ok(ColumnKind::Time { format, cycles })
-        }
+        FieldKind::Text(found) => category_kind(column, found, rules, notes),
+        FieldKind::Time(times) => time_kind(column, times, rules, notes),
     }
+}
+
+fn category_kind(
+    column: &ColumnProfile,
+    found: &Categories,
+    rules: &InputRules,
+    notes: &mut Vec<String>,
+) -> std::result::Result<ColumnKind, String> {
+    let name = quote(&column.name);
+    let said = rules.categories.contains(&column.name);
+    let text = found.names.iter().find(|text| text.parse::<f32>().is_err());
+    if let Some(text) = text.filter(|_| !said && found.are_numbers()) {
+        return Err(format!(
+            "column {name} holds numbers, but also {}; write NA for a missing number, \
+             choose columns with --inputs, or use --categories {}",
+            quote(text),
+            column.name
+        ));
+    }
+    let example = found.names.first().map_or(String::new(), |first| quote(first));
+    if found.names.len() > rules.max_categories {
+        return Err(format!(
+            "column {name} holds text with more than {} different values, like {example}, \
+             and each would be an input; choose columns with --inputs, or allow more with \
+             --max-categories N",
+            grouped(rules.max_categories)
+        ));
+    }
+    let count = found.names.len();
+    notes.push(format!("column {} has {count} categories, an input each.", column.name));
+    if found.are_unique() {
+        notes.push(format!(
+            "column {}: most of its {} fields are different texts, like {example}; if these \
+             are numbers or names, --inputs leaves the column out.",
+            column.name,
+            grouped(found.fields)
+        ));
+    }
+    Ok(ColumnKind::Category { names: found.names.iter().cloned().collect() })
+}
+
+fn time_kind(
+    column: &ColumnProfile,
+    times: &Times,
+    rules: &InputRules,
+    notes: &mut Vec<String>,
+) -> std::result::Result<ColumnKind, String> {
+    let name = quote(&column.name);
+    let format = match (rules.time_format, &times.formats[..]) {
+        (Some(format), _) | (None, &[format]) => format,
+        _ => {
+            return Err(format!(
+                "column {name}: the order of day and month is open; --time-format \
+                 day-first or month-first says it"
+            ));
+        }
+    };
+    if times.is_empty() {
+        return Err(format!("column {name}: no field is a time written as {format}"));
+    }
+    let shown = || Cycle::shown_by(times.step().unwrap_or(0.0), times.span());
+    let cycles = rules.cycles.clone().unwrap_or_else(shown);
+    let unsorted = (times.backwards() > 0).then(|| {
+        format!(
+            "{} rows are earlier than the row before them; is the table sorted by {}?",
+            grouped(times.backwards()),
+            column.name
+        )
+    });
+    if cycles.is_empty() {
+        return Err(format!(
+            "column {name}: its times are too few or too far apart to show the cycle of a \
+             day, a week or a year; --cycles chooses among them, or leave it out{}",
+            unsorted.map_or(String::new(), |text| format!("; {text}"))
+        ));
+    }
+    let names: Vec<String> = cycles.iter().map(Cycle::to_string).collect();
+    notes.push(format!("column {} becomes {}.", column.name, names.join(", ")));
+    notes.extend(unsorted);
+    Ok(ColumnKind::Time { format, cycles })
 }

@@ -79,11 +79,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         what: Start::describe(start.as_ref().map(|start| &start.start), data.what.clone()),
         net: spec.to_string(),
         latency: latency(&spec),
-        engine: &|options| {
-            let mut network = place.network(&cpu, &spec, options)?;
-            start.as_ref().map_or(Ok(()), |start| start.start.put_into(&mut network))?;
-            Ok(network)
-        },
+        engine: &|options| StartModel::network(start.as_ref(), &place, &cpu, &spec, options),
         place: place.clone(),
         train: &data.train as &dyn Dataset,
         valid: &valid,

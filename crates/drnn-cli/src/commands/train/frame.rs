@@ -104,6 +104,26 @@ impl Training {
         self.out.clone().unwrap_or_else(|| format!("out/{task}").into())
     }
 
+    /// The repeated trainings, at their beginning; and the numbers of sequences to train, to validate and
+    /// to test.
+    fn trainers<'a, E: Engine>(
+        &self,
+        job: &Job<'a, E>,
+        options: Options,
+    ) -> Result<(Vec<Trainer<'a, E>>, [usize; 3]), Failure> {
+        let Job { task, ref what, engine, train, valid, test, .. } = *job;
+        let (mut trainers, mut sequences) = (Vec::new(), [0; 3]);
+        for options in self.options.repeated(options) {
+            let engine = engine(&options)?;
+            test.map_or(Ok(()), |test| test.check(&engine))?;
+            let count = |set: &dyn Validation<E>| set.sequences(&engine);
+            sequences = [engine.sequences(train), count(valid), test.map_or(0, count)];
+            let name = format!("{task}: {what}");
+            trainers.push(Trainer::with_validation(engine, options, &name, train, valid)?);
+        }
+        Ok((trainers, sequences))
+    }
+
     /// Trains, evaluates, and writes everything. `save` writes the model; `more` evaluates it
     /// further, by the task's own measures.
     pub fn run<E: Engine>(
@@ -115,17 +135,9 @@ impl Training {
         save: impl Fn(&mut E, &Path, Precision) -> Result<(), Failure>,
         more: impl Fn(&mut E) -> Result<More, Failure>,
     ) -> Result<(), Failure> {
-        let Job { task, what, net, latency, engine, place, train, valid, test } = job;
+        let (trainers, sequences) = self.trainers(&job, options)?;
+        let Job { task, what, net, latency, place, valid, test, .. } = job;
         let measure = valid.measure();
-        let (mut trainers, mut sequences) = (Vec::new(), [0; 3]);
-        for options in self.options.repeated(options) {
-            let engine = engine(&options)?;
-            test.map_or(Ok(()), |test| test.check(&engine))?;
-            let count = |set: &dyn Validation<E>| set.sequences(&engine);
-            sequences = [engine.sequences(train), count(valid), test.map_or(0, count)];
-            let name = format!("{task}: {what}");
-            trainers.push(Trainer::with_validation(engine, options, &name, train, valid)?);
-        }
         let out = self.folder(task);
         let found = "there is an earlier training";
         let folder = self.running.folder(&out, &["training.json", "model.safetensors"], found)?;
@@ -161,12 +173,8 @@ impl Training {
         let precision = if half { Precision::F16 } else { Precision::F32 };
         save(all[chosen].trainer.engine(), &model, precision)?;
         let run = ValidationRun { epoch: 0, rows: options.batch.max(MIN_EVAL_ROWS), cpu };
-        let mut tested = Vec::new();
-        for trained in &mut all {
-            let engine = trained.trainer.engine();
-            let test = test.map(|test| test.validate(engine, &run)).transpose()?;
-            tested.push(test.map(|found| found.score));
-        }
+        let tested =
+            test.map_or(Ok(vec![None; all.len()]), |test| test_all(&mut all, test, &run))?;
         let repeated = repeats_table(measure.metric, &all, &tested);
         let (test, mut trained) = (tested[chosen], all.swap_remove(chosen));
         let (kept_epoch, valid) = (trained.epoch(), trained.valid().unwrap_or(f64::NAN));
@@ -209,6 +217,19 @@ impl Training {
         progress!("the model is {}{rounded}", model.display());
         training::check_finite(diverged.into_iter())
     }
+}
+
+/// The measure of each model on the test set; None of a training that completed no epoch.
+fn test_all<E: Engine>(
+    all: &mut [Trained<E>],
+    test: &dyn Validation<E>,
+    run: &ValidationRun,
+) -> Result<Vec<Option<f64>>, Failure> {
+    let score = |trained: &mut Trained<E>| match trained.valid() {
+        Some(_) => Ok(Some(test.validate(trained.trainer.engine(), run)?.score)),
+        None => Ok(None),
+    };
+    all.iter_mut().map(score).collect()
 }
 
 /// Names of the trainings: that of the task, with a number where there are several.
