@@ -5,7 +5,7 @@
 //! of_repetition(s, i)      1000 s + i
 //! of_part(s, i)               4 s + i
 //! of_dropout(s)            derive(s, [0x64726f70])
-//! of_training(s, i)        s for i = 0, else derive(s, [0x74726169, i])
+//! of_training(s, i)        s for i = 0, else the upper half of derive(s, [0x74726169, i, 0])
 //! ```
 //!
 //! Results name the seed they come from and must be reproducible, so none of these formulas may ever
@@ -42,9 +42,10 @@ pub fn of_dropout(seed: u64) -> u64 {
 }
 
 /// The seed of training `i`, counted from 0, of several that repeat a training with seed `seed`. The
-/// first is that training.
+/// first is that training; the others have seeds of 32 bits, which JSON holds exactly and people can
+/// type.
 pub fn of_training(seed: u64, i: usize) -> u64 {
-    if i == 0 { seed } else { derive(seed, &[0x7472_6169, i as u64]) }
+    if i == 0 { seed } else { derive(seed, &[0x7472_6169, i as u64, 0]) >> 32 }
 }
 
 #[cfg(test)]
@@ -72,7 +73,7 @@ mod tests {
         );
         assert_eq!(of_dropout(0), 0xE220_A839_7B1D_CDAF ^ 0x6472_6f70);
         assert_eq!(of_training(7, 0), 7);
-        assert_eq!(of_training(0, 2), derive(0xE220_A839_7B1D_CDAF ^ 0x7472_6169, &[2]));
+        assert_eq!(of_training(0, 2), derive(0xE220_A839_7B1D_CDAF ^ 0x7472_6169, &[2, 0]) >> 32);
         assert_eq!([of_part(3, 2), of_part(u64::MAX, 1)], [14, 3u64.wrapping_neg()]);
     }
 }
