@@ -36,13 +36,18 @@ fn passes_equal_the_oracle_with_the_same_factors() {
         let isa = isas[seed as usize % isas.len()];
         let cpu = Cpu::with_instruction_set(isa, 1 + seed as usize % 3).unwrap();
         let dropout = Dropout::new(0.1 + 0.2 * (seed % 4) as f32, seed).unwrap();
+        let between = seed % 3 == 0;
+        let dropout = if between { dropout.between_layers() } else { dropout };
         let found = dropped(&cpu, &s, dropout);
         let params = wide(&s.params);
         let mut d_params = vec![0.0; params.len()];
         for row in 0..s.rows {
             let (sequence, start) = (s.sequence(row), s.row_state(&s.start, row));
-            let factors = |place: (usize, usize), step: usize, units: usize| {
-                dropout.factors(place, (step, row, s.rows), units)
+            let factors = |place: (usize, usize), step: usize, units: usize| match between
+                && place.0 + 1 == s.spec.layers()
+            {
+                true => vec![1.0; units],
+                false => dropout.factors(place, (step, row, s.rows), units),
             };
             let (d_outputs, d_last) = (s.d_outputs(row), s.row_state(&s.d_last, row));
             let factors: Option<&reference::Factors> = Some(&factors);

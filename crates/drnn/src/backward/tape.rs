@@ -10,6 +10,7 @@ use crate::error::{Error, Result, Shape};
 use crate::exec::dropout::Dropout;
 use crate::exec::net::Net;
 use crate::exec::pass::{Lane, LaneWork, forward};
+use crate::exec::schedule::Schedule;
 use crate::exec::weights::{Way, Weights};
 use crate::model::batch::States;
 use crate::model::memory;
@@ -50,6 +51,10 @@ pub struct Tape {
     work: Vec<LaneWork>,
     back: Vec<BackWork>,
     outer: Vec<OuterWork>,
+    /// Lanes of the last forward pass, while what it saved has not been used.
+    saved: usize,
+    /// Of the lanes given to [`Tape::resume`], compared with that of the pass.
+    again: Schedule,
 }
 
 /// Memory of a [`Tape`], in bytes.
@@ -81,6 +86,8 @@ impl Tape {
             work: Vec::new(),
             back: Vec::new(),
             outer: Vec::new(),
+            saved: 0,
+            again: Schedule::default(),
         }
     }
 
@@ -118,6 +125,7 @@ impl Tape {
         for (i, lane) in lanes.iter().enumerate() {
             lane.check(&self.spec, &self.layout).map_err(|e| e.in_lane(i, lanes.len()))?;
         }
+        self.saved = 0;
         let batches = lanes.iter().map(|lane| &lane.batch);
         let drops = !lanes.is_empty() && dropout(0).is_some();
         memory::probe_training(&self.spec, batches, drops, || self.memory())?;
@@ -144,6 +152,57 @@ impl Tape {
         }
         let weights = &self.weights;
         forward(&net, &|i| &weights[i], lanes, &mut self.work[..lanes.len()], true);
+        self.saved = lanes.len();
+        Ok(Pass { tape: self, lanes })
+    }
+
+    /// The last forward pass again, for a caller who could not hold on to its [`Pass`]: automatic
+    /// differentiation, which stores the tape and comes back later. The lanes must be those of the
+    /// forward pass. Batches of another shape are refused; with other values the gradient is wrong.
+    ///
+    /// An error if no pass is saved: there was none, or it has gone back already.
+    ///
+    /// ```
+    /// use drnn::{Batch, Cell, Gradient, Lane, Model, NetSpec, Rows, Steps, Tape};
+    ///
+    /// let spec = NetSpec::builder(Cell::Gru).dense(2).units([8]).build()?;
+    /// let model = Model::init(&spec, 1)?;
+    /// let x = [0.1, 0.2, 0.3, 0.4];
+    /// let lanes = [Lane { params: model.params(), batch: Batch::dense(&x, Steps(2), Rows(1)), start: None }];
+    ///
+    /// let mut tape = Tape::new(&spec)?;
+    /// let outputs = tape.forward(&lanes)?.outputs(0).to_vec(); // the pass ends here ..
+    /// let mut gradient = vec![0.0; spec.parameters()];
+    /// let d_outputs = vec![1.0; outputs.len()];
+    /// let pass = tape.resume(&lanes)?; // .. and goes back later
+    /// pass.backward(&mut [Gradient {
+    ///     outputs: &d_outputs,
+    ///     last: None,
+    ///     params: &mut gradient,
+    ///     input: None,
+    ///     start: None,
+    /// }])?;
+    /// assert!(tape.resume(&lanes).is_err()); // only once
+    /// # Ok::<(), drnn::Error>(())
+    /// ```
+    pub fn resume<'t>(&'t mut self, lanes: &'t [Lane<'t>]) -> Result<Pass<'t>> {
+        if self.saved == 0 {
+            let why = "no forward pass is saved on this tape, or its backward pass has been run";
+            return Err(Error::Spec(why.into()));
+        }
+        if lanes.len() != self.saved {
+            let (found, expected) = (Shape::Len(lanes.len()), Shape::Len(self.saved));
+            return Err(Error::Shape { name: "lanes".into(), found, expected });
+        }
+        for (i, lane) in lanes.iter().enumerate() {
+            lane.check(&self.spec, &self.layout).map_err(|e| e.in_lane(i, lanes.len()))?;
+            self.again.set(&self.spec, &lane.batch);
+            if self.again != self.work[i].schedule {
+                let why =
+                    "the batch has other lengths or selected outputs than in its forward pass";
+                return Err(Error::Spec(why.into()).in_lane(i, lanes.len()));
+            }
+        }
         Ok(Pass { tape: self, lanes })
     }
 
@@ -152,13 +211,14 @@ impl Tape {
         let work = self.work.iter().map(LaneWork::bytes);
         let (saved, held) = work.fold((0, 0), |(a, b), (saved, held)| (a + saved, b + held));
         let back: usize = self.back.iter().map(BackWork::bytes).sum();
+        let again = self.again.bytes();
         let fixed = self.weights.iter().map(Weights::bytes).sum::<usize>()
             + self.outer.iter().map(OuterWork::bytes).sum::<usize>();
-        Memory { saved, extra: held - saved + back, fixed }
+        Memory { saved, extra: held - saved + back + again, fixed }
     }
 }
 
-/// A forward pass that can go back, once.
+/// A forward pass that can go back, once: now, or after [`Tape::resume`].
 pub struct Pass<'t> {
     tape: &'t mut Tape,
     lanes: &'t [Lane<'t>],
@@ -208,7 +268,8 @@ impl Pass<'_> {
         for (i, gradient) in gradients.iter().enumerate() {
             gradient.check(&self.net(), &lanes[i]).map_err(|e| e.in_lane(i, lanes.len()))?;
         }
-        let Tape { cpu, spec, layout, weights, work, back, outer } = self.tape;
+        let Tape { cpu, spec, layout, weights, work, back, outer, saved, .. } = self.tape;
+        *saved = 0; // gradients of gates take the place of what was saved
         let net = Net::new(cpu, spec, layout);
         let count = lanes.len();
         let (weights, back) = (&mut weights[..count], &mut back[..count]);

@@ -20,13 +20,15 @@ use std::ops::Range;
 pub struct Dropout {
     rate: f32,
     seed: u64,
+    /// Whether the last layer's outputs are dropped too.
+    outputs: bool,
 }
 
 impl Dropout {
     /// Zero with probability `rate`, which is at least 0 and less than 1. Every pass needs another seed.
     pub fn new(rate: f32, seed: u64) -> Result<Dropout> {
         match (0.0..1.0).contains(&rate) {
-            true => Ok(Dropout { rate, seed }),
+            true => Ok(Dropout { rate, seed, outputs: true }),
             false => Err(Error::Dropout { rate }),
         }
     }
@@ -36,6 +38,12 @@ impl Dropout {
         Dropout { seed: Rng::new(self.seed).bits() ^ number, ..*self }
     }
 
+    /// The same between layers alone, as `nn.LSTM(dropout=P)` has it: all that the last layer passes on
+    /// reaches the outputs.
+    pub fn between_layers(self) -> Dropout {
+        Dropout { outputs: false, ..self }
+    }
+
     /// The probability of a zero.
     pub fn rate(&self) -> f32 {
         self.rate
@@ -43,6 +51,7 @@ impl Dropout {
 
     /// Factors of the `units` units of (layer, direction) at one step of one sequence: `step` counts
     /// the steps of that direction's recurrence, `row` the sequences of the batch, `rows` in all.
+    /// [Between layers](Dropout::between_layers) alone, those of the last layer are not used.
     pub fn factors(
         &self,
         (layer, direction): (usize, usize),
@@ -104,6 +113,9 @@ impl LaneWork {
         rows: Range<usize>,
     ) {
         let (Some(dropout), s) = (self.dropout, &self.schedule) else { return };
+        if layer + 1 == net.spec.layers() && !dropout.outputs {
+            return;
+        }
         let n = net.spec.hidden(layer);
         let to = self.layers[net.place(layer, direction)].dropped.shared();
         let mut t = s.offsets.partition_point(|&o| o <= rows.start) - 1;

@@ -18,7 +18,7 @@ use crate::spec::{Direction, NetSpec};
 use std::ops::Range;
 
 /// The packed order of one batch. Reused: a batch no larger than before allocates nothing.
-#[derive(Default)]
+#[derive(Default, PartialEq)]
 pub(crate) struct Schedule {
     /// The caller's row of each sorted row, longest first.
     pub order: Vec<u32>,
