@@ -1,0 +1,339 @@
+"""LSTM, GRU and RNN with the interface of torch.nn's."""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from ._ops import shape_of
+from ._reference import Config, reference
+
+_WARNED: set[str] = set()
+
+
+def _warn(reason: str) -> None:
+    if torch.compiler.is_compiling() or reason in _WARNED:
+        return
+    _WARNED.add(reason)
+    warnings.warn(f"drnn.torch: {reason}; torch's own operator is used", stacklevel=4)
+
+
+class _Recurrent(nn.RNNBase):
+    """What the modules share. Parameters, their initial values and ``state_dict`` are RNNBase's."""
+
+    delay: int
+    padding: str
+
+    def _set_delay(self, delay: int, padding: str) -> None:
+        if isinstance(delay, bool) or not isinstance(delay, int) or delay < 0:
+            raise ValueError(f"delay must be a number of steps, 0 or more, got {delay!r}")
+        if padding not in ("zero", "look_ahead"):
+            raise ValueError(f'padding must be "zero" or "look_ahead", got {padding!r}')
+        self.delay, self.padding = delay, padding
+        if delay:
+            shape_of(self._config().encode())  # raises where a delay makes no sense
+
+    def _config(self) -> Config:
+        sizes = self.input_size, self.hidden_size, self.num_layers
+        delay = self.delay, self.delay > 0 and self.padding == "look_ahead"
+        return Config(self.mode, *sizes, bool(self.bidirectional), self.proj_size, *delay)
+
+    def extra_repr(self) -> str:
+        text = super().extra_repr()
+        return f"{text}, delay={self.delay}, padding={self.padding}" if self.delay else text
+
+    def forward(self, input, hx=None, reset=None):
+        """Outputs and last states, as torch.nn's modules return them.
+
+        Arguments:
+            input: (T, B, q), (B, T, q) with ``batch_first``, (T, q), or a ``PackedSequence``.
+            hx: start states, h_0 or for an LSTM (h_0, c_0); zeros if None.
+            reset: a mask (T, B), or as the input lies. Where it is true, states are zero before
+                that element is read: the beginning of another episode.
+        """
+        config = self._config()
+        x, batch_sizes, order, original_order = input, None, None, None
+        batched = True
+        if isinstance(input, PackedSequence):
+            x, batch_sizes, order, original_order = input
+        else:
+            if x.dim() not in (2, 3):
+                raise ValueError(
+                    f"{type(self).__name__}: Expected input to be 2D or 3D, got {x.dim()}D instead"
+                )
+            batched = x.dim() == 3
+            if not batched:
+                x = x.unsqueeze(1)
+            elif self.batch_first:
+                x = x.transpose(0, 1)
+        weights = [getattr(self, name) for name in config.names(self.bias)]
+        self._check_input(x, weights, batch_sizes)
+        if batch_sizes is None:
+            rows = x.size(1)
+        elif order is not None:
+            rows = order.size(0)
+        else:
+            rows = int(batch_sizes[0])
+        h0, c0 = self._start(config, x, hx, batched, rows)
+        if order is not None and hx is not None:
+            h0 = h0.index_select(1, order)
+            c0 = None if c0 is None else c0.index_select(1, order)
+        if reset is not None:
+            output, h, c = self._run_episodes(config, x, weights, h0, c0, batch_sizes, reset)
+        else:
+            output, h, c = self._run(config, x, weights, h0, c0, batch_sizes)
+
+        if batch_sizes is not None:
+            if config.look_ahead:
+                batch_sizes = batch_sizes[config.delay :]
+            output = PackedSequence(output, batch_sizes, order, original_order)
+            if original_order is not None:
+                h = h.index_select(1, original_order)
+                c = None if c is None else c.index_select(1, original_order)
+        elif not batched:
+            output, h, c = output.squeeze(1), h.squeeze(1), None if c is None else c.squeeze(1)
+        elif self.batch_first:
+            output = output.transpose(0, 1)
+        return output, (h if c is None else (h, c))
+
+    def _check_input(self, x: Tensor, weights: list[Tensor], batch_sizes: Tensor | None) -> None:
+        if x.dtype != weights[0].dtype and not torch.is_autocast_enabled(x.device.type):
+            raise ValueError(
+                f"RNN input dtype ({x.dtype}) does not match weight dtype ({weights[0].dtype}). "
+                f"Convert the input by input.to({weights[0].dtype}), or the module by .to({x.dtype})"
+            )
+        expected = 3 if batch_sizes is None else 2
+        if x.dim() != expected:
+            raise RuntimeError(f"input must have {expected} dimensions, got {x.dim()}")
+        if x.size(-1) != self.input_size:
+            raise RuntimeError(
+                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got "
+                f"{x.size(-1)}"
+            )
+
+    def _start(self, config: Config, x: Tensor, hx, batched: bool, rows: int):
+        """h_0 and c_0 (layers * directions, B, n); c_0 of an LSTM only."""
+        count = self.num_layers * config.directions
+        sizes = [(count, rows, config.state_size), (count, rows, config.hidden_size)]
+        lstm = config.has_cell_state
+        if hx is None:
+            zeros = [torch.zeros(size, dtype=x.dtype, device=x.device) for size in sizes]
+            return zeros[0], zeros[1] if lstm else None
+        states = list(hx) if lstm else [hx]
+        if len(states) != 1 + lstm:
+            raise RuntimeError(f"expected (h_0, c_0), got {len(states)} states")
+        expected = 3 if batched else 2
+        for i, (state, size) in enumerate(zip(states, sizes)):
+            if state.dim() != expected:
+                batch = "batched 3-D" if batched else "unbatched 2-D"
+                raise RuntimeError(
+                    f"For {batch} input, hx should also be {expected}-D but got {state.dim()}-D tensor"
+                )
+            state = state if batched else state.unsqueeze(1)
+            if tuple(state.size()) != size:
+                name = f"hidden[{i}]" if lstm else "hidden"
+                raise RuntimeError(f"Expected {name} size {size}, got {list(state.size())}")
+            states[i] = state
+        return states[0], states[1] if lstm else None
+
+    def _obstacle(self, x: Tensor, tensors: list[Tensor]) -> str | None:
+        """Why drnn's kernels cannot be used; empty where nothing is lost by it."""
+        if torch.is_autocast_enabled(x.device.type):
+            return "autocast is on"
+        for tensor in tensors:
+            if tensor.device.type != "cpu":
+                return f"there is no kernel for device {tensor.device.type} yet"
+            if tensor.dtype != torch.float32:
+                return f"there is no kernel for {tensor.dtype}, only for torch.float32"
+            if tensor.layout != torch.strided:
+                return f"there is no kernel for layout {tensor.layout}"
+        if self.dropout >= 1 and self.training:
+            return "everything is dropped"
+        if x.numel() == 0 or tensors[0].numel() == 0 or self.num_layers > 1000:
+            return ""
+        if torch.jit.is_tracing() or torch.onnx.is_in_onnx_export():
+            return ""
+        return None
+
+    def _run(self, config: Config, x, weights, h0, c0, batch_sizes):
+        tensors = [*weights, x, h0] if c0 is None else [*weights, x, h0, c0]
+        obstacle = self._obstacle(x, tensors)
+        dropout = float(self.dropout) if self.training and self.num_layers > 1 else 0.0
+        if obstacle is not None:
+            if obstacle:
+                _warn(obstacle)
+            how = self.dropout, self.training
+            return reference(config, x, weights, self.bias, h0, c0, batch_sizes, *how)
+        if self.bias:
+            parts = [weight.reshape(-1) for weight in weights]
+        else:
+            zeros = torch.zeros(2 * config.bias_size)
+            parts = []
+            each = len(weights) // (self.num_layers * config.directions)
+            for i in range(0, len(weights), each):
+                parts += [weights[i].reshape(-1), weights[i + 1].reshape(-1), zeros]
+                parts += [weight.reshape(-1) for weight in weights[i + 2 : i + each]]
+        params = torch.cat(parts)
+        save = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+        seed = torch.randint(2**62, ()) if dropout > 0 else None
+        given = params, h0, c0, batch_sizes, seed, config.encode(), dropout, save
+        output, h, c, _ = torch.ops.drnn.rnn_forward(x, *given)
+        return output, h, None if c0 is None else c
+
+    def _run_episodes(self, config: Config, x, weights, h0, c0, batch_sizes, reset):
+        """Cuts each sequence where its states are reset, and runs the pieces as one packed batch."""
+        if batch_sizes is not None or config.bidirectional or config.delay:
+            raise ValueError(
+                "reset needs a padded input and a module without delay that is not bidirectional"
+            )
+        steps, rows = x.shape[:2]
+        if reset.dim() == 1 and rows == 1:
+            reset = reset.unsqueeze(1)
+        elif self.batch_first:
+            reset = reset.transpose(0, 1)
+        if tuple(reset.shape) != (steps, rows):
+            raise RuntimeError(
+                f"Expected reset for {steps} steps of {rows} sequences, got {list(reset.shape)}"
+            )
+        reset = reset.to(device=x.device, dtype=torch.bool)
+        if reset.numel() == 0:
+            return self._run(config, x, weights, h0, c0, None)
+        # Pieces, sequence after sequence: where each begins, and how long it is.
+        begins = reset.t().clone()
+        begins[:, 0] = True
+        starts = begins.reshape(-1).nonzero().squeeze(1)
+        row, step = starts // steps, starts % steps
+        ends = torch.cat([starts[1:], starts.new_tensor([rows * steps])])
+        lengths, order = torch.sort(ends - starts, descending=True, stable=True)
+        row, step = row[order], step[order]
+        # Elements in packed order, as rows of x (T * B, q).
+        time = torch.arange(int(lengths[0]), device=x.device).unsqueeze(1)
+        alive = time < lengths
+        index = ((step + time) * rows + row)[alive]
+        sizes = alive.sum(1).cpu()
+        # The first piece of a sequence has its start state, unless that is reset too.
+        keeps = ((step == 0) & ~reset[0, row]).to(x.dtype).view(1, -1, 1)
+        begin = [None if s is None else s.index_select(1, row) * keeps for s in (h0, c0)]
+        packed = x.reshape(steps * rows, -1).index_select(0, index)
+        output, h, c = self._run(config, packed, weights, *begin, sizes)
+        place = torch.empty_like(index)
+        place[index] = torch.arange(index.numel(), device=x.device)
+        output = output.index_select(0, place).view(steps, rows, -1)
+        is_last = (step + lengths == steps).nonzero().squeeze(1)
+        last = is_last[torch.argsort(row[is_last])]
+        return output, h.index_select(1, last), None if c is None else c.index_select(1, last)
+
+
+class LSTM(_Recurrent):
+    """``torch.nn.LSTM`` on drnn's kernels, with an optional delay.
+
+    >>> import torch, drnn.torch
+    >>> lstm = drnn.torch.LSTM(8, 16, num_layers=2, batch_first=True)
+    >>> output, (h, c) = lstm(torch.randn(4, 10, 8))
+    >>> output.shape
+    torch.Size([4, 10, 16])
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        proj_size: int = 0,
+        device=None,
+        dtype=None,
+        *,
+        delay: int = 0,
+        padding: str = "zero",
+    ):
+        sizes = input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional
+        super().__init__("LSTM", *sizes, proj_size, device, dtype)
+        self._set_delay(delay, padding)
+
+
+class GRU(_Recurrent):
+    """``torch.nn.GRU`` on drnn's kernels, with an optional delay."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device=None,
+        dtype=None,
+        *,
+        delay: int = 0,
+        padding: str = "zero",
+    ):
+        sizes = input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional
+        super().__init__("GRU", *sizes, 0, device, dtype)
+        self._set_delay(delay, padding)
+
+
+class RNN(_Recurrent):
+    """``torch.nn.RNN`` on drnn's kernels, with an optional delay."""
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device=None,
+        dtype=None,
+        *,
+        delay: int = 0,
+        padding: str = "zero",
+    ):
+        modes = {"tanh": "RNN_TANH", "relu": "RNN_RELU"}
+        if nonlinearity not in modes:
+            raise ValueError(
+                f"Unknown nonlinearity '{nonlinearity}'. Select from 'tanh' or 'relu'."
+            )
+        sizes = input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional
+        super().__init__(modes[nonlinearity], *sizes, 0, device, dtype)
+        self.nonlinearity = nonlinearity
+        self._set_delay(delay, padding)
+
+
+class DelayedLSTM(LSTM):
+    """An LSTM whose output for element t is its hidden state d steps later.
+
+    >>> import torch, drnn.torch
+    >>> lstm = drnn.torch.DelayedLSTM(8, 16, delay=3)
+    >>> output, (h, c) = lstm(torch.randn(10, 4, 8))
+    >>> output.shape
+    torch.Size([10, 4, 16])
+    """
+
+    def __init__(self, input_size: int, hidden_size: int, delay: int, **options):
+        super().__init__(input_size, hidden_size, delay=delay, **options)
+
+
+class DelayedGRU(GRU):
+    """A GRU whose output for element t is its hidden state d steps later."""
+
+    def __init__(self, input_size: int, hidden_size: int, delay: int, **options):
+        super().__init__(input_size, hidden_size, delay=delay, **options)
+
+
+class DelayedRNN(RNN):
+    """An RNN whose output for element t is its hidden state d steps later."""
+
+    def __init__(self, input_size: int, hidden_size: int, delay: int, **options):
+        super().__init__(input_size, hidden_size, delay=delay, **options)
