@@ -21,6 +21,19 @@ def _warn(reason: str) -> None:
     warnings.warn(f"drnn.torch: {reason}; torch's own operator is used", stacklevel=4)
 
 
+def _autocast(x: Tensor) -> bool:
+    kind = x.device.type
+    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+
+
+def _transformed() -> bool:
+    """Whether the call stands in a transform of torch.func or in forward-mode differentiation."""
+    if torch.compiler.is_compiling():
+        return False
+    forward_mode = torch.autograd.forward_ad._current_level >= 0
+    return forward_mode or torch._C._functorch.peek_interpreter_stack() is not None
+
+
 class _Recurrent(nn.RNNBase):
     """What the modules share. Parameters, their initial values and ``state_dict`` are RNNBase's."""
 
@@ -100,7 +113,7 @@ class _Recurrent(nn.RNNBase):
         return output, (h if c is None else (h, c))
 
     def _check_input(self, x: Tensor, weights: list[Tensor], batch_sizes: Tensor | None) -> None:
-        if x.dtype != weights[0].dtype and not torch.is_autocast_enabled(x.device.type):
+        if x.dtype != weights[0].dtype and not _autocast(x):
             raise ValueError(
                 f"RNN input dtype ({x.dtype}) does not match weight dtype ({weights[0].dtype}). "
                 f"Convert the input by input.to({weights[0].dtype}), or the module by .to({x.dtype})"
@@ -141,7 +154,7 @@ class _Recurrent(nn.RNNBase):
 
     def _obstacle(self, x: Tensor, tensors: list[Tensor]) -> str | None:
         """Why drnn's kernels cannot be used; empty where nothing is lost by it."""
-        if torch.is_autocast_enabled(x.device.type):
+        if _autocast(x):
             return "autocast is on"
         for tensor in tensors:
             if tensor.device.type != "cpu":
@@ -150,6 +163,8 @@ class _Recurrent(nn.RNNBase):
                 return f"there is no kernel for {tensor.dtype}, only for torch.float32"
             if tensor.layout != torch.strided:
                 return f"there is no kernel for layout {tensor.layout}"
+        if _transformed():
+            return "there are no transforms of torch.func and no forward-mode derivatives"
         if self.dropout >= 1 and self.training:
             return "everything is dropped"
         if x.numel() == 0 or tensors[0].numel() == 0 or self.num_layers > 1000:
