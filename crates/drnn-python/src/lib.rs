@@ -1,11 +1,34 @@
 //! The module `drnn._drnn` of Python: see docs/PYTHON.md.
+//!
+//! | file | what |
+//! |---|---|
+//! | `spec`, `model`, `stream` | `NetSpec`, `Model`, `Stream` and `StreamBatch` |
+//! | `task` | task models: taggers, masked characters, series |
+//! | `training` | training of series |
+//! | `autograd` | forward and backward passes for `drnn.torch` |
+//! | `arrays`, `states`, `state_dict` | arrays of Python as slices, and back |
+//! | `onnx` | export |
+//! | `error` | errors as exceptions |
 
 use pyo3::prelude::*;
 
+mod arrays;
 mod autograd;
+mod error;
+mod model;
+mod onnx;
+mod spec;
+mod state_dict;
+mod states;
+mod stream;
 
 #[pymodule]
 fn _drnn(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    m.add_class::<spec::PyNetSpec>()?;
+    m.add_class::<model::PyModel>()?;
+    m.add_class::<stream::PyStream>()?;
+    m.add_class::<stream::PyStreamId>()?;
+    m.add_class::<stream::PyStreamBatch>()?;
     autograd::register(m)
 }

@@ -1,5 +1,13 @@
-"""Delayed recurrent networks: RNN, LSTM and GRU, run, streamed and trained."""
+"""Delayed recurrent networks: RNN, LSTM and GRU, run, streamed and trained.
 
-from drnn._drnn import __version__
+>>> import drnn
+>>> spec = drnn.NetSpec("lstm", inputs=1, units=16, delay=3, outputs=1)
+>>> model = drnn.Model.init(spec, seed=1)
+>>> y, state = model.run([[0.5], [0.1], [-0.3], [0.8]])
+>>> y.shape
+(4, 1)
+"""
 
-__all__ = ["__version__"]
+from drnn._drnn import Model, NetSpec, Stream, StreamBatch, StreamId, __version__
+
+__all__ = ["Model", "NetSpec", "Stream", "StreamBatch", "StreamId", "__version__"]
