@@ -20,6 +20,7 @@ from torch import Tensor
 
 from drnn._drnn import NotFinite, Recurrence
 
+from ._openmp import end_idle_threads
 from ._reference import Config, reference
 
 _TICKETS: weakref.WeakValueDictionary[int, _Ticket] = weakref.WeakValueDictionary()
@@ -58,6 +59,14 @@ def _threads() -> int:
     return int(os.environ["DRNN_THREADS"]) if _FIXED_THREADS else torch.get_num_threads()
 
 
+def _end_idle_threads(config: Config, x: Tensor) -> None:
+    """Where a pass is long enough for it; see `_openmp`."""
+    threads = torch.get_num_threads()
+    products = config.multiply_adds() * (x.numel() // x.size(-1))
+    if 1 < threads <= 16 and products // threads > 10_000_000:
+        end_idle_threads()
+
+
 def _array(tensor: Tensor | None):
     """A view for drnn of memory that torch owns."""
     return None if tensor is None else tensor.detach().numpy()
@@ -82,6 +91,7 @@ def _forward(x, params, h0, c0, batch_sizes, seed, text, dropout, save):
     c0 = None if c0 is None else c0.contiguous()
     outputs = x.new_empty([max(size, 0) for size in _output_shape(config, x, batch_sizes, h0.size(1))])
     h, c = torch.empty_like(h0), x.new_empty(0) if c0 is None else torch.empty_like(c0)
+    _end_idle_threads(config, x)
     into = _array(outputs), _array(h), None if c0 is None else _array(c)
     given = _threads(), _array(params), _array(x), _array(h0), _array(c0), _array(batch_sizes)
     try:
@@ -119,6 +129,7 @@ def _backward(
         *(_array(d_params), _array(d_x) if needs_x else None),
         *(_array(d_h0), _array(d_c0) if has_c else None),
     )
+    _end_idle_threads(shape.config, x)
     held = _TICKETS.get(ticket.data_ptr())
     try:
         if held is None or not held.saved.backward(*arguments):

@@ -71,6 +71,10 @@ class Config(NamedTuple):
                     shapes.append((self.proj_size, self.hidden_size))
         return shapes
 
+    def multiply_adds(self) -> int:
+        """Of one step of one sequence."""
+        return sum(shape[0] * shape[1] for shape in self.shapes() if len(shape) == 2)
+
     def names(self, bias: bool) -> list[str]:
         """Of the parameters, in the same order."""
         names = []
