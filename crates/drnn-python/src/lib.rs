@@ -21,6 +21,8 @@ mod spec;
 mod state_dict;
 mod states;
 mod stream;
+mod task;
+mod training;
 
 #[pymodule]
 fn _drnn(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -30,5 +32,11 @@ fn _drnn(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<stream::PyStream>()?;
     m.add_class::<stream::PyStreamId>()?;
     m.add_class::<stream::PyStreamBatch>()?;
+    m.add_class::<task::PyLiveModel>()?;
+    m.add_class::<training::PySeriesData>()?;
+    m.add_function(wrap_pyfunction!(task::tokens, m)?)?;
+    m.add_function(wrap_pyfunction!(task::built_in_models, m)?)?;
+    m.add_function(wrap_pyfunction!(task::load_network, m)?)?;
+    m.add_function(wrap_pyfunction!(training::recommended, m)?)?;
     autograd::register(m)
 }

@@ -1,0 +1,334 @@
+//! Training of series, as `drnn train series` does it.
+
+use crate::error::{library, training, value_error};
+use crate::model::PyModel;
+use drnn::{Cell, Cpu, NetSpec, Padding};
+use drnn_tasks::series::{Missing, SeriesTask};
+use drnn_train::read::{Input, ReadLimits};
+use drnn_train::series::{
+    Columns, InputChoice, InputRules, Measures, Score, Sequences, SeriesValidation, Shares,
+    Windows, from_arrays, from_table, learn_task,
+};
+use drnn_train::{
+    Advance, DelayScores, Epoch, Learner, Metric, Options, Schedule, Stopping, Tolerance, Trainer,
+    recommend,
+};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Pauses between looks for Ctrl-C.
+const SIGNALS: Duration = Duration::from_millis(50);
+
+/// Series that are read, split and described.
+#[pyclass(frozen, name = "SeriesData", module = "drnn._drnn")]
+pub struct PySeriesData {
+    train: Sequences,
+    valid: Sequences,
+    test: Option<Sequences>,
+    task: SeriesTask,
+    windows: Windows,
+    notes: Vec<String>,
+}
+
+fn missing(word: &str) -> PyResult<Missing> {
+    match word {
+        "refuse" => Ok(Missing::Refuse),
+        "zero" => Ok(Missing::Zero),
+        "mean" => Ok(Missing::Mean),
+        "previous" => Ok(Missing::Previous),
+        "drop" => Ok(Missing::Drop),
+        _ => Err(value_error(format!(
+            "missing '{word}', expected 'refuse', 'zero', 'mean', 'previous' or 'drop'"
+        ))),
+    }
+}
+
+/// Names of the networks that the program trains: whether it is bidirectional, and may have a delay.
+fn network(name: &str) -> PyResult<(Cell, bool, bool)> {
+    let (kind, cell) = match name {
+        "rnn" | "drnn" | "birnn" => (name.strip_suffix("rnn"), Cell::RnnTanh),
+        "lstm" | "dlstm" | "bilstm" => (name.strip_suffix("lstm"), Cell::Lstm),
+        "gru" | "dgru" | "bigru" => (name.strip_suffix("gru"), Cell::Gru),
+        _ => {
+            return Err(value_error(format!(
+                "net '{name}', expected rnn, lstm or gru; drnn, dlstm or dgru with a delay; birnn, \
+                 bilstm or bigru for both directions"
+            )));
+        }
+    };
+    Ok((cell, kind == Some("bi"), kind == Some("d")))
+}
+
+/// Batch size and epochs: 1,600 updates or more, smaller batches first, then more epochs.
+fn suggested(windows: usize, batch: Option<usize>, epochs: Option<usize>) -> (usize, usize) {
+    let windows = windows.max(1);
+    let batch = batch.unwrap_or((windows * 100 / 1600).clamp(1, 32).min(windows));
+    let enough = 1600usize.div_ceil(windows.div_ceil(batch.max(1)));
+    (batch, epochs.unwrap_or(100.max(enough.min(1000))))
+}
+
+#[pymethods]
+impl PySeriesData {
+    /// Reads a table (one file) or two arrays (two files).
+    #[new]
+    #[pyo3(signature = (files, target, inputs, ahead, sequence, time, categories, classify,
+        missing_numbers, window, valid, test, seed))]
+    #[allow(clippy::too_many_arguments)]
+    fn new(
+        py: Python<'_>,
+        files: Vec<PathBuf>,
+        target: Vec<String>,
+        inputs: Option<Vec<String>>,
+        ahead: Vec<usize>,
+        sequence: Option<String>,
+        time: Option<String>,
+        categories: Vec<String>,
+        classify: Option<bool>,
+        missing_numbers: &str,
+        window: usize,
+        valid: f64,
+        test: f64,
+        seed: u64,
+    ) -> PyResult<PySeriesData> {
+        let missing = missing(missing_numbers)?;
+        if !(valid > 0.0 && test >= 0.0 && valid + test < 1.0) {
+            return Err(value_error(format!(
+                "valid={valid} and test={test}: shares of the data, which must leave some to train on"
+            )));
+        }
+        let rules = InputRules { names: inputs, time, categories, ..InputRules::default() };
+        let mut columns = Columns::new(target);
+        columns.inputs = InputChoice::Found(rules);
+        columns.ahead = ahead;
+        columns.sequence.clone_from(&sequence);
+        columns.classes = classify;
+        columns.missing = missing;
+        let read = || {
+            let input = |path: &PathBuf| Input::new(path, ReadLimits::default());
+            let all = match &files[..] {
+                [x, y] => {
+                    let max = columns.max_classes;
+                    from_arrays(&input(x)?, &input(y)?, missing, max, &columns.ahead)?
+                }
+                [table] => from_table(&input(table)?, &columns)?,
+                _ => return Err(drnn_train::Error::Options("expected one or two files".into())),
+            };
+            let notes = all.notes.clone();
+            let mut parts = all.part(Shares { valid, test }, seed)?;
+            let known = parts.train.known_inputs();
+            let mut valid = parts.valid.take().ok_or_else(|| {
+                drnn_train::Error::Options(
+                    "the validation set is empty; valid= sets its size".into(),
+                )
+            })?;
+            parts.train.keep_inputs(&known);
+            valid.keep_inputs(&known);
+            if let Some(test) = &mut parts.test {
+                test.keep_inputs(&known);
+            }
+            let task = learn_task(&parts.train, missing, sequence)?;
+            let windows = Windows::new(&parts.train, &task, window, 0)?;
+            let (train, test) = (parts.train, parts.test);
+            Ok(PySeriesData { train, valid, test, task, windows, notes })
+        };
+        py.detach(read).map_err(training)
+    }
+
+    /// What people should know of how the data were read.
+    #[getter]
+    fn notes(&self) -> Vec<String> {
+        self.notes.clone()
+    }
+
+    /// Steps of the training, validation and test set.
+    #[getter]
+    fn steps(&self) -> (usize, usize, usize) {
+        let test = self.test.as_ref().map_or(0, Sequences::steps);
+        (self.train.steps(), self.valid.steps(), test)
+    }
+
+    /// "accuracy" or "rmse".
+    #[getter]
+    fn measure(&self) -> &'static str {
+        if self.task.classes.is_some() { "accuracy" } else { "rmse" }
+    }
+
+    /// The longest delay that makes sense: shorter than a sequence, and than the nearest horizon.
+    #[getter]
+    fn longest_delay(&self) -> usize {
+        let longest = self.train.longest().max(self.valid.longest()).saturating_sub(1);
+        let nearest = self.task.horizons().iter().map(|(_, ahead)| *ahead).min();
+        match self.task.forecast {
+            Some(_) => longest.min(nearest.unwrap_or(1).saturating_sub(1)),
+            None => longest,
+        }
+    }
+
+    /// Trains a network: the model of the best epoch, the epochs, and its scores.
+    #[pyo3(signature = (net, units, delay, epochs, batch, rate, patience, dropout, seed, progress))]
+    #[allow(clippy::too_many_arguments)]
+    fn train<'py>(
+        &self,
+        py: Python<'py>,
+        net: &str,
+        units: Vec<usize>,
+        delay: usize,
+        epochs: Option<usize>,
+        batch: Option<usize>,
+        rate: f32,
+        patience: Option<usize>,
+        dropout: f32,
+        seed: u64,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<(PyModel, Vec<Bound<'py, PyDict>>, Bound<'py, PyDict>, usize)> {
+        let (cell, bidirectional, _) = network(net)?;
+        let builder = self.task.widths(NetSpec::builder(cell).units(units));
+        let builder = builder.delay(delay, Padding::Null);
+        let builder = if bidirectional { builder.bidirectional() } else { builder };
+        let spec = builder.build().map_err(library)?;
+        let windows = self.windows.with_look_ahead(delay);
+        let (batch, epochs) = suggested(drnn_train::Dataset::len(&windows), batch, epochs);
+        let stopping = Stopping { patience, ..Stopping::default() };
+        let options = Options {
+            epochs,
+            batch,
+            rate,
+            schedule: Schedule::Cosine,
+            stopping,
+            seed,
+            dropout,
+            ..Options::default()
+        };
+        let run = || self.run(&spec, &windows, options, progress.as_ref());
+        let (model, best, history, scores) = py.detach(run)?;
+        let history = history.iter().map(|epoch| described(py, epoch)).collect::<PyResult<_>>()?;
+        let dict = PyDict::new(py);
+        for (name, score) in scores {
+            dict.set_item(name, self.scored(py, &score)?)?;
+        }
+        Ok((PyModel::new(model), history, dict, best))
+    }
+}
+
+/// A model, the number of its epoch, all epochs, and scores by part of the data.
+type Trained = (drnn::Model, usize, Vec<Epoch>, Vec<(&'static str, Score)>);
+
+impl PySeriesData {
+    /// Called without the GIL, which is taken for signals and progress.
+    fn run(
+        &self,
+        spec: &NetSpec,
+        windows: &Windows,
+        options: Options,
+        progress: Option<&Py<PyAny>>,
+    ) -> PyResult<Trained> {
+        let cpu = Cpu::global().map_err(library)?;
+        let valid = SeriesValidation::new(spec, &self.task, &self.valid).map_err(training)?;
+        let learner = Learner::new(cpu, spec, options.adam, options.seed);
+        let data = windows as &dyn drnn_train::Dataset;
+        let mut trainer =
+            Trainer::with_validation(learner, options, "series", data, valid).map_err(training)?;
+        trainer.use_cpu(cpu);
+        let metric = trainer.measure().metric;
+        let mut best: Option<(drnn::Model, usize, f64)> = None;
+        let mut looked = Instant::now();
+        loop {
+            let advanced = trainer.advance().map_err(training)?;
+            if looked.elapsed() > SIGNALS {
+                Python::attach(|py| py.check_signals())?;
+                looked = Instant::now();
+            }
+            match advanced {
+                Advance::Batch => {}
+                Advance::Epoch => {
+                    let Some(epoch) = trainer.progress().history.last().cloned() else { continue };
+                    let score = epoch.watched();
+                    if best.as_ref().is_none_or(|best| metric.is_better(score, best.2)) {
+                        let model = trainer.engine().model().map_err(training)?;
+                        best = Some((model, epoch.epoch, score));
+                    }
+                    if let Some(progress) = progress {
+                        Python::attach(|py| {
+                            progress.call1(py, (described(py, &epoch)?, options.epochs))
+                        })?;
+                    }
+                }
+                Advance::Ended(_) => break,
+            }
+        }
+        let history = trainer.progress().history.clone();
+        let Some((model, epoch, _)) = best else {
+            return Err(value_error(
+                "the training ended before its first epoch had a finite score",
+            ));
+        };
+        let model = model.with_task(self.task.to_value().map_err(crate::error::tasks)?);
+        let mut scores = Vec::new();
+        for (name, part) in [("valid", Some(&self.valid)), ("test", self.test.as_ref())] {
+            let Some(part) = part else { continue };
+            let score = drnn_train::series::score(&model, &self.task, part).map_err(training)?;
+            scores.push((name, score));
+        }
+        Ok((model, epoch, history, scores))
+    }
+
+    fn scored<'py>(&self, py: Python<'py>, score: &Score) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        dict.set_item("steps", score.steps)?;
+        match &score.measures {
+            Measures::Values(targets) => {
+                dict.set_item("rmse", score.quality().map(f64::sqrt))?;
+                let by_target = PyDict::new(py);
+                for (name, target) in self.task.targets.iter().zip(targets) {
+                    let one = PyDict::new(py);
+                    one.set_item("rmse", target.mse.sqrt())?;
+                    one.set_item("r2", target.r2)?;
+                    by_target.set_item(name, one)?;
+                }
+                dict.set_item("targets", by_target)?;
+            }
+            Measures::Classes { .. } => dict.set_item("accuracy", score.quality())?,
+        }
+        Ok(dict)
+    }
+}
+
+fn described<'py>(py: Python<'py>, epoch: &Epoch) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("epoch", epoch.epoch)?;
+    dict.set_item("train_loss", epoch.train_loss)?;
+    dict.set_item("valid_loss", epoch.valid_loss)?;
+    if let Some(accuracy) = epoch.valid_accuracy {
+        dict.set_item("valid_accuracy", accuracy)?;
+    } else if let Some(mse) = epoch.valid_score {
+        dict.set_item("valid_rmse", mse.sqrt())?;
+    }
+    dict.set_item("rate", epoch.rate)?;
+    Ok(dict)
+}
+
+/// Index of the network with the shortest delay that is not worse than the best; None if all failed.
+/// Errors are RMSE; they are compared as squares.
+#[pyfunction]
+#[pyo3(signature = (measure, delays, scores, tolerance=None))]
+pub fn recommended(
+    measure: &str,
+    delays: Vec<usize>,
+    scores: Vec<Vec<f64>>,
+    tolerance: Option<f64>,
+) -> Option<usize> {
+    let accuracy = measure == "accuracy";
+    let metric = if accuracy { Metric::Accuracy } else { Metric::SquaredError };
+    let square = |scores: Vec<f64>| match accuracy {
+        true => scores,
+        false => scores.iter().map(|x| x * x).collect(),
+    };
+    let networks = delays.into_iter().zip(scores);
+    let networks = networks.map(|(delay, scores)| DelayScores { delay, scores: square(scores) });
+    let networks: Vec<DelayScores> = networks.collect();
+    let of_best = tolerance.unwrap_or(metric.tolerance());
+    let tolerance = Tolerance { of_best, negligible: 0.0 };
+    Some(recommend(metric, tolerance, &networks)?.recommended)
+}
