@@ -84,9 +84,8 @@ class Table:
             for name, column in columns.items():
                 table[name] = column
             return table
-        if self.kind == "array":
-            if all(column.dtype.kind == "f" for column in columns.values()):
-                return np.stack(list(columns.values()), axis=1)
+        if self.kind == "array" and all(column.dtype.kind == "f" for column in columns.values()):
+            return np.stack(list(columns.values()), axis=1)
         return columns
 
 
@@ -97,7 +96,7 @@ def _is_number(arrow_type):
 
 def is_missing(value):
     """None, NaN or NaT."""
-    return value is None or value != value
+    return value is None or value != value  # noqa: PLR0124
 
 
 def as_field(column):

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 
 from drnn import _drnn
-from drnn._tables import Table, as_field
+from drnn._tables import Table, as_field, is_missing
 from drnn._tasks import TaskModel
 
 
@@ -139,7 +139,7 @@ def _write(table, path):
         if column.dtype.kind in "iub":
             return [str(value) for value in column.astype(np.int64).tolist()]
         if column.dtype.kind == "f":
-            return ["" if value != value else repr(value) for value in field.tolist()]
+            return ["" if is_missing(value) else repr(value) for value in field.tolist()]
         return ["" if value is None else value for value in field]
 
     if not table.rows:
@@ -245,7 +245,7 @@ class Sweep:
     def plot(self, ax=None):
         """Plots quality against delay with matplotlib, and returns the axes."""
         try:
-            import matplotlib.pyplot as pyplot
+            from matplotlib import pyplot
         except ImportError:
             raise ImportError("plot() needs matplotlib: pip install matplotlib") from None
         ax = ax if ax is not None else pyplot.subplots()[1]
