@@ -1,8 +1,8 @@
 //! Forward and backward passes for `drnn.torch`, on NumPy views of torch's memory.
 //!
-//! A [`Recurrence`] is a network shape. Parameters come with every call, in one flat vector, so that
-//! nothing is ever out of date. [`Saved`] is what a forward pass left for its backward pass: memory
-//! from a pool, to which it returns when the backward pass is done or the graph is freed.
+//! A [`Recurrence`] is a network shape. Parameters come with every call, in one flat vector, so
+//! nothing is ever out of date. [`Saved`] is what a forward pass saved for its backward pass:
+//! memory from a pool, to which it returns when the backward pass is done or the graph is freed.
 
 use drnn::{
     Batch, Cell, Cpu, Dropout, Error, Gradient, Lane, Model, NetSpec, Padding, Rows, States, Steps,
@@ -83,7 +83,7 @@ struct PackedBatch {
 
 impl PackedBatch {
     fn new(spec: &NetSpec, sizes: &[i64], x: &[f32]) -> PyResult<PackedBatch> {
-        let wrong = |why: &str| PyErr::from(PyRuntimeError::new_err(format!("batch_sizes {why}")));
+        let wrong = |why: &str| PyRuntimeError::new_err(format!("batch_sizes {why}"));
         let q = spec.input().width();
         let decreasing = sizes.windows(2).all(|pair| pair[0] >= pair[1]);
         if sizes.is_empty() || !decreasing || sizes.iter().any(|&size| size < 1) {
@@ -237,7 +237,6 @@ struct Recurrence(Arc<Shape>);
 #[pymethods]
 impl Recurrence {
     #[new]
-    #[pyo3(signature = (cell, input_size, hidden_size, num_layers, bidirectional, proj_size, delay, look_ahead))]
     #[allow(clippy::too_many_arguments)] // Python's keywords
     fn new(
         cell: &str,

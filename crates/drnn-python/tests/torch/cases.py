@@ -65,8 +65,7 @@ class Case:
             self.hx = [torch.randn(count, *batch, width) for width in widths]
 
     def __str__(self):
-        delay = f", delay {self.delay}{' look-ahead' if self.look_ahead else ''}" if self.delay else ""
-        return f"{self.ours}{delay}, {self.form}, T {self.steps}, B {self.rows}"
+        return f"{self.ours}, {self.form}, T {self.steps}, B {self.rows}"
 
     def run(self, module, dtype, seed):
         """Everything that a module computes: outputs, states and all gradients, by name."""

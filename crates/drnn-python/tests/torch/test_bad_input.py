@@ -94,13 +94,15 @@ def test_empty_batches_and_layouts(kind):
     found, expected = ours(torch.randn(4, 0, 3)), theirs(torch.randn(4, 0, 3))
     assert found[0].shape == expected[0].shape
     base = torch.randn(3, 4, 6)
-    for x in [base.permute(2, 1, 0), base[:, :, ::2].permute(1, 0, 2), base[:1].expand(4, 4, 6)[..., :3]]:
+    expanded = base[:1].expand(4, 4, 6)[..., :3]
+    for x in [base.permute(2, 1, 0), base[:, :, ::2].permute(1, 0, 2), expanded]:
         assert not x.is_contiguous()
         assert torch.allclose(ours(x)[0], theirs(x)[0], atol=1e-6)
     x = torch.randn(4, 2, 3)
     with torch.no_grad():
         for module in (ours, theirs):
-            module.weight_hh_l0 = nn.Parameter(base.new_ones(5, module.weight_hh_l0.size(0)).t() / 9)
+            ones = base.new_ones(5, module.weight_hh_l0.size(0))
+            module.weight_hh_l0 = nn.Parameter(ones.t() / 9)
     assert torch.allclose(ours(x)[0], theirs(x)[0], atol=1e-6)
     # Gradients that are expanded, and gradients of states alone.
     for loss in [lambda r: r[0].sum(), lambda r: (r[1][0] if kind == "LSTM" else r[1]).sum()]:
@@ -169,7 +171,7 @@ def test_nan_and_infinity_spread_as_in_torch(kind, value):
     assert torch.allclose(ours(x)[0], theirs(x)[0], atol=1e-5, equal_nan=True)
 
 
-def test_nan_behind_a_sequence_is_not_read():
+def test_nan_after_the_end_of_a_sequence_is_not_read():
     module, x = drnn.torch.LSTM(3, 5), torch.randn(6, 2, 3)
     x[4:, 1] = math.nan
     output, _ = module(pack_padded_sequence(x, torch.tensor([6, 4])))

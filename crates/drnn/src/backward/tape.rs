@@ -168,7 +168,8 @@ impl Tape {
     /// let spec = NetSpec::builder(Cell::Gru).dense(2).units([8]).build()?;
     /// let model = Model::init(&spec, 1)?;
     /// let x = [0.1, 0.2, 0.3, 0.4];
-    /// let lanes = [Lane { params: model.params(), batch: Batch::dense(&x, Steps(2), Rows(1)), start: None }];
+    /// let batch = Batch::dense(&x, Steps(2), Rows(1));
+    /// let lanes = [Lane { params: model.params(), batch, start: None }];
     ///
     /// let mut tape = Tape::new(&spec)?;
     /// let outputs = tape.forward(&lanes)?.outputs(0).to_vec(); // the pass ends here ..

@@ -116,7 +116,7 @@ class _Recurrent(nn.RNNBase):
         if x.dtype != weights[0].dtype and not _autocast(x):
             raise ValueError(
                 f"RNN input dtype ({x.dtype}) does not match weight dtype ({weights[0].dtype}). "
-                f"Convert the input by input.to({weights[0].dtype}), or the module by .to({x.dtype})"
+                f"Convert the input, input.to({weights[0].dtype}), or the module, .to({x.dtype})"
             )
         expected = 3 if batch_sizes is None else 2
         if x.dim() != expected:
@@ -143,7 +143,8 @@ class _Recurrent(nn.RNNBase):
             if state.dim() != expected:
                 batch = "batched 3-D" if batched else "unbatched 2-D"
                 raise RuntimeError(
-                    f"For {batch} input, hx should also be {expected}-D but got {state.dim()}-D tensor"
+                    f"For {batch} input, hx should also be {expected}-D but got "
+                    f"{state.dim()}-D tensor"
                 )
             state = state if batched else state.unsqueeze(1)
             if tuple(state.size()) != size:
@@ -199,7 +200,7 @@ class _Recurrent(nn.RNNBase):
         return output, h, None if c0 is None else c
 
     def _run_episodes(self, config: Config, x, weights, h0, c0, batch_sizes, reset):
-        """Cuts each sequence where its states are reset, and runs the pieces as one packed batch."""
+        """Cuts each sequence where its states are reset; the pieces are one packed batch."""
         if batch_sizes is not None or config.bidirectional or config.delay:
             raise ValueError(
                 "reset needs a padded input and a module without delay that is not bidirectional"

@@ -1,9 +1,9 @@
 """torch's idle threads.
 
 After each parallel region, torch's OpenMP threads wait for the next one in a busy loop, for some
-milliseconds. Until they give up they compete with drnn's threads for the cores, which can double the
-time of a pass. `omp_pause_resource`, of OpenMP 5.0, ends the idle threads of the calling thread;
-torch's next parallel region starts new ones, in some 30 microseconds each.
+milliseconds. Until they give up they compete with drnn's threads for the cores, which can double
+the time of a pass. `omp_pause_resource`, of OpenMP 5.0, ends the idle threads of the calling
+thread; torch's next parallel region starts new ones, in some 30 microseconds each.
 
 Nothing is done where torch uses another library than libgomp, where the busy loop is switched off
 (OMP_WAIT_POLICY=PASSIVE), or where DRNN_OPENMP_THREADS=keep.

@@ -2,10 +2,10 @@
 
 What a forward pass saves for its backward pass stays in drnn's memory. The operator returns a
 *ticket* for it: a tensor of one byte whose storage keeps that memory alive. Autograd saves the
-ticket as it saves any tensor, so the memory returns to the pool when the graph is freed. The address
-of the storage finds the memory again. Where it is gone (a second backward pass, a copied ticket),
-the backward operator repeats the forward pass. It therefore is a function of its other arguments
-alone, and graphs may be compiled, stored and moved like those of any operator.
+ticket as it saves any tensor, so the memory returns to the pool when the graph is freed. The
+address of the storage finds the memory again. Where it is gone (a second backward pass, a copied
+ticket), the backward operator repeats the forward pass. It therefore is a function of its other
+arguments alone, and graphs may be compiled, stored and moved like those of any operator.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ def _forward(x, params, h0, c0, batch_sizes, seed, text, dropout, save):
     config = shape.config
     x, params, h0 = x.contiguous(), params.contiguous(), h0.contiguous()
     c0 = None if c0 is None else c0.contiguous()
-    outputs = x.new_empty([max(size, 0) for size in _output_shape(config, x, batch_sizes, h0.size(1))])
+    size = _output_shape(config, x, batch_sizes, h0.size(1))
+    outputs = x.new_empty([max(length, 0) for length in size])
     h, c = torch.empty_like(h0), x.new_empty(0) if c0 is None else torch.empty_like(c0)
     _end_idle_threads(config, x)
     into = _array(outputs), _array(h), None if c0 is None else _array(c)
@@ -134,7 +135,8 @@ def _backward(
     try:
         if held is None or not held.saved.backward(*arguments):
             outputs = _array(torch.empty_like(d_outputs))
-            h, c = _array(torch.empty_like(h0)), None if c0 is None else _array(torch.empty_like(c0))
+            h = _array(torch.empty_like(h0))
+            c = None if c0 is None else _array(torch.empty_like(c0))
             given = _threads(), _array(params), _array(x), _array(h0), _array(c0)
             sizes, seeded = _array(batch_sizes), _seed(seed)
             again = shape.recurrence.forward(*given, sizes, dropout, seeded, outputs, h, c)
@@ -245,7 +247,7 @@ def _differentiate_twice(ctx, *gradients):
     return (*found, None, None, None, None, None, None)
 
 
-_LIBRARY = torch.library.Library("drnn", "DEF")
+_LIBRARY = torch.library.Library("drnn", "FRAGMENT")
 _LIBRARY.define(
     "rnn_forward(Tensor x, Tensor params, Tensor h0, Tensor? c0, Tensor? batch_sizes, "
     "Tensor? seed, str shape, float dropout, bool save) -> (Tensor, Tensor, Tensor, Tensor)",
