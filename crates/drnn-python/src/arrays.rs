@@ -81,8 +81,8 @@ fn borrowed<'py>(
     array.try_readonly().map_err(|error| value_error(format!("`{name}`: {error}")))
 }
 
-/// Integers with their shape. They are copied: whoever changes the array meanwhile cannot change
-/// indices that were checked.
+/// Integers with their shape. They are copied, so that nobody can change indices after they were
+/// checked.
 pub fn integers(name: &str, value: &Bound<'_, PyAny>) -> PyResult<(Vec<i64>, Vec<usize>)> {
     let array = as_array(name, value)?;
     let empty = array.shape().contains(&0);

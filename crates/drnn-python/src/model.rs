@@ -158,8 +158,8 @@ impl PyModel {
     ///     [layers * directions, B, n]
     /// batch_first : x and outputs are [B, T, ..]
     ///
-    /// Outputs [T, B, m] are aligned with the input, whatever the delay; after the end of a sequence
-    /// they are zeros. With look-ahead padding there are as many fewer as the delay is long.
+    /// Outputs [T, B, m] are aligned with the input, whatever the delay; after the end of a
+    /// sequence they are zeros. With look-ahead padding there are as many fewer as the delay is long.
     #[pyo3(signature = (x, lengths=None, state=None, *, batch_first=false))]
     fn run<'py>(
         &self,
@@ -249,8 +249,8 @@ impl PyModel {
         Ok((arrays::array(py, outputs.values, &shape)?, last))
     }
 
-    /// The stack as one layer whose outputs come k - 1 steps later, with the same outputs and states.
-    /// `start` is "held" or "solved": how the blocks come to begin one after another.
+    /// The stack as one layer whose outputs come k - 1 steps later, with the same outputs and
+    /// states. `start` is "held" or "solved": how the blocks come to begin one after another.
     #[pyo3(signature = (start="held"))]
     fn flatten(&self, py: Python<'_>, start: &str) -> PyResult<PyModel> {
         let start = match start {
@@ -275,8 +275,8 @@ impl PyModel {
         Ok(PyModel::new(self.0.delayed(delay, padding).map_err(library)?))
     }
 
-    /// Writes an ONNX graph of whole sequences, or of one step. A trained series takes and gives the
-    /// units of its data.
+    /// Writes an ONNX graph of whole sequences, or of one step. A trained series takes and gives
+    /// the units of its data.
     #[pyo3(signature = (path, *, step=false))]
     fn export_onnx(&self, py: Python<'_>, path: PathBuf, step: bool) -> PyResult<()> {
         py.detach(|| onnx::export(&self.0, &path, step))

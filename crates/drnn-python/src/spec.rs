@@ -15,8 +15,8 @@ use pyo3::types::PyBool;
 /// units : hidden units, one number, or a sequence with one for each layer
 /// layers : number of layers, where `units` is one number
 /// delay : steps by which outputs come late
-/// padding : what is read after the end of a sequence during the last `delay` steps: "null" (zeros),
-///     "look-ahead" (the last `delay` elements have no outputs), or a token
+/// padding : what is read after the end of a sequence during the last `delay` steps: "null"
+///     (zeros), "look-ahead" (the last `delay` elements have no outputs), or a token
 /// bidirectional : read both ways; such a network can have no delay and cannot stream
 /// outputs : width of the output layer; without it, outputs are the last layer's states
 /// projection : width that an LSTM's states are projected to, PyTorch's `proj_size`
@@ -52,8 +52,8 @@ pub fn padding(value: Option<&Bound<'_, PyAny>>) -> PyResult<Padding> {
     let Some(value) = value else { return Ok(Padding::Null) };
     if let Ok(word) = value.extract::<String>() {
         return match word.as_str() {
-            "null" => Ok(Padding::Null),
-            "look-ahead" => Ok(Padding::LookAhead),
+            "null" | "zero" => Ok(Padding::Null),
+            "look-ahead" | "look_ahead" => Ok(Padding::LookAhead),
             _ => Err(value_error(format!(
                 "padding '{word}', expected 'null', 'look-ahead' or a token"
             ))),
@@ -68,8 +68,8 @@ pub fn padding(value: Option<&Bound<'_, PyAny>>) -> PyResult<Padding> {
 #[pymethods]
 impl PyNetSpec {
     #[new]
-    #[pyo3(signature = (cell="lstm", *, inputs=None, tokens=None, embedding=None, units, layers=None,
-        delay=0, padding=None, bidirectional=false, outputs=None, projection=None))]
+    #[pyo3(signature = (cell="lstm", *, inputs=None, tokens=None, embedding=None, units,
+        layers=None, delay=0, padding=None, bidirectional=false, outputs=None, projection=None))]
     #[allow(clippy::too_many_arguments)] // all by name
     fn new(
         cell: &str,

@@ -109,8 +109,8 @@ impl PyStream {
         Ok(PyStream { stream: Stream::new(model.clone()).map_err(library)?, model })
     }
 
-    /// Reads the next element, [q] or a token. Returns the output [m] for the one `delay` before it,
-    /// or None while there is none. An element that is refused changes nothing.
+    /// Reads the next element, [q] or a token. Returns the output [m] for the one `delay` before
+    /// it, or None while there is none. An element that is refused changes nothing.
     fn push<'py>(
         &mut self,
         py: Python<'py>,
@@ -126,8 +126,8 @@ impl PyStream {
         Ok(output.map_err(library)?.map(|y| PyArray1::from_slice(py, y)))
     }
 
-    /// Reads several elements, [T, q] or tokens [T], and returns the outputs that are known by them,
-    /// [k, m]. Where one is refused, those before it have been read.
+    /// Reads several elements, [T, q] or tokens [T], and returns the outputs that are known by
+    /// them, [k, m]. Where one is refused, those before it have been read.
     fn push_many<'py>(
         &mut self,
         py: Python<'py>,

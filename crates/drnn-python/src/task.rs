@@ -67,8 +67,8 @@ impl Field {
     }
 }
 
-/// Predictions of values, one row per step, NaN where there is none; or class numbers, -1 where there
-/// is none, and probabilities of all classes in the model's order.
+/// Predictions of values, one row per step, NaN where there is none; or class numbers, -1 where
+/// there is none, and probabilities of all classes in the model's order.
 type Rows<'py> = (Option<Bound<'py, PyArrayDyn<i64>>>, Bound<'py, PyArrayDyn<f64>>);
 
 #[pymethods]

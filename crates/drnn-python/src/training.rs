@@ -45,7 +45,8 @@ fn missing(word: &str) -> PyResult<Missing> {
     }
 }
 
-/// Names of the networks that the program trains: whether it is bidirectional, and may have a delay.
+/// A network by the program's name for it: its cell, whether it is bidirectional, and whether it may
+/// have a delay.
 fn network(name: &str) -> PyResult<(Cell, bool, bool)> {
     let (kind, cell) = match name {
         "rnn" | "drnn" | "birnn" => (name.strip_suffix("rnn"), Cell::RnnTanh),
@@ -95,7 +96,7 @@ impl PySeriesData {
         let missing = missing(missing_numbers)?;
         if !(valid > 0.0 && test >= 0.0 && valid + test < 1.0) {
             return Err(value_error(format!(
-                "valid={valid} and test={test}: shares of the data, which must leave some to train on"
+                "valid={valid} and test={test}: shares of the data that leave some to train on"
             )));
         }
         let rules = InputRules { names: inputs, time, categories, ..InputRules::default() };
@@ -168,7 +169,7 @@ impl PySeriesData {
 
     /// Trains a network: the model of the best epoch, the epochs, and its scores.
     #[pyo3(signature = (net, units, delay, epochs, batch, rate, patience, dropout, seed, progress))]
-    #[allow(clippy::too_many_arguments)]
+    #[allow(clippy::too_many_arguments, clippy::type_complexity)]
     fn train<'py>(
         &self,
         py: Python<'py>,
@@ -309,8 +310,8 @@ fn described<'py>(py: Python<'py>, epoch: &Epoch) -> PyResult<Bound<'py, PyDict>
     Ok(dict)
 }
 
-/// Index of the network with the shortest delay that is not worse than the best; None if all failed.
-/// Errors are RMSE; they are compared as squares.
+/// Index of the network with the shortest delay that is not worse than the best; None if all
+/// failed. Errors are RMSE; they are compared as squares.
 #[pyfunction]
 #[pyo3(signature = (measure, delays, scores, tolerance=None))]
 pub fn recommended(

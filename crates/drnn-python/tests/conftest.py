@@ -1,12 +1,21 @@
-"""What tests share: tests that need what this machine lacks are skipped and counted."""
+"""What tests share. A test that needs what this machine lacks is skipped, with a reason that
+`.ci/run` counts; DRNN_REQUIRE turns the skip into a failure (see CONTRIBUTING.md)."""
 
+import importlib
+import importlib.util
 import os
+import shutil
 
 import pytest
 
 
+def has(module):
+    """Whether a module is installed. The folder tests/torch is none."""
+    found = importlib.util.find_spec(module)
+    return found is not None and found.origin is not None
+
+
 def lacking(need, test, reason):
-    """Skips a test, or fails it where DRNN_REQUIRE names what it needs (see CONTRIBUTING.md)."""
     if need in os.environ.get("DRNN_REQUIRE", "").split(","):
         pytest.fail(f"{need} is required: {reason}")
     if path := os.environ.get("DRNN_SKIPPED"):
@@ -15,28 +24,30 @@ def lacking(need, test, reason):
     pytest.skip(reason)
 
 
-def module_or_skip(name, request):
-    try:
-        return __import__(name)
-    except ImportError as error:
-        return lacking(name, request.node.nodeid, f"no module {name}: {error}")
+def module(name):
+    @pytest.fixture(name=name)
+    def fixture(request):
+        if not has(name):
+            lacking(name, f"drnn-python {request.node.name}", f"no module {name}")
+        return importlib.import_module(name)
+
+    return fixture
+
+
+torch = module("torch")
+pandas = module("pandas")
+pyarrow = module("pyarrow")
+matplotlib = module("matplotlib")
+onnxruntime = module("onnxruntime")
 
 
 @pytest.fixture
-def torch(request):
-    return module_or_skip("torch", request)
+def program(request):
+    """Path of the program `drnn`."""
+    path = os.environ.get("DRNN_PROGRAM") or shutil.which("drnn")
+    if not path or not os.access(path, os.X_OK):
+        lacking("program", f"drnn-python {request.node.name}", "no program drnn in DRNN_PROGRAM")
+    return path
 
 
-@pytest.fixture
-def pandas(request):
-    return module_or_skip("pandas", request)
-
-
-@pytest.fixture
-def pyarrow(request):
-    return module_or_skip("pyarrow", request)
-
-
-@pytest.fixture
-def onnxruntime(request):
-    return module_or_skip("onnxruntime", request)
+collect_ignore = [] if has("torch") else ["torch"]

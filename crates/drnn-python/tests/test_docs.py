@@ -2,7 +2,10 @@
 
 import doctest
 import inspect
+import pathlib
+import re
 
+import numpy as np
 import pytest
 
 import drnn
@@ -42,3 +45,24 @@ def test_everything_public_is_documented():
             for member in vars(value):
                 if not member.startswith("_"):
                     assert getattr(value, member).__doc__, f"{name}.{member}"
+
+
+def test_modules_of_torch_are_tested(torch):
+    """Counts a skip where the tests in tests/torch cannot be collected."""
+    assert torch.__version__
+
+
+def test_the_page(torch, pandas, matplotlib, tmp_path, monkeypatch):
+    """The code of docs/PYTHON.md runs, block after block."""
+    monkeypatch.chdir(tmp_path)
+    matplotlib.use("Agg")
+    noise = np.random.default_rng(1).normal(size=(300, 2))
+    frame = pandas.DataFrame({"wind": noise[:, 0], "temperature": noise[:, 1]})
+    names = {"frame": frame, "MyModel": lambda: torch.nn.Sequential(torch.nn.LSTM(3, 4))}
+    page = pathlib.Path(__file__).parents[3] / "docs" / "PYTHON.md"
+    blocks = re.findall("```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(blocks) == 5
+    for block in blocks:
+        exec(block.replace("target=", "epochs=1, target="), names)  # noqa: S102
+    assert names["y"].shape[-1] == 1
+    assert (tmp_path / "weather.safetensors").exists()

@@ -242,7 +242,8 @@ def test_torch_files(torch, tmp_path):
     module, x = Net(), torch.randint(9, (7, 3))
     torch.save(module.state_dict(), tmp_path / "a.pt")
     expected = module(x).detach().numpy()
-    for net in (drnn.Model.load(tmp_path / "a.pt"), drnn.Model.from_state_dict(module.state_dict())):
+    from_file = drnn.Model.load(tmp_path / "a.pt")
+    for net in (from_file, drnn.Model.from_state_dict(module.state_dict())):
         assert (net.spec.tokens, net.spec.outputs) == (9, 2)
         np.testing.assert_allclose(net.run(x)[0], expected, atol=2e-6)
     alone = drnn.Model.load(tmp_path / "a.pt", prefix="rnn", embedding=False, output=False)

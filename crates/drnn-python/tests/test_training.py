@@ -2,14 +2,12 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
 
-import conftest
 import numpy as np
 import pytest
 
@@ -82,8 +80,8 @@ def test_a_sweep_recommends_the_shortest_delay_that_is_enough():
     assert "recommended 2" in repr(found)
 
 
-def test_plot(request):
-    conftest.module_or_skip("matplotlib", request).use("Agg")
+def test_plot(matplotlib):
+    matplotlib.use("Agg")
     found = drnn.sweep(look_ahead(200), target="y", units=4, delays=[0, 1], epochs=2)
     assert found.plot().get_xlabel() == "delay (steps)"
 
@@ -130,15 +128,12 @@ def test_an_error_of_the_callback_ends_the_training():
         drnn.train_series(look_ahead(100), target="y", units=4, progress=progress)
 
 
-def test_the_numbers_of_the_program(request, tmp_path):
+def test_the_numbers_of_the_program(program, tmp_path):
     """`drnn train series` on the same table."""
-    program = os.environ.get("DRNN_PROGRAM") or shutil.which("drnn")
-    if not program:
-        conftest.lacking("drnn", request.node.nodeid, "no program drnn; DRNN_PROGRAM names it")
     table = look_ahead(300)
     with open(tmp_path / "table.csv", "w") as file:
         print("x,y", file=file)
-        for x, y in zip(table["x"].astype(float), table["y"].astype(float)):
+        for x, y in zip(table["x"].tolist(), table["y"].tolist()):
             print(f"{x!r},{y!r}", file=file)
     command = "train series --csv table.csv --target y --net dgru --units 6 --delay 1 --epochs 7"
     done = subprocess.run([program, *command.split(), "--out", "out"], cwd=tmp_path, check=False,

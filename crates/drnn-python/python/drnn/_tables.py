@@ -56,7 +56,8 @@ class Table:
             raise ValueError(f"columns differ in their lengths: {lengths}")
         for name, column in self.columns.items():
             if column.ndim != 1:
-                raise ValueError(f"column '{name}' has shape {list(column.shape)}, expected one axis")
+                shape = list(column.shape)
+                raise ValueError(f"column '{name}' has shape {shape}, expected one axis")
         self.rows = next(iter(lengths.values()), 0)
 
     def column(self, name):

@@ -90,8 +90,8 @@ def _watched(progress, title):
 
 
 def _data(
-    table, x, y, target, inputs, ahead, sequence, time, categories, classify, missing, window, valid,
-    test, seed,
+    table, x, y, target, inputs, ahead, sequence, time, categories, classify, missing, window,
+    valid, test, seed,
 ):  # fmt: skip
     """The data, read as the program reads them: tables as CSV, arrays as .npy."""
     import os
@@ -163,8 +163,8 @@ def train_series(
     Parameters
     ----------
     table : dict of columns, NumPy structured array, pandas DataFrame, pyarrow Table, or the path of
-        a CSV file; or `x` [T, B, q] with `y` [T, B, m] (integers [T, B] are classes), or [T, q] with
-        [T, m] for one sequence
+        a CSV file; or `x` [T, B, q] with `y` [T, B, m] (integers [T, B] are classes), or [T, q]
+        with [T, m] for one sequence
     target : name of the column to predict, or several; all others are inputs unless `inputs` names
         them
     ahead : forecast so many steps ahead, one number or several
@@ -177,8 +177,8 @@ def train_series(
         forecast
     epochs, batch : by default as many as give 1,600 updates
     valid, test : shares of the data
-    progress : True for a bar, None for one in terminals and notebooks, False for none; or a function
-        that is called after every epoch with a dict and the number of epochs
+    progress : True for a bar, None for one in terminals and notebooks, False for none; or a
+        function that is called after every epoch with a dict and the number of epochs
 
     Ctrl-C ends it with KeyboardInterrupt.
 
@@ -268,8 +268,8 @@ class Sweep:
 def sweep(
     table=None, *, delays=None, repeats=1, tolerance=None, x=None, y=None, target=None, inputs=None,
     ahead=None, sequence=None, time=None, categories=None, classify=None, missing="refuse",
-    net="dlstm", units=100, layers=1, epochs=None, batch=None, rate=1e-2, patience=None, dropout=0.0,
-    window=100, valid=0.1, test=0.1, seed=1, progress=None,
+    net="dlstm", units=100, layers=1, epochs=None, batch=None, rate=1e-2, patience=None,
+    dropout=0.0, window=100, valid=0.1, test=0.1, seed=1, progress=None,
 ):  # fmt: skip
     """Trains one network for each delay, and finds the shortest delay that is good enough.
 
@@ -309,7 +309,8 @@ def sweep(
             row["test"] = [_nan(run.scores["test"][data.measure]) for run in runs]
         rows.append(row)
         trainings.append(runs)
-    chosen = _drnn.recommended(data.measure, list(delays), [row["valid"] for row in rows], tolerance)
+    scores = [row["valid"] for row in rows]
+    chosen = _drnn.recommended(data.measure, list(delays), scores, tolerance)
     return Sweep(data.measure, rows, trainings, chosen)
 
 
