@@ -1,8 +1,8 @@
 //! Errors of the Rust crates as exceptions, with the same words.
 
 use pyo3::exceptions::{
-    PyFileNotFoundError, PyIsADirectoryError, PyOSError, PyPermissionError, PyTypeError,
-    PyValueError,
+    PyFileNotFoundError, PyIsADirectoryError, PyMemoryError, PyOSError, PyPermissionError,
+    PyTypeError, PyValueError,
 };
 use pyo3::prelude::*;
 use std::error::Error as StdError;
@@ -16,6 +16,15 @@ pub fn value_error(message: impl Into<String>) -> PyErr {
 /// A `TypeError`.
 pub fn type_error(message: impl Into<String>) -> PyErr {
     PyTypeError::new_err(message.into())
+}
+
+/// A `MemoryError` where the system would not even promise memory for `copies` of a network's
+/// parameters. A failed allocation later would end the interpreter.
+pub fn check_memory(spec: &drnn::NetSpec, copies: usize) -> PyResult<()> {
+    let values = spec.parameters().saturating_mul(copies);
+    Vec::<f32>::new().try_reserve_exact(values).map_err(|_| {
+        PyMemoryError::new_err(format!("no memory for {copies} copies of the parameters: {spec}"))
+    })
 }
 
 /// An error of the library: `OSError` and its kinds for files that cannot be read or written,

@@ -1,6 +1,6 @@
 //! `Model`: a network with its parameters.
 
-use crate::error::{library, type_error, value_error};
+use crate::error::{check_memory, library, type_error, value_error};
 use crate::spec::{PyNetSpec, padding};
 use crate::{arrays, onnx, state_dict, states};
 use drnn::{
@@ -89,6 +89,7 @@ impl PyModel {
     #[staticmethod]
     #[pyo3(signature = (spec, seed=1))]
     fn init(py: Python<'_>, spec: &PyNetSpec, seed: u64) -> PyResult<PyModel> {
+        check_memory(&spec.0, 3)?;
         Ok(PyModel::new(py.detach(|| Model::init(&spec.0, seed)).map_err(library)?))
     }
 
@@ -258,6 +259,7 @@ impl PyModel {
             "solved" => StartState::Solved,
             _ => return Err(value_error(format!("start '{start}', expected 'held' or 'solved'"))),
         };
+        check_memory(&drnn::flatten::flat_spec(self.0.spec(), start).map_err(library)?, 3)?;
         Ok(PyModel::new(py.detach(|| self.0.flatten(start)).map_err(library)?))
     }
 

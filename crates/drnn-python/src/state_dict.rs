@@ -1,7 +1,7 @@
 //! Models from state dicts.
 
 use crate::arrays;
-use crate::error::{library, type_error, value_error};
+use crate::error::{check_memory, library, type_error, value_error};
 use drnn::params::Layout;
 use drnn::{Import, Imported, Model, NetSpec};
 use pyo3::prelude::*;
@@ -22,6 +22,7 @@ pub fn with_spec(dict: &Bound<'_, PyAny>, spec: &NetSpec) -> PyResult<Model> {
     if let Some(tensor) = layout.tensors().iter().find(|tensor| missing(&tensor.name)) {
         return Err(value_error(format!("state dict: missing tensor '{}'", tensor.name)));
     }
+    check_memory(spec, 3)?;
     let mut params = vec![0.0; layout.len()];
     for (name, value) in &entries {
         let Some(tensor) = layout.find(name) else {

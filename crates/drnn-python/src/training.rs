@@ -1,6 +1,6 @@
 //! Training of series, as `drnn train series` does it.
 
-use crate::error::{library, training, value_error};
+use crate::error::{check_memory, library, training, value_error};
 use crate::model::PyModel;
 use drnn::{Cell, Cpu, NetSpec, Padding};
 use drnn_tasks::series::{Missing, SeriesTask};
@@ -189,6 +189,7 @@ impl PySeriesData {
         let builder = builder.delay(delay, Padding::Null);
         let builder = if bidirectional { builder.bidirectional() } else { builder };
         let spec = builder.build().map_err(library)?;
+        check_memory(&spec, 8)?; // weights for both passes, gradients, Adam's moments, the best model
         let windows = self.windows.with_look_ahead(delay);
         let (batch, epochs) = suggested(drnn_train::Dataset::len(&windows), batch, epochs);
         let stopping = Stopping { patience, ..Stopping::default() };

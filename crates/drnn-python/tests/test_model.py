@@ -200,6 +200,16 @@ def test_bad_lengths_states_and_tokens():
             tokens.run(x)
 
 
+def test_too_large():
+    """An error, where a failed allocation would end the interpreter."""
+    huge = drnn.NetSpec("lstm", inputs=3, units=3_000_000)
+    with pytest.raises(MemoryError, match="no memory"):
+        drnn.Model.init(huge)
+    late = drnn.Model.init(drnn.NetSpec("lstm", inputs=3, units=64, delay=1 << 20))
+    with pytest.raises(ValueError, match="too large|memory"):
+        late.run(np.zeros((1, 100_000, 3), np.float32))
+
+
 def test_nothing_to_do():
     net = model(outputs=2)
     assert net.run(np.zeros((0, 2, 3)))[0].shape == (0, 2, 2)
