@@ -5,6 +5,10 @@ import multiprocessing
 import threading
 
 import pytest
+
+# The folder of these tests is called torch too, hence the name of a module inside.
+pytest.importorskip("torch.nn", reason="PyTorch is not installed: pip install torch")
+
 import torch
 from cases import OURS, Case, difference
 from torch import nn
