@@ -4,13 +4,14 @@ use crate::error::{check_memory, library, type_error, value_error};
 use crate::spec::{PyNetSpec, padding};
 use crate::{arrays, onnx, state_dict, states};
 use drnn::{
-    Batch, BatchFirst, Import, Imported, InputSpec, Model, Part, Precision, Rows, StartState, Steps,
+    Batch, BatchFirst, Cpu, Import, Imported, InputSpec, Model, Part, Precision, Rows, StartState,
+    Steps,
 };
 use numpy::PyArrayDyn;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyDict};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A network with its parameters. It does not change, and any number of threads may run it.
 ///
@@ -23,12 +24,36 @@ use std::sync::Arc;
 /// >>> y.shape, h.shape
 /// ((50, 8, 1), (1, 8, 16))
 #[pyclass(frozen, name = "Model", module = "drnn")]
-pub struct PyModel(pub Arc<Model>);
+pub struct PyModel(pub Arc<Model>, OnceLock<Arc<Model>>);
+
+/// Parameters up to which a live sequence is stepped by its caller's thread alone. A second thread
+/// would save a microsecond or two on an idle machine, and cost a hundred where the two must share a
+/// core.
+const SMALL: usize = 1 << 20;
 
 impl PyModel {
     pub fn new(model: Model) -> PyModel {
-        PyModel(Arc::new(model))
+        PyModel::shared(Arc::new(model))
     }
+
+    pub fn shared(model: Arc<Model>) -> PyModel {
+        PyModel(model, OnceLock::new())
+    }
+
+    /// The model that live sequences step, with the same bits; `is_small` says whether a step is too
+    /// short for other threads to take part, or to be given the GIL.
+    pub fn stepped(&self) -> drnn::Result<Arc<Model>> {
+        if !is_small(&self.0) {
+            return Ok(self.0.clone());
+        }
+        let cpu = Cpu::global()?.with_threads(1);
+        Ok(self.1.get_or_init(|| Arc::new(Model::clone(&self.0).on(&cpu))).clone())
+    }
+}
+
+/// Whether a step takes microseconds.
+pub fn is_small(model: &Model) -> bool {
+    model.params().len() < SMALL
 }
 
 /// Which layer around a recurrence belongs to a model: None for what is recognised, False for none,

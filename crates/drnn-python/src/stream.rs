@@ -2,15 +2,12 @@
 
 use crate::arrays;
 use crate::error::{library, type_error, value_error};
-use crate::model::PyModel;
+use crate::model::{PyModel, is_small};
 use drnn::{Element, InputSpec, Model, Stream, StreamBatch, StreamId};
 use numpy::{PyArray1, PyArrayDyn, PyReadonlyArrayDyn};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use std::sync::Arc;
-
-/// Parameters from which a step takes long enough to let other threads of Python run meanwhile.
-const LONG_STEP: usize = 1 << 20;
 
 /// One live sequence: an element in, the output for the element `delay` before it out.
 ///
@@ -105,8 +102,8 @@ impl<'py> ReadMany<'py> {
 impl PyStream {
     #[new]
     fn new(model: &PyModel) -> PyResult<PyStream> {
-        let model = model.0.clone();
-        Ok(PyStream { stream: Stream::new(model.clone()).map_err(library)?, model })
+        let stream = model.stepped().and_then(Stream::new).map_err(library)?;
+        Ok(PyStream { stream, model: model.0.clone() })
     }
 
     /// Reads the next element, [q] or a token. Returns the output [m] for the one `delay` before
@@ -119,7 +116,7 @@ impl PyStream {
         let read = Read::new(&self.model, x)?;
         let element = read.element()?;
         let stream = &mut self.stream;
-        let output = match self.model.params().len() < LONG_STEP {
+        let output = match is_small(&self.model) {
             true => stream.push(element),
             false => py.detach(|| stream.push(element)),
         };
@@ -163,7 +160,7 @@ impl PyStream {
     /// The model
     #[getter]
     fn model(&self) -> PyModel {
-        PyModel(self.model.clone())
+        PyModel::shared(self.model.clone())
     }
 
     /// The state as bytes, to go on later or elsewhere.
