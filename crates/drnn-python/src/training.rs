@@ -185,6 +185,12 @@ impl PySeriesData {
         progress: Option<Py<PyAny>>,
     ) -> PyResult<(PyModel, Vec<Bound<'py, PyDict>>, Bound<'py, PyDict>, usize)> {
         let (cell, bidirectional, _) = network(net)?;
+        if bidirectional && self.task.forecast.is_some() {
+            return Err(value_error(format!(
+                "ahead= with net '{net}': a bidirectional network reads the whole sequence, also \
+                 what is to be forecast"
+            )));
+        }
         let builder = self.task.widths(NetSpec::builder(cell).units(units));
         let builder = builder.delay(delay, Padding::Null);
         let builder = if bidirectional { builder.bidirectional() } else { builder };

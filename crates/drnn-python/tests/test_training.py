@@ -104,6 +104,7 @@ def test_plot(matplotlib):
         ({"dropout": 1.0}, "dropout of 1"),
         ({"table": {"x": [1.0, np.nan] * 50, "y": np.arange(100.0)}}, "missing"),
         ({"x": noise(9)[:, None]}, "give a table"),
+        ({"net": "bilstm", "ahead": 2, "delay": 0}, "a bidirectional network reads the whole"),
     ],
 )
 def test_bad_options(options, error):

@@ -158,7 +158,7 @@ def train_series(
 ):  # fmt: skip
     """Trains a network that predicts values or a class at every step of a series.
 
-    It is the training of `drnn train series`, with the same defaults and the same results.
+    It is the training of `drnn train series`, with the same defaults.
 
     Parameters
     ----------
@@ -213,7 +213,13 @@ def _train(data, net, units, layers, delay, epochs, batch, rate, patience, dropo
         )
     finally:
         end()
-    return Training(model, history, scores, epoch, data.notes)
+    notes = data.notes
+    if delay > data.longest_delay:
+        notes.append(
+            f"a delay of {delay} is longer than {data.longest_delay}, the longest that makes sense "
+            "for these data: sequences end before, or what is to be forecast is known already."
+        )
+    return Training(model, history, scores, epoch, notes)
 
 
 class Sweep:
