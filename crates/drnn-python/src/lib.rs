@@ -38,5 +38,6 @@ fn _drnn(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(task::built_in_models, m)?)?;
     m.add_function(wrap_pyfunction!(task::load_network, m)?)?;
     m.add_function(wrap_pyfunction!(training::recommended, m)?)?;
+    m.add_function(wrap_pyfunction!(training::training_seed, m)?)?;
     autograd::register(m)
 }

@@ -6,8 +6,8 @@ use drnn::{Cell, Cpu, NetSpec, Padding};
 use drnn_tasks::series::{Missing, SeriesTask};
 use drnn_train::read::{Input, ReadLimits};
 use drnn_train::series::{
-    Columns, InputChoice, InputRules, Measures, Score, Sequences, SeriesValidation, Shares,
-    Windows, from_arrays, from_table, learn_task,
+    Columns, InputChoice, InputRules, Measures, Score, ScoredBaseline, Sequences, SeriesBaselines,
+    SeriesValidation, Shares, Windows, from_arrays, from_table, learn_task, series_baselines,
 };
 use drnn_train::{
     Advance, DelayScores, Epoch, Learner, Metric, Options, Schedule, Stopping, Tolerance, Trainer,
@@ -135,6 +135,20 @@ impl PySeriesData {
             Ok(PySeriesData { train, valid, test, task, windows, notes })
         };
         py.detach(read).map_err(training)
+    }
+
+    /// A difference of mean squared errors on the validation set that does not matter.
+    fn negligible(&self, py: Python<'_>) -> PyResult<f64> {
+        let of = SeriesBaselines {
+            task: &self.task,
+            train: &self.train,
+            valid: &self.valid,
+            test: None,
+            look_ahead: Some(0),
+        };
+        let baselines = py.detach(|| series_baselines(&of)).map_err(training)?;
+        let summaries: Vec<_> = baselines.iter().map(ScoredBaseline::summary).collect();
+        Ok(drnn_train::negligible(Metric::SquaredError, &summaries))
     }
 
     /// What people should know of how the data were read.
@@ -320,11 +334,12 @@ fn described<'py>(py: Python<'py>, epoch: &Epoch) -> PyResult<Bound<'py, PyDict>
 /// Index of the network with the shortest delay that is not worse than the best; None if all
 /// failed. Errors are RMSE; they are compared as squares.
 #[pyfunction]
-#[pyo3(signature = (measure, delays, scores, tolerance=None))]
+#[pyo3(signature = (measure, delays, scores, negligible, tolerance=None))]
 pub fn recommended(
     measure: &str,
     delays: Vec<usize>,
     scores: Vec<Vec<f64>>,
+    negligible: f64,
     tolerance: Option<f64>,
 ) -> Option<usize> {
     let accuracy = measure == "accuracy";
@@ -337,6 +352,13 @@ pub fn recommended(
     let networks = networks.map(|(delay, scores)| DelayScores { delay, scores: square(scores) });
     let networks: Vec<DelayScores> = networks.collect();
     let of_best = tolerance.unwrap_or(metric.tolerance());
-    let tolerance = Tolerance { of_best, negligible: 0.0 };
+    let negligible = if accuracy { 0.0 } else { negligible };
+    let tolerance = Tolerance { of_best, negligible };
     Some(recommend(metric, tolerance, &networks)?.recommended)
+}
+
+/// The seed of training `i`, counted from 0, of several that repeat one with `seed`.
+#[pyfunction]
+pub fn training_seed(seed: u64, i: usize) -> u64 {
+    drnn_train::seed::of_training(seed, i)
 }

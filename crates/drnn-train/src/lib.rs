@@ -82,7 +82,7 @@ pub use optim::{Adam, AdamOptions, Reason, Schedule, Stopping, clip_scale, norm}
 pub use paper::{PaperNet, reversal, sine};
 pub use training::{
     Advance, Batches, Comparison, DelayScores, Engine, Epoch, Estimate, Inspect, Learner,
-    MIN_EVAL_ROWS, Measure, OnData, Options, Progress, Recommendation, Resumed, State, Steps,
-    Tolerance, Trainer, Validated, Validation, ValidationRun, Verdict, conformance, lanes,
-    late_improvement, recommend,
+    MIN_EVAL_ROWS, Measure, NEGLIGIBLE, OnData, Options, Progress, Recommendation, Resumed, State,
+    Steps, Tolerance, Trainer, Validated, Validation, ValidationRun, Verdict, conformance, lanes,
+    late_improvement, negligible, recommend,
 };

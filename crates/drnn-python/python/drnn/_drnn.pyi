@@ -181,6 +181,7 @@ class SeriesData:
     def measure(self) -> Literal["accuracy", "rmse"]: ...
     @property
     def longest_delay(self) -> int: ...
+    def negligible(self) -> float: ...
     def train(
         self,
         net: str,
@@ -202,6 +203,8 @@ def recommended(
     measure: str,
     delays: Sequence[int],
     scores: Sequence[Sequence[float]],
+    negligible: float,
     tolerance: Optional[float] = None,
 ) -> Optional[int]: ...
+def training_seed(seed: int, i: int) -> int: ...
 def __getattr__(name: str) -> Any: ...  # the functions of drnn.torch

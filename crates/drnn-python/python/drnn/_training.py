@@ -307,7 +307,7 @@ def sweep(
             callback, end = _watched(progress, f"{net}, delay {delay}")
             runs.append(
                 _train(data, net, units, layers, delay, epochs, batch, rate, patience, dropout,
-                       seed + repeat, callback, end)
+                       _drnn.training_seed(seed, repeat), callback, end)
             )
         scores = [_nan(run.scores["valid"][data.measure]) for run in runs]
         row = {"delay": delay, "valid": scores, "mean": float(np.mean(scores))}
@@ -316,7 +316,8 @@ def sweep(
         rows.append(row)
         trainings.append(runs)
     scores = [row["valid"] for row in rows]
-    chosen = _drnn.recommended(data.measure, list(delays), scores, tolerance)
+    negligible = 0.0 if data.measure == "accuracy" else data.negligible()
+    chosen = _drnn.recommended(data.measure, list(delays), scores, negligible, tolerance)
     return Sweep(data.measure, rows, trainings, chosen)
 
 

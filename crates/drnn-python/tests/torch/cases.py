@@ -34,7 +34,7 @@ class Case:
         self.delay = rng.randint(1, 4) if delays else 0
         self.look_ahead = delays and rng.random() < 0.5
         self.theirs = THEIRS[self.kind](self.q, self.n, **options).double()
-        delay = dict(delay=self.delay, padding="look_ahead" if self.look_ahead else "zero")
+        delay = dict(delay=self.delay, padding="look-ahead" if self.look_ahead else "null")
         self.ours = OURS[self.kind](self.q, self.n, **options, **delay)
         self.ours.load_state_dict(self.theirs.state_dict())
         # torch's in float64 with the very same numbers

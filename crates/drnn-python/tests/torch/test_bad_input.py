@@ -85,7 +85,7 @@ def test_packed_sequences_that_lie():
         module(pack_padded_sequence(torch.randn(4, 2, 3), torch.tensor([4, 0])))
     with pytest.raises(RuntimeError):
         module(PackedSequence(torch.randn(6, 2), torch.tensor([3, 3])))
-    ahead = drnn.torch.GRU(3, 5, delay=2, padding="look_ahead")
+    ahead = drnn.torch.GRU(3, 5, delay=2, padding="look-ahead")
     with pytest.raises(RuntimeError, match="more than 2"):
         ahead(pack_padded_sequence(torch.randn(4, 2, 3), torch.tensor([4, 2])))
     with pytest.raises(RuntimeError, match="more than 2"):
@@ -208,7 +208,7 @@ def test_other_types_use_torch_with_one_warning():
 
 def test_delay_of_other_types_equals_drnn():
     torch.manual_seed(4)
-    for padding in ["zero", "look_ahead"]:
+    for padding in ["null", "look-ahead"]:
         ours = drnn.torch.GRU(3, 5, 2, delay=2, padding=padding)
         double = copy.deepcopy(ours).double()
         x = torch.randn(7, 3, 3)

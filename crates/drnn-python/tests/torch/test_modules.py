@@ -99,7 +99,7 @@ def test_delayed_classes():
         (drnn.torch.DelayedRNN, "RNN"),
     ]:
         ours = delayed(3, 5, 2, num_layers=2)
-        assert repr(ours) == f"Delayed{kind}(3, 5, num_layers=2, delay=2, padding=zero)"
+        assert repr(ours) == f"Delayed{kind}(3, 5, num_layers=2, delay=2, padding=null)"
         plain = OURS[kind](3, 5, 2)
         plain.load_state_dict(ours.state_dict())
         x = torch.randn(7, 2, 3)

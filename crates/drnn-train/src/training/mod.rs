@@ -16,7 +16,8 @@ pub use learner::Learner;
 pub(crate) use learner::forward;
 pub use memory::{Estimate, MIN_EVAL_ROWS};
 pub use recommendation::{
-    Comparison, DelayScores, Recommendation, Tolerance, Verdict, late_improvement, recommend,
+    Comparison, DelayScores, NEGLIGIBLE, Recommendation, Tolerance, Verdict, late_improvement,
+    negligible, recommend,
 };
 pub(crate) use saver::{SavePolicy, Saver};
 pub(crate) use scheduler::{Queue, Scheduler, Turn};

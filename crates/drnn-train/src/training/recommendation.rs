@@ -14,6 +14,7 @@
 //! freedom v. Where a delay was trained once, nothing is known about chance, and the tolerance decides.
 
 use super::Epoch;
+use crate::baseline::{Baseline, MEAN};
 use crate::loss::Metric;
 
 /// The scores of one network with a delay: one or several trainings that differ in their seeds.
@@ -71,6 +72,17 @@ pub struct Tolerance {
     pub of_best: f64,
     /// A difference that is too small to matter, even if the lowest error is next to nothing.
     pub negligible: f64,
+}
+
+/// Differences of squared errors up to this share of the target's variance do not matter.
+pub const NEGLIGIBLE: f64 = 0.001;
+
+/// A difference of scores that does not matter: of squared errors, [`NEGLIGIBLE`] times the error of the
+/// mean, which is one of the `baselines`; otherwise 0.
+pub fn negligible(metric: Metric, baselines: &[Baseline]) -> f64 {
+    let mean = baselines.iter().find(|baseline| baseline.name == MEAN);
+    let error = mean.and_then(|mean| mean.valid).filter(|error| error.is_finite());
+    if metric == Metric::SquaredError { NEGLIGIBLE * error.unwrap_or(0.0) } else { 0.0 }
 }
 
 /// Recommends one of several networks; None if all failed. Of two with the same delay it takes the one

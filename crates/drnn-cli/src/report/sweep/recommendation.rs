@@ -3,12 +3,12 @@
 use super::{Group, SweepResults};
 use crate::training::shown::shown;
 use drnn::text::{counted, shortened};
-use drnn_train::baseline::MEAN;
-use drnn_train::{Comparison, DelayScores, Metric, Recommendation, Tolerance, Verdict, recommend};
+use drnn_train::{
+    Comparison, DelayScores, Metric, NEGLIGIBLE, Recommendation, Tolerance, Verdict, negligible,
+    recommend,
+};
 use std::fmt::Write;
 
-/// Differences of squared errors up to this share of the target's variance do not matter.
-const NEGLIGIBLE: f64 = 0.001;
 /// At most this many networks are named in a sentence.
 const MAX_NAMED: usize = 20;
 
@@ -222,11 +222,9 @@ impl<'a> Compared<'a> {
 }
 
 impl SweepResults {
-    /// Differences that do not matter: a thousandth of the error of the mean.
+    /// A difference of scores that does not matter.
     fn negligible(&self) -> f64 {
-        let mean = self.baselines.iter().find(|baseline| baseline.name == MEAN);
-        let error = mean.and_then(|mean| mean.valid).filter(|error| error.is_finite());
-        if self.metric == Metric::SquaredError { NEGLIGIBLE * error.unwrap_or(0.0) } else { 0.0 }
+        negligible(self.metric, &self.baselines)
     }
 }
 
@@ -274,7 +272,7 @@ impl Group<'_> {
 mod tests {
     use super::*;
     use crate::report::sweep::Run;
-    use drnn_train::baseline::Baseline;
+    use drnn_train::baseline::{Baseline, MEAN};
     use drnn_train::{Options, Reason};
     use serde_json::json;
 

@@ -9,8 +9,8 @@ Three lines speed up an existing model::
 ``LSTM``, ``GRU`` and ``RNN`` have the constructor, the call, the parameter names and the
 ``state_dict`` of ``torch.nn``'s, and two more options: with ``delay=d`` the output for element t is
 the hidden state d steps later, ``y_t = h_{t+d}``, so that it has seen the d elements that follow.
-``padding`` says what is read after the end of a sequence: ``"zero"`` vectors, or with
-``"look_ahead"`` the last d elements of the input itself, which then have no outputs.
+``padding`` says what is read after the end of a sequence: ``"null"``, vectors of zeros, or with
+``"look-ahead"`` the last d elements of the input itself, which then have no outputs.
 
 float32 on the CPU runs on drnn's kernels. Other types, devices and autocast use torch's own
 operator, with a warning.

@@ -43,15 +43,15 @@ class _Recurrent(nn.RNNBase):
     def _set_delay(self, delay: int, padding: str) -> None:
         if isinstance(delay, bool) or not isinstance(delay, int) or delay < 0:
             raise ValueError(f"delay must be a number of steps, 0 or more, got {delay!r}")
-        if padding not in ("zero", "look_ahead"):
-            raise ValueError(f'padding must be "zero" or "look_ahead", got {padding!r}')
+        if padding not in ("null", "look-ahead"):
+            raise ValueError(f'padding must be "null" or "look-ahead", got {padding!r}')
         self.delay, self.padding = delay, padding
         if delay:
             shape_of(self._config().encode())  # raises where a delay makes no sense
 
     def _config(self) -> Config:
         sizes = self.input_size, self.hidden_size, self.num_layers
-        delay = self.delay, self.delay > 0 and self.padding == "look_ahead"
+        delay = self.delay, self.delay > 0 and self.padding == "look-ahead"
         return Config(self.mode, *sizes, bool(self.bidirectional), self.proj_size, *delay)
 
     def extra_repr(self) -> str:
@@ -267,7 +267,7 @@ class LSTM(_Recurrent):
         dtype=None,
         *,
         delay: int = 0,
-        padding: str = "zero",
+        padding: str = "null",
     ):
         sizes = input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional
         super().__init__("LSTM", *sizes, proj_size, device, dtype)
@@ -290,7 +290,7 @@ class GRU(_Recurrent):
         dtype=None,
         *,
         delay: int = 0,
-        padding: str = "zero",
+        padding: str = "null",
     ):
         sizes = input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional
         super().__init__("GRU", *sizes, 0, device, dtype)
@@ -314,7 +314,7 @@ class RNN(_Recurrent):
         dtype=None,
         *,
         delay: int = 0,
-        padding: str = "zero",
+        padding: str = "null",
     ):
         modes = {"tanh": "RNN_TANH", "relu": "RNN_RELU"}
         if nonlinearity not in modes:

@@ -38,7 +38,7 @@ def _replacement(module: nn.Module, replaced: dict[int, nn.Module]) -> nn.Module
     if id(module) not in replaced:
         new = kind.__new__(kind)
         new.__dict__.update(module.__dict__)
-        new.__dict__.update(delay=0, padding="zero")
+        new.__dict__.update(delay=0, padding="null")
         replaced[id(module)] = new
     return replaced[id(module)]
 
