@@ -1,6 +1,6 @@
 """Recurrent modules for PyTorch that run on drnn's kernels.
 
-Three lines speed up an existing model::
+Three lines speed up the training of an existing model::
 
     import drnn.torch
     model = MyModel()                # has nn.LSTM, nn.GRU or nn.RNN somewhere inside

@@ -12,6 +12,7 @@ from ._ops import shape_of
 from ._reference import Config, reference
 
 _WARNED: set[str] = set()
+_HAS_ONEDNN = torch.backends.mkldnn.is_available()
 
 
 def _warn(reason: str) -> None:
@@ -32,6 +33,13 @@ def _transformed() -> bool:
         return False
     forward_mode = torch.autograd.forward_ad._current_level >= 0
     return forward_mode or torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def _torch_is_faster(config: Config, batch_sizes: Tensor | None) -> bool:
+    """Whether torch has a kernel for inference that is as fast: its fused LSTM (oneDNN), which needs
+    padded sequences. From 128 units on it was 1.0 to 1.6 times as fast as a call of drnn's."""
+    fused = _HAS_ONEDNN and config.mode == "LSTM" and config.proj_size == 0
+    return fused and batch_sizes is None and config.delay == 0 and config.hidden_size >= 128
 
 
 class _Recurrent(nn.RNNBase):
@@ -183,6 +191,9 @@ class _Recurrent(nn.RNNBase):
                 _warn(obstacle)
             how = self.dropout, self.training
             return reference(config, x, weights, self.bias, h0, c0, batch_sizes, *how)
+        save = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+        if not save and dropout == 0 and _torch_is_faster(config, batch_sizes):
+            return reference(config, x, weights, self.bias, h0, c0, batch_sizes, 0.0, False)
         if self.bias:
             parts = [weight.reshape(-1) for weight in weights]
         else:
@@ -193,7 +204,6 @@ class _Recurrent(nn.RNNBase):
                 parts += [weights[i].reshape(-1), weights[i + 1].reshape(-1), zeros]
                 parts += [weight.reshape(-1) for weight in weights[i + 2 : i + each]]
         params = torch.cat(parts)
-        save = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
         seed = torch.randint(2**62, ()) if dropout > 0 else None
         given = params, h0, c0, batch_sizes, seed, config.encode(), dropout, save
         output, h, c, _ = torch.ops.drnn.rnn_forward(x, *given)
