@@ -8,9 +8,10 @@ use drnn_train::read::{Input, ReadLimits};
 use drnn_train::series::{
     Columns, InputChoice, InputRules, Measures, Score, ScoredBaseline, Sequences, SeriesBaselines,
     SeriesValidation, Shares, Windows, from_arrays, from_table, learn_task, series_baselines,
+    suggested,
 };
 use drnn_train::{
-    Advance, DelayScores, Epoch, Learner, Metric, Options, Schedule, Stopping, Tolerance, Trainer,
+    Advance, DelayScores, Epoch, Given, Learner, Metric, Options, Stopping, Tolerance, Trainer,
     recommend,
 };
 use pyo3::prelude::*;
@@ -62,14 +63,6 @@ fn network(name: &str) -> PyResult<(Cell, bool, bool)> {
     Ok((cell, kind == Some("bi"), kind == Some("d")))
 }
 
-/// Batch size and epochs: 1,600 updates or more, smaller batches first, then more epochs.
-fn suggested(windows: usize, batch: Option<usize>, epochs: Option<usize>) -> (usize, usize) {
-    let windows = windows.max(1);
-    let batch = batch.unwrap_or((windows * 100 / 1600).clamp(1, 32).min(windows));
-    let enough = 1600usize.div_ceil(windows.div_ceil(batch.max(1)));
-    (batch, epochs.unwrap_or(100.max(enough.min(1000))))
-}
-
 #[pymethods]
 impl PySeriesData {
     /// Reads a table (one file) or two arrays (two files).
@@ -118,7 +111,7 @@ impl PySeriesData {
             };
             let notes = all.notes.clone();
             let mut parts = all.part(Shares { valid, test }, seed)?;
-            let known = parts.train.known_inputs();
+            let known = parts.train.known_inputs()?;
             let mut valid = parts.valid.take().ok_or_else(|| {
                 drnn_train::Error::Options(
                     "the validation set is empty; valid= sets its size".into(),
@@ -190,8 +183,8 @@ impl PySeriesData {
         net: &str,
         units: Vec<usize>,
         delay: usize,
-        epochs: Option<usize>,
-        batch: Option<usize>,
+        epochs: Option<u32>,
+        batch: Option<u32>,
         rate: f32,
         patience: Option<usize>,
         dropout: f32,
@@ -211,18 +204,9 @@ impl PySeriesData {
         let spec = builder.build().map_err(library)?;
         check_memory(&spec, 8)?; // weights for both passes, gradients, Adam's moments, the best model
         let windows = self.windows.with_look_ahead(delay);
-        let (batch, epochs) = suggested(drnn_train::Dataset::len(&windows), batch, epochs);
+        let suggested = suggested(drnn_train::Dataset::len(&windows), Given { batch, epochs });
         let stopping = Stopping { patience, ..Stopping::default() };
-        let options = Options {
-            epochs,
-            batch,
-            rate,
-            schedule: Schedule::Cosine,
-            stopping,
-            seed,
-            dropout,
-            ..Options::default()
-        };
+        let options = Options { rate, stopping, seed, dropout, ..suggested };
         let run = || self.run(&spec, &windows, options, progress.as_ref());
         let (model, best, history, scores) = py.detach(run)?;
         let history = history.iter().map(|epoch| described(py, epoch)).collect::<PyResult<_>>()?;

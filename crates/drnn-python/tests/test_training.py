@@ -157,3 +157,9 @@ def test_import_is_light():
     code = "import sys, drnn; print([m for m in ('torch', 'pandas', 'csv') if m in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(found.stdout.replace("'", '"')) == []
+
+
+def test_categories_that_only_come_after_the_training_set():
+    table = {"k": [""] * 80 + ["a", "b"] * 10, "y": np.arange(100.0)}
+    with pytest.raises(ValueError, match="no row of the training set has a category of k"):
+        drnn.train_series(table, target="y", missing="mean", units=3, epochs=1)

@@ -43,6 +43,7 @@
 //! | to choose what is validated | [`Validation`] | one measure that is logged, chooses the model and stops the training |
 //! | to train several networks | [`lanes`] | on the threads of a machine |
 //! | losses and metrics | [`loss()`], [`Metric`], [`Confusion`] | cross-entropy, squared error; accuracy, recall, precision |
+//! | a batch size and epochs that suit the data | [`Plan`] | what counts is the number of updates |
 //! | the shortest delay that is good enough | [`recommend`] | from one or several trainings with each delay |
 //! | simple predictors to compare with | [`baseline`] | mean, persistence, ridge regression, frequencies |
 //! | to estimate memory | [`Estimate`] | before anything is allocated |
@@ -81,8 +82,8 @@ pub use machine::{cpu_name, machine};
 pub use optim::{Adam, AdamOptions, Reason, Schedule, Stopping, clip_scale, norm};
 pub use paper::{PaperNet, reversal, sine};
 pub use training::{
-    Advance, Batches, Comparison, DelayScores, Engine, Epoch, Estimate, Inspect, Learner,
-    MIN_EVAL_ROWS, Measure, NEGLIGIBLE, OnData, Options, Progress, Recommendation, Resumed, State,
-    Steps, Tolerance, Trainer, Validated, Validation, ValidationRun, Verdict, conformance, lanes,
-    late_improvement, negligible, recommend,
+    Advance, Batches, Comparison, DelayScores, Engine, Epoch, Estimate, Given, Inspect, Learner,
+    MIN_EVAL_ROWS, Measure, NEGLIGIBLE, OnData, Options, Plan, Progress, Recommendation, Resumed,
+    State, Steps, Tolerance, Trainer, Validated, Validation, ValidationRun, Verdict, conformance,
+    lanes, late_improvement, negligible, recommend,
 };

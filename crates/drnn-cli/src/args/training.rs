@@ -4,9 +4,8 @@
 use crate::args::regularisation::Regularisation;
 use crate::memory::Needs;
 use crate::training;
-use crate::training::suggested::Given;
 use clap::{Args, ValueEnum};
-use drnn_train::{Options, Schedule, Stopping, seed};
+use drnn_train::{Given, Options, Schedule, Stopping, seed};
 
 /// Options of a training; what is not given follows from the data.
 #[derive(Debug, Args)]

@@ -7,7 +7,6 @@ pub mod place;
 pub mod shown;
 pub mod start;
 pub mod stop;
-pub mod suggested;
 pub mod treebank;
 
 use crate::Failure;

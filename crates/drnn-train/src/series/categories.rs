@@ -1,12 +1,15 @@
 //! Categories that the training part has: only they are inputs.
 
 use super::sequences::{Sequences, Span};
+use crate::error::{Error, Result};
+use drnn::text::shortened;
 use drnn_tasks::series::{ColumnKind, InputColumn};
 use std::ops::Range;
 
 impl Sequences {
-    /// Which inputs the training part can say something of: all but categories that it does not have.
-    pub fn known_inputs(&self) -> Vec<bool> {
+    /// Which inputs the training part can say something of: all but categories that it does not have. An
+    /// error if there is none.
+    pub fn known_inputs(&self) -> Result<Vec<bool>> {
         let q = self.inputs.len();
         let mut known = vec![true; q];
         for range in self.category_ranges() {
@@ -14,7 +17,15 @@ impl Sequences {
                 *known = self.x.iter().skip(at).step_by(q).any(|x| *x > 0.0);
             }
         }
-        known
+        if known.contains(&true) {
+            return Ok(known);
+        }
+        let columns = self.columns.iter().map(|column| shortened(&column.name, 60));
+        Err(Error::Data(format!(
+            "no row of the training set has a category of {}, and there is no other input; --inputs \
+             chooses columns, --valid and --test the sizes of the other sets",
+            columns.collect::<Vec<_>>().join(", ")
+        )))
     }
 
     /// Removes the inputs that are not known; their categories are then read as none of the others.

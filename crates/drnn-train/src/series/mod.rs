@@ -46,7 +46,7 @@ pub use sequences::Sequences;
 pub use split::{Parts, Shares};
 pub use task::learn_task;
 pub use validation::SeriesValidation;
-pub use windows::Windows;
+pub use windows::{Windows, suggested};
 
 #[cfg(test)]
 mod tests;

@@ -16,6 +16,8 @@ use super::sequences::{Sequences, Span};
 use crate::data::{Dataset, Gathered, TargetData, check_widths};
 use crate::error::{Error, Result};
 use crate::loss::IGNORE;
+use crate::optim::Schedule;
+use crate::training::{Given, Options, Plan};
 use drnn::NetSpec;
 use drnn::memory::BatchSize;
 use drnn_tasks::series::SeriesTask;
@@ -123,6 +125,13 @@ impl Windows {
             }
         }
     }
+}
+
+/// Default training options for so many windows: 1,600 updates or more.
+pub fn suggested(windows: usize, given: Given) -> Options {
+    let plan = Plan { updates: 1600, epochs: 100, max_epochs: 1000, batch: 32, min_batch: 1 };
+    let (batch, epochs) = plan.batch_and_epochs(windows, given);
+    Options { epochs, batch, rate: 1e-2, schedule: Schedule::Cosine, ..Options::default() }
 }
 
 impl Dataset for Windows {

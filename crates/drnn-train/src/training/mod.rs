@@ -5,6 +5,7 @@ mod engine;
 pub mod lanes;
 mod learner;
 mod memory;
+mod plan;
 mod recommendation;
 mod saver;
 mod scheduler;
@@ -15,6 +16,7 @@ pub use engine::{Batches, Engine, Inspect, State, Steps};
 pub use learner::Learner;
 pub(crate) use learner::forward;
 pub use memory::{Estimate, MIN_EVAL_ROWS};
+pub use plan::{Given, Plan};
 pub use recommendation::{
     Comparison, DelayScores, NEGLIGIBLE, Recommendation, Tolerance, Verdict, late_improvement,
     negligible, recommend,

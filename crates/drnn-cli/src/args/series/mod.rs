@@ -131,16 +131,7 @@ impl SeriesData {
         let classes = Some(all.is_classes());
         let Parts { mut train, mut valid, mut test } = all.part(shares, seed)?;
         if known.is_none() {
-            let found = train.known_inputs();
-            if !found.contains(&true) {
-                let columns: Vec<String> =
-                    train.columns.iter().map(|column| column.name.clone()).collect();
-                return Err(Failure::Input(format!(
-                    "no row of the training set has a category of {}, and there is no other \
-                     input; --inputs chooses columns, --valid and --test the sizes of the other sets",
-                    joined(&columns)
-                )));
-            }
+            let found = train.known_inputs()?;
             train.keep_inputs(&found);
             [&mut valid, &mut test].into_iter().flatten().for_each(|part| part.keep_inputs(&found));
         }

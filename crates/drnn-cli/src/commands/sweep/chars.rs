@@ -7,11 +7,10 @@ use crate::args::characters::{Characters, CharsArguments};
 use crate::args::shape::Shape;
 use crate::memory::Needs;
 use crate::training::place::{Network, Place};
-use crate::training::suggested::Given;
 use clap::Args;
 use drnn::Cpu;
 use drnn_train::baseline::Baseline;
-use drnn_train::{Dataset, Metric, OnData, Options};
+use drnn_train::{Dataset, Given, Metric, OnData, Options};
 use std::path::Path;
 
 /// Fill in masked characters of a text: bits per masked character

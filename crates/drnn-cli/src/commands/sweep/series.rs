@@ -6,16 +6,15 @@ use crate::Failure;
 use crate::args::network::NetworkKind;
 use crate::args::series::{Ready, SeriesData};
 use crate::args::shape::Shape;
-use crate::commands::train::series::{metric, suggested};
+use crate::commands::train::series::metric;
 use crate::memory::Needs;
 use crate::training::place::{Network, Place};
-use crate::training::suggested::Given;
 use clap::Args;
 use drnn::{Cpu, NetSpec, Padding};
 use drnn_tasks::series::SeriesTask;
 use drnn_train::baseline::Baseline;
-use drnn_train::series::{ScoredBaseline, Sequences, Windows};
-use drnn_train::{Dataset, Metric, Options};
+use drnn_train::series::{ScoredBaseline, Sequences, Windows, suggested};
+use drnn_train::{Dataset, Given, Metric, Options};
 use std::path::Path;
 
 /// Sequences of numbers from a table or from arrays: mean squared error, or accuracy

@@ -6,13 +6,12 @@ use crate::Failure;
 use crate::args::shape::Shape;
 use crate::memory::Needs;
 use crate::training::place::{Network, Place};
-use crate::training::suggested::Given;
 use clap::Args;
 use drnn::{Cpu, NetSpec, NetSpecBuilder, Padding};
 use drnn_train::reversal::Reversal;
 use drnn_train::sine::campaign::Gamma;
 use drnn_train::sine::{Sine, SinePart};
-use drnn_train::{Dataset, Examples, Metric, OnData, Options, Schedule, seed};
+use drnn_train::{Dataset, Examples, Given, Metric, OnData, Options, Schedule, seed};
 use std::path::Path;
 
 /// Reverse a sequence of symbols: accuracy

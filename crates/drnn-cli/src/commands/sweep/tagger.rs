@@ -10,7 +10,6 @@ use crate::args::shape::Shape;
 use crate::commands::train::tagger::suggested;
 use crate::memory::Needs;
 use crate::training::place::Place;
-use crate::training::suggested::Given;
 use crate::training::treebank::{Treebank, WordSource};
 use clap::Args;
 use drnn::{Cpu, Precision};
@@ -18,7 +17,7 @@ use drnn_tasks::tagger::{Counting, Limits, TaggerNet};
 use drnn_train::baseline::Baseline;
 use drnn_train::read::MAX_CLASSES;
 use drnn_train::tagger::{Sentences, Sizes, TaggerLearner, TaggerValidation};
-use drnn_train::{Metric, Options, PaperNet};
+use drnn_train::{Given, Metric, Options, PaperNet};
 use std::path::{Path, PathBuf};
 
 /// Tag words: accuracy against the delay of the word network

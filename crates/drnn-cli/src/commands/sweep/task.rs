@@ -7,11 +7,11 @@ use crate::memory::Needs;
 use crate::report::sweep::Run;
 use crate::training::kept::Trained;
 use crate::training::place::Place;
-use crate::training::suggested::Given;
 use drnn::Cpu;
 use drnn_train::baseline::Baseline;
 use drnn_train::{
-    Engine, MIN_EVAL_ROWS, Metric, Options, Reason, Validation, ValidationRun, late_improvement,
+    Engine, Given, MIN_EVAL_ROWS, Metric, Options, Reason, Validation, ValidationRun,
+    late_improvement,
 };
 use std::path::Path;
 

@@ -11,12 +11,11 @@ use crate::memory::{Needs, Smaller};
 use crate::training::LESS;
 use crate::training::place::Network;
 use crate::training::start::{Start, StartModel};
-use crate::training::suggested::{Given, Plan};
 use clap::Args;
 use drnn::{Model, NetSpec, Padding};
 use drnn_tasks::series::SeriesTask;
-use drnn_train::series::{ScoredBaseline, SeriesValidation};
-use drnn_train::{Dataset, Metric, Options, Schedule, Validation};
+use drnn_train::series::{ScoredBaseline, SeriesValidation, suggested};
+use drnn_train::{Dataset, Metric, Validation};
 use std::path::PathBuf;
 use std::time::SystemTime;
 
@@ -116,13 +115,6 @@ fn known_task(start: Option<&StartModel>) -> Result<Option<SeriesTask>, Failure>
         Ok(task) => Ok(Some(task)),
         Err(why) => Err(start.refuse(&format!("is no model of series: {why}"))),
     }
-}
-
-/// Default training options for so many windows: 1,600 updates or more.
-pub fn suggested(windows: usize, given: Given) -> Options {
-    let plan = Plan { updates: 1600, epochs: 100, max_epochs: 1000, batch: 32, min_batch: 1 };
-    let (batch, epochs) = plan.batch_and_epochs(windows, given);
-    Options { epochs, batch, rate: 1e-2, schedule: Schedule::Cosine, ..Options::default() }
 }
 
 /// The metric of a task.

@@ -7,14 +7,13 @@ use crate::args::reading::Reading;
 use crate::files::model_file::{ModelFile, OpenedModel};
 use crate::report::training_run::Judged;
 use crate::training::start::{self, Start};
-use crate::training::suggested::{Given, Plan};
 use crate::training::treebank::{Treebank, WordSource, by_tag, confusion, table};
 use clap::{Args, ValueEnum};
 use drnn::Import;
 use drnn_tasks::tagger::{Counting, Limits, Tagger};
 use drnn_train::read::MAX_CLASSES;
 use drnn_train::tagger::{Scores, Sizes, TaggerLearner, TaggerValidation};
-use drnn_train::{Options, PaperNet, Validation};
+use drnn_train::{Given, Options, PaperNet, Plan, Validation};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 

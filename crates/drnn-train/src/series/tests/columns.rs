@@ -181,7 +181,7 @@ fn categories_are_those_of_the_training_part() {
     let all = read(&text, &columns(&["y"])).unwrap();
     assert_eq!(all.inputs, ["c=a", "c=b", "c=new"]);
     let Parts { mut train, valid, test } = all.part(Shares { valid: 0.1, test: 0.1 }, 1).unwrap();
-    let known = train.known_inputs();
+    let known = train.known_inputs().unwrap();
     assert_eq!(known, [true, true, false]);
     let [mut valid, mut test] = [valid, test].map(Option::unwrap);
     for part in [&mut train, &mut valid, &mut test] {
@@ -270,7 +270,7 @@ fn what_was_guessed_of_a_table_is_said() {
 fn streams_equal_scores_with_times_and_categories() {
     let rules = Columns { ahead: vec![1, 4], missing: Missing::Mean, ..with(timed(), &["y"]) };
     let mut train = read(&hours(24 * 12), &rules).unwrap();
-    let mut known = train.known_inputs();
+    let mut known = train.known_inputs().unwrap();
     known[train.inputs.iter().position(|name| name == "colour=red").unwrap()] = false;
     train.keep_inputs(&known);
     let task = learn_task(&train, Missing::Mean, None).unwrap();

@@ -1,10 +1,12 @@
 //! Batch size and epochs that suit the size of the data: what counts is how many updates a training
 //! takes, not how many epochs.
 
-/// What the command line gives; the rest follows from the data.
+/// What the caller gives; the rest follows from the data.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Given {
+    /// Sequences per batch.
     pub batch: Option<u32>,
+    /// Maximum number of epochs.
     pub epochs: Option<u32>,
 }
 
@@ -17,8 +19,9 @@ pub struct Plan {
     pub epochs: usize,
     /// Epochs at most, over the smallest data.
     pub max_epochs: usize,
-    /// The largest batch, and the smallest one.
+    /// The largest batch.
     pub batch: usize,
+    /// The smallest one.
     pub min_batch: usize,
 }
 
