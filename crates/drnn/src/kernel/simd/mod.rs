@@ -1,0 +1,53 @@
+//! A vector of f32 and the dozen operations the kernels need of it.
+//!
+//! Each instruction set is one implementation of [`Simd`]; the kernels are generic over it and are
+//! instantiated once per set in [`super::dispatch`]. Every function here is `#[inline(always)]`, so
+//! that it melts into the `#[target_feature]` function that calls it.
+
+mod portable;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+pub use portable::Portable;
+#[cfg(target_arch = "x86_64")]
+pub use x86::{Avx2, Avx512};
+
+/// Vector operations of one instruction set.
+///
+/// # Safety
+/// The caller must run on a processor that has the instruction set, and must hand in pointers that
+/// are valid for the number of elements each operation names. Nothing needs to be aligned.
+pub unsafe trait Simd: Copy {
+    /// One vector register of f32.
+    type V: Copy;
+    /// Elements per vector.
+    const WIDTH: usize;
+    /// Rows of a product tile: as many as the register file holds next to a panel of four vectors.
+    const ROWS: usize;
+
+    unsafe fn splat(x: f32) -> Self::V;
+    unsafe fn load(p: *const f32) -> Self::V;
+    unsafe fn store(p: *mut f32, v: Self::V);
+    /// The first `count < WIDTH` elements; the others are zero.
+    unsafe fn load_part(p: *const f32, count: usize) -> Self::V;
+    /// Writes the first `count < WIDTH` elements and touches nothing after them.
+    unsafe fn store_part(p: *mut f32, v: Self::V, count: usize);
+
+    unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn mul(a: Self::V, b: Self::V) -> Self::V;
+    /// `1 / a` to a unit or two in the last place, for normal `a`.
+    unsafe fn recip(a: Self::V) -> Self::V;
+    /// `a * b + c`
+    unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    unsafe fn min(a: Self::V, b: Self::V) -> Self::V;
+    unsafe fn max(a: Self::V, b: Self::V) -> Self::V;
+    /// Nearest whole number, halves to even.
+    unsafe fn round(a: Self::V) -> Self::V;
+    /// `2^a` for whole `a` in -126..=127.
+    unsafe fn exp2_whole(a: Self::V) -> Self::V;
+    /// `then` where `test > 0`, else zero.
+    unsafe fn where_positive(test: Self::V, then: Self::V) -> Self::V;
+    /// Sum of all elements.
+    unsafe fn total(a: Self::V) -> f32;
+}
