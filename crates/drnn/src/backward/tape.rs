@@ -14,6 +14,7 @@ use crate::exec::schedule::Schedule;
 use crate::exec::weights::{Way, Weights};
 use crate::model::batch::States;
 use crate::model::memory;
+use crate::prelude::*;
 use crate::spec::NetSpec;
 use crate::spec::blocks::StartState;
 use crate::spec::params::Layout;

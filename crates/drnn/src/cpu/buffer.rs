@@ -1,6 +1,7 @@
 //! Memory for kernels: aligned to cache lines, made once, grown when a larger batch comes.
 
-use std::cell::UnsafeCell;
+use crate::prelude::*;
+use core::cell::UnsafeCell;
 
 /// A cache line.
 #[repr(C, align(64))]
@@ -49,14 +50,14 @@ impl Buffer {
     pub fn slice(&self, len: usize) -> &[f32] {
         assert!(len <= self.lines.len() * 16);
         // SAFETY: a line is 16 floats without padding, and the length was checked.
-        unsafe { std::slice::from_raw_parts(self.ptr(), len) }
+        unsafe { core::slice::from_raw_parts(self.ptr(), len) }
     }
 
     /// The first `len` floats.
     pub fn slice_mut(&mut self, len: usize) -> &mut [f32] {
         assert!(len <= self.lines.len() * 16);
         // SAFETY: as above, and the borrow is exclusive.
-        unsafe { std::slice::from_raw_parts_mut(self.shared().0, len) }
+        unsafe { core::slice::from_raw_parts_mut(self.shared().0, len) }
     }
 }
 
@@ -107,6 +108,6 @@ impl<T> Slots<T> {
     #[allow(clippy::mut_from_ref, reason = "each element is taken once")]
     pub unsafe fn some(&self, first: usize, count: usize) -> &mut [T] {
         // SAFETY: the caller's promise.
-        unsafe { std::slice::from_raw_parts_mut(self.0.add(first), count) }
+        unsafe { core::slice::from_raw_parts_mut(self.0.add(first), count) }
     }
 }

@@ -9,6 +9,7 @@ use super::simd::Portable;
 #[cfg(target_arch = "x86_64")]
 use super::simd::{Avx2, Avx512};
 use crate::cpu::InstructionSet;
+use crate::prelude::*;
 use crate::spec::Cell;
 
 /// The kernels, compiled for one instruction set.
@@ -31,6 +32,7 @@ pub struct Kernels {
     pub reset_back: unsafe fn(&CellBackward),
     /// `iterations` rounds of independent fused multiply-adds on registers; returns (work in FLOP, a
     /// value that depends on all of them).
+    #[cfg(feature = "std")]
     pub fma_loop: unsafe fn(iterations: usize) -> (f64, f32),
 }
 
@@ -118,6 +120,7 @@ macro_rules! instantiate {
             unsafe fn reset_back(p: &CellBackward) {
                 unsafe { cells::backward::<Reset, $simd>(p) }
             }
+            #[cfg(feature = "std")]
             $(#[target_feature(enable = $features)])?
             unsafe fn fma_loop(iterations: usize) -> (f64, f32) {
                 unsafe { super::fma_loop::<$simd>(iterations) }
@@ -139,6 +142,7 @@ macro_rules! instantiate {
                 ],
                 reset,
                 reset_back,
+                #[cfg(feature = "std")]
                 fma_loop,
             };
         }
@@ -153,18 +157,26 @@ instantiate!(avx2, Avx2, Avx2, "avx2,fma");
 #[cfg(target_arch = "x86_64")]
 instantiate!(avx512, Avx512, Avx512, "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma");
 
+/// Whether the processor has all of these features: detected at run time, which takes std, or known to
+/// the compiler.
+#[cfg(target_arch = "x86_64")]
+macro_rules! has {
+    ($($feature:tt),*) => {{
+        #[cfg(feature = "std")]
+        let all = [$(std::is_x86_feature_detected!($feature)),*];
+        #[cfg(not(feature = "std"))]
+        let all = [$(cfg!(target_feature = $feature)),*];
+        all.iter().all(|&has| has)
+    }};
+}
+
 /// Every set that this processor can run, the fastest first.
 pub fn all_kernels() -> Vec<&'static Kernels> {
     let mut all: Vec<&'static Kernels> = Vec::new();
     #[cfg(target_arch = "x86_64")]
     {
-        let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-        if avx2
-            && is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512vl")
-            && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512bw")
-        {
+        let avx2 = has!("avx2", "fma");
+        if avx2 && has!("avx512f", "avx512vl", "avx512dq", "avx512bw") {
             all.push(&avx512::KERNELS);
         }
         if avx2 {
@@ -175,13 +187,15 @@ pub fn all_kernels() -> Vec<&'static Kernels> {
     all
 }
 
+#[cfg(feature = "std")]
 #[inline(always)]
 unsafe fn fma_loop<S: Simd>(iterations: usize) -> (f64, f32) {
     const CHAINS: usize = 12;
     // SAFETY: register arithmetic only.
     unsafe {
-        let mut acc = [S::splat(std::hint::black_box(0.5)); CHAINS];
-        let (a, b) = (S::splat(std::hint::black_box(0.999)), S::splat(std::hint::black_box(1e-3)));
+        let mut acc = [S::splat(core::hint::black_box(0.5)); CHAINS];
+        let (a, b) =
+            (S::splat(core::hint::black_box(0.999)), S::splat(core::hint::black_box(1e-3)));
         for _ in 0..iterations {
             for x in &mut acc {
                 *x = S::fma(*x, a, b);
