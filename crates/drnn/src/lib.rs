@@ -58,6 +58,11 @@
 //! | `flatten` | modules `flatten`, `depth`, `solve`; `compare`, `BlockMap` | on by default |
 //! | `onnx` | module `onnx`; ONNX graphs in [`Model::import`] | on by default |
 //! | `torch-files` | `.pt` files in [`Model::import`] | on by default |
+//! | `std` | threads, files, environment variables; the others need it | on by default |
+//!
+//! Without `std` the crate is `no_std` with `alloc`: models from bytes and to bytes, runs, streams,
+//! snapshots and training passes, on the caller's thread, with the instruction set that is enabled
+//! at compile time.
 //!
 //! # Unsafe code
 //!
@@ -67,8 +72,19 @@
 //! to zero through the processor's control register, which is restored afterwards; nothing but kernels
 //! runs meanwhile.
 
+#![cfg_attr(not(any(test, feature = "std")), no_std)]
 #![deny(missing_docs)]
 #![warn(clippy::undocumented_unsafe_blocks)]
+
+#[cfg_attr(not(feature = "std"), macro_use)]
+extern crate alloc;
+
+/// Names of alloc that std's prelude has and core's has not: for files that compile without std.
+mod prelude {
+    pub use alloc::boxed::Box;
+    pub use alloc::string::{String, ToString};
+    pub use alloc::vec::Vec;
+}
 
 mod backward;
 mod cpu;
@@ -84,6 +100,7 @@ mod model;
 #[cfg(feature = "onnx")]
 pub mod onnx;
 pub mod random;
+#[cfg(feature = "std")]
 #[doc(hidden)]
 pub mod reference;
 mod spec;
@@ -91,6 +108,7 @@ mod stream;
 
 pub use backward::gradient::Gradient;
 pub use backward::tape::{Memory, Pass, Tape};
+#[cfg(feature = "std")]
 #[doc(hidden)]
 pub use cpu::peak;
 pub use cpu::{Cpu, InstructionSet};

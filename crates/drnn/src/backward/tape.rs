@@ -15,6 +15,7 @@ use crate::exec::weights::{Way, Weights};
 use crate::model::batch::States;
 use crate::model::memory;
 use crate::model::weight_format::WeightFormat;
+use crate::prelude::*;
 use crate::spec::NetSpec;
 use crate::spec::blocks::StartState;
 use crate::spec::params::Layout;

@@ -29,7 +29,7 @@ impl Peak {
             let start = Instant::now();
             cpu.team.each(threads, |_| {
                 // SAFETY: registers only, and `kernels` are of this processor.
-                std::hint::black_box(unsafe { (cpu.kernels.fma_loop)(iterations) });
+                core::hint::black_box(unsafe { (cpu.kernels.fma_loop)(iterations) });
             });
             // SAFETY: as above; one iteration, to learn what it is worth.
             let flop = unsafe { (cpu.kernels.fma_loop)(1) }.0 * iterations as f64;

@@ -8,10 +8,11 @@ use crate::kernel::int8::quantize::row_scales;
 use crate::kernel::pack::{pack, packed_len};
 use crate::model::memory::floats;
 use crate::model::weight_format::WeightFormat;
+use crate::prelude::*;
 use crate::spec::NetSpec;
 use crate::spec::params::Layout;
 use crate::spec::wiring::{Rows, columns};
-use std::ops::Range;
+use core::ops::Range;
 
 /// A packed matrix.
 #[derive(Default)]
@@ -224,10 +225,10 @@ pub(crate) fn packed_bytes(
         let parts = if layer == 0 { 1 } else { directions };
         let q = spec.layer_input(layer) / parts;
         let fed = wiring.groups.iter().filter(|g| g.x.is_some());
-        let fed = fed.flat_map(|g| std::iter::repeat_n(len(q, g.columns.len()), parts));
+        let fed = fed.flat_map(|g| core::iter::repeat_n(len(q, g.columns.len()), parts));
         let backward_groups = wiring.input_backward_groups.iter();
         let backward_groups =
-            backward_groups.flat_map(|h| std::iter::repeat_n(len(h.rows.len(), q), parts));
+            backward_groups.flat_map(|h| core::iter::repeat_n(len(h.rows.len(), q), parts));
         let x = larger(fed.collect(), backward_groups.collect());
         let recurrent = wiring.recurrent().map(|h| len(h.units.len(), h.rows.len()));
         let back = wiring.recurrent_backward();

@@ -13,22 +13,26 @@
 
 use crate::error::text::short;
 use crate::error::{Error, Result};
+#[cfg(feature = "std")]
 use crate::io::atomic::write_atomically;
+#[cfg(feature = "std")]
+use crate::io::file::in_file;
 use crate::io::file::{
-    Precision, checked, in_file, is_expected, is_f32, named_tensors, read_network, refuse,
-    refuse_because,
+    Precision, checked, is_expected, is_f32, named_tensors, read_network, refuse, refuse_because,
 };
+#[cfg(feature = "std")]
 use crate::io::read::read_model_file;
 use crate::io::tensors::{SCALE, TensorFile};
 use crate::io::write::{Named, write_tensors};
 use crate::model::Model;
 use crate::model::weight_format::WeightFormat;
+use crate::prelude::*;
 use crate::spec::NetSpec;
 use crate::spec::params::Layout;
+use alloc::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
-use std::io;
+#[cfg(feature = "std")]
 use std::path::Path;
 
 /// Rows of numbers: word vectors, say.
@@ -87,16 +91,31 @@ impl Bundle {
     }
 
     /// Writes them to `path`. Where that fails, what was there before is untouched.
+    #[cfg(feature = "std")]
     pub fn save(&self, path: impl AsRef<Path>, precision: Precision) -> Result<()> {
         let path = path.as_ref();
-        let fail = |why: String| in_file(refuse(format!("cannot be written: {why}")), path);
+        let (header, tensors) = self.contents(precision).map_err(|e| in_file(e, path))?;
+        write_atomically(path, |file| write_tensors(file, &header, &tensors))
+            .map_err(|e| in_file(refuse_because(format!("cannot be written: {e}"), e), path))
+    }
+
+    /// They as the bytes of such a file.
+    pub fn to_bytes(&self, precision: Precision) -> Result<Vec<u8>> {
+        let (header, tensors) = self.contents(precision)?;
+        let mut bytes = Vec::new();
+        write_tensors(&mut bytes, &header, &tensors)
+            .map_err(|e| refuse_because(format!("cannot be written: {e}"), e))?;
+        Ok(bytes)
+    }
+
+    /// The metadata and all tensors.
+    fn contents(&self, precision: Precision) -> Result<(String, Vec<Named<'_>>)> {
         let specs = self.networks.iter().map(|(name, model)| (name.clone(), model.spec().clone()));
         let weights = self.weight_format()?;
         let (networks, task) = (specs.collect(), self.task.clone());
         let header = Header { format: 1, networks, weights, task };
-        let cannot =
-            |e: io::Error| in_file(refuse_because(format!("cannot be written: {e}"), e), path);
-        let header = serde_json::to_string(&header).map_err(|e| cannot(e.into()))?;
+        let header = serde_json::to_string(&header)
+            .map_err(|e| refuse_because(format!("cannot be written: {e}"), e))?;
         let networks = self.networks.iter();
         let mut tensors: Vec<_> = networks
             .flat_map(|(name, model)| named_tensors(&format!("{name}."), model, precision))
@@ -104,12 +123,15 @@ impl Bundle {
         let format = if is_f32(&weights) { precision.format() } else { weights };
         for (name, Table { rows, width, values }) in &self.tables {
             if name.contains('.') || rows.checked_mul(*width) != Some(values.len()) {
-                return Err(fail(format!("{} values of table `{name}`", values.len())));
+                let values = values.len();
+                return Err(refuse(format!(
+                    "cannot be written: {values} values of table `{name}`"
+                )));
             }
             let (name, dims) = (name.clone(), vec![*rows, *width]);
             tensors.push(Named { name, dims, values, format });
         }
-        write_atomically(path, |file| write_tensors(file, &header, &tensors)).map_err(cannot)
+        Ok((header, tensors))
     }
 
     /// Whether the file holds several networks: None where it cannot be read, or is not ours.
@@ -119,6 +141,7 @@ impl Bundle {
     }
 
     /// Reads what [`Bundle::save`] wrote.
+    #[cfg(feature = "std")]
     pub fn load(path: impl AsRef<Path>) -> Result<Bundle> {
         let path = path.as_ref();
         Bundle::from_bytes(&read_model_file(path)?).map_err(|e| in_file(e, path))
@@ -169,7 +192,7 @@ impl Bundle {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "std"))]
 mod tests {
     use super::*;
     use crate::spec::Cell;
@@ -203,6 +226,9 @@ mod tests {
                 assert!(params.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max) <= far);
             }
         }
+        let bytes = std::fs::read(&path).unwrap();
+        assert_eq!(bytes, bundle.to_bytes(Precision::F16).unwrap());
+        assert_eq!(Bundle::is_bundle(&bytes), Some(true));
         for format in WeightFormat::ALL {
             let quantized = bundle.quantize(format).unwrap();
             quantized.save(&path, Precision::F32).unwrap();
@@ -213,7 +239,6 @@ mod tests {
                 assert_eq!(found.networks[name].params(), model.params());
             }
         }
-        assert_eq!(Bundle::is_bundle(&std::fs::read(&path).unwrap()), Some(true));
         let error = Model::load(&path).unwrap_err().to_string();
         assert!(error.contains("holds several networks"), "{error}");
     }

@@ -21,18 +21,25 @@
 
 use crate::error::text::short;
 use crate::error::{Error, FileError, Result};
+#[cfg(feature = "std")]
 use crate::io::atomic::write_atomically;
 use crate::io::format::{Container, Format, sniff};
+#[cfg(not(feature = "std"))]
+use crate::io::memory::{self as io, Write};
+#[cfg(feature = "std")]
 use crate::io::read::read_model_file;
 use crate::io::tensors::{SCALE, TensorFile};
 use crate::io::write::{Named, write_tensors};
 use crate::model::Model;
 use crate::model::weight_format::WeightFormat;
+use crate::prelude::*;
 use crate::spec::NetSpec;
 use crate::spec::params::{Layout, Tensor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+#[cfg(feature = "std")]
 use std::io::{self, Write};
+#[cfg(feature = "std")]
 use std::path::Path;
 
 /// The metadata entry that makes a file ours.
@@ -85,12 +92,13 @@ pub(crate) fn refuse(reason: impl AsRef<str>) -> Error {
 /// The same with the error that caused it; `reason` includes its message.
 pub(crate) fn refuse_because(
     reason: impl AsRef<str>,
-    source: impl std::error::Error + Send + Sync + 'static,
+    source: impl core::error::Error + Send + Sync + 'static,
 ) -> Error {
     Error::File(FileError::new(reason.as_ref()).caused_by(source))
 }
 
 /// The same error with the path in it.
+#[cfg(feature = "std")]
 pub(crate) fn in_file(error: Error, path: &Path) -> Error {
     Error::File(match error {
         Error::File(error) => error.at(path),
@@ -161,11 +169,13 @@ impl Model {
     }
 
     /// Writes the model to `path`. Where that fails, what was there before is untouched.
+    #[cfg(feature = "std")]
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         self.save_as(path, Precision::F32)
     }
 
     /// The same with a choice of precision.
+    #[cfg(feature = "std")]
     pub fn save_as(&self, path: impl AsRef<Path>, precision: Precision) -> Result<()> {
         let path = path.as_ref();
         write_atomically(path, |file| self.write_to(file, precision))
@@ -180,6 +190,7 @@ impl Model {
     }
 
     /// Reads a model that [`Model::save`] wrote. For files of PyTorch see [`Model::import`].
+    #[cfg(feature = "std")]
     pub fn load(path: impl AsRef<Path>) -> Result<Model> {
         let path = path.as_ref();
         Model::from_bytes(&read_model_file(path)?).map_err(|e| in_file(e, path))
@@ -227,6 +238,7 @@ impl Model {
     }
 
     /// Imports a PyTorch state dict or an ONNX graph from a file, see [`crate::Import`].
+    #[cfg(feature = "std")]
     pub fn import(path: impl AsRef<Path>, options: &crate::Import) -> Result<Model> {
         crate::Imported::read(path, options).map(|imported| imported.model)
     }

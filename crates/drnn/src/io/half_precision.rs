@@ -1,6 +1,9 @@
 //! Numbers of 16 bits in files, which are f32 in memory. By hand, because the crate `half` and what
 //! it needs take a third of the time of building this one.
 
+#[cfg(not(feature = "std"))]
+use crate::cpu::float::Float;
+
 /// An IEEE 754 binary16 as f32, exactly.
 pub(crate) fn f16_to_f32(bytes: [u8; 2]) -> f32 {
     let bits = u32::from(u16::from_le_bytes(bytes));

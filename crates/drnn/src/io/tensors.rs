@@ -11,11 +11,12 @@ use crate::io::format::{Container, Format, sniff};
 use crate::io::half_precision::{bf16_to_f32, f16_to_f32};
 use crate::io::limits::{MAX_TENSOR_NAME, MAX_TENSORS};
 use crate::io::torch;
+use crate::prelude::*;
+use alloc::borrow::Cow;
+use alloc::collections::BTreeMap;
 use safetensors::{Dtype, SafeTensorError, SafeTensors};
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, Visitor};
-use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 /// What the scales of an int8 matrix are called: this, after the name of the matrix.
 pub(crate) const SCALE: &str = ".scale";
@@ -164,7 +165,7 @@ struct Entries {
 impl<'de> DeserializeSeed<'de> for &mut Entries {
     type Value = ();
 
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> std::result::Result<(), D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> core::result::Result<(), D::Error> {
         from.deserialize_any(self)
     }
 }
@@ -172,11 +173,11 @@ impl<'de> DeserializeSeed<'de> for &mut Entries {
 impl<'de> Visitor<'de> for &mut Entries {
     type Value = ();
 
-    fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+    fn expecting(&self, f: &mut core::fmt::Formatter) -> core::fmt::Result {
         f.write_str("a header of tensors")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<(), A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> core::result::Result<(), A::Error> {
         while let Some(name) = map.next_key::<Cow<str>>()? {
             self.count += 1;
             self.refused = match self.count > MAX_TENSORS {

@@ -2,11 +2,15 @@
 
 use crate::io::file::KEY;
 use crate::io::half_precision::{f32_to_bf16, f32_to_f16};
+#[cfg(not(feature = "std"))]
+use crate::io::memory::{self as io, Write};
 use crate::io::tensors::SCALE;
 use crate::kernel::int8::quantize::{quantize, row_scale, row_scales};
 use crate::model::weight_format::WeightFormat;
+use crate::prelude::*;
+use alloc::borrow::Cow;
 use serde_json::json;
-use std::borrow::Cow;
+#[cfg(feature = "std")]
 use std::io::{self, Write};
 
 /// A tensor to be written.
@@ -84,7 +88,7 @@ pub(crate) fn write_tensors(
 ) -> io::Result<()> {
     let mut all: Vec<Entry> = tensors.iter().flat_map(Named::entries).collect();
     // The widest numbers first, so that all are aligned.
-    all.sort_by_key(|entry| std::cmp::Reverse(entry.format.bytes()));
+    all.sort_by_key(|entry| core::cmp::Reverse(entry.format.bytes()));
     let mut entries = serde_json::Map::new();
     entries.insert("__metadata__".into(), json!({KEY: header}));
     let mut at = 0;

@@ -12,6 +12,7 @@ use super::simd::Portable;
 #[cfg(target_arch = "x86_64")]
 use super::simd::{Avx2, Avx512};
 use crate::cpu::InstructionSet;
+use crate::prelude::*;
 use crate::spec::Cell;
 
 /// The kernels, compiled for one instruction set.
@@ -34,6 +35,7 @@ pub struct Kernels {
     pub reset_back: unsafe fn(&CellBackward),
     /// `iterations` rounds of independent fused multiply-adds on registers; returns (work in FLOP, a
     /// value that depends on all of them).
+    #[cfg(feature = "std")]
     pub fma_loop: unsafe fn(iterations: usize) -> (f64, f32),
 }
 
@@ -121,6 +123,7 @@ macro_rules! instantiate {
             unsafe fn reset_back(p: &CellBackward) {
                 unsafe { cells::backward::<Reset, $simd>(p) }
             }
+            #[cfg(feature = "std")]
             $(#[target_feature(enable = $features)])?
             unsafe fn fma_loop(iterations: usize) -> (f64, f32) {
                 unsafe { super::fma_loop::<$simd>(iterations) }
@@ -142,6 +145,7 @@ macro_rules! instantiate {
                 ],
                 reset,
                 reset_back,
+                #[cfg(feature = "std")]
                 fma_loop,
             };
             pub static KERNELS: Kernels = TABLE;
@@ -191,6 +195,19 @@ instantiate_int8!(
     "avx512f,avx512vl,avx512dq,avx512bw,avx512vnni,avx2,fma,f16c"
 );
 
+/// Whether the processor has all of these features: detected at run time, which takes std, or known to
+/// the compiler.
+#[cfg(target_arch = "x86_64")]
+macro_rules! has {
+    ($($feature:tt),*) => {{
+        #[cfg(feature = "std")]
+        let all = [$(std::is_x86_feature_detected!($feature)),*];
+        #[cfg(not(feature = "std"))]
+        let all = [$(cfg!(target_feature = $feature)),*];
+        all.iter().all(|&has| has)
+    }};
+}
+
 /// Every set that this processor can run, the fastest first; of each, the variant with the most
 /// instructions for int8.
 pub fn all_kernels() -> Vec<&'static Kernels> {
@@ -208,22 +225,15 @@ pub fn all_variants() -> Vec<&'static Kernels> {
     let mut all: Vec<&'static Kernels> = Vec::new();
     #[cfg(target_arch = "x86_64")]
     {
-        let avx2 = is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("fma")
-            && is_x86_feature_detected!("f16c");
-        if avx2
-            && is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512vl")
-            && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512bw")
-        {
-            if is_x86_feature_detected!("avx512vnni") {
+        let avx2 = has!("avx2", "fma", "f16c");
+        if avx2 && has!("avx512f", "avx512vl", "avx512dq", "avx512bw") {
+            if has!("avx512vnni") {
                 all.push(&avx512_vnni::KERNELS);
             }
             all.push(&avx512::KERNELS);
         }
         if avx2 {
-            if is_x86_feature_detected!("avxvnni") {
+            if has!("avxvnni") {
                 all.push(&avx2_vnni::KERNELS);
             }
             all.push(&avx2::KERNELS);
@@ -233,13 +243,15 @@ pub fn all_variants() -> Vec<&'static Kernels> {
     all
 }
 
+#[cfg(feature = "std")]
 #[inline(always)]
 unsafe fn fma_loop<S: Simd>(iterations: usize) -> (f64, f32) {
     const CHAINS: usize = 12;
     // SAFETY: register arithmetic only.
     unsafe {
-        let mut acc = [S::splat(std::hint::black_box(0.5)); CHAINS];
-        let (a, b) = (S::splat(std::hint::black_box(0.999)), S::splat(std::hint::black_box(1e-3)));
+        let mut acc = [S::splat(core::hint::black_box(0.5)); CHAINS];
+        let (a, b) =
+            (S::splat(core::hint::black_box(0.999)), S::splat(core::hint::black_box(1e-3)));
         for _ in 0..iterations {
             for x in &mut acc {
                 *x = S::fma(*x, a, b);

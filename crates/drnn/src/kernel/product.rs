@@ -16,7 +16,7 @@ use super::int8::{self, Int8};
 use super::pack::panel;
 use super::simd::Simd;
 use crate::model::weight_format::WeightFormat;
-use std::ops::Range;
+use core::ops::Range;
 
 /// Row index that stands for a row of zeros.
 pub const NULL_ROW: u32 = u32::MAX;
@@ -40,7 +40,7 @@ pub struct Term {
 impl Term {
     /// Rows of `k` floats, `row_stride` apart, in order, and a packed W.
     pub fn rows(a: *const f32, row_stride: usize, k: usize, w: *const f32) -> Term {
-        let (index, zeros) = (std::ptr::null(), std::ptr::null());
+        let (index, zeros) = (core::ptr::null(), core::ptr::null());
         Term { a, row_stride, k_stride: 1, index, zeros, w, k }
     }
 
@@ -87,7 +87,7 @@ pub struct Terms {
 
 impl Terms {
     pub fn new() -> Terms {
-        let none = Term::rows(std::ptr::null(), 0, 0, std::ptr::null());
+        let none = Term::rows(core::ptr::null(), 0, 0, core::ptr::null());
         Terms { terms: [none; 8], len: 0 }
     }
 
@@ -344,12 +344,12 @@ unsafe fn accumulate<S: Simd, W: Stored, const M: usize, const P: usize>(
 ) {
     // SAFETY: as promised to `product`.
     unsafe {
-        let a: [*const f32; M] = std::array::from_fn(|m| term.row(row + m));
+        let a: [*const f32; M] = core::array::from_fn(|m| term.row(row + m));
         let mut w = term.w.cast::<W::Number>().add(first * S::WIDTH * term.k);
         let mut offset = 0;
         for _ in 0..term.k {
             // One vector of the panel at a time: M + 1 registers next to the M * P of the tile.
-            let x: [S::V; M] = std::array::from_fn(|m| S::splat(*a[m].add(offset)));
+            let x: [S::V; M] = core::array::from_fn(|m| S::splat(*a[m].add(offset)));
             for v in 0..P {
                 let panel = W::load::<S>(w.add(v * S::WIDTH));
                 for m in 0..M {

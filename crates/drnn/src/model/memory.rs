@@ -25,6 +25,7 @@ use crate::exec::weights::packed_bytes;
 use crate::kernel::pack::PANEL;
 use crate::model::batch::{Batch, cell_state_width, state_width};
 use crate::model::weight_format::WeightFormat;
+use crate::prelude::*;
 use crate::spec::params::Layout;
 use crate::spec::wiring::columns;
 use crate::spec::{InputSpec, NetSpec, Padding};
@@ -225,7 +226,7 @@ impl<'a> Pass<'a> {
             let n = spec.units()[layer];
             Widths { n, hidden: spec.hidden(layer), columns: columns(spec.cell(), n) }
         };
-        (0..spec.layers()).flat_map(move |layer| std::iter::repeat_n(widths(layer), directions))
+        (0..spec.layers()).flat_map(move |layer| core::iter::repeat_n(widths(layer), directions))
     }
 
     /// Rows of the table of symbols.

@@ -5,6 +5,7 @@ pub mod memory;
 pub(crate) mod weight_format;
 
 use crate::cpu::Cpu;
+use crate::cpu::sync::{OnceLock, Pool};
 use crate::error::{Error, Result};
 use crate::exec::net::Net;
 use crate::exec::pass::{Lane, LaneWork, check_params, forward};
@@ -14,12 +15,13 @@ use crate::flatten::solve::{Solver, solve_rows};
 use crate::io::checksum::rotated_17;
 use crate::model::batch::{Batch, States};
 use crate::model::weight_format::WeightFormat;
+use crate::prelude::*;
 use crate::spec::blocks::StartState;
 use crate::spec::params::{Layout, initial};
 use crate::spec::{NetSpec, NetSpecBuilder, Padding};
-use std::fmt;
-use std::rc::Rc;
-use std::sync::{Arc, Mutex, OnceLock};
+use alloc::rc::Rc;
+use alloc::sync::Arc;
+use core::fmt;
 
 /// A network with its parameters. Cheap to run from several threads at once.
 ///
@@ -48,7 +50,7 @@ pub struct Model {
     pub(crate) weights: Weights,
     format: WeightFormat,
     /// Memory of earlier runs, for the next.
-    work: Mutex<Vec<LaneWork>>,
+    work: Pool<LaneWork>,
     fingerprint: OnceLock<u64>,
     /// What a solved start is computed from, once it was.
     #[cfg(feature = "flatten")]
@@ -308,15 +310,14 @@ impl Model {
         let start = solved.as_ref().or(start);
         let lanes = [Lane { params: &self.params, batch: *batch, start }];
         let net = self.net();
-        let pool = || self.work.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let mut work = pool().pop().unwrap_or_default();
+        let mut work = self.work.take().unwrap_or_default();
         memory::probe_run(&self.spec, batch, save, || work.bytes().1)?;
-        forward(&net, &|_| &self.weights, &lanes, std::slice::from_mut(&mut work), save);
+        forward(&net, &|_| &self.weights, &lanes, core::slice::from_mut(&mut work), save);
         let shape = batch.output_shape(&self.spec);
         let values = work.outputs.slice(shape.iter().product()).to_vec();
         let last = work.last(&net);
         look(&work);
-        pool().push(work);
+        self.work.put(work);
         Ok(Outputs { values, last, shape })
     }
 

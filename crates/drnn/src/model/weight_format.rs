@@ -16,9 +16,9 @@ use crate::error::{Error, Result};
 use crate::io::half_precision::{bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16};
 use crate::kernel::int8::quantize::{quantize, row_scale};
 use crate::spec::params::Layout;
+use core::fmt;
+use core::str::FromStr;
 use serde::{Deserialize, Serialize};
-use std::fmt;
-use std::str::FromStr;
 
 /// The number format of a network's weights, see [`Model::quantize`](crate::Model::quantize).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]

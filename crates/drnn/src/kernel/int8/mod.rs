@@ -29,9 +29,10 @@ pub use x86::{Avx2Int8, Avx2Vnni, Avx512Int8, Avx512Vnni};
 use super::pack::panel;
 use super::product::{F32, Init, Product, Term, load_tile, panels, store_tile};
 use super::simd::Simd;
+use crate::prelude::*;
+use core::mem::MaybeUninit;
 use pack::HEADER;
 use quantize::quantize_row;
-use std::mem::MaybeUninit;
 
 /// Integer dot products of one instruction set.
 ///
@@ -99,7 +100,7 @@ pub unsafe fn product<I: Int8>(p: &Product) {
                 let rows = block.min(p.rows - row);
                 let mut scales = [0.0; BLOCK];
                 for r in 0..rows {
-                    let a = std::slice::from_raw_parts(term.row(row + r), term.k);
+                    let a = core::slice::from_raw_parts(term.row(row + r), term.k);
                     scales[r] = quantize_row::<I>(a, &mut quantized[r * bytes..][..bytes]);
                 }
                 let activations = Activations { row, rows, bytes, quantized, scales: &scales };
@@ -188,7 +189,7 @@ unsafe fn tile<I: Int8, const M: usize, const P: usize>(
         let (scales, start) = (panel.cast::<f32>(), panel.cast::<i32>().add(P * width));
         let mut w = panel.cast::<i8>().add(P * width * HEADER);
         let x: [*const [u8; 4]; M] =
-            std::array::from_fn(|m| a.quantized.as_ptr().add((row + m) * a.bytes).cast());
+            core::array::from_fn(|m| a.quantized.as_ptr().add((row + m) * a.bytes).cast());
 
         let mut sums = [[I::zero(); P]; M];
         if I::UNSIGNED {
@@ -200,7 +201,7 @@ unsafe fn tile<I: Int8, const M: usize, const P: usize>(
             }
         }
         for quad in 0..a.bytes / 4 {
-            let x: [I::Quad; M] = std::array::from_fn(|m| I::quad(*x[m].add(quad)));
+            let x: [I::Quad; M] = core::array::from_fn(|m| I::quad(*x[m].add(quad)));
             for v in 0..P {
                 let weights = I::load_weights(w.add(v * width * 4));
                 for m in 0..M {

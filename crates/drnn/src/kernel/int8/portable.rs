@@ -39,9 +39,9 @@ unsafe impl Int8 for PortableInt8 {
     }
     #[inline(always)]
     unsafe fn dot(sums: [i32; 4], x: [i16; 4], w: [[i8; 4]; 4]) -> [i32; 4] {
-        std::array::from_fn(|j| {
+        core::array::from_fn(|j| {
             // Products of two numbers below 128 fit in 16 bits.
-            let p: [i32; 4] = std::array::from_fn(|i| i32::from(x[i] * i16::from(w[j][i])));
+            let p: [i32; 4] = core::array::from_fn(|i| i32::from(x[i] * i16::from(w[j][i])));
             sums[j].wrapping_add((p[0] + p[1]) + (p[2] + p[3]))
         })
     }

@@ -1,7 +1,8 @@
 //! Numbers as integers from -127 to 127 times a scale.
 
 use super::Int8;
-use std::mem::MaybeUninit;
+use crate::prelude::*;
+use core::mem::MaybeUninit;
 
 /// Magnitudes below this are zero: their scale would be a denormal number, which kernels flush.
 const TINY: f32 = 1e-30;

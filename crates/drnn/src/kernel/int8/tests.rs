@@ -6,7 +6,7 @@ use crate::kernel::pack::panel_count;
 use crate::kernel::product::{Init, NULL_ROW, Product, Term};
 use crate::model::weight_format::WeightFormat;
 use crate::random::Rng;
-use std::mem::MaybeUninit;
+use core::mem::MaybeUninit;
 
 /// One term: rows of A through an index, and a matrix of int8 weights (cols, k).
 struct Operands {

@@ -7,7 +7,7 @@
 
 use super::Int8;
 use crate::kernel::simd::{Avx2, Avx512};
-use std::arch::x86_64::*;
+use core::arch::x86_64::*;
 
 /// `vpdpbusd`, 16 columns at a time.
 #[derive(Clone, Copy)]

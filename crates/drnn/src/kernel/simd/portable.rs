@@ -79,11 +79,10 @@ unsafe impl Simd for Portable {
     }
     #[inline(always)]
     unsafe fn fma(a: [f32; 4], b: [f32; 4], c: [f32; 4]) -> [f32; 4] {
-        if cfg!(target_arch = "aarch64") {
-            each(|i| a[i].mul_add(b[i], c[i])) // one instruction there
-        } else {
-            each(|i| a[i] * b[i] + c[i]) // a library call elsewhere, so not fused
-        }
+        #[cfg(all(target_arch = "aarch64", feature = "std"))]
+        return each(|i| a[i].mul_add(b[i], c[i])); // one instruction there
+        #[cfg(not(all(target_arch = "aarch64", feature = "std")))]
+        return each(|i| a[i] * b[i] + c[i]); // a library call elsewhere, so not fused
     }
     #[inline(always)]
     unsafe fn min(a: [f32; 4], b: [f32; 4]) -> [f32; 4] {

@@ -6,7 +6,7 @@
 )]
 
 use super::Simd;
-use std::arch::x86_64::*;
+use core::arch::x86_64::*;
 
 /// AVX2 with FMA and F16C: 16 registers of eight.
 #[derive(Clone, Copy)]
@@ -43,14 +43,14 @@ unsafe impl Simd for Avx2 {
     #[inline(always)]
     unsafe fn load_part(p: *const f32, count: usize) -> __m256 {
         let mut buffer = [0.0f32; 8];
-        std::ptr::copy_nonoverlapping(p, buffer.as_mut_ptr(), count);
+        core::ptr::copy_nonoverlapping(p, buffer.as_mut_ptr(), count);
         _mm256_loadu_ps(buffer.as_ptr())
     }
     #[inline(always)]
     unsafe fn store_part(p: *mut f32, v: __m256, count: usize) {
         let mut buffer = [0.0f32; 8];
         _mm256_storeu_ps(buffer.as_mut_ptr(), v);
-        std::ptr::copy_nonoverlapping(buffer.as_ptr(), p, count);
+        core::ptr::copy_nonoverlapping(buffer.as_ptr(), p, count);
     }
     #[inline(always)]
     unsafe fn add(a: __m256, b: __m256) -> __m256 {
