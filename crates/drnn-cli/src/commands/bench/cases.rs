@@ -4,7 +4,7 @@ use super::Memory;
 use drnn::random::Rng;
 use drnn::{
     Batch, Cell, Cpu, Direction, Element, Gradient, Lane, Model, NetSpec, Padding, Plan, Rows,
-    Steps, Stream, StreamBatch, Tape,
+    Steps, Stream, StreamBatch, Tape, WeightFormat,
 };
 use drnn_tasks::chars::Alphabet;
 use drnn_train::chars::{Masked, Masking};
@@ -101,12 +101,12 @@ pub const CASES: [Case; 14] = [
     Case {
         name: "stream-n256",
         what: "one step of one stream, n=256 q=10",
-        make: |cpu| stream(cpu, 1),
+        make: |cpu| stream(cpu, &STREAM),
     },
     Case {
         name: "streams64-n256",
         what: "one step of 64 streams together, n=256 q=10",
-        make: |cpu| stream(cpu, 64),
+        make: |cpu| stream(cpu, &Shape { rows: 64, ..STREAM }),
     },
 ];
 
@@ -125,17 +125,21 @@ pub struct Shape {
     pub steps: usize,
     pub delay: usize,
     pub min_length: usize,
+    /// Of the weights, where nothing is trained.
+    pub format: WeightFormat,
 }
 
 /// An LSTM without delay on sequences of one length.
 const fn lstm(layers: usize, n: usize, q: usize, m: usize, rows: usize, steps: usize) -> Shape {
     let (cell, direction, delay, min_length) = (Cell::Lstm, Direction::Forward, 0, steps);
-    Shape { cell, direction, layers, n, q, m, rows, steps, delay, min_length }
+    let format = WeightFormat::F32;
+    Shape { cell, direction, layers, n, q, m, rows, steps, delay, min_length, format }
 }
 
 const SMALL: Shape = lstm(1, 100, 1, 1, 100, 50);
 const TOKENS: Shape = Shape { delay: 8, ..lstm(1, 512, 0, 27, 128, 188) };
 const RAGGED: Shape = Shape { min_length: 3, ..lstm(1, 300, 264, 17, 32, 60) };
+const STREAM: Shape = lstm(1, 256, 10, 0, 1, 1);
 const STACK: Shape = lstm(5, 128, 10, 10, 1, 200);
 const SYMBOLS: usize = 28;
 const EMBEDDING: usize = 10;
@@ -318,7 +322,7 @@ fn masked(cpu: &Cpu) -> Result<Work> {
 pub fn infer(cpu: &Cpu, shape: &Shape) -> Result<Work> {
     let (shape, spec) = (*shape, shape.spec()?);
     let data = Data::new(&shape, &spec, 1);
-    let model = Model::from_params(&spec, data.params.clone())?.on(cpu);
+    let model = Model::from_params(&spec, data.params.clone())?.on(cpu).quantize(shape.format)?;
     let lengths = shape.lengths();
     let unit = move || {
         model.run(&batch(&shape, &data.x, &data.tokens, &lengths), None)?;
@@ -327,14 +331,15 @@ pub fn infer(cpu: &Cpu, shape: &Shape) -> Result<Work> {
     Ok(Work { unit: Box::new(unit), per_call: 1, flop: flop(&shape).0, memory: Box::new(|| None) })
 }
 
-fn stream(cpu: &Cpu, streams: usize) -> Result<Work> {
+/// Steps of as many live sequences as the shape has rows.
+pub fn stream(cpu: &Cpu, shape: &Shape) -> Result<Work> {
     const CALLS: usize = 500;
-    let (n, q) = (256, 10);
-    let spec = NetSpec::builder(Cell::Lstm).dense(q).units([n]).build()?;
-    let model = Rc::new(Model::init(&spec, 1)?.on(cpu));
+    let (streams, q) = (shape.rows, shape.q);
+    let model = Model::init(&shape.spec()?, 1)?.on(cpu).quantize(shape.format)?;
+    let model = Rc::new(model);
     let mut rng = Rng::new(1);
     let x: Vec<f32> = (0..streams * q).map(|_| rng.symmetric(1.0)).collect();
-    let flop = 2.0 * (streams * 4 * n * (n + q)) as f64;
+    let (flop, _) = flop(&Shape { steps: 1, min_length: 1, ..*shape });
     let unit: Box<dyn FnMut() -> Result<()>> = if streams == 1 {
         let mut stream = Stream::new(model)?;
         Box::new(move || {

@@ -6,7 +6,7 @@ use crate::args::network::{NetworkKind, Nonlinearity};
 use crate::memory::{Force, Needs};
 use clap::{Args, ValueEnum};
 use drnn::memory::{self, BatchSize};
-use drnn::{Cpu, Direction, NetSpec};
+use drnn::{Cpu, Direction, NetSpec, WeightFormat};
 
 /// A network and a batch on the command line.
 #[derive(Debug, Args)]
@@ -33,9 +33,12 @@ pub struct ShapeArguments {
     /// Values per output, m; without it the outputs are the last layer's states
     #[arg(long, value_name = "M", requires = "net", value_parser = size(1_000_000))]
     outputs: Option<u64>,
-    /// Only the forward pass of whole sequences, or only forward and backward [default: both]
+    /// What is measured [default: infer and train]
     #[arg(long, value_enum, requires = "net")]
     pass: Option<Kind>,
+    /// Number format of the weights: f32, f16, bf16 or int8; for --pass infer and stream
+    #[arg(long, value_name = "FORMAT", default_value = "f32", requires = "pass")]
+    weights: WeightFormat,
 }
 
 /// A number from 1 to `max`.
@@ -50,6 +53,8 @@ enum Kind {
     Infer,
     /// Forward and backward, gradients of all parameters
     Train,
+    /// One step of B live sequences
+    Stream,
 }
 
 /// One pass of one network, to be measured.
@@ -66,6 +71,7 @@ impl Pass {
         match self.pass {
             Kind::Infer => cases::infer(cpu, &self.shape),
             Kind::Train => cases::train(cpu, &self.shape, 1),
+            Kind::Stream => cases::stream(cpu, &self.shape),
         }
     }
 }
@@ -91,6 +97,9 @@ impl ShapeArguments {
                 "--net {net}: {why}: --net {plain}, --steps T + d"
             )));
         }
+        if self.pass == Some(Kind::Train) && self.weights != WeightFormat::F32 {
+            return Err(Failure::Input("--weights: training is in f32".into()));
+        }
         let shape = self.shape(net);
         let spec = shape.spec()?;
         let passes: Vec<Kind> = match self.pass {
@@ -100,11 +109,17 @@ impl ShapeArguments {
         needs(&shape, &spec, passes.contains(&Kind::Train), threads)
             .check(force, "smaller --units, --batch or --steps")?;
         let Shape { n, q, rows, steps, layers, .. } = shape;
-        let size = format!("{net}, k={layers} n={n} q={q} B={rows} T={steps}");
+        let weights = self.weights;
+        let size = format!("{net}, k={layers} n={n} q={q} B={rows} T={steps}, {weights}");
         let named = |pass| {
             let (name, what) = match pass {
                 Kind::Infer => (format!("infer-{net}"), format!("whole sequences, {size}")),
                 Kind::Train => (format!("train-{net}"), format!("forward+backward, {size}")),
+                Kind::Stream => {
+                    let what =
+                        format!("one step, {net}, k={layers} n={n} q={q} B={rows}, {weights}");
+                    (format!("stream-{net}"), what)
+                }
             };
             Pass { name, what, pass, shape }
         };
@@ -128,6 +143,7 @@ impl ShapeArguments {
             steps,
             delay: 0,
             min_length: steps,
+            format: self.weights,
         }
     }
 }
