@@ -227,12 +227,11 @@ impl Report {
         for Rounding { name, description, from, largest: (far, tensor) } in &self.networks {
             let name = if name.is_empty() { String::new() } else { format!("{name}: ") };
             let _ = writeln!(out, "{name}{description}");
-            let far = number(f64::from(*far));
-            let _ = writeln!(
-                out,
-                "weights {from} -> {}, changed by up to {far} ({tensor})",
-                arguments.to
-            );
+            let far = match *far {
+                0.0 => "no value changed".into(),
+                far => format!("values changed by up to {} ({tensor})", number(f64::from(far))),
+            };
+            let _ = writeln!(out, "weights {from} -> {}, {far}", arguments.to);
         }
         let share = 100.0 * self.after as f64 / self.before.max(1) as f64;
         let (before, after) = (shown(self.before), shown(self.after));
