@@ -191,12 +191,14 @@ fn path(text: &CStr) -> Result<PathBuf> {
 }
 
 /// Loads a model file: drnn's own, a PyTorch state dict (.safetensors, .pt) or an ONNX graph of one
-/// recurrence. (Where such a file has several, convert it first: `drnn import --help`.)
+/// recurrence. (Convert a file that has several first, in Python:
+/// `drnn.Model.load(file, prefix="encoder.lstm").save("model.safetensors")`.)
 ///
 /// `path` is a file name as the system has it (on Windows UTF-8). `threads` is how many threads a call
 /// may use, its caller's included: 1 to 1024 for threads of the model's own, or 0 for those that all
 /// such models of the process share, as many as there are cores or as the environment variable
-/// DRNN_THREADS says. It changes no bit of any result; for a stream of a small network 1 is best.
+/// DRNN_THREADS says. It changes no bit of any result; for a stream of a small network 1 is best. The
+/// first load makes the shared threads, which sleep until they are needed.
 ///
 /// On success `*model` is a handle for `drnn_model_free`; on failure it is NULL.
 ///

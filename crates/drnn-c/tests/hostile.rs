@@ -54,12 +54,12 @@ fn read(bytes: &[u8], what: &str) -> bool {
             finish(&stream, &info);
         }
     }
-    tell(&model);
+    push_text(&model);
     true
 }
 
 /// An element as text; its task may refuse it.
-fn tell(model: &Owned<drnn_c::model::drnn_model>) {
+fn push_text(model: &Owned<drnn_c::model::drnn_model>) {
     let (mut stream, mut found) = (null_mut(), null());
     // SAFETY: a model, text that ends with NUL, and places for pointers.
     unsafe {
