@@ -5,7 +5,8 @@
  *
  * Errors. Functions that can fail return a drnn_status: DRNN_OK (0) or the kind of error, and
  * drnn_last_error() has the message, for each thread its own. No Rust panic leaves the library; one
- * inside it is DRNN_ERROR_INTERNAL. Like any program, it is ended by the system where memory runs out.
+ * inside it is DRNN_ERROR_INTERNAL, and its place is printed to stderr. Where memory runs out, the
+ * program is aborted, except that a run which needs too much is refused beforehand.
  *
  * Ownership. The caller frees each handle that it made (drnn_.._load, drnn_.._new), once, with the
  * function of its type; freeing NULL does nothing. Streams and batches share their model, which may be freed
