@@ -140,7 +140,7 @@ impl Model {
         Ok(Model::assemble(cpu.clone(), spec, layout, params, WeightFormat::F32))
     }
 
-    /// Another network on the same threads, for the same use.
+    /// Another network on the same threads, for the same use, with f32 weights.
     #[cfg(feature = "flatten")]
     pub(crate) fn like(&self, spec: &NetSpec, params: Vec<f32>) -> Result<Model> {
         let model = Model::from_params_on(&self.cpu, spec, params)?;
