@@ -41,6 +41,7 @@
 //! | run it live | [`Stream`], [`StreamBatch`] | with snapshots; the same bits as a run |
 //! | save and load it | [`Model::save`], [`Model::load`] | safetensors with PyTorch's names |
 //! | load a PyTorch model | [`Model::import`], [`Imported`] | state dicts as `.safetensors` or `.pt`, or ONNX graphs; what was recognised in them |
+//! | make it smaller | [`Model::quantize`], [`WeightFormat`] | weights of 16 bits or int8 |
 //! | save several together | [`Bundle`] | networks and tables in one file |
 //! | run it elsewhere | `Model::to_onnx` | the module `onnx` describes inputs and outputs |
 //! | convert it | `Model::flatten`, `Model::unflatten` | a stack as one delayed layer, exactly, and back; [`Blocks`] |
@@ -123,6 +124,7 @@ pub use flatten::solve::{self, solve_start};
 pub use flatten::trace::{Difference, Trace, compare};
 pub use io::{Bundle, BundleTable, Import, Imported, Part, Precision};
 pub use model::batch::{Batch, BatchFirst, Elements, Rows, States, Steps};
+pub use model::weight_format::WeightFormat;
 pub use model::{Model, ModelRef, Outputs, memory};
 pub use spec::blocks::{Blocks, Connections, StartState};
 pub use spec::{Cell, Direction, InputSpec, NetSpec, NetSpecBuilder, Padding, params};

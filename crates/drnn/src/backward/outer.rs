@@ -67,7 +67,7 @@ impl OuterWork {
             // SAFETY: the caller's shapes.
             unsafe {
                 let g = core::slice::from_raw_parts(g.add(from), (rows - 1) * g_stride + span);
-                pack(panel.slice_mut(len), g, (rows, g_stride), (span, 1), width);
+                pack(panel.slice_mut(len), g, (rows, g_stride), (span, 1), width, |x| x);
                 let to = to.add(from);
                 let init = if first_block {
                     Init::Zero

@@ -15,6 +15,7 @@ use crate::exec::weights::{LayerWeights, Packed};
 use crate::kernel::cells::CellBackward;
 use crate::kernel::pack::panel_count;
 use crate::kernel::product::{Init, Product, Term, Terms};
+use crate::model::weight_format::WeightFormat;
 use crate::spec::Cell;
 use crate::spec::wiring::BackwardGroup;
 use core::ops::Range;
@@ -250,6 +251,7 @@ impl Recurrence<'_> {
                 c: to.at(rows.start * n),
                 c_stride: n,
                 init: Init::Zero,
+                format: WeightFormat::F32,
                 terms: &[Term::rows(dh, hidden, hidden, weights.projection().ptr())],
             });
         }
@@ -282,6 +284,7 @@ impl Recurrence<'_> {
                     c: args.ends.step.at(rows.start * n + group.units.start),
                     c_stride: n,
                     init: Init::Zero,
+                    format: WeightFormat::F32,
                     terms: terms.as_slice(),
                 });
             }
@@ -348,6 +351,7 @@ impl Recurrence<'_> {
                     c,
                     c_stride: n,
                     init,
+                    format: WeightFormat::F32,
                     terms: terms.as_slice(),
                 });
             }

@@ -59,6 +59,18 @@ impl Buffer {
         // SAFETY: as above, and the borrow is exclusive.
         unsafe { core::slice::from_raw_parts_mut(self.shared().0, len) }
     }
+
+    /// All of its memory as numbers of 16 bits.
+    pub fn halves_mut(&mut self) -> &mut [u16] {
+        // SAFETY: a line is 32 numbers of 16 bits, of any value, and the borrow is exclusive.
+        unsafe { core::slice::from_raw_parts_mut(self.shared().0.cast(), self.lines.len() * 32) }
+    }
+
+    /// All of its memory as bytes.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: a line is 64 bytes, of any value, and the borrow is exclusive.
+        unsafe { core::slice::from_raw_parts_mut(self.shared().0.cast(), self.lines.len() * 64) }
+    }
 }
 
 /// A pointer that several threads use, each on rows of its own. The code that makes one says why those

@@ -5,6 +5,7 @@ use crate::cpu::buffer::{Buffer, Shared};
 use crate::cpu::team::share;
 use crate::kernel::pack::{packed_len, panel_count};
 use crate::kernel::product::{Init, Product, Term};
+use crate::model::weight_format::WeightFormat;
 use std::time::Instant;
 
 /// GFLOP/s of all threads together.
@@ -61,6 +62,7 @@ impl Peak {
                             c: c.at(rows.start * cols),
                             c_stride: cols,
                             init: Init::Zero,
+                            format: WeightFormat::F32,
                             terms: &[term],
                         });
                     }

@@ -265,6 +265,7 @@ impl<'a> Recurrence<'a> {
                     c,
                     c_stride: columns,
                     init,
+                    format: weights.format,
                     terms: terms.as_slice(),
                 });
             }
@@ -304,6 +305,7 @@ impl<'a> Recurrence<'a> {
                     c,
                     c_stride: columns,
                     init: Init::Rows { from: c, stride: columns },
+                    format: weights.format,
                     terms: &[Term::rows(gated, columns, h.units.len(), w)],
                 });
             }
@@ -413,6 +415,7 @@ impl<'a> Recurrence<'a> {
                 c: self.h.at(after * hidden),
                 c_stride: hidden,
                 init: Init::Zero,
+                format: weights.format,
                 terms: &[Term::rows(from, n, n, weights.projection().ptr())],
             });
         }

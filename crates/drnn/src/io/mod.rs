@@ -11,7 +11,7 @@ pub(crate) mod bundle;
 pub mod checksum;
 pub(crate) mod file;
 pub(crate) mod format;
-mod half_precision;
+pub(crate) mod half_precision;
 pub(crate) mod import;
 pub(crate) mod imported;
 pub(crate) mod limits;

@@ -103,6 +103,7 @@ impl Steps {
                     c: self.gates.shared().at(rows.start * columns + cols.start),
                     c_stride: columns,
                     init: Init::Rows { from: weights.bias.ptr().add(cols.start), stride: 0 },
+                    format: net.format,
                     terms: terms.as_slice(),
                 });
             }
@@ -157,6 +158,7 @@ impl Steps {
                     c,
                     c_stride: columns,
                     init: Init::Rows { from: c, stride: columns },
+                    format: net.format,
                     terms: &[Term::rows(gated, columns, h.units.len(), w)],
                 });
             }
