@@ -25,6 +25,7 @@ mod onnx;
 pub(crate) mod read;
 pub(crate) mod tensors;
 mod torch;
+pub(crate) mod write;
 #[cfg(feature = "torch-files")]
 mod zip;
 

@@ -18,6 +18,9 @@ use safetensors::{Dtype, SafeTensorError, SafeTensors};
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, Visitor};
 
+/// What the scales of an int8 matrix are called: this, after the name of the matrix.
+pub(crate) const SCALE: &str = ".scale";
+
 /// Tensors by name.
 pub(crate) type Tensors<'a> = BTreeMap<String, TensorView<'a>>;
 
@@ -117,10 +120,28 @@ impl<'a> TensorFile<'a> {
             .ok_or_else(|| refuse(format!("tensor `{}` is missing", short(name))))
     }
 
-    /// Values of a tensor of the shape expected; f64, f16 and bf16 become f32.
+    /// Whether a tensor has integers of 8 bits, which are multiples of the scales of its rows.
+    pub fn is_int8(&self, name: &str) -> bool {
+        self.view(name).is_ok_and(|view| view.dtype == Dtype::I8)
+    }
+
+    /// Values of a tensor of the shape expected; f64, f16 and bf16 become f32, and integers are multiplied
+    /// by the scales of their rows.
     pub fn values(&self, name: &str, dims: &[usize]) -> Result<Vec<f32>> {
         self.check(name, dims)?;
-        self.view(name)?.floats(name)
+        let view = self.view(name)?;
+        if view.dtype != Dtype::I8 {
+            return view.floats(name);
+        }
+        let (&[rows, width], scale) = (dims, format!("{name}{SCALE}")) else {
+            return Err(refuse(format!("tensor `{}` is I8 and no matrix", short(name))));
+        };
+        let scales = self.values(&scale, &[rows])?;
+        let mut values = view.each(name, |[byte]: [u8; 1]| f32::from(byte.cast_signed()))?;
+        for (row, scale) in values.chunks_mut(width.max(1)).zip(scales) {
+            row.iter_mut().for_each(|x| *x *= scale);
+        }
+        Ok(values)
     }
 }
 
