@@ -14,8 +14,10 @@
 //! |---|---|
 //! | `quantize` | scales, and numbers as integers |
 //! | `pack` | weights in reading order |
-//! | `portable`, `x86` | the dot product of four pairs, per instruction set |
+//! | `portable`, `x86`, `neon` | the dot product of four pairs, per instruction set |
 
+#[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+mod neon;
 pub mod pack;
 mod portable;
 pub mod quantize;
@@ -23,6 +25,8 @@ pub mod quantize;
 mod x86;
 
 use crate::prelude::*;
+#[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+pub use neon::{NeonDotprod, NeonInt8};
 pub use portable::PortableInt8;
 #[cfg(target_arch = "x86_64")]
 pub use x86::{Avx2Int8, Avx2Vnni, Avx512Int8, Avx512Vnni};
