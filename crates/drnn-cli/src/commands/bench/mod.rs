@@ -40,7 +40,7 @@ pub struct Arguments {
     /// Threads [default: all cores]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
-    /// Instruction set: avx512, avx2 or portable [default: the fastest here]
+    /// Instruction set: avx512, avx2, neon or portable [default: the fastest here]
     #[arg(long)]
     isa: Option<String>,
     /// Print one JSON object instead of a table

@@ -14,14 +14,18 @@
 //! |---|---|
 //! | `quantize` | scales, and numbers as integers |
 //! | `pack` | weights in reading order |
-//! | `portable`, `x86` | the dot product of four pairs, per instruction set |
+//! | `portable`, `x86`, `neon` | the dot product of four pairs, per instruction set |
 
+#[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+mod neon;
 pub mod pack;
 mod portable;
 pub mod quantize;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+#[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+pub use neon::{NeonDotprod, NeonInt8};
 pub use portable::PortableInt8;
 #[cfg(target_arch = "x86_64")]
 pub use x86::{Avx2Int8, Avx2Vnni, Avx512Int8, Avx512Vnni};
@@ -64,8 +68,9 @@ pub unsafe trait Int8: Copy {
     unsafe fn to_float(sums: Self::Sums) -> <Self::Float as Simd>::V;
 }
 
-/// Bytes of quantised activations, on the stack. Longer rows take memory from the heap.
-const SCRATCH: usize = 1 << 15;
+/// Bytes of quantised activations, on the stack, which is small where there is no std. Longer rows take
+/// memory from the heap.
+const SCRATCH: usize = if cfg!(feature = "std") { 1 << 15 } else { 1 << 10 };
 /// Rows that are quantised at once, at most.
 const BLOCK: usize = 64;
 

@@ -4,10 +4,14 @@
 //! instantiated once per set in [`super::dispatch`]. Every function here is `#[inline(always)]`, so
 //! that it melts into the `#[target_feature]` function that calls it.
 
+#[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+mod neon;
 mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+#[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+pub use neon::Neon;
 pub use portable::Portable;
 #[cfg(target_arch = "x86_64")]
 pub use x86::{Avx2, Avx512};
