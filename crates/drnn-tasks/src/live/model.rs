@@ -255,8 +255,8 @@ impl LiveModel {
         format!("{task}: reads {reads}, predicts {what}; {spec}")
     }
 
-    /// The network that is stepped.
-    pub(super) fn network(&self) -> &Model {
+    /// The network that is stepped: its inputs are scaled numbers, symbols, or encoded words.
+    pub fn network(&self) -> &Model {
         match &self.task {
             LiveTask::Plain(model) | LiveTask::Chars(model, _) | LiveTask::Series(model, _) => {
                 model
