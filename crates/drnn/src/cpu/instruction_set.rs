@@ -21,6 +21,8 @@ use std::str::FromStr;
 pub enum InstructionSet {
     /// What the compiler makes of plain Rust for the target: every processor has it.
     Portable,
+    /// WebAssembly's vectors of 4 floats, with relaxed multiply-adds where it was compiled with them.
+    Simd128,
     /// AVX2 and FMA: vectors of 8 floats.
     Avx2,
     /// AVX-512 F, VL, DQ and BW: vectors of 16 floats.
@@ -29,18 +31,23 @@ pub enum InstructionSet {
 
 impl InstructionSet {
     /// All of them, the fastest first.
-    pub const ALL: [InstructionSet; 3] =
-        [InstructionSet::Avx512, InstructionSet::Avx2, InstructionSet::Portable];
+    pub const ALL: [InstructionSet; 4] = [
+        InstructionSet::Avx512,
+        InstructionSet::Avx2,
+        InstructionSet::Simd128,
+        InstructionSet::Portable,
+    ];
 
     /// Those that this processor has, the fastest first.
     pub fn available() -> Vec<InstructionSet> {
         all_kernels().iter().map(|k| k.set).collect()
     }
 
-    /// Its name, which `DRNN_ISA` takes: `avx512`, `avx2` or `portable`.
+    /// Its name, which `DRNN_ISA` takes: `avx512`, `avx2`, `simd128` or `portable`.
     pub fn name(self) -> &'static str {
         match self {
             InstructionSet::Portable => "portable",
+            InstructionSet::Simd128 => "simd128",
             InstructionSet::Avx2 => "avx2",
             InstructionSet::Avx512 => "avx512",
         }

@@ -6,6 +6,8 @@ use super::cells::{
 use super::dots::{self, Dots};
 use super::product::{self, Product};
 use super::simd::Portable;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+use super::simd::Simd128;
 #[cfg(target_arch = "x86_64")]
 use super::simd::{Avx2, Avx512};
 use crate::cpu::InstructionSet;
@@ -148,6 +150,8 @@ macro_rules! instantiate {
 use super::simd::Simd;
 
 instantiate!(portable, Portable, Portable);
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+instantiate!(simd128, Simd128, Simd128);
 #[cfg(target_arch = "x86_64")]
 instantiate!(avx2, Avx2, Avx2, "avx2,fma");
 #[cfg(target_arch = "x86_64")]
@@ -171,6 +175,9 @@ pub fn all_kernels() -> Vec<&'static Kernels> {
             all.push(&avx2::KERNELS);
         }
     }
+    // A module cannot ask what its engine has: one with such instructions is refused, or runs.
+    #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+    all.push(&simd128::KERNELS);
     all.push(&portable::KERNELS);
     all
 }
