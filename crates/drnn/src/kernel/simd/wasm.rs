@@ -34,6 +34,22 @@ unsafe impl Simd for Simd128 {
         v128_store(p.cast(), v)
     }
     #[inline(always)]
+    unsafe fn load_f16(p: *const u16) -> v128 {
+        let bits = u32x4_load_extend_u16x4(p);
+        let sign = i32x4_shl(v128_and(bits, i32x4_splat(0x8000)), 16);
+        // The exponent's bias is 127 instead of 15. A subnormal number is 2^-14 too large with an
+        // implied one.
+        let magnitude = v128_and(bits, i32x4_splat(0x7FFF));
+        let normal = i32x4_add(i32x4_shl(magnitude, 13), i32x4_splat(112 << 23));
+        let subnormal = f32x4_sub(i32x4_add(normal, i32x4_splat(1 << 23)), i32x4_splat(113 << 23));
+        let is_subnormal = i32x4_lt(magnitude, i32x4_splat(0x400));
+        v128_or(sign, v128_bitselect(subnormal, normal, is_subnormal))
+    }
+    #[inline(always)]
+    unsafe fn load_bf16(p: *const u16) -> v128 {
+        i32x4_shl(u32x4_load_extend_u16x4(p), 16)
+    }
+    #[inline(always)]
     unsafe fn load_part(p: *const f32, count: usize) -> v128 {
         let mut buffer = [0.0f32; 4];
         core::ptr::copy_nonoverlapping(p, buffer.as_mut_ptr(), count);
