@@ -20,6 +20,7 @@ const NONE: u32 = 2;
 struct State {
     session: Session,
     input: Vec<u8>,
+    result: Vec<u8>,
     /// The last output of a network, kept so that a push allocates nothing.
     output: Vec<f32>,
 }
@@ -27,8 +28,6 @@ struct State {
 thread_local! {
     /// A module has one thread: a page that wants more loads it in several workers.
     static STATE: RefCell<State> = RefCell::default();
-    /// Apart, so that a panic can leave its message while the state is borrowed.
-    static RESULT: RefCell<Vec<u8>> = RefCell::default();
 }
 
 /// What a function leaves in the result buffer, and returns.
@@ -44,8 +43,9 @@ enum Reply {
 
 /// Calls `act` with the session, the input, and space for an output of a network.
 fn reply(act: impl FnOnce(&mut Session, &[u8], &mut Vec<f32>) -> Result<Reply>) -> u32 {
-    let (bytes, status) = STATE.with_borrow_mut(|State { session, input, output }| {
-        match act(session, input, output) {
+    STATE.with_borrow_mut(|State { session, input, result, output }| {
+        let status;
+        (*result, status) = match act(session, input, output) {
             Ok(Reply::Handle(handle)) => (Vec::new(), handle),
             Ok(Reply::Text(text)) => (text.into_bytes(), DONE),
             Ok(Reply::Bytes(bytes)) => (bytes, DONE),
@@ -54,10 +54,9 @@ fn reply(act: impl FnOnce(&mut Session, &[u8], &mut Vec<f32>) -> Result<Reply>) 
             Ok(Reply::Output(false)) => (Vec::new(), NONE),
             Ok(Reply::Nothing) => (Vec::new(), DONE),
             Err(message) => (message.into_bytes(), FAILED),
-        }
-    });
-    RESULT.replace(bytes);
-    status
+        };
+        status
+    })
 }
 
 fn bytes_of(numbers: &[f32]) -> Vec<u8> {
@@ -87,21 +86,17 @@ extern "C" fn drnn_input(length: usize) -> *mut u8 {
 
 #[unsafe(no_mangle)]
 extern "C" fn drnn_result() -> *const u8 {
-    RESULT.with_borrow(|result| result.as_ptr())
+    STATE.with_borrow(|state| state.result.as_ptr())
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn drnn_result_length() -> usize {
-    RESULT.with_borrow(|result| result.len())
+    STATE.with_borrow(|state| state.result.len())
 }
 
-/// Must be called first: what a panic says goes to the result buffer, for the error that JavaScript
-/// makes of the trap. Leaves version and instruction set as JSON.
+/// Version and instruction set, as JSON.
 #[unsafe(no_mangle)]
-extern "C" fn drnn_start() -> u32 {
-    std::panic::set_hook(Box::new(|panic| {
-        RESULT.replace(panic.to_string().into_bytes());
-    }));
+extern "C" fn drnn_about() -> u32 {
     reply(|_, _, _| Ok(Reply::Text(session::about())))
 }
 

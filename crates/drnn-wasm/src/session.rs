@@ -26,9 +26,9 @@ pub fn about() -> String {
 }
 
 impl Session {
-    /// Reads a model of any task from the bytes of its file.
+    /// Reads a model of any task from the bytes of its file, drnn's own.
     pub fn load(&mut self, name: &str, bytes: &[u8]) -> Result<u32> {
-        let model = LiveModel::from_bytes(name, bytes).map_err(|e| e.to_string())?;
+        let model = LiveModel::from_own_bytes(name, bytes).map_err(|e| e.to_string())?;
         let handle = self.handle()?;
         self.models.insert(handle, Rc::new(model));
         Ok(handle)

@@ -94,6 +94,15 @@ impl LiveModel {
         LiveModel::import_bytes(name, bytes, &Import::default())
     }
 
+    /// The same for drnn's own files alone. A program that reads no others need not contain their
+    /// readers: a WebAssembly module is a tenth smaller for it.
+    pub fn from_own_bytes(name: &str, bytes: &[u8]) -> Result<LiveModel> {
+        match Bundle::is_bundle(bytes) {
+            Some(true) => Ok(LiveModel::from_tagger(name, Tagger::from_bytes(bytes)?)),
+            _ => LiveModel::new(name, Model::from_bytes(bytes)?),
+        }
+    }
+
     fn import_bytes(name: &str, bytes: &[u8], options: &Import) -> Result<LiveModel> {
         match Bundle::is_bundle(bytes) {
             Some(true) if options.prefix.is_some() || options.relu => Err(Error::Data(

@@ -20,7 +20,8 @@ use core::str::FromStr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum InstructionSet {
-    /// What the compiler makes of plain Rust for the target: every processor has it.
+    /// What the compiler makes of plain Rust for the target: every processor has it, but a WebAssembly
+    /// module that is compiled with simd128 has only that.
     Portable,
     /// WebAssembly's vectors of 4 floats, with relaxed multiply-adds where it was compiled with them.
     Simd128,

@@ -4,12 +4,14 @@ use super::cells::{
     self, CellBackward, CellForward, Gru, GruResetBefore, Lstm, Reset, RnnRelu, RnnTanh,
 };
 use super::dots::{self, Dots};
+#[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
 use super::int8::PortableInt8;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 use super::int8::Simd128Int8;
 #[cfg(target_arch = "x86_64")]
 use super::int8::{Avx2Int8, Avx2Vnni, Avx512Int8, Avx512Vnni};
 use super::product::{self, Product};
+#[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
 use super::simd::Portable;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 use super::simd::Simd128;
@@ -177,6 +179,8 @@ macro_rules! instantiate_int8 {
 
 use super::simd::Simd;
 
+// A module with simd128 runs nowhere else, and need not have all kernels twice.
+#[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
 instantiate!(portable, Portable, PortableInt8, Portable);
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 instantiate!(simd128, Simd128, Simd128Int8, Simd128);
@@ -227,6 +231,7 @@ pub fn all_kernels() -> Vec<&'static Kernels> {
 }
 
 /// The same with all variants, which differ in the product of int8 weights alone, and not in its bits.
+#[allow(clippy::vec_init_then_push, reason = "what is pushed depends on the target")]
 pub fn all_variants() -> Vec<&'static Kernels> {
     let mut all: Vec<&'static Kernels> = Vec::new();
     #[cfg(target_arch = "x86_64")]
@@ -245,9 +250,9 @@ pub fn all_variants() -> Vec<&'static Kernels> {
             all.push(&avx2::KERNELS);
         }
     }
-    // A module cannot ask what its engine has: one with such instructions is refused, or runs.
     #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
     all.push(&simd128::KERNELS);
+    #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
     all.push(&portable::KERNELS);
     all
 }

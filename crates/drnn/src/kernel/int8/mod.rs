@@ -17,6 +17,7 @@
 //! | `portable`, `x86`, `wasm` | the dot product of four pairs, per instruction set |
 
 pub mod pack;
+#[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
 mod portable;
 pub mod quantize;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
@@ -25,6 +26,7 @@ mod wasm;
 mod x86;
 
 use crate::prelude::*;
+#[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
 pub use portable::PortableInt8;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 pub use wasm::Simd128Int8;
@@ -169,7 +171,7 @@ unsafe fn rows_of<I: Int8, const P: usize>(
             5 if I::ROWS >= 6 => tile::<I, 5, P>(p, init, term, a, row, first),
             4 if I::ROWS >= 6 => tile::<I, 4, P>(p, init, term, a, row, first),
             3 if I::ROWS >= 3 => tile::<I, 3, P>(p, init, term, a, row, first),
-            2 => tile::<I, 2, P>(p, init, term, a, row, first),
+            2 if I::ROWS >= 2 => tile::<I, 2, P>(p, init, term, a, row, first),
             _ => tile::<I, 1, P>(p, init, term, a, row, first),
         }
     }

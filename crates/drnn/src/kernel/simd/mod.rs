@@ -4,15 +4,17 @@
 //! instantiated once per set in [`super::dispatch`]. Every function here is `#[inline(always)]`, so
 //! that it melts into the `#[target_feature]` function that calls it.
 
+#[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
 mod portable;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
 mod wasm;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+#[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
 pub use portable::Portable;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
-pub use wasm::Simd128;
+pub use wasm::{Simd128, V as Simd128Vector};
 #[cfg(target_arch = "x86_64")]
 pub use x86::{Avx2, Avx512};
 
