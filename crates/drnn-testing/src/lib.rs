@@ -33,6 +33,11 @@ pub enum Need {
     Chromium,
     /// `cxx`: a C++ compiler with `_Float16` (`CXX` names it).
     Cxx,
+    /// `cc`: compilers for C and C++ with the address and undefined-behaviour sanitizers (`CC` and
+    /// `CXX` name them).
+    Cc,
+    /// `pkg-config`: the program of that name.
+    PkgConfig,
     /// `threads`: permission to start some thousand threads.
     Threads,
     /// `python`: Python 3 (`DRNN_PYTHON` names it).
@@ -56,6 +61,8 @@ impl Need {
         Need::Nvrtc,
         Need::Chromium,
         Need::Cxx,
+        Need::Cc,
+        Need::PkgConfig,
         Need::Threads,
         Need::Python,
         Need::Websockets,
@@ -73,6 +80,8 @@ impl Need {
             Need::Nvrtc => "nvrtc",
             Need::Chromium => "chromium",
             Need::Cxx => "cxx",
+            Need::Cc => "cc",
+            Need::PkgConfig => "pkg-config",
             Need::Threads => "threads",
             Need::Python => "python",
             Need::Websockets => "websockets",

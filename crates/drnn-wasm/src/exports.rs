@@ -68,7 +68,7 @@ fn text(bytes: &[u8]) -> Result<&str> {
 }
 
 /// Space for `length` bytes of input; null where there is no memory. Long inputs are released by
-/// asking for 0 bytes.
+/// requesting 0 bytes.
 #[unsafe(no_mangle)]
 extern "C" fn drnn_input(length: usize) -> *mut u8 {
     STATE.with_borrow_mut(|state| {

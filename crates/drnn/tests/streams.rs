@@ -4,7 +4,7 @@
 mod random;
 
 use drnn::random::Rng;
-use drnn::{Cell, Cpu, NetSpec, Stream, StreamBatch, StreamId};
+use drnn::{Cell, Cpu, NetSpec, Stream, StreamBatch, StreamId, memory};
 use random::{Sample, element, streams};
 
 #[test]
@@ -46,7 +46,12 @@ fn a_stream_answers_as_a_run_does() {
                 if t == s.lengths[row] / 2 {
                     // Break off, go on elsewhere.
                     let bytes = stream.snapshot();
+                    assert_eq!(bytes.len(), memory::snapshot(&s.spec), "{}", s.spec);
                     stream = Stream::new(&model).unwrap();
+                    let new = stream.snapshot();
+                    stream.push(element(&s, 0, row)).unwrap();
+                    stream.reset();
+                    assert_eq!(stream.snapshot(), new, "{}", s.spec);
                     stream.restore(&bytes).unwrap();
                 }
                 outputs.extend(stream.push(element(&s, t, row)).unwrap().map(<[f32]>::to_vec));

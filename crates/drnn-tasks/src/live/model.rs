@@ -9,6 +9,7 @@ use crate::tagger::Tagger;
 use drnn::{Bundle, Cpu, Direction, Import, InputSpec, Model, NetSpec};
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
 /// A model with its task. All models run on whole sequences ([`LiveModel::run`]), and all but
 /// bidirectional ones on live sequences ([`super::LiveStream`]).
@@ -26,9 +27,9 @@ pub struct LiveModel {
 #[derive(Debug)]
 pub(super) enum LiveTask {
     /// Unknown: numbers or tokens in, the network's outputs out.
-    Plain(Box<Model>),
-    Chars(Box<Model>, Box<CharTask>),
-    Series(Box<Model>, Box<SeriesTask>),
+    Plain(Arc<Model>),
+    Chars(Arc<Model>, Box<CharTask>),
+    Series(Arc<Model>, Box<SeriesTask>),
     Tagger(Box<Tagger>),
 }
 
@@ -113,19 +114,21 @@ impl LiveModel {
         }
     }
 
-    /// A model of one network, with the task that it names. An unknown task is ignored.
-    pub fn new(name: &str, model: Model) -> Result<LiveModel> {
+    /// A model of one network, which may be shared, with the task that it names. An unknown task is
+    /// ignored.
+    pub fn new(name: &str, model: impl Into<Arc<Model>>) -> Result<LiveModel> {
+        let model = model.into();
         let task = model.task().and_then(|task| task["task"].as_str());
         let task = match (task, model.task()) {
             (Some(SeriesTask::NAME), Some(value)) => {
                 let task = SeriesTask::from_value(value, model.spec())?;
-                LiveTask::Series(Box::new(model), Box::new(task))
+                LiveTask::Series(model, Box::new(task))
             }
             (Some(CharTask::NAME), _) => {
                 let task = CharTask::of(&model)?;
-                LiveTask::Chars(Box::new(model), Box::new(task))
+                LiveTask::Chars(model, Box::new(task))
             }
-            _ => LiveTask::Plain(Box::new(model)),
+            _ => LiveTask::Plain(model),
         };
         Ok(LiveModel::of(name, task))
     }
@@ -176,10 +179,11 @@ impl LiveModel {
 
     /// Runs it on these threads.
     pub fn on(self, cpu: &Cpu) -> LiveModel {
+        let moved = |model: Arc<Model>| Arc::new(Arc::unwrap_or_clone(model).on(cpu));
         let task = match self.task {
-            LiveTask::Plain(model) => LiveTask::Plain(Box::new(model.on(cpu))),
-            LiveTask::Chars(model, task) => LiveTask::Chars(Box::new(model.on(cpu)), task),
-            LiveTask::Series(model, task) => LiveTask::Series(Box::new(model.on(cpu)), task),
+            LiveTask::Plain(model) => LiveTask::Plain(moved(model)),
+            LiveTask::Chars(model, task) => LiveTask::Chars(moved(model), task),
+            LiveTask::Series(model, task) => LiveTask::Series(moved(model), task),
             LiveTask::Tagger(tagger) => LiveTask::Tagger(Box::new(tagger.on(cpu))),
         };
         LiveModel { task, ..self }

@@ -63,6 +63,11 @@ pub fn stream(spec: &NetSpec) -> usize {
     total(states.chain(step.map(|n| floats([n]))))
 }
 
+/// A snapshot of a live sequence, as [`crate::Stream::snapshot`] writes it.
+pub fn snapshot(spec: &NetSpec) -> usize {
+    crate::stream::snapshot::size(spec)
+}
+
 /// The size of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchSize {

@@ -64,6 +64,11 @@ impl<M: ModelRef> Stream<M> {
         rest
     }
 
+    /// Ends the sequence without the outputs still due. The stream is then as new.
+    pub fn reset(&mut self) {
+        self.steps.reset(&self.model.model().net(), 0);
+    }
+
     /// Elements pushed since the sequence began.
     pub fn seen(&self) -> u64 {
         self.steps.seen(0)

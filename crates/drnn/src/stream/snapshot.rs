@@ -14,6 +14,7 @@ use crate::exec::net::Net;
 use crate::io::checksum::rotated_17;
 use crate::model::Model;
 use crate::prelude::*;
+use crate::spec::NetSpec;
 use crate::stream::step::Steps;
 
 const MAGIC: &[u8; 8] = b"DRNNSNP2";
@@ -24,9 +25,14 @@ fn checksum(bytes: &[u8]) -> u64 {
     rotated_17(bytes.iter().map(|&b| u32::from(b)))
 }
 
+/// How many bytes a snapshot has.
+pub(crate) fn size(spec: &NetSpec) -> usize {
+    HEAD + 4 * Steps::state_len(spec) + 8
+}
+
 /// Bytes of a slot.
 pub(crate) fn save(net: &Net, model: &Model, steps: &mut Steps, slot: usize) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(HEAD + 4 * Steps::state_len(net.spec) + 8);
+    let mut bytes = Vec::with_capacity(size(net.spec));
     bytes.extend_from_slice(MAGIC);
     bytes.extend_from_slice(&model.fingerprint().to_le_bytes());
     bytes.extend_from_slice(&steps.seen(slot).to_le_bytes());
@@ -61,7 +67,7 @@ pub(crate) fn load(
     if word(8) != fingerprint {
         return refuse(format!("of another network than {}, or of other weights", net.spec));
     }
-    let expected = HEAD + 4 * Steps::state_len(net.spec) + 8;
+    let expected = size(net.spec);
     if bytes.len() != expected {
         return refuse(format!("{} bytes, expected {expected}", bytes.len()));
     }

@@ -3,8 +3,8 @@
 use super::Memory;
 use drnn::random::Rng;
 use drnn::{
-    Batch, Cell, Cpu, Element, Gradient, Lane, Model, NetSpec, Padding, Plan, Rows, Steps, Stream,
-    StreamBatch, Tape,
+    Batch, Cell, Cpu, Direction, Element, Gradient, Lane, Model, NetSpec, Padding, Plan, Rows,
+    Steps, Stream, StreamBatch, Tape, WeightFormat,
 };
 use drnn_tasks::chars::Alphabet;
 use drnn_train::chars::{Masked, Masking};
@@ -101,45 +101,63 @@ pub const CASES: [Case; 14] = [
     Case {
         name: "stream-n256",
         what: "one step of one stream, n=256 q=10",
-        make: |cpu| stream(cpu, 1),
+        make: |cpu| stream(cpu, &STREAM),
     },
     Case {
         name: "streams64-n256",
         what: "one step of 64 streams together, n=256 q=10",
-        make: |cpu| stream(cpu, 64),
+        make: |cpu| stream(cpu, &Shape { rows: 64, ..STREAM }),
     },
 ];
 
-/// Shapes of a batch of whole sequences.
-struct Shape {
-    layers: usize,
-    n: usize,
+/// A network, and the shape of a batch of whole sequences.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    pub cell: Cell,
+    pub direction: Direction,
+    pub layers: usize,
+    pub n: usize,
     /// Width of dense input; 0 for tokens.
-    q: usize,
-    m: usize,
-    rows: usize,
-    steps: usize,
-    delay: usize,
-    min_length: usize,
+    pub q: usize,
+    /// Width of the output layer; 0: none, the outputs are the last layer's states.
+    pub m: usize,
+    pub rows: usize,
+    pub steps: usize,
+    pub delay: usize,
+    pub min_length: usize,
+    /// Of the weights, where nothing is trained.
+    pub format: WeightFormat,
 }
 
-const SMALL: Shape =
-    Shape { layers: 1, n: 100, q: 1, m: 1, rows: 100, steps: 50, delay: 0, min_length: 50 };
-const TOKENS: Shape =
-    Shape { layers: 1, n: 512, q: 0, m: 27, rows: 128, steps: 188, delay: 8, min_length: 188 };
-const RAGGED: Shape =
-    Shape { layers: 1, n: 300, q: 264, m: 17, rows: 32, steps: 60, delay: 0, min_length: 3 };
-const STACK: Shape =
-    Shape { layers: 5, n: 128, q: 10, m: 10, rows: 1, steps: 200, delay: 0, min_length: 200 };
+/// An LSTM without delay on sequences of one length.
+const fn lstm(layers: usize, n: usize, q: usize, m: usize, rows: usize, steps: usize) -> Shape {
+    let (cell, direction, delay, min_length) = (Cell::Lstm, Direction::Forward, 0, steps);
+    let format = WeightFormat::F32;
+    Shape { cell, direction, layers, n, q, m, rows, steps, delay, min_length, format }
+}
+
+const SMALL: Shape = lstm(1, 100, 1, 1, 100, 50);
+const TOKENS: Shape = Shape { delay: 8, ..lstm(1, 512, 0, 27, 128, 188) };
+const RAGGED: Shape = Shape { min_length: 3, ..lstm(1, 300, 264, 17, 32, 60) };
+const STREAM: Shape = lstm(1, 256, 10, 0, 1, 1);
+const STACK: Shape = lstm(5, 128, 10, 10, 1, 200);
 const SYMBOLS: usize = 28;
 const EMBEDDING: usize = 10;
 
 impl Shape {
-    fn spec(&self) -> Result<NetSpec> {
-        let builder = NetSpec::builder(Cell::Lstm).units(vec![self.n; self.layers]).outputs(self.m);
+    pub fn spec(&self) -> Result<NetSpec> {
+        let builder = NetSpec::builder(self.cell).units(vec![self.n; self.layers]);
+        let builder = match self.m {
+            0 => builder,
+            m => builder.outputs(m),
+        };
         let builder = match self.q {
             0 => builder.tokens(SYMBOLS, EMBEDDING),
             q => builder.dense(q),
+        };
+        let builder = match self.direction {
+            Direction::Forward => builder,
+            Direction::Bidirectional => builder.bidirectional(),
         };
         builder.delay(self.delay, Padding::LookAhead).build()
     }
@@ -166,7 +184,7 @@ impl Data {
     fn new(shape: &Shape, spec: &NetSpec, seed: u64) -> Data {
         let mut rng = Rng::new(seed);
         let slots = shape.steps * shape.rows;
-        let answers = spec.output_steps(shape.steps) * shape.rows * shape.m;
+        let answers = spec.output_steps(shape.steps) * shape.rows * spec.output_width();
         Data {
             params: drnn::params::initial(spec, seed),
             x: (0..slots * shape.q).map(|_| rng.symmetric(1.0)).collect(),
@@ -188,22 +206,29 @@ fn batch<'a>(shape: &Shape, x: &'a [f32], tokens: &'a [u32], lengths: &'a [usize
 
 /// FLOP of the products: forward, and with gradients of all parameters.
 fn flop(shape: &Shape) -> (f64, f64) {
+    let Shape { n, q, m, layers, .. } = *shape;
+    let (gates, directions) = (shape.cell.gates(), shape.direction.count());
     let steps: usize = shape.lengths().iter().sum();
     let answers = steps - shape.delay * shape.rows;
-    let recurrent = 2.0 * (steps * 4 * shape.n * shape.n * shape.layers) as f64;
-    let between = 2.0 * (steps * 4 * shape.n * shape.n * (shape.layers - 1)) as f64;
-    let input = 2.0 * (steps * 4 * shape.n * shape.q) as f64; // for tokens it is a table look-up
-    let output = 2.0 * (answers * shape.m * shape.n) as f64;
+    let of_x = |width: usize| 2.0 * (steps * directions * gates * n) as f64 * width as f64;
+    let recurrent = of_x(n * layers);
+    let between = of_x(directions * n * (layers - 1));
+    let input = of_x(q); // for tokens it is a table look-up
+    let output = 2.0 * (answers * m * directions * n) as f64;
     let forward = recurrent + between + input + output;
     (forward, forward + 2.0 * (recurrent + between) + input + 2.0 * output)
 }
 
-fn train(cpu: &Cpu, shape: &'static Shape, lanes: usize) -> Result<Work> {
-    let spec = shape.spec()?;
-    let mut data: Vec<Data> = (0..lanes as u64).map(|seed| Data::new(shape, &spec, seed)).collect();
+pub fn train(cpu: &Cpu, shape: &Shape, lanes: usize) -> Result<Work> {
+    let (shape, spec) = (*shape, shape.spec()?);
+    let mut data: Vec<Data> =
+        (0..lanes as u64).map(|seed| Data::new(&shape, &spec, seed)).collect();
     let lengths = shape.lengths();
     let steps: usize = lengths.iter().sum();
-    let must_save = lanes * steps * 6 * shape.n * shape.layers * size_of::<f32>(); // four gates, c, h
+    let states = if shape.cell.has_cell_state() { 2 } else { 1 };
+    let saved = (shape.cell.gates() + states) * shape.n; // gates, c, h
+    let must_save =
+        lanes * steps * saved * shape.layers * shape.direction.count() * size_of::<f32>();
     let tape = Rc::new(RefCell::new(Tape::on(cpu, &spec)));
     let held = tape.clone();
     let unit = move || {
@@ -211,7 +236,7 @@ fn train(cpu: &Cpu, shape: &'static Shape, lanes: usize) -> Result<Work> {
         let (mut lanes, mut gradients) = (Vec::new(), Vec::new());
         for data in &mut data {
             let Data { params, x, tokens, d_answers, gradient } = data;
-            let batch = batch(shape, x, tokens, &lengths);
+            let batch = batch(&shape, x, tokens, &lengths);
             lanes.push(Lane { params, batch, start: None });
             let answers = d_answers.as_slice();
             gradients.push(Gradient {
@@ -229,7 +254,7 @@ fn train(cpu: &Cpu, shape: &'static Shape, lanes: usize) -> Result<Work> {
         let held_bytes = memory.saved + memory.extra;
         Some(Memory { must_save_bytes: must_save, held_bytes, fixed_bytes: memory.fixed })
     };
-    let flop = flop(shape).1 * lanes as f64;
+    let flop = flop(&shape).1 * lanes as f64;
     Ok(Work { unit: Box::new(unit), per_call: 1, flop, memory: Box::new(memory) })
 }
 
@@ -294,26 +319,27 @@ fn masked(cpu: &Cpu) -> Result<Work> {
     Ok(Work { unit: Box::new(unit), per_call: BATCHES, flop, memory: Box::new(|| None) })
 }
 
-fn infer(cpu: &Cpu, shape: &'static Shape) -> Result<Work> {
-    let spec = shape.spec()?;
-    let data = Data::new(shape, &spec, 1);
-    let model = Model::from_params(&spec, data.params.clone())?.on(cpu);
+pub fn infer(cpu: &Cpu, shape: &Shape) -> Result<Work> {
+    let (shape, spec) = (*shape, shape.spec()?);
+    let data = Data::new(&shape, &spec, 1);
+    let model = Model::from_params(&spec, data.params.clone())?.on(cpu).quantize(shape.format)?;
     let lengths = shape.lengths();
     let unit = move || {
-        model.run(&batch(shape, &data.x, &data.tokens, &lengths), None)?;
+        model.run(&batch(&shape, &data.x, &data.tokens, &lengths), None)?;
         Ok(())
     };
-    Ok(Work { unit: Box::new(unit), per_call: 1, flop: flop(shape).0, memory: Box::new(|| None) })
+    Ok(Work { unit: Box::new(unit), per_call: 1, flop: flop(&shape).0, memory: Box::new(|| None) })
 }
 
-fn stream(cpu: &Cpu, streams: usize) -> Result<Work> {
+/// Steps of as many live sequences as the shape has rows.
+pub fn stream(cpu: &Cpu, shape: &Shape) -> Result<Work> {
     const CALLS: usize = 500;
-    let (n, q) = (256, 10);
-    let spec = NetSpec::builder(Cell::Lstm).dense(q).units([n]).build()?;
-    let model = Rc::new(Model::init(&spec, 1)?.on(cpu));
+    let (streams, q) = (shape.rows, shape.q);
+    let model = Model::init(&shape.spec()?, 1)?.on(cpu).quantize(shape.format)?;
+    let model = Rc::new(model);
     let mut rng = Rng::new(1);
     let x: Vec<f32> = (0..streams * q).map(|_| rng.symmetric(1.0)).collect();
-    let flop = 2.0 * (streams * 4 * n * (n + q)) as f64;
+    let (flop, _) = flop(&Shape { steps: 1, min_length: 1, ..*shape });
     let unit: Box<dyn FnMut() -> Result<()>> = if streams == 1 {
         let mut stream = Stream::new(model)?;
         Box::new(move || {

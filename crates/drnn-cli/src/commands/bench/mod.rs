@@ -2,10 +2,12 @@
 
 mod cases;
 mod cuda;
+mod shape;
 
 use crate::Failure;
+use crate::memory::Force;
 use crate::training::place::{Place, PlaceArguments};
-use cases::{CASES, Case};
+use cases::{CASES, Work};
 use clap::Args;
 use drnn::peak::Peak;
 use drnn::{Cpu, InstructionSet};
@@ -17,12 +19,15 @@ use std::time::{Duration, Instant};
 ///
 /// The limit is measured in the same run: fused multiply-adds on registers, and a large product.
 /// Times are medians over rounds. On a busy machine trust the fraction of the limit, not the times.
+/// With --net, one network of any shape is measured instead of the cases, forward and in training.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// Case to run; may repeat [default: all]
     #[arg(long = "case", value_name = "NAME", value_parser = names())]
     cases: Vec<String>,
+    #[command(flatten)]
+    shape: shape::ShapeArguments,
     /// Rounds per case
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: u32,
@@ -41,6 +46,8 @@ pub struct Arguments {
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    force: Force,
     #[command(flatten)]
     place: PlaceArguments,
 }
@@ -71,8 +78,8 @@ struct Report {
 
 #[derive(Serialize)]
 struct Outcome {
-    name: &'static str,
-    what: &'static str,
+    name: String,
+    what: String,
     /// Of one unit of work, per round.
     seconds: Vec<f64>,
     median_s: f64,
@@ -97,6 +104,7 @@ struct Memory {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let place = arguments.place.find()?;
     if let Place::Cuda(..) = place {
+        arguments.shape.refuse("--device cuda")?;
         let min_time = Duration::from_secs_f64(arguments.seconds);
         let rounds = arguments.rounds as usize;
         return cuda::run(&place, &arguments.cases, rounds, min_time, arguments.json);
@@ -123,29 +131,22 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         writeln!(out, "\n\n{:18} {:>11} {:>9} {:>9}  work", "case", "time", "GFLOP/s", "of limit")?;
     }
     let mut outcomes = Vec::new();
-    for case in CASES {
-        if !arguments.cases.is_empty() && !arguments.cases.iter().any(|name| name == case.name) {
-            continue;
-        }
-        let outcome = measure(&case, &cpu, arguments, peak)?;
+    let mut one = |name: &str, what: &str, work: Work| -> Result<(), Failure> {
+        let outcome = measure(name, what, work, arguments, peak)?;
         if !arguments.json {
-            let time = human_time(outcome.median_s);
-            let share = outcome.share_of_peak.map_or("-".into(), |x| format!("{:.0}%", x * 100.0));
-            let gflops = outcome.gflops;
-            writeln!(out, "{:18} {time:>11} {gflops:>9.1} {share:>9}  {}", case.name, case.what)?;
-            if let Some(m) = outcome.memory {
-                let mb = |bytes: usize| bytes as f64 / 1e6;
-                let (must, held, fixed) =
-                    (mb(m.must_save_bytes), mb(m.held_bytes), mb(m.fixed_bytes));
-                writeln!(
-                    out,
-                    "{:49}  holds {held:.1} MB, {:.2} x the {must:.1} MB that must be saved; {fixed:.1} MB for weights",
-                    "",
-                    held / must
-                )?;
-            }
+            print(&mut out, &outcome)?;
         }
         outcomes.push(outcome);
+        Ok(())
+    };
+    let passes = arguments.shape.passes(arguments.force, cpu.threads())?;
+    for pass in &passes {
+        one(&pass.name, &pass.what, pass.work(&cpu)?)?;
+    }
+    let named =
+        |name: &str| arguments.cases.is_empty() || arguments.cases.iter().any(|n| n == name);
+    for case in CASES.iter().filter(|case| passes.is_empty() && named(case.name)) {
+        one(case.name, case.what, (case.make)(&cpu)?)?;
     }
     if arguments.json {
         let report = Report {
@@ -163,14 +164,33 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
+/// A line of the table, and one about memory if it is known.
+fn print(out: &mut impl Write, outcome: &Outcome) -> std::io::Result<()> {
+    let Outcome { name, what, gflops, .. } = outcome;
+    let time = human_time(outcome.median_s);
+    let share = outcome.share_of_peak.map_or("-".into(), |x| format!("{:.0}%", x * 100.0));
+    writeln!(out, "{name:18} {time:>11} {gflops:>9.1} {share:>9}  {what}")?;
+    if let Some(m) = outcome.memory {
+        let mb = |bytes: usize| bytes as f64 / 1e6;
+        let (must, held, fixed) = (mb(m.must_save_bytes), mb(m.held_bytes), mb(m.fixed_bytes));
+        writeln!(
+            out,
+            "{:49}  holds {held:.1} MB, {:.2} x the {must:.1} MB that must be saved; {fixed:.1} MB for weights",
+            "",
+            held / must
+        )?;
+    }
+    Ok(())
+}
+
 fn measure(
-    case: &Case,
-    cpu: &Cpu,
+    name: &str,
+    what: &str,
+    mut work: Work,
     arguments: &Arguments,
     peak: Option<f64>,
 ) -> Result<Outcome, Failure> {
     let min_time = Duration::from_secs_f64(arguments.seconds);
-    let mut work = (case.make)(cpu)?;
     let warm_up = Instant::now();
     while warm_up.elapsed() < min_time / 2 {
         (work.unit)()?;
@@ -189,10 +209,9 @@ fn measure(
     let median_s = median(&seconds);
     let gflops = work.flop / median_s / 1e9;
     let memory = (work.memory)();
-    let (name, what) = (case.name, case.what);
     Ok(Outcome {
-        name,
-        what,
+        name: name.into(),
+        what: what.into(),
         seconds,
         median_s,
         gflops,
