@@ -41,6 +41,7 @@
 //! | run it live | [`Stream`], [`StreamBatch`] | with snapshots; the same bits as a run |
 //! | save and load it | [`Model::save`], [`Model::load`] | safetensors with PyTorch's names |
 //! | load a PyTorch model | [`Model::import`], [`Imported`] | state dicts as `.safetensors` or `.pt`, or ONNX graphs; what was recognised in them |
+//! | make it smaller | [`Model::quantize`], [`WeightFormat`] | weights of 16 bits or int8 |
 //! | save several together | [`Bundle`] | networks and tables in one file |
 //! | run it elsewhere | `Model::to_onnx` | the module `onnx` describes inputs and outputs |
 //! | convert it | `Model::flatten`, `Model::unflatten` | a stack as one delayed layer, exactly, and back; [`Blocks`] |
@@ -57,6 +58,11 @@
 //! | `flatten` | modules `flatten`, `depth`, `solve`; `compare`, `BlockMap` | on by default |
 //! | `onnx` | module `onnx`; ONNX graphs in [`Model::import`] | on by default |
 //! | `torch-files` | `.pt` files in [`Model::import`] | on by default |
+//! | `std` | threads, files, environment variables; the others need it | on by default |
+//!
+//! Without `std` the crate is `no_std` with `alloc`: models from bytes and to bytes, runs, streams,
+//! snapshots and training passes, on the caller's thread, with the instruction set that is enabled
+//! at compile time.
 //!
 //! # Unsafe code
 //!
@@ -66,8 +72,19 @@
 //! to zero through the processor's control register, which is restored afterwards; nothing but kernels
 //! runs meanwhile.
 
+#![cfg_attr(not(any(test, feature = "std")), no_std)]
 #![deny(missing_docs)]
 #![warn(clippy::undocumented_unsafe_blocks)]
+
+#[cfg_attr(not(feature = "std"), macro_use)]
+extern crate alloc;
+
+/// Names of alloc that std's prelude has and core's has not: for files that compile without std.
+mod prelude {
+    pub use alloc::boxed::Box;
+    pub use alloc::string::{String, ToString};
+    pub use alloc::vec::Vec;
+}
 
 mod backward;
 mod cpu;
@@ -83,6 +100,7 @@ mod model;
 #[cfg(feature = "onnx")]
 pub mod onnx;
 pub mod random;
+#[cfg(feature = "std")]
 #[doc(hidden)]
 pub mod reference;
 mod spec;
@@ -90,6 +108,7 @@ mod stream;
 
 pub use backward::gradient::Gradient;
 pub use backward::tape::{Memory, Pass, Tape};
+#[cfg(feature = "std")]
 #[doc(hidden)]
 pub use cpu::peak;
 pub use cpu::{Cpu, InstructionSet};
@@ -105,6 +124,7 @@ pub use flatten::solve::{self, solve_start};
 pub use flatten::trace::{Difference, Trace, compare};
 pub use io::{Bundle, BundleTable, Import, Imported, Part, Precision};
 pub use model::batch::{Batch, BatchFirst, Elements, Rows, States, Steps};
+pub use model::weight_format::WeightFormat;
 pub use model::{Model, ModelRef, Outputs, memory};
 pub use spec::blocks::{Blocks, Connections, StartState};
 pub use spec::{Cell, Direction, InputSpec, NetSpec, NetSpecBuilder, Padding, params};

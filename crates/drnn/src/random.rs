@@ -6,6 +6,9 @@
 //!
 //! The i-th number depends on the seed and on i alone, so any part of a stream can be made anywhere.
 
+#[cfg(not(feature = "std"))]
+use crate::cpu::float::Float;
+
 /// A position in the stream of numbers of one seed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rng {
@@ -40,7 +43,7 @@ impl Rng {
     /// Normal with mean 0 and variance 1 (Box-Muller, one of the pair).
     pub fn normal(&mut self) -> f32 {
         let radius = (-2.0 * (1.0 - f64::from(self.uniform())).ln()).sqrt();
-        let angle = std::f64::consts::TAU * f64::from(self.uniform());
+        let angle = core::f64::consts::TAU * f64::from(self.uniform());
         (radius * angle.cos()) as f32
     }
 

@@ -17,7 +17,7 @@ use crate::exec::net::Net;
 use crate::exec::pass::{Lane, LaneWork};
 use crate::exec::recur::{Feed, FeedPart};
 use crate::spec::wiring::{Candidate, Group, Rows, Wiring};
-use std::ops::Range;
+use core::ops::Range;
 
 /// Where the gradients go.
 #[derive(Clone, Copy)]
@@ -174,7 +174,7 @@ impl<'a> LayerGradient<'a> {
     unsafe fn table_row(&self, row: usize, columns: &Range<usize>) -> &'a mut [f32] {
         let at = row * self.net.columns(self.layer) + columns.start;
         // SAFETY: within (symbols + 1, columns), by the caller's promise.
-        unsafe { std::slice::from_raw_parts_mut(self.targets.table.at(at), columns.len()) }
+        unsafe { core::slice::from_raw_parts_mut(self.targets.table.at(at), columns.len()) }
     }
 
     fn with_empty_table(self) -> LayerGradient<'a> {
@@ -238,7 +238,7 @@ impl<'a> LayerGradient<'a> {
                 if !share.columns.is_empty() {
                     for p in rows.clone() {
                         let from = gates.add(p * columns + share.columns.start);
-                        let from = std::slice::from_raw_parts(from, share.columns.len());
+                        let from = core::slice::from_raw_parts(from, share.columns.len());
                         let to = self.table_row(index[p] as usize, &share.columns);
                         to.iter_mut().zip(from).for_each(|(a, b)| *a += b);
                     }
@@ -294,18 +294,18 @@ impl<'a> LayerGradient<'a> {
             let before = s.before(t, p - s.offsets[t]);
             // SAFETY: rows that exist, by the schedule.
             unsafe {
-                to[..n].copy_from_slice(std::slice::from_raw_parts(h.add(before * n), n));
+                to[..n].copy_from_slice(core::slice::from_raw_parts(h.add(before * n), n));
                 to[n] = 1.0;
                 let mut at = n + 1;
                 for part in self.parts.iter().filter(|part| part.width > 0) {
-                    let x = part.term(std::ptr::null()).row(p);
-                    let x = std::slice::from_raw_parts(x, part.width);
+                    let x = part.term(core::ptr::null()).row(p);
+                    let x = core::slice::from_raw_parts(x, part.width);
                     to[at..][..part.width].copy_from_slice(x);
                     at += part.width;
                 }
                 if has_gated {
                     let gated = work.gates.ptr().add((p + 1) * columns - n);
-                    to[at..][..n].copy_from_slice(std::slice::from_raw_parts(gated, n));
+                    to[at..][..n].copy_from_slice(core::slice::from_raw_parts(gated, n));
                 }
             }
         }

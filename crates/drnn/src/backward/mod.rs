@@ -28,8 +28,9 @@ use crate::cpu::team::share;
 use crate::exec::net::{Net, pieces};
 use crate::exec::pass::{Lane, LaneWork, max_rows};
 use crate::exec::weights::{Way, Weights};
+use crate::prelude::*;
 use crate::spec::mask::clear_outside;
-use std::ops::Range;
+use core::ops::Range;
 
 /// Runs all lanes backward, after [`crate::exec::pass::forward`] with `save`. `weights` holds each lane's packed
 /// weights; `outer` is memory for their gradients, grown to one per item.

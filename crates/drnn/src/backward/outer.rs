@@ -16,6 +16,7 @@ use crate::exec::net::Net;
 use crate::exec::pass::{Lane, LaneWork};
 use crate::kernel::pack::{pack, packed_len, panels};
 use crate::kernel::product::{Init, NULL_ROW, Term};
+use crate::prelude::*;
 use crate::spec::wiring::InputBackwardGroup;
 
 /// Packed rows per block.
@@ -65,8 +66,8 @@ impl OuterWork {
             panel.reserve(len);
             // SAFETY: the caller's shapes.
             unsafe {
-                let g = std::slice::from_raw_parts(g.add(from), (rows - 1) * g_stride + span);
-                pack(panel.slice_mut(len), g, (rows, g_stride), (span, 1), width);
+                let g = core::slice::from_raw_parts(g.add(from), (rows - 1) * g_stride + span);
+                pack(panel.slice_mut(len), g, (rows, g_stride), (span, 1), width, |x| x);
                 let to = to.add(from);
                 let init = if first_block {
                     Init::Zero
@@ -132,12 +133,12 @@ pub(crate) unsafe fn output(
         let to = params.at(weight.start + direction * n + cols.start);
         if total == 0 {
             for row in 0..m {
-                std::slice::from_raw_parts_mut(to.add(row * hidden), cols.len()).fill(0.0);
+                core::slice::from_raw_parts_mut(to.add(row * hidden), cols.len()).fill(0.0);
             }
         }
         let first = part == 0 && direction == 0;
         let d_bias =
-            std::slice::from_raw_parts_mut(params.at(bias.start), if first { m } else { 0 });
+            core::slice::from_raw_parts_mut(params.at(bias.start), if first { m } else { 0 });
         d_bias.fill(0.0);
         for start in (0..total).step_by(BLOCK) {
             let rows = BLOCK.min(total - start);

@@ -15,9 +15,10 @@ use crate::exec::weights::{LayerWeights, Packed};
 use crate::kernel::cells::CellBackward;
 use crate::kernel::pack::panel_count;
 use crate::kernel::product::{Init, Product, Term, Terms};
+use crate::model::weight_format::WeightFormat;
 use crate::spec::Cell;
 use crate::spec::wiring::BackwardGroup;
-use std::ops::Range;
+use core::ops::Range;
 
 /// The gradient that reaches a layer's states from above, by packed row.
 #[allow(clippy::large_enum_variant, reason = "made once per recurrence, on the stack")]
@@ -250,6 +251,7 @@ impl Recurrence<'_> {
                 c: to.at(rows.start * n),
                 c_stride: n,
                 init: Init::Zero,
+                format: WeightFormat::F32,
                 terms: &[Term::rows(dh, hidden, hidden, weights.projection().ptr())],
             });
         }
@@ -282,6 +284,7 @@ impl Recurrence<'_> {
                     c: args.ends.step.at(rows.start * n + group.units.start),
                     c_stride: n,
                     init: Init::Zero,
+                    format: WeightFormat::F32,
                     terms: terms.as_slice(),
                 });
             }
@@ -300,7 +303,7 @@ impl Recurrence<'_> {
             for gate in cleared.clone().step_by(self.n) {
                 let at = (self.schedule.offsets[t] + row) * columns + gate + units.start;
                 // SAFETY: the caller's rows and units.
-                unsafe { std::slice::from_raw_parts_mut(self.gates.at(at), units.len()).fill(0.0) }
+                unsafe { core::slice::from_raw_parts_mut(self.gates.at(at), units.len()).fill(0.0) }
             }
         }
     }
@@ -348,6 +351,7 @@ impl Recurrence<'_> {
                     c,
                     c_stride: n,
                     init,
+                    format: WeightFormat::F32,
                     terms: terms.as_slice(),
                 });
             }
@@ -363,7 +367,7 @@ unsafe fn move_all(from: Shared, to: Shared, rows: Range<usize>, units: Range<us
     for row in rows {
         for i in row * n + units.start..row * n + units.end {
             // SAFETY: the caller's promise.
-            unsafe { *to.at(i) += std::mem::take(&mut *from.at(i)) }
+            unsafe { *to.at(i) += core::mem::take(&mut *from.at(i)) }
         }
     }
 }

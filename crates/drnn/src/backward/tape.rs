@@ -14,6 +14,8 @@ use crate::exec::schedule::Schedule;
 use crate::exec::weights::{Way, Weights};
 use crate::model::batch::States;
 use crate::model::memory;
+use crate::model::weight_format::WeightFormat;
+use crate::prelude::*;
 use crate::spec::NetSpec;
 use crate::spec::blocks::StartState;
 use crate::spec::params::Layout;
@@ -131,7 +133,7 @@ impl Tape {
         memory::probe_training(&self.spec, batches, drops, || self.memory())?;
         let width = self.cpu.kernels.width;
         if self.work.len() < lanes.len() {
-            self.weights.resize_with(lanes.len(), || Weights::new(width));
+            self.weights.resize_with(lanes.len(), || Weights::new(width, WeightFormat::F32));
             self.work.resize_with(lanes.len(), Default::default);
             self.back.resize_with(lanes.len(), Default::default);
         }

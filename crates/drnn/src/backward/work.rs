@@ -10,7 +10,8 @@ use crate::exec::wavefront::Wavefront;
 use crate::exec::weights::{LayerWeights, Weights};
 use crate::kernel::product::{Init, NULL_ROW, Term, Terms};
 use crate::model::batch::{Elements, States, cell_state_parts, state_parts};
-use std::ops::Range;
+use crate::prelude::*;
+use core::ops::Range;
 
 /// Gradients of the states at both ends of (layer, direction).
 #[derive(Default)]
@@ -46,7 +47,7 @@ pub(crate) struct Target {
 
 impl Default for BackWork {
     fn default() -> BackWork {
-        let target = Target { params: Shared(std::ptr::null_mut()), input: None, start: false };
+        let target = Target { params: Shared(core::ptr::null_mut()), input: None, start: false };
         let (table, packed_input, waves) = Default::default();
         BackWork { ends: Vec::new(), table, packed_input, waves, target }
     }
@@ -132,7 +133,7 @@ impl BackWork {
                 let place = net.place(layer + 1, above);
                 let (gates, weights) = (&work.layers[place].gates, &weights.layers[place]);
                 let same = above == direction;
-                let index = if same { std::ptr::null() } else { s.mirror.as_ptr() };
+                let index = if same { core::ptr::null() } else { s.mirror.as_ptr() };
                 for term in input_terms(net, layer + 1, gates, weights, direction) {
                     terms.push(Term { index, ..term });
                 }
@@ -140,7 +141,7 @@ impl BackWork {
             return Upstream::Whole { init: Init::Zero, terms };
         }
         let m = net.spec.output_width();
-        let mut term = Term::rows(d_outputs.as_ptr(), m, m, std::ptr::null());
+        let mut term = Term::rows(d_outputs.as_ptr(), m, m, core::ptr::null());
         (term.index, term.zeros) = (s.output[direction].as_ptr(), work.zeros.ptr());
         if net.spec.blocks().is_some() {
             let outputs = net.spec.output_units();
@@ -266,7 +267,7 @@ impl BackWork {
         unsafe {
             net.product(symbols.len(), e, rows.as_mut_ptr(), e, Init::Zero, terms.as_slice());
             let to =
-                std::slice::from_raw_parts_mut(self.target.params.at(range.start), range.len());
+                core::slice::from_raw_parts_mut(self.target.params.at(range.start), range.len());
             to.fill(0.0);
             for (row, &symbol) in rows.chunks_exact(e).zip(symbols) {
                 to[symbol as usize * e..][..e].copy_from_slice(row);

@@ -1,6 +1,7 @@
 //! Memory for kernels: aligned to cache lines, made once, grown when a larger batch comes.
 
-use std::cell::UnsafeCell;
+use crate::prelude::*;
+use core::cell::UnsafeCell;
 
 /// A cache line.
 #[repr(C, align(64))]
@@ -49,14 +50,26 @@ impl Buffer {
     pub fn slice(&self, len: usize) -> &[f32] {
         assert!(len <= self.lines.len() * 16);
         // SAFETY: a line is 16 floats without padding, and the length was checked.
-        unsafe { std::slice::from_raw_parts(self.ptr(), len) }
+        unsafe { core::slice::from_raw_parts(self.ptr(), len) }
     }
 
     /// The first `len` floats.
     pub fn slice_mut(&mut self, len: usize) -> &mut [f32] {
         assert!(len <= self.lines.len() * 16);
         // SAFETY: as above, and the borrow is exclusive.
-        unsafe { std::slice::from_raw_parts_mut(self.shared().0, len) }
+        unsafe { core::slice::from_raw_parts_mut(self.shared().0, len) }
+    }
+
+    /// All of its memory as numbers of 16 bits.
+    pub fn halves_mut(&mut self) -> &mut [u16] {
+        // SAFETY: a line is 32 numbers of 16 bits, of any value, and the borrow is exclusive.
+        unsafe { core::slice::from_raw_parts_mut(self.shared().0.cast(), self.lines.len() * 32) }
+    }
+
+    /// All of its memory as bytes.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: a line is 64 bytes, of any value, and the borrow is exclusive.
+        unsafe { core::slice::from_raw_parts_mut(self.shared().0.cast(), self.lines.len() * 64) }
     }
 }
 
@@ -107,6 +120,6 @@ impl<T> Slots<T> {
     #[allow(clippy::mut_from_ref, reason = "each element is taken once")]
     pub unsafe fn some(&self, first: usize, count: usize) -> &mut [T] {
         // SAFETY: the caller's promise.
-        unsafe { std::slice::from_raw_parts_mut(self.0.add(first), count) }
+        unsafe { core::slice::from_raw_parts_mut(self.0.add(first), count) }
     }
 }

@@ -15,9 +15,9 @@ mod control {
         let mut before = 0u32;
         // SAFETY: reads and writes this thread's MXCSR; rounding and exception masks stay as is.
         unsafe {
-            std::arch::asm!("stmxcsr [{}]", in(reg) &raw mut before, options(nostack));
+            core::arch::asm!("stmxcsr [{}]", in(reg) &raw mut before, options(nostack));
             let now = before | FLUSH_TO_ZERO_AND_DENORMALS_ARE_ZERO;
-            std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const now, options(nostack, readonly));
+            core::arch::asm!("ldmxcsr [{}]", in(reg) &raw const now, options(nostack, readonly));
         }
         u64::from(before)
     }
@@ -26,7 +26,7 @@ mod control {
         let before = before as u32;
         // SAFETY: puts back what `set_flush` found.
         unsafe {
-            std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const before, options(nostack, readonly));
+            core::arch::asm!("ldmxcsr [{}]", in(reg) &raw const before, options(nostack, readonly));
         }
     }
 }
@@ -39,15 +39,15 @@ mod control {
         let before: u64;
         // SAFETY: reads and writes this thread's FPCR; rounding stays as is.
         unsafe {
-            std::arch::asm!("mrs {}, fpcr", out(reg) before, options(nomem, nostack));
-            std::arch::asm!("msr fpcr, {}", in(reg) before | FLUSH_TO_ZERO, options(nomem, nostack));
+            core::arch::asm!("mrs {}, fpcr", out(reg) before, options(nomem, nostack));
+            core::arch::asm!("msr fpcr, {}", in(reg) before | FLUSH_TO_ZERO, options(nomem, nostack));
         }
         before
     }
 
     pub fn restore(before: u64) {
         // SAFETY: puts back what `set_flush` found.
-        unsafe { std::arch::asm!("msr fpcr, {}", in(reg) before, options(nomem, nostack)) }
+        unsafe { core::arch::asm!("msr fpcr, {}", in(reg) before, options(nomem, nostack)) }
     }
 }
 
@@ -77,11 +77,11 @@ mod tests {
 
     #[test]
     fn denormals_are_flushed_inside_and_kept_outside() {
-        let tiny = std::hint::black_box(f32::MIN_POSITIVE);
+        let tiny = core::hint::black_box(f32::MIN_POSITIVE);
         if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
             let _flush = FlushDenormals::on();
-            assert_eq!(std::hint::black_box(tiny) * std::hint::black_box(0.5), 0.0);
+            assert_eq!(core::hint::black_box(tiny) * core::hint::black_box(0.5), 0.0);
         }
-        assert_ne!(std::hint::black_box(tiny) * std::hint::black_box(0.5), 0.0);
+        assert_ne!(core::hint::black_box(tiny) * core::hint::black_box(0.5), 0.0);
     }
 }

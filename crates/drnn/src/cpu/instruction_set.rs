@@ -2,8 +2,9 @@
 
 use crate::error::Error;
 use crate::kernel::dispatch::all_kernels;
-use std::fmt;
-use std::str::FromStr;
+use crate::prelude::*;
+use core::fmt;
+use core::str::FromStr;
 
 /// An instruction set that kernels are compiled for.
 ///

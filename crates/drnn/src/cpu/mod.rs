@@ -2,21 +2,29 @@
 
 pub(crate) mod buffer;
 pub(crate) mod denormals;
+#[cfg(not(feature = "std"))]
+pub(crate) mod float;
 mod instruction_set;
+#[cfg(feature = "std")]
 pub mod peak;
+pub(crate) mod sync;
 pub(crate) mod team;
 
+use crate::prelude::*;
 pub use instruction_set::InstructionSet;
 
+use crate::cpu::sync::OnceLock;
 use crate::cpu::team::Team;
 use crate::error::{Error, Result};
 use crate::exec::wavefront::Plan;
 use crate::kernel::dispatch::{Kernels, all_kernels};
+use alloc::sync::Arc;
+use core::fmt;
+#[cfg(feature = "std")]
 use std::env::{self, VarError};
-use std::fmt;
-use std::sync::{Arc, OnceLock};
 
 /// More threads than any machine of today has cores.
+#[cfg(feature = "std")]
 const MAX_THREADS: usize = 1024;
 
 /// Threads and an instruction set. Cheap to clone; clones share the threads. The number of threads
@@ -29,6 +37,8 @@ const MAX_THREADS: usize = 1024;
 /// |---|---|---|
 /// | `DRNN_THREADS` | 1 to 1024 | the number of cores |
 /// | `DRNN_ISA` | an [`InstructionSet`] | the fastest that the processor has |
+///
+/// Without the feature `std` there is no environment, and one thread.
 ///
 /// [`Model::on`]: crate::Model::on
 /// [`Tape::on`]: crate::Tape::on
@@ -72,6 +82,7 @@ impl Cpu {
 
     /// A new team of `DRNN_THREADS` threads on instruction set `DRNN_ISA`. A variable with a value
     /// that is not allowed is an [`Error::Environment`].
+    #[cfg(feature = "std")]
     pub fn from_env() -> Result<Cpu> {
         let threads = match variable("DRNN_THREADS") {
             None => std::thread::available_parallelism().map_or(1, |n| n.get()),
@@ -91,11 +102,15 @@ impl Cpu {
         })
     }
 
-    /// The one that models and tapes run on unless given another: [`Cpu::from_env`], made at the
+    /// The one that models and tapes run on unless given another: `Cpu::from_env`, made at the
     /// first call.
     pub fn global() -> Result<&'static Cpu> {
         static GLOBAL: OnceLock<Result<Cpu>> = OnceLock::new();
-        GLOBAL.get_or_init(Cpu::from_env).as_ref().map_err(Clone::clone)
+        #[cfg(feature = "std")]
+        let make = Cpu::from_env;
+        #[cfg(not(feature = "std"))]
+        let make = || Ok(Cpu::new(1));
+        GLOBAL.get_or_init(make).as_ref().map_err(Clone::clone)
     }
 
     /// Threads, the caller's included.
@@ -111,6 +126,7 @@ impl Cpu {
 
 /// Value of an environment variable, if it is set. One that is not Unicode is never allowed, and is
 /// shown as well as possible.
+#[cfg(feature = "std")]
 fn variable(name: &str) -> Option<String> {
     match env::var(name) {
         Ok(value) => Some(value),

@@ -5,6 +5,7 @@ use crate::cpu::buffer::{Buffer, Shared};
 use crate::cpu::team::share;
 use crate::kernel::pack::{packed_len, panel_count};
 use crate::kernel::product::{Init, Product, Term};
+use crate::model::weight_format::WeightFormat;
 use std::time::Instant;
 
 /// GFLOP/s of all threads together.
@@ -28,7 +29,7 @@ impl Peak {
             let start = Instant::now();
             cpu.team.each(threads, |_| {
                 // SAFETY: registers only, and `kernels` are of this processor.
-                std::hint::black_box(unsafe { (cpu.kernels.fma_loop)(iterations) });
+                core::hint::black_box(unsafe { (cpu.kernels.fma_loop)(iterations) });
             });
             // SAFETY: as above; one iteration, to learn what it is worth.
             let flop = unsafe { (cpu.kernels.fma_loop)(1) }.0 * iterations as f64;
@@ -61,6 +62,7 @@ impl Peak {
                             c: c.at(rows.start * cols),
                             c_stride: cols,
                             init: Init::Zero,
+                            format: WeightFormat::F32,
                             terms: &[term],
                         });
                     }

@@ -16,7 +16,7 @@ use crate::spec::blocks::{Blocks, Connections};
 use crate::spec::mask::clear_outside;
 use crate::spec::params::Layout;
 use crate::spec::{Cell, Direction, NetSpec, NetSpecBuilder, Padding};
-use std::ops::{Add, Mul, Sub};
+use core::ops::{Add, Mul, Sub};
 
 /// Units per layer or block while checking: what can reach what does not depend on them.
 const UNITS: usize = 4;

@@ -8,7 +8,7 @@
 
 use crate::spec::blocks::{Blocks, StartState};
 use crate::spec::{Direction, NetSpec};
-use std::ops::Range;
+use core::ops::Range;
 
 /// The state of one direction of one layer, or of one block, at one step.
 #[derive(Debug, Clone, Copy)]

@@ -1,10 +1,12 @@
 //! What went wrong with a file.
 
 use super::text::printable;
-use std::error::Error as StdError;
-use std::fmt;
-use std::io;
-use std::sync::Arc;
+use crate::prelude::*;
+use alloc::sync::Arc;
+use core::error::Error as StdError;
+use core::fmt;
+#[cfg(feature = "std")]
+use std::{io, path::Path};
 
 /// A file that cannot be read or written, or whose contents are refused.
 #[derive(Clone)]
@@ -27,7 +29,8 @@ impl FileError {
     }
 
     /// The same error about the file at a path.
-    pub(crate) fn at(mut self, path: &std::path::Path) -> FileError {
+    #[cfg(feature = "std")]
+    pub(crate) fn at(mut self, path: &Path) -> FileError {
         self.file = path.display().to_string();
         self
     }
@@ -43,6 +46,7 @@ impl FileError {
     }
 
     /// Kind of the `std::io::Error` that caused it, where one did.
+    #[cfg(feature = "std")]
     pub fn io_kind(&self) -> Option<io::ErrorKind> {
         Some(self.source.as_ref()?.downcast_ref::<io::Error>()?.kind())
     }

@@ -3,9 +3,10 @@
 mod file;
 pub mod text;
 
+use crate::prelude::*;
 pub use file::FileError;
 
-use std::fmt;
+use core::fmt;
 
 /// Why a call was refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -144,7 +145,7 @@ pub enum Error {
     NoInputGradient,
 
     /// A file that cannot be read or written, or whose contents are refused. Its
-    /// [`source`](std::error::Error::source) is the `std::io::Error`, `serde_json::Error` or
+    /// [`source`](core::error::Error::source) is the `std::io::Error`, `serde_json::Error` or
     /// `SafeTensorError` that caused it, where there is one.
     #[error(transparent)]
     File(FileError),
@@ -201,7 +202,7 @@ impl Error {
 }
 
 /// Shorthand for results of this crate.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T> = core::result::Result<T, Error>;
 
 /// A shape in an error message: `shape [3, 4]`, or `5 values` where only the number is known.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,6 +1,8 @@
 //! Text for messages and tables: numbers with separators, long text cut short. The drnn program and
 //! its crates share it.
 
+use crate::prelude::*;
+
 /// Characters of a name or a text from a file that a message shows.
 const MAX_SHOWN: usize = 60;
 /// Characters of a whole message about a file.

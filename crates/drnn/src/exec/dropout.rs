@@ -11,8 +11,9 @@
 use crate::error::{Error, Result};
 use crate::exec::net::Net;
 use crate::exec::pass::LaneWork;
+use crate::prelude::*;
 use crate::random::Rng;
-use std::ops::Range;
+use core::ops::Range;
 
 /// Dropout of one pass. Each factor follows from the seed and from its place alone, so passes on any
 /// number of threads have the same factors, and a seed has the same ones again.
@@ -67,7 +68,7 @@ impl Dropout {
     pub(crate) fn apply(&self, (layer, direction): (usize, usize), position: usize, h: &mut [f32]) {
         let next = |seed: u64, number: usize| Rng::new(seed).bits() ^ number as u64;
         let mut rng = Rng::new(next(next(self.seed, 2 * layer + direction), position));
-        let zeros = (f64::from(self.rate) * 2f64.powi(32)) as u32;
+        let zeros = (f64::from(self.rate) * (1u64 << 32) as f64) as u32;
         let scale = 1.0 / (1.0 - self.rate);
         // 32 random bits decide on a unit.
         for pair in h.chunks_mut(2) {
@@ -96,7 +97,7 @@ impl LaneWork {
         // SAFETY: rows of both buffers, the second of which the caller has to itself.
         unsafe {
             let h = self.states(net, layer, direction).add(rows.start * n);
-            std::ptr::copy_nonoverlapping(h, to.at(rows.start * n), rows.len() * n);
+            core::ptr::copy_nonoverlapping(h, to.at(rows.start * n), rows.len() * n);
             self.apply_factors(net, layer, direction, rows);
         }
     }
@@ -125,7 +126,7 @@ impl LaneWork {
             }
             let position = t * s.rows() + s.order[p - s.offsets[t]] as usize;
             // SAFETY: the caller's rows.
-            let row = unsafe { std::slice::from_raw_parts_mut(to.at(p * n), n) };
+            let row = unsafe { core::slice::from_raw_parts_mut(to.at(p * n), n) };
             dropout.apply((layer, direction), position, row);
         }
     }

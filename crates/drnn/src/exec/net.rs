@@ -7,6 +7,7 @@ use crate::exec::weights::Weights;
 use crate::kernel::dots::{Dots, NARROW};
 use crate::kernel::pack::panel_count;
 use crate::kernel::product::{Init, Product, Term, Terms};
+use crate::model::weight_format::WeightFormat;
 use crate::spec::params::Layout;
 use crate::spec::wiring::columns;
 use crate::spec::{Direction, NetSpec};
@@ -26,13 +27,20 @@ pub(crate) struct Net<'a> {
     pub cpu: &'a Cpu,
     pub spec: &'a NetSpec,
     pub layout: &'a Layout,
+    /// Of the weights that products read.
+    pub format: WeightFormat,
     /// Threads that a phase is shared among: the team's, or one where lanes run side by side.
     pub threads: usize,
 }
 
 impl<'a> Net<'a> {
     pub fn new(cpu: &'a Cpu, spec: &'a NetSpec, layout: &'a Layout) -> Net<'a> {
-        Net { cpu, spec, layout, threads: cpu.threads() }
+        Net { cpu, spec, layout, format: WeightFormat::F32, threads: cpu.threads() }
+    }
+
+    /// The same with weights of another format.
+    pub fn with_format(self, format: WeightFormat) -> Net<'a> {
+        Net { format, ..self }
     }
 
     /// The same, for a lane that has one thread to itself.
@@ -131,6 +139,7 @@ impl<'a> Net<'a> {
                 c,
                 c_stride,
                 init,
+                format: self.format,
                 terms,
             })
         }

@@ -16,11 +16,12 @@ use crate::exec::wavefront::{Hold, Wavefront};
 use crate::exec::weights::Weights;
 use crate::kernel::product::{NULL_ROW, Term, Terms};
 use crate::model::batch::{Batch, Elements, States, cell_state_parts, state_parts};
+use crate::prelude::*;
 use crate::spec::NetSpec;
 use crate::spec::mask::check_outside;
 use crate::spec::params::Layout;
 use crate::spec::wiring::columns;
-use std::ops::Range;
+use core::ops::Range;
 
 /// A model and its data, one of several that run side by side.
 #[derive(Debug, Clone, Copy)]
@@ -163,7 +164,7 @@ impl LaneWork {
             for (below, part) in parts.iter_mut().enumerate().take(net.directions()) {
                 let x = self.passed_on(net, layer - 1, below);
                 let same = below == direction;
-                let index = if same { std::ptr::null() } else { s.mirror.as_ptr() };
+                let index = if same { core::ptr::null() } else { s.mirror.as_ptr() };
                 *part = FeedPart { x, width: net.spec.hidden(layer - 1), index, zeros };
             }
             return Feed::Rows(&parts[..net.directions()]);
@@ -219,7 +220,7 @@ impl LaneWork {
             let mut terms = Terms::new();
             for direction in 0..net.directions() {
                 let h = self.passed_on(net, last, direction);
-                let mut term = Term::rows(h.add(units.start), n, units.len(), std::ptr::null());
+                let mut term = Term::rows(h.add(units.start), n, units.len(), core::ptr::null());
                 term.index = self.schedule.packed[direction].as_ptr();
                 term.zeros = self.zeros.ptr();
                 terms.push(term.at_row(rows.start));
@@ -227,12 +228,12 @@ impl LaneWork {
             net.output(weights, params, rows.len(), to.at(rows.start * m), &mut terms);
             for row in rows {
                 for direction in 0..net.directions() {
-                    let to = std::slice::from_raw_parts_mut(to.at(row * m), m);
+                    let to = core::slice::from_raw_parts_mut(to.at(row * m), m);
                     match self.schedule.packed[direction][row] {
                         NULL_ROW => to.fill(0.0),
                         p if net.spec.outputs().is_none() => {
                             let h = self.passed_on(net, last, direction).add(p as usize * n);
-                            let h = &std::slice::from_raw_parts(h, n)[units.clone()];
+                            let h = &core::slice::from_raw_parts(h, n)[units.clone()];
                             to[direction * units.len()..][..units.len()].copy_from_slice(h);
                         }
                         _ => {}
@@ -301,7 +302,7 @@ pub(crate) fn forward<'w>(
     let slots = Slots::new(work);
     net.cpu.team.each(lanes.len(), |i| {
         // SAFETY: `work` is as long as `lanes`, and each item has its own.
-        let work = unsafe { std::slice::from_mut(slots.get(i)) };
+        let work = unsafe { core::slice::from_mut(slots.get(i)) };
         phases(&net.alone(), &|_| weights(i), &lanes[i..=i], work, save);
     });
 }

@@ -24,7 +24,7 @@ use crate::kernel::pack::panel_count;
 use crate::kernel::product::{Init, Product, Term, Terms};
 use crate::spec::Cell;
 use crate::spec::wiring::{Candidate, Wiring, columns};
-use std::ops::Range;
+use core::ops::Range;
 
 /// Packed rows whose x is multiplied at once where a step alone has too few rows to be efficient.
 pub(crate) const HOIST: usize = 96;
@@ -52,10 +52,10 @@ pub(crate) struct FeedPart {
 impl FeedPart {
     /// A place to fill.
     pub const NONE: FeedPart = FeedPart {
-        x: std::ptr::null(),
+        x: core::ptr::null(),
         width: 0,
-        index: std::ptr::null(),
-        zeros: std::ptr::null(),
+        index: core::ptr::null(),
+        zeros: core::ptr::null(),
     };
 
     /// `x W`, with W packed; null where only rows are requested.
@@ -266,6 +266,7 @@ impl<'a> Recurrence<'a> {
                     c,
                     c_stride: columns,
                     init,
+                    format: weights.format,
                     terms: terms.as_slice(),
                 });
             }
@@ -305,6 +306,7 @@ impl<'a> Recurrence<'a> {
                     c,
                     c_stride: columns,
                     init: Init::Rows { from: c, stride: columns },
+                    format: weights.format,
                     terms: &[Term::rows(gated, columns, h.units.len(), w)],
                 });
             }
@@ -414,6 +416,7 @@ impl<'a> Recurrence<'a> {
                 c: self.h.at(after * hidden),
                 c_stride: hidden,
                 init: Init::Zero,
+                format: weights.format,
                 terms: &[Term::rows(from, n, n, weights.projection().ptr())],
             });
         }
@@ -429,9 +432,9 @@ impl<'a> Recurrence<'a> {
             let (from, to) = (before * self.n + units.start, after * self.n + units.start);
             // SAFETY: states of this row before and after, which are apart.
             unsafe {
-                std::ptr::copy_nonoverlapping(self.h.at(from), self.h.at(to), units.len());
+                core::ptr::copy_nonoverlapping(self.h.at(from), self.h.at(to), units.len());
                 if self.save && self.cell.has_cell_state() {
-                    std::ptr::copy_nonoverlapping(self.c.at(from), self.c.at(to), units.len());
+                    core::ptr::copy_nonoverlapping(self.c.at(from), self.c.at(to), units.len());
                 }
             }
         }

@@ -14,8 +14,9 @@
 use crate::cpu::buffer::Buffer;
 use crate::kernel::product::NULL_ROW;
 use crate::model::batch::Batch;
+use crate::prelude::*;
 use crate::spec::{Direction, NetSpec};
-use std::ops::Range;
+use core::ops::Range;
 
 /// The packed order of one batch. Reused: a batch no larger than before allocates nothing.
 #[derive(Default, PartialEq)]

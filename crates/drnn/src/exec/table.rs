@@ -5,6 +5,7 @@ use crate::exec::net::Net;
 use crate::exec::schedule::Schedule;
 use crate::exec::weights::Weights;
 use crate::kernel::product::{Init, NULL_ROW, Term};
+use crate::prelude::*;
 use crate::spec::{InputSpec, Padding};
 
 /// The distinct symbols of a batch and their rows in the table of `bias + E W_ih^T`.

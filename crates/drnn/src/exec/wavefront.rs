@@ -13,10 +13,11 @@
 //! layer of a wave seldom has to wait for another. Backward the same, with layers and chunks from the last.
 
 use crate::cpu::team::spin_until;
+use crate::prelude::*;
 use crate::spec::NetSpec;
 use crate::spec::blocks::{Blocks, StartState};
-use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use core::ops::Range;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// How the layers of a stack are run. Results never depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

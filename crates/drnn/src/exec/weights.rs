@@ -1,12 +1,18 @@
 //! A network's parameters, packed for the kernels: forward for the groups of gate columns that
-//! [`crate::spec::wiring`] names, backward for their ways home.
+//! [`crate::spec::wiring`] names, in any [`WeightFormat`]; backward for their ways home, in f32.
 
 use crate::cpu::buffer::Buffer;
+use crate::io::half_precision::{f32_to_bf16, f32_to_f16};
+use crate::kernel::int8;
+use crate::kernel::int8::quantize::row_scales;
 use crate::kernel::pack::{pack, packed_len};
 use crate::model::memory::floats;
+use crate::model::weight_format::WeightFormat;
+use crate::prelude::*;
 use crate::spec::NetSpec;
 use crate::spec::params::Layout;
 use crate::spec::wiring::{Rows, columns};
+use core::ops::Range;
 
 /// A packed matrix.
 #[derive(Default)]
@@ -15,20 +21,78 @@ pub(crate) struct Packed {
 }
 
 impl Packed {
-    fn set(&mut self, w: &[f32], k: (usize, usize), cols: (usize, usize), width: usize) {
-        let len = packed_len(k.0, cols.0, width);
-        self.data.reserve(len);
-        pack(self.data.slice_mut(len), w, k, cols, width);
+    /// Packs `W[k, j]`, given as for [`pack`]. Where the format is int8, `scales` has the scale of every
+    /// column; the values are multiples of it.
+    fn set(
+        &mut self,
+        w: &[f32],
+        k: (usize, usize),
+        cols: (usize, usize),
+        scales: &[f32],
+        packing: Packing,
+    ) {
+        let Packing { width, format } = packing;
+        let floats = packed_floats(k.0, cols.0, width, format);
+        self.data.reserve(floats);
+        match format {
+            WeightFormat::F32 => pack(self.data.slice_mut(floats), w, k, cols, width, |x| x),
+            WeightFormat::F16 => {
+                let to = &mut self.data.halves_mut()[..packed_len(k.0, cols.0, width)];
+                pack(to, w, k, cols, width, |x| u16::from_le_bytes(f32_to_f16(x)));
+            }
+            WeightFormat::Bf16 => {
+                let to = &mut self.data.halves_mut()[..packed_len(k.0, cols.0, width)];
+                pack(to, w, k, cols, width, |x| u16::from_le_bytes(f32_to_bf16(x)));
+            }
+            WeightFormat::Int8 => {
+                int8::pack::pack(self.data.bytes_mut(), w, k, cols, scales, width);
+            }
+        }
     }
 
+    /// The packed matrix; in other formats than f32 the kernels know what it points to.
     pub fn ptr(&self) -> *const f32 {
         self.data.ptr()
     }
 }
 
+/// What kernels a matrix is packed for.
+#[derive(Clone, Copy)]
+struct Packing {
+    /// Floats of a vector.
+    width: usize,
+    format: WeightFormat,
+}
+
+impl Packing {
+    /// The scales of the rows of a matrix, where the format has such.
+    fn scales(&self, matrix: &[f32], width: usize) -> Vec<f32> {
+        match self.format {
+            WeightFormat::Int8 => row_scales(matrix, width),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// Some of the scales; none where there are none.
+fn some(scales: &[f32], rows: Range<usize>) -> &[f32] {
+    scales.get(rows).unwrap_or(&[])
+}
+
+/// Floats' worth of memory that a packed `k` by `cols` matrix takes.
+fn packed_floats(k: usize, cols: usize, width: usize, format: WeightFormat) -> usize {
+    let bytes = match format {
+        WeightFormat::Int8 => int8::pack::packed_bytes(k, cols, width),
+        _ => packed_len(k, cols, width).saturating_mul(format.bytes()),
+    };
+    bytes.div_ceil(4)
+}
+
 /// One direction of one layer.
 #[derive(Default)]
 pub(crate) struct LayerWeights {
+    /// Of all matrices.
+    pub format: WeightFormat,
     /// `b_ih + b_hh`, a row of all columns.
     pub bias: Buffer,
     /// Matrices of x, those of one number side by side, one per part of x.
@@ -70,6 +134,8 @@ pub(crate) enum Way {
 /// A whole network, packed one way or the other, in the same memory.
 pub(crate) struct Weights {
     width: usize,
+    /// Of matrices packed forward.
+    pub format: WeightFormat,
     /// By layer, then direction.
     pub layers: Vec<LayerWeights>,
     /// One matrix per direction, or backward per home where units come in blocks; empty without an
@@ -79,19 +145,21 @@ pub(crate) struct Weights {
 
 impl Weights {
     /// Nothing yet; `width` is the kernels'.
-    pub fn new(width: usize) -> Weights {
-        Weights { width, layers: Vec::new(), output: Vec::new() }
+    pub fn new(width: usize, format: WeightFormat) -> Weights {
+        Weights { width, format, layers: Vec::new(), output: Vec::new() }
     }
 
     /// Packs `params`, into the same memory as before. Backward, the first layer's `weight_ih` is left
     /// out unless the gradient of `input` is wanted.
     pub fn set(&mut self, way: Way, input: bool, spec: &NetSpec, layout: &Layout, params: &[f32]) {
         let directions = spec.direction().count();
+        let format = if way == Way::Forward { self.format } else { WeightFormat::F32 };
+        let packing = Packing { width: self.width, format };
         self.layers.resize_with(spec.layers() * directions, Default::default);
         for layer in 0..spec.layers() {
             for direction in 0..directions {
                 let weights = &mut self.layers[layer * directions + direction];
-                let source = Source { spec, layout, params, layer, direction, width: self.width };
+                let source = Source { spec, layout, params, layer, direction, packing };
                 match way {
                     Way::Forward => weights.set_forward(&source),
                     Way::Backward => weights.set_backward(&source, input || layer > 0),
@@ -103,18 +171,19 @@ impl Weights {
             let n = hidden / directions;
             let backward_groups = &layout.wiring(spec.layers() - 1).backward_groups;
             self.output.resize_with(directions.max(backward_groups.len()), Default::default);
+            let scales = packing.scales(weight, hidden);
             for direction in 0..directions {
                 let w = &weight[direction * n..];
                 match way {
                     Way::Forward => {
                         let units = spec.output_units();
                         let (w, k) = (&w[units.start..], (units.len(), 1));
-                        self.output[direction].set(w, k, (m, hidden), self.width);
+                        self.output[direction].set(w, k, (m, hidden), &scales, packing);
                     }
                     Way::Backward => {
                         for (at, group) in backward_groups.iter().enumerate() {
                             let (w, cols) = (&w[group.units.start..], (group.units.len(), 1));
-                            self.output[direction + at].set(w, (m, hidden), cols, self.width);
+                            self.output[direction + at].set(w, (m, hidden), cols, &[], packing);
                         }
                     }
                 }
@@ -133,10 +202,16 @@ impl Weights {
 }
 
 /// Bytes that [`Weights`] of `spec` hold once they were packed forward, or where `trained` both
-/// ways; `width` is the kernels'.
-pub(crate) fn packed_bytes(spec: &NetSpec, layout: &Layout, width: usize, trained: bool) -> usize {
+/// ways, which is in f32; `width` is the kernels'.
+pub(crate) fn packed_bytes(
+    spec: &NetSpec,
+    layout: &Layout,
+    width: usize,
+    format: WeightFormat,
+    trained: bool,
+) -> usize {
     let directions = spec.direction().count();
-    let len = |k: usize, cols: usize| k.saturating_mul(cols.next_multiple_of(width));
+    let len = |k: usize, cols: usize| packed_floats(k, cols, width, format);
     // Matrices of the same number share their memory, whichever way they are packed.
     let larger = |forward: Vec<usize>, back: Vec<usize>| -> usize {
         let back = if trained { back } else { Vec::new() };
@@ -150,10 +225,10 @@ pub(crate) fn packed_bytes(spec: &NetSpec, layout: &Layout, width: usize, traine
         let parts = if layer == 0 { 1 } else { directions };
         let q = spec.layer_input(layer) / parts;
         let fed = wiring.groups.iter().filter(|g| g.x.is_some());
-        let fed = fed.flat_map(|g| std::iter::repeat_n(len(q, g.columns.len()), parts));
+        let fed = fed.flat_map(|g| core::iter::repeat_n(len(q, g.columns.len()), parts));
         let backward_groups = wiring.input_backward_groups.iter();
         let backward_groups =
-            backward_groups.flat_map(|h| std::iter::repeat_n(len(h.rows.len(), q), parts));
+            backward_groups.flat_map(|h| core::iter::repeat_n(len(h.rows.len(), q), parts));
         let x = larger(fed.collect(), backward_groups.collect());
         let recurrent = wiring.recurrent().map(|h| len(h.units.len(), h.rows.len()));
         let back = wiring.recurrent_backward();
@@ -184,7 +259,7 @@ struct Source<'a> {
     params: &'a [f32],
     layer: usize,
     direction: usize,
-    width: usize,
+    packing: Packing,
 }
 
 impl<'a> Source<'a> {
@@ -197,8 +272,12 @@ impl<'a> Source<'a> {
     /// The rows of a recurrent matrix from its first on, and how far they are apart.
     fn recurrent(&self, rows: &Rows) -> (&'a [f32], usize) {
         let stride = self.spec.hidden(self.layer);
-        let w = &self.params[self.layout.recurrent(rows.matrix, self.layer, self.direction)];
-        (&w[rows.rows.start * stride + rows.units.start..], stride)
+        (&self.matrix(rows)[rows.rows.start * stride + rows.units.start..], stride)
+    }
+
+    /// The whole matrix that these are rows of.
+    fn matrix(&self, rows: &Rows) -> &'a [f32] {
+        &self.params[self.layout.recurrent(rows.matrix, self.layer, self.direction)]
     }
 
     /// `weight_hr`, if there is one, and its shape (p, n).
@@ -213,7 +292,8 @@ impl LayerWeights {
         let (n, q, parts) = from.sizes();
         let [w_ih, _, b_ih, b_hh] =
             from.layout.layer(from.layer, from.direction).map(|r| &from.params[r]);
-        let wiring = from.layout.wiring(from.layer);
+        let (wiring, packing) = (from.layout.wiring(from.layer), from.packing);
+        self.format = packing.format;
         let groups = &wiring.groups;
         self.reserve(
             groups.iter().filter(|g| g.x.is_some()).count() * parts,
@@ -224,6 +304,7 @@ impl LayerWeights {
         self.bias.reserve(all);
         let bias = self.bias.slice_mut(all);
         bias.fill(0.0);
+        let scales = packing.scales(w_ih, q);
         for group in groups {
             let bias = &mut bias[group.columns.clone()];
             if let Some(rows) = &group.ih {
@@ -236,16 +317,20 @@ impl LayerWeights {
                 for part in 0..parts {
                     let w = &w_ih[rows.start * q + part * q / parts..];
                     let k = (q / parts, 1);
-                    self.x[at * parts + part].set(w, k, (rows.len(), q), from.width);
+                    let scales = some(&scales, rows.clone());
+                    self.x[at * parts + part].set(w, k, (rows.len(), q), scales, packing);
                 }
             }
         }
         for rows in wiring.recurrent() {
             let ((w, stride), k) = (from.recurrent(rows), (rows.units.len(), 1));
-            self.h[rows.at].set(w, k, (rows.rows.len(), stride), from.width);
+            // Of whole rows, where the units of a group are some of them.
+            let scales = packing.scales(from.matrix(rows), stride);
+            let scales = some(&scales, rows.rows.clone());
+            self.h[rows.at].set(w, k, (rows.rows.len(), stride), scales, packing);
         }
         if let Some((w, p, n)) = from.projection() {
-            self.projection.set(w, (n, 1), (p, n), from.width);
+            self.projection.set(w, (n, 1), (p, n), &packing.scales(w, n), packing);
         }
     }
 
@@ -253,6 +338,7 @@ impl LayerWeights {
         let (_, q, parts) = from.sizes();
         let w_ih = &from.params[from.layout.layer(from.layer, from.direction)[0].clone()];
         let wiring = from.layout.wiring(from.layer);
+        self.format = from.packing.format;
         self.parts = if x { parts } else { 0 };
         self.reserve(
             wiring.input_backward_groups.len() * self.parts,
@@ -262,16 +348,16 @@ impl LayerWeights {
             for part in 0..self.parts {
                 let w = &w_ih[group.rows.start * q + part * q / parts..];
                 let k = (group.rows.len(), q);
-                self.x[at * parts + part].set(w, k, (q / parts, 1), from.width);
+                self.x[at * parts + part].set(w, k, (q / parts, 1), &[], from.packing);
             }
         }
         for rows in wiring.recurrent_backward() {
             let (w, stride) = from.recurrent(rows);
             let k = (rows.rows.len(), stride);
-            self.h[rows.at].set(w, k, (rows.units.len(), 1), from.width);
+            self.h[rows.at].set(w, k, (rows.units.len(), 1), &[], from.packing);
         }
         if let Some((w, p, n)) = from.projection() {
-            self.projection.set(w, (p, n), (n, 1), from.width);
+            self.projection.set(w, (p, n), (n, 1), &[], from.packing);
         }
     }
 

@@ -12,7 +12,7 @@ use crate::model::Model;
 use crate::spec::blocks::Blocks;
 use crate::spec::wiring::shift;
 use crate::spec::{Cell, Direction};
-use std::ops::Range;
+use core::ops::Range;
 
 /// Norms of the blocks of a network.
 #[derive(Debug, Clone, PartialEq)]

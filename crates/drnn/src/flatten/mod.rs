@@ -34,7 +34,7 @@ use crate::model::Model;
 use crate::spec::blocks::{Blocks, Connections, StartState};
 use crate::spec::params::Layout;
 use crate::spec::{Direction, InputSpec, NetSpec, Padding};
-use std::ops::Range;
+use core::ops::Range;
 
 impl Model {
     /// The stack as one layer whose outputs come k - 1 steps later, with the same outputs and the same states

@@ -127,7 +127,7 @@ struct Unsolvable {
     reason: String,
 }
 
-type Solution<T> = std::result::Result<T, Unsolvable>;
+type Solution<T> = core::result::Result<T, Unsolvable>;
 
 /// The state of one block of one sequence; c is empty for cells without it.
 #[derive(Clone)]

@@ -4,7 +4,7 @@ use crate::cpu::buffer::Buffer;
 use crate::error::{Error, Result, Shape};
 use crate::model::batch::{Batch, States, cell_state_parts, state_parts};
 use crate::model::{Model, Outputs};
-use std::ops::Range;
+use core::ops::Range;
 
 /// States after every step, of each layer and direction (or each block that stands for a layer), in the
 /// order of [`States`].

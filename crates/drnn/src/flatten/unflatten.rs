@@ -7,7 +7,7 @@
 use crate::error::{Error, Result};
 use crate::spec::NetSpec;
 use crate::spec::params::Layout;
-use std::ops::Range;
+use core::ops::Range;
 
 /// What a unit reads: the span of units, and whether it reads x.
 struct Reads {
@@ -30,7 +30,7 @@ pub(crate) fn widths_from_zeros(
              none at all); say the blocks' widths to see which weights are in the way"
         )));
     }
-    let starts = std::iter::once(&0).chain(&ends);
+    let starts = core::iter::once(&0).chain(&ends);
     Ok(ends.iter().zip(starts).map(|(end, start)| end - start).collect())
 }
 

@@ -7,23 +7,32 @@
 //! {"format": 1, "networks": {"char": {..}, "word": {..}}, "task": {..}}
 //! ```
 //!
+//! Quantised networks ([`Model::quantize`]) are stored as in a file of one; tables then have their format.
+//!
 //! Written and read with the care that [`Model::save`] and [`Model::load`] take.
 
-use crate::error::Result;
 use crate::error::text::short;
+use crate::error::{Error, Result};
+#[cfg(feature = "std")]
 use crate::io::atomic::write_atomically;
+#[cfg(feature = "std")]
+use crate::io::file::in_file;
 use crate::io::file::{
-    Precision, checked, in_file, named_tensors, read_network, refuse, refuse_because, write_tensors,
+    Precision, checked, is_expected, is_f32, named_tensors, read_network, refuse, refuse_because,
 };
+#[cfg(feature = "std")]
 use crate::io::read::read_model_file;
-use crate::io::tensors::TensorFile;
+use crate::io::tensors::{SCALE, TensorFile};
+use crate::io::write::{Named, write_tensors};
 use crate::model::Model;
+use crate::model::weight_format::WeightFormat;
+use crate::prelude::*;
 use crate::spec::NetSpec;
 use crate::spec::params::Layout;
+use alloc::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::collections::BTreeMap;
-use std::io;
+#[cfg(feature = "std")]
 use std::path::Path;
 
 /// Rows of numbers: word vectors, say.
@@ -52,30 +61,77 @@ pub struct Bundle {
 struct Header {
     format: u32,
     networks: BTreeMap<String, NetSpec>,
+    #[serde(default, skip_serializing_if = "is_f32")]
+    weights: WeightFormat,
     task: Value,
 }
 
 impl Bundle {
+    /// The same with weights of all networks, and tables, in another format.
+    pub fn quantize(&self, format: WeightFormat) -> Result<Bundle> {
+        let networks = self.networks.iter();
+        let networks = networks
+            .map(|(name, model)| Ok((name.clone(), model.quantize(format)?)))
+            .collect::<Result<_>>()?;
+        let mut tables = self.tables.clone();
+        for (name, table) in &mut tables {
+            format.round(name, &mut table.values, table.width)?;
+        }
+        Ok(Bundle { task: self.task.clone(), networks, tables })
+    }
+
+    /// The format of all weights. An error if networks have different ones, which a file cannot say.
+    pub fn weight_format(&self) -> Result<WeightFormat> {
+        let mut formats = self.networks.values().map(Model::weight_format);
+        let first = formats.next().unwrap_or_default();
+        match formats.all(|format| format == first) {
+            true => Ok(first),
+            false => Err(Error::Spec("networks of a bundle have different weight formats".into())),
+        }
+    }
+
     /// Writes them to `path`. Where that fails, what was there before is untouched.
+    #[cfg(feature = "std")]
     pub fn save(&self, path: impl AsRef<Path>, precision: Precision) -> Result<()> {
         let path = path.as_ref();
-        let fail = |why: String| in_file(refuse(format!("cannot be written: {why}")), path);
+        let (header, tensors) = self.contents(precision).map_err(|e| in_file(e, path))?;
+        write_atomically(path, |file| write_tensors(file, &header, &tensors))
+            .map_err(|e| in_file(refuse_because(format!("cannot be written: {e}"), e), path))
+    }
+
+    /// They as the bytes of such a file.
+    pub fn to_bytes(&self, precision: Precision) -> Result<Vec<u8>> {
+        let (header, tensors) = self.contents(precision)?;
+        let mut bytes = Vec::new();
+        write_tensors(&mut bytes, &header, &tensors)
+            .map_err(|e| refuse_because(format!("cannot be written: {e}"), e))?;
+        Ok(bytes)
+    }
+
+    /// The metadata and all tensors.
+    fn contents(&self, precision: Precision) -> Result<(String, Vec<Named<'_>>)> {
         let specs = self.networks.iter().map(|(name, model)| (name.clone(), model.spec().clone()));
-        let header = Header { format: 1, networks: specs.collect(), task: self.task.clone() };
-        let cannot =
-            |e: io::Error| in_file(refuse_because(format!("cannot be written: {e}"), e), path);
-        let header = serde_json::to_string(&header).map_err(|e| cannot(e.into()))?;
+        let weights = self.weight_format()?;
+        let (networks, task) = (specs.collect(), self.task.clone());
+        let header = Header { format: 1, networks, weights, task };
+        let header = serde_json::to_string(&header)
+            .map_err(|e| refuse_because(format!("cannot be written: {e}"), e))?;
         let networks = self.networks.iter();
-        let mut tensors: Vec<_> =
-            networks.flat_map(|(name, model)| named_tensors(&format!("{name}."), model)).collect();
+        let mut tensors: Vec<_> = networks
+            .flat_map(|(name, model)| named_tensors(&format!("{name}."), model, precision))
+            .collect();
+        let format = if is_f32(&weights) { precision.format() } else { weights };
         for (name, Table { rows, width, values }) in &self.tables {
             if name.contains('.') || rows.checked_mul(*width) != Some(values.len()) {
-                return Err(fail(format!("{} values of table `{name}`", values.len())));
+                let values = values.len();
+                return Err(refuse(format!(
+                    "cannot be written: {values} values of table `{name}`"
+                )));
             }
-            tensors.push((name.clone(), vec![*rows, *width], values));
+            let (name, dims) = (name.clone(), vec![*rows, *width]);
+            tensors.push(Named { name, dims, values, format });
         }
-        write_atomically(path, |file| write_tensors(file, &header, &tensors, precision))
-            .map_err(cannot)
+        Ok((header, tensors))
     }
 
     /// Whether the file holds several networks: None where it cannot be read, or is not ours.
@@ -85,6 +141,7 @@ impl Bundle {
     }
 
     /// Reads what [`Bundle::save`] wrote.
+    #[cfg(feature = "std")]
     pub fn load(path: impl AsRef<Path>) -> Result<Bundle> {
         let path = path.as_ref();
         Bundle::from_bytes(&read_model_file(path)?).map_err(|e| in_file(e, path))
@@ -102,7 +159,10 @@ impl Bundle {
             .map_err(|e| refuse_because(format!("metadata `drnn`: {e}"), e))?;
         let (mut networks, mut tables) = (BTreeMap::new(), BTreeMap::new());
         for (name, spec) in &header.networks {
-            networks.insert(name.clone(), read_network(&file, &format!("{name}."), spec)?);
+            networks.insert(
+                name.clone(),
+                read_network(&file, &format!("{name}."), spec, header.weights)?,
+            );
         }
         for name in file.names() {
             let Some((network, tensor)) = name.split_once('.') else {
@@ -117,8 +177,14 @@ impl Bundle {
                 tables.insert(name.to_string(), Table { rows, width, values });
                 continue;
             };
-            let spec = header.networks.get(network);
-            if spec.is_none_or(|spec| Layout::new(spec).find(tensor).is_none()) {
+            let of_table = name.strip_suffix(SCALE).is_some_and(|table| table == network);
+            let expected = match header.networks.get(network) {
+                None => of_table && file.is_int8(network),
+                Some(spec) => {
+                    is_expected(&file, &format!("{network}."), tensor, &Layout::new(spec))
+                }
+            };
+            if !expected {
                 return Err(refuse(format!("unexpected tensor `{}`", short(name))));
             }
         }
@@ -126,7 +192,7 @@ impl Bundle {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "std"))]
 mod tests {
     use super::*;
     use crate::spec::Cell;
@@ -160,7 +226,19 @@ mod tests {
                 assert!(params.map(|(a, b)| (a - b).abs()).fold(0.0, f32::max) <= far);
             }
         }
-        assert_eq!(Bundle::is_bundle(&std::fs::read(&path).unwrap()), Some(true));
+        let bytes = std::fs::read(&path).unwrap();
+        assert_eq!(bytes, bundle.to_bytes(Precision::F16).unwrap());
+        assert_eq!(Bundle::is_bundle(&bytes), Some(true));
+        for format in WeightFormat::ALL {
+            let quantized = bundle.quantize(format).unwrap();
+            quantized.save(&path, Precision::F32).unwrap();
+            let found = Bundle::load(&path).unwrap();
+            assert_eq!(found.weight_format(), Ok(format));
+            assert_eq!((&found.task, &found.tables), (&quantized.task, &quantized.tables));
+            for (name, model) in &quantized.networks {
+                assert_eq!(found.networks[name].params(), model.params());
+            }
+        }
         let error = Model::load(&path).unwrap_err().to_string();
         assert!(error.contains("holds several networks"), "{error}");
     }

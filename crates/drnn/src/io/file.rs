@@ -11,23 +11,35 @@
 //! `task` is whatever the program that trained the model needs to use it (see [`Model::task`]); it may be
 //! missing. Values may be written as half-precision numbers, which are half as large; they are read as f32.
 //!
+//! `"weights": "int8"`, or `f16` or `bf16`, is there if the model runs with such weights
+//! ([`Model::quantize`]). An int8 matrix `weight_ih_l0` is a tensor of that name and dtype I8, and a tensor
+//! `weight_ih_l0.scale` of f32, one number for each row: `weight = scale[:, None] * int8`. Biases are f32.
+//!
 //! A file is written under a temporary name in its folder, synced and renamed, and its folder is synced: there is the
 //! old one or the new one, never half of one. A damaged or hostile file is refused with the tensor
 //! and the reason, and nothing is allocated that its header merely claims.
 
 use crate::error::text::short;
 use crate::error::{Error, FileError, Result};
+#[cfg(feature = "std")]
 use crate::io::atomic::write_atomically;
 use crate::io::format::{Container, Format, sniff};
-use crate::io::half_precision::f32_to_f16;
+#[cfg(not(feature = "std"))]
+use crate::io::memory::{self as io, Write};
+#[cfg(feature = "std")]
 use crate::io::read::read_model_file;
-use crate::io::tensors::TensorFile;
+use crate::io::tensors::{SCALE, TensorFile};
+use crate::io::write::{Named, write_tensors};
 use crate::model::Model;
+use crate::model::weight_format::WeightFormat;
+use crate::prelude::*;
 use crate::spec::NetSpec;
 use crate::spec::params::{Layout, Tensor};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
+#[cfg(feature = "std")]
 use std::io::{self, Write};
+#[cfg(feature = "std")]
 use std::path::Path;
 
 /// The metadata entry that makes a file ours.
@@ -39,11 +51,19 @@ const FORMAT: u32 = 1;
 struct Header {
     format: u32,
     spec: NetSpec,
+    #[serde(default, skip_serializing_if = "is_f32")]
+    weights: WeightFormat,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     task: Option<Value>,
 }
 
-/// How values are written.
+/// What a header need not say.
+pub(crate) fn is_f32(format: &WeightFormat) -> bool {
+    *format == WeightFormat::F32
+}
+
+/// How values of a model with f32 weights are written. Those of a quantised model
+/// ([`Model::quantize`]) are written in the format of its weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Precision {
@@ -54,8 +74,15 @@ pub enum Precision {
     F16,
 }
 
-/// A tensor to be written: name, dimensions, values.
-pub(crate) type Named<'a> = (String, Vec<usize>, &'a [f32]);
+impl Precision {
+    /// The format of values in the file.
+    pub(crate) fn format(self) -> WeightFormat {
+        match self {
+            Precision::F32 => WeightFormat::F32,
+            Precision::F16 => WeightFormat::F16,
+        }
+    }
+}
 
 /// An error about a file whose path is not known here. Names in it come from the file.
 pub(crate) fn refuse(reason: impl AsRef<str>) -> Error {
@@ -65,12 +92,13 @@ pub(crate) fn refuse(reason: impl AsRef<str>) -> Error {
 /// The same with the error that caused it; `reason` includes its message.
 pub(crate) fn refuse_because(
     reason: impl AsRef<str>,
-    source: impl std::error::Error + Send + Sync + 'static,
+    source: impl core::error::Error + Send + Sync + 'static,
 ) -> Error {
     Error::File(FileError::new(reason.as_ref()).caused_by(source))
 }
 
 /// The same error with the path in it.
+#[cfg(feature = "std")]
 pub(crate) fn in_file(error: Error, path: &Path) -> Error {
     Error::File(match error {
         Error::File(error) => error.at(path),
@@ -92,56 +120,44 @@ pub(crate) fn checked(header: &str) -> Result<Value> {
 }
 
 /// A model's tensors, with `prefix` before their names.
-pub(crate) fn named_tensors<'a>(prefix: &str, model: &'a Model) -> Vec<Named<'a>> {
+pub(crate) fn named_tensors<'a>(
+    prefix: &str,
+    model: &'a Model,
+    precision: Precision,
+) -> Vec<Named<'a>> {
     let tensors = model.layout().tensors().iter();
     let named = |Tensor { name, dims, range }: &Tensor| {
-        (format!("{prefix}{name}"), dims.clone(), &model.params()[range.clone()])
+        let format = match model.weight_format() {
+            WeightFormat::F32 => precision.format(),
+            format if dims.len() == 2 => format,
+            _ => WeightFormat::F32,
+        };
+        let (name, values) = (format!("{prefix}{name}"), &model.params()[range.clone()]);
+        Named { name, dims: dims.clone(), values, format }
     };
     tensors.map(named).collect()
 }
 
-/// The network whose tensors have `prefix` before their names.
-pub(crate) fn read_network(file: &TensorFile, prefix: &str, spec: &NetSpec) -> Result<Model> {
+/// The network whose tensors have `prefix` before their names, and whose weights are of this format.
+pub(crate) fn read_network(
+    file: &TensorFile,
+    prefix: &str,
+    spec: &NetSpec,
+    format: WeightFormat,
+) -> Result<Model> {
     let mut params = Vec::new();
     for tensor in Layout::new(spec).tensors() {
         params.extend(file.values(&format!("{prefix}{}", tensor.name), &tensor.dims)?);
     }
-    Model::from_params(spec, params)
+    let model = Model::from_params(spec, params)?;
+    if is_f32(&format) { Ok(model) } else { model.quantize(format) }
 }
 
-/// The length of the header, the header, the values: bit by bit, because a large model should not be in
-/// memory twice.
-pub(crate) fn write_tensors(
-    to: &mut impl Write,
-    header: &str,
-    tensors: &[Named],
-    precision: Precision,
-) -> io::Result<()> {
-    let (dtype, size) = match precision {
-        Precision::F32 => ("F32", 4),
-        Precision::F16 => ("F16", 2),
-    };
-    let mut entries = serde_json::Map::new();
-    entries.insert("__metadata__".into(), json!({KEY: header}));
-    let mut at = 0;
-    for (name, dims, values) in tensors {
-        let offsets = [at, at + values.len() * size];
-        at = offsets[1];
-        entries
-            .insert(name.clone(), json!({"dtype": dtype, "shape": dims, "data_offsets": offsets}));
-    }
-    let mut header = serde_json::to_vec(&entries)?;
-    header.resize(header.len().next_multiple_of(8), b' '); // so that values are aligned
-    to.write_all(&(header.len() as u64).to_le_bytes())?;
-    to.write_all(&header)?;
-    for values in tensors.iter().flat_map(|(_, _, values)| values.chunks(1 << 16)) {
-        let bytes: Vec<u8> = match precision {
-            Precision::F32 => values.iter().flat_map(|x| x.to_le_bytes()).collect(),
-            Precision::F16 => values.iter().flat_map(|x| f32_to_f16(*x)).collect(),
-        };
-        to.write_all(&bytes)?;
-    }
-    Ok(())
+/// Whether a tensor's name is expected: one of the layout's, or the scales of such a tensor.
+pub(crate) fn is_expected(file: &TensorFile, prefix: &str, name: &str, layout: &Layout) -> bool {
+    let matrix = |name: &str| file.is_int8(&format!("{prefix}{name}")).then(|| layout.find(name));
+    layout.find(name).is_some()
+        || name.strip_suffix(SCALE).is_some_and(|name| matrix(name).flatten().is_some())
 }
 
 impl Model {
@@ -153,11 +169,13 @@ impl Model {
     }
 
     /// Writes the model to `path`. Where that fails, what was there before is untouched.
+    #[cfg(feature = "std")]
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         self.save_as(path, Precision::F32)
     }
 
     /// The same with a choice of precision.
+    #[cfg(feature = "std")]
     pub fn save_as(&self, path: impl AsRef<Path>, precision: Precision) -> Result<()> {
         let path = path.as_ref();
         write_atomically(path, |file| self.write_to(file, precision))
@@ -166,11 +184,13 @@ impl Model {
 
     fn write_to(&self, to: &mut impl Write, precision: Precision) -> io::Result<()> {
         let (spec, task) = (self.spec().clone(), self.task().cloned());
-        let header = serde_json::to_string(&Header { format: FORMAT, spec, task })?;
-        write_tensors(to, &header, &named_tensors("", self), precision)
+        let weights = self.weight_format();
+        let header = serde_json::to_string(&Header { format: FORMAT, spec, weights, task })?;
+        write_tensors(to, &header, &named_tensors("", self, precision))
     }
 
     /// Reads a model that [`Model::save`] wrote. For files of PyTorch see [`Model::import`].
+    #[cfg(feature = "std")]
     pub fn load(path: impl AsRef<Path>) -> Result<Model> {
         let path = path.as_ref();
         Model::from_bytes(&read_model_file(path)?).map_err(|e| in_file(e, path))
@@ -205,7 +225,7 @@ impl Model {
             .map_err(|e| refuse_because(format!("metadata `drnn`: {e}"), e))?;
         let layout = Layout::new(&header.spec);
         for name in file.names() {
-            if layout.find(name).is_none() {
+            if !is_expected(file, "", name, &layout) {
                 return Err(refuse(format!(
                     "unexpected tensor `{}` in {}",
                     short(name),
@@ -213,11 +233,12 @@ impl Model {
                 )));
             }
         }
-        let model = read_network(file, "", &header.spec)?;
+        let model = read_network(file, "", &header.spec, header.weights)?;
         Ok(header.task.into_iter().fold(model, Model::with_task))
     }
 
     /// Imports a PyTorch state dict or an ONNX graph from a file, see [`crate::Import`].
+    #[cfg(feature = "std")]
     pub fn import(path: impl AsRef<Path>, options: &crate::Import) -> Result<Model> {
         crate::Imported::read(path, options).map(|imported| imported.model)
     }

@@ -7,7 +7,8 @@
 
 use crate::error::{Error, Result};
 use crate::io::file::refuse;
-use std::fmt;
+use crate::prelude::*;
+use core::fmt;
 
 /// What drnn reads models from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -50,6 +51,7 @@ pub(crate) enum Container {
 }
 
 /// Bytes that are enough to recognise each of these.
+#[cfg(feature = "std")]
 pub(crate) const START: usize = 512;
 
 /// How a file of PyTorch before 1.6 begins: a pickle of this number.

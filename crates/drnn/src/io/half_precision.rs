@@ -1,6 +1,9 @@
 //! Numbers of 16 bits in files, which are f32 in memory. By hand, because the crate `half` and what
 //! it needs take a third of the time of building this one.
 
+#[cfg(not(feature = "std"))]
+use crate::cpu::float::Float;
+
 /// An IEEE 754 binary16 as f32, exactly.
 pub(crate) fn f16_to_f32(bytes: [u8; 2]) -> f32 {
     let bits = u32::from(u16::from_le_bytes(bytes));
@@ -17,6 +20,16 @@ pub(crate) fn f16_to_f32(bytes: [u8; 2]) -> f32 {
 /// A bfloat16, the upper half of an f32, as f32.
 pub(crate) fn bf16_to_f32([low, high]: [u8; 2]) -> f32 {
     f32::from_le_bytes([0, 0, low, high])
+}
+
+/// The nearest bfloat16, ties to even; infinity beyond the largest.
+pub(crate) fn f32_to_bf16(x: f32) -> [u8; 2] {
+    let bits = x.to_bits();
+    let rounded = match x.is_nan() {
+        true => 0x7FC0,
+        false => ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16) as u16,
+    };
+    rounded.to_le_bytes()
 }
 
 /// The nearest IEEE 754 binary16, ties to even; infinity beyond the largest.
@@ -66,6 +79,9 @@ mod tests {
         let check = |x: f32| {
             let (found, expected) = (f32_to_f16(x), f16::from_f32(x));
             let nan = x.is_nan() && f16::from_le_bytes(found).is_nan();
+            assert!(nan || found == expected.to_le_bytes(), "{x:e}");
+            let (found, expected) = (f32_to_bf16(x), bf16::from_f32(x));
+            let nan = x.is_nan() && bf16::from_le_bytes(found).is_nan();
             assert!(nan || found == expected.to_le_bytes(), "{x:e}");
         };
         // Every number of 16 bits, the one half-way to the next, and their neighbours.

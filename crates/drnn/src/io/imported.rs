@@ -2,6 +2,7 @@
 
 use crate::io::format::Format;
 use crate::model::Model;
+use crate::prelude::*;
 
 /// A model from a file, and what of the file is not in it.
 #[derive(Debug)]

@@ -14,8 +14,8 @@ use crate::io::format::Format;
 use crate::io::limits::{MAX_DIMENSIONS, MAX_OTHERS, MAX_TENSOR_NAME, MAX_TENSORS};
 use crate::io::tensors::{Contents, TensorView, Tensors, long_name};
 use crate::io::zip::Archive;
+use alloc::borrow::Cow;
 use safetensors::Dtype;
-use std::borrow::Cow;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 /// Bytes of a header; a plain array's has 118.
@@ -111,7 +111,7 @@ struct Header {
 
 /// The literal of a Python dictionary with these three keys.
 fn header_of(bytes: &[u8]) -> Option<Header> {
-    let text = std::str::from_utf8(bytes).ok()?;
+    let text = core::str::from_utf8(bytes).ok()?;
     let after = |key: &str| {
         let at = text.find(&format!("'{key}'"))? + key.len() + 2;
         Some(text.get(at..)?.trim_start().strip_prefix(':')?.trim_start())

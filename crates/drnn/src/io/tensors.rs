@@ -11,11 +11,15 @@ use crate::io::format::{Container, Format, sniff};
 use crate::io::half_precision::{bf16_to_f32, f16_to_f32};
 use crate::io::limits::{MAX_TENSOR_NAME, MAX_TENSORS};
 use crate::io::torch;
+use crate::prelude::*;
+use alloc::borrow::Cow;
+use alloc::collections::BTreeMap;
 use safetensors::{Dtype, SafeTensorError, SafeTensors};
 use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, Visitor};
-use std::borrow::Cow;
-use std::collections::BTreeMap;
+
+/// What the scales of an int8 matrix are called: this, after the name of the matrix.
+pub(crate) const SCALE: &str = ".scale";
 
 /// Tensors by name.
 pub(crate) type Tensors<'a> = BTreeMap<String, TensorView<'a>>;
@@ -116,10 +120,28 @@ impl<'a> TensorFile<'a> {
             .ok_or_else(|| refuse(format!("tensor `{}` is missing", short(name))))
     }
 
-    /// Values of a tensor of the shape expected; f64, f16 and bf16 become f32.
+    /// Whether a tensor has integers of 8 bits, which are multiples of the scales of its rows.
+    pub fn is_int8(&self, name: &str) -> bool {
+        self.view(name).is_ok_and(|view| view.dtype == Dtype::I8)
+    }
+
+    /// Values of a tensor of the shape expected; f64, f16 and bf16 become f32, and integers are multiplied
+    /// by the scales of their rows.
     pub fn values(&self, name: &str, dims: &[usize]) -> Result<Vec<f32>> {
         self.check(name, dims)?;
-        self.view(name)?.floats(name)
+        let view = self.view(name)?;
+        if view.dtype != Dtype::I8 {
+            return view.floats(name);
+        }
+        let (&[rows, width], scale) = (dims, format!("{name}{SCALE}")) else {
+            return Err(refuse(format!("tensor `{}` is I8 and no matrix", short(name))));
+        };
+        let scales = self.values(&scale, &[rows])?;
+        let mut values = view.each(name, |[byte]: [u8; 1]| f32::from(byte.cast_signed()))?;
+        for (row, scale) in values.chunks_mut(width.max(1)).zip(scales) {
+            row.iter_mut().for_each(|x| *x *= scale);
+        }
+        Ok(values)
     }
 }
 
@@ -143,7 +165,7 @@ struct Entries {
 impl<'de> DeserializeSeed<'de> for &mut Entries {
     type Value = ();
 
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> std::result::Result<(), D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> core::result::Result<(), D::Error> {
         from.deserialize_any(self)
     }
 }
@@ -151,11 +173,11 @@ impl<'de> DeserializeSeed<'de> for &mut Entries {
 impl<'de> Visitor<'de> for &mut Entries {
     type Value = ();
 
-    fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+    fn expecting(&self, f: &mut core::fmt::Formatter) -> core::fmt::Result {
         f.write_str("a header of tensors")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<(), A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> core::result::Result<(), A::Error> {
         while let Some(name) = map.next_key::<Cow<str>>()? {
             self.count += 1;
             self.refused = match self.count > MAX_TENSORS {

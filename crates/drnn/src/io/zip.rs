@@ -10,13 +10,13 @@ use crate::error::Result;
 use crate::error::text::short;
 use crate::io::file::refuse;
 use crate::io::limits::{MAX_ARCHIVE_ENTRIES, MAX_UNPACKED, MAX_UNPACKED_RATIO};
+use alloc::borrow::Cow;
+use alloc::collections::BTreeMap;
+use core::cell::Cell;
+use core::ops::Range;
 use flate2::read::DeflateDecoder;
 use rawzip::{CompressionMethod, ZipArchive, ZipFileHeaderRecord, ZipSliceArchive};
-use std::borrow::Cow;
-use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::io::Read;
-use std::ops::Range;
 
 /// The entries of an archive by name.
 pub(crate) struct Archive<'a> {
@@ -59,7 +59,7 @@ impl<'a> Archive<'a> {
         let mut entries = BTreeMap::new();
         let mut headers = archive.entries();
         while let Some(header) = headers.next_entry().map_err(|_| incomplete())? {
-            let name = std::str::from_utf8(header.file_path().as_bytes())
+            let name = core::str::from_utf8(header.file_path().as_bytes())
                 .map_err(|_| refuse("an entry of the archive has a name that is not text"))?
                 .to_string();
             let (extent, entry) =

@@ -11,7 +11,7 @@
 
 use super::math::{sigmoid, tanh};
 use super::simd::Simd;
-use std::ops::Range;
+use core::ops::Range;
 
 /// Operands of [`CellKernel::forward`].
 #[derive(Clone, Copy)]

@@ -4,11 +4,15 @@ use super::cells::{
     self, CellBackward, CellForward, Gru, GruResetBefore, Lstm, Reset, RnnRelu, RnnTanh,
 };
 use super::dots::{self, Dots};
+use super::int8::PortableInt8;
+#[cfg(target_arch = "x86_64")]
+use super::int8::{Avx2Int8, Avx2Vnni, Avx512Int8, Avx512Vnni};
 use super::product::{self, Product};
 use super::simd::Portable;
 #[cfg(target_arch = "x86_64")]
 use super::simd::{Avx2, Avx512};
 use crate::cpu::InstructionSet;
+use crate::prelude::*;
 use crate::spec::Cell;
 
 /// The kernels, compiled for one instruction set.
@@ -31,6 +35,7 @@ pub struct Kernels {
     pub reset_back: unsafe fn(&CellBackward),
     /// `iterations` rounds of independent fused multiply-adds on registers; returns (work in FLOP, a
     /// value that depends on all of them).
+    #[cfg(feature = "std")]
     pub fma_loop: unsafe fn(iterations: usize) -> (f64, f32),
 }
 
@@ -58,13 +63,13 @@ fn index(cell: Cell) -> usize {
 
 /// One instantiation of all kernels: a module of `#[target_feature]` functions and their table.
 macro_rules! instantiate {
-    ($module:ident, $simd:ty, $set:ident $(, $features:literal)?) => {
+    ($module:ident, $simd:ty, $int8:ty, $set:ident $(, $features:literal)?) => {
         mod $module {
             use super::*;
 
             $(#[target_feature(enable = $features)])?
             unsafe fn product(p: &Product) {
-                unsafe { product::product::<$simd>(p) }
+                unsafe { product::product::<$simd, $int8>(p) }
             }
             $(#[target_feature(enable = $features)])?
             unsafe fn dots(p: &Dots) {
@@ -118,12 +123,13 @@ macro_rules! instantiate {
             unsafe fn reset_back(p: &CellBackward) {
                 unsafe { cells::backward::<Reset, $simd>(p) }
             }
+            #[cfg(feature = "std")]
             $(#[target_feature(enable = $features)])?
             unsafe fn fma_loop(iterations: usize) -> (f64, f32) {
                 unsafe { super::fma_loop::<$simd>(iterations) }
             }
 
-            pub static KERNELS: Kernels = Kernels {
+            pub const TABLE: Kernels = Kernels {
                 set: InstructionSet::$set,
                 width: <$simd as super::Simd>::WIDTH,
                 rows: <$simd as super::Simd>::ROWS,
@@ -139,35 +145,97 @@ macro_rules! instantiate {
                 ],
                 reset,
                 reset_back,
+                #[cfg(feature = "std")]
                 fma_loop,
             };
+            pub static KERNELS: Kernels = TABLE;
+        }
+    };
+}
+
+/// The kernels of another module with a product of its own: an instruction set that has more
+/// instructions for int8.
+#[cfg(target_arch = "x86_64")]
+macro_rules! instantiate_int8 {
+    ($module:ident, $base:ident, $simd:ty, $int8:ty, $features:literal) => {
+        mod $module {
+            use super::*;
+
+            #[target_feature(enable = $features)]
+            unsafe fn product(p: &Product) {
+                unsafe { product::product::<$simd, $int8>(p) }
+            }
+
+            pub static KERNELS: Kernels = Kernels { product, ..super::$base::TABLE };
         }
     };
 }
 
 use super::simd::Simd;
 
-instantiate!(portable, Portable, Portable);
+instantiate!(portable, Portable, PortableInt8, Portable);
 #[cfg(target_arch = "x86_64")]
-instantiate!(avx2, Avx2, Avx2, "avx2,fma");
+instantiate!(avx2, Avx2, Avx2Int8, Avx2, "avx2,fma,f16c");
 #[cfg(target_arch = "x86_64")]
-instantiate!(avx512, Avx512, Avx512, "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma");
+instantiate_int8!(avx2_vnni, avx2, Avx2, Avx2Vnni, "avx2,fma,f16c,avxvnni");
+#[cfg(target_arch = "x86_64")]
+instantiate!(
+    avx512,
+    Avx512,
+    Avx512Int8,
+    Avx512,
+    "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma,f16c"
+);
+#[cfg(target_arch = "x86_64")]
+instantiate_int8!(
+    avx512_vnni,
+    avx512,
+    Avx512,
+    Avx512Vnni,
+    "avx512f,avx512vl,avx512dq,avx512bw,avx512vnni,avx2,fma,f16c"
+);
 
-/// Every set that this processor can run, the fastest first.
+/// Whether the processor has all of these features: detected at run time, which takes std, or known to
+/// the compiler.
+#[cfg(target_arch = "x86_64")]
+macro_rules! has {
+    ($($feature:tt),*) => {{
+        #[cfg(feature = "std")]
+        let all = [$(std::is_x86_feature_detected!($feature)),*];
+        #[cfg(not(feature = "std"))]
+        let all = [$(cfg!(target_feature = $feature)),*];
+        all.iter().all(|&has| has)
+    }};
+}
+
+/// Every set that this processor can run, the fastest first; of each, the variant with the most
+/// instructions for int8.
 pub fn all_kernels() -> Vec<&'static Kernels> {
+    let mut all: Vec<&'static Kernels> = Vec::new();
+    for kernels in all_variants() {
+        if all.iter().all(|other| other.set != kernels.set) {
+            all.push(kernels);
+        }
+    }
+    all
+}
+
+/// The same with all variants, which differ in the product of int8 weights alone, and not in its bits.
+pub fn all_variants() -> Vec<&'static Kernels> {
     let mut all: Vec<&'static Kernels> = Vec::new();
     #[cfg(target_arch = "x86_64")]
     {
-        let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-        if avx2
-            && is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512vl")
-            && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512bw")
-        {
+        let avx2 = has!("avx2", "fma", "f16c");
+        if avx2 && has!("avx512f", "avx512vl", "avx512dq", "avx512bw") {
+            if has!("avx512vnni") {
+                all.push(&avx512_vnni::KERNELS);
+            }
             all.push(&avx512::KERNELS);
         }
         if avx2 {
+            if has!("avxvnni") {
+                all.push(&avx2_vnni::KERNELS);
+            }
             all.push(&avx2::KERNELS);
         }
     }
@@ -175,13 +243,15 @@ pub fn all_kernels() -> Vec<&'static Kernels> {
     all
 }
 
+#[cfg(feature = "std")]
 #[inline(always)]
 unsafe fn fma_loop<S: Simd>(iterations: usize) -> (f64, f32) {
     const CHAINS: usize = 12;
     // SAFETY: register arithmetic only.
     unsafe {
-        let mut acc = [S::splat(std::hint::black_box(0.5)); CHAINS];
-        let (a, b) = (S::splat(std::hint::black_box(0.999)), S::splat(std::hint::black_box(1e-3)));
+        let mut acc = [S::splat(core::hint::black_box(0.5)); CHAINS];
+        let (a, b) =
+            (S::splat(core::hint::black_box(0.999)), S::splat(core::hint::black_box(1e-3)));
         for _ in 0..iterations {
             for x in &mut acc {
                 *x = S::fma(*x, a, b);

@@ -14,7 +14,7 @@
 )]
 
 use super::simd::Simd;
-use std::f32::consts::{LN_2, LOG2_E};
+use core::f32::consts::{LN_2, LOG2_E};
 
 /// Coefficients of p, by weighted least squares on `(2^f - 1) / f`.
 const P: [f32; 6] =

@@ -6,6 +6,7 @@
 //! | `math` | sigmoid, tanh |
 //! | `pack` | weights in reading order |
 //! | `product` | the one matrix product |
+//! | `int8` | the same with int8 weights |
 //! | `dots` | the same for a handful of columns |
 //! | `cells` | gate arithmetic, forward and backward |
 //! | `dispatch` | the choice of instruction set |
@@ -18,6 +19,7 @@
 pub mod cells;
 pub mod dispatch;
 pub mod dots;
+pub mod int8;
 mod math;
 pub mod pack;
 pub mod product;

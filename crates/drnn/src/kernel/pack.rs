@@ -25,18 +25,19 @@ pub fn panel_count(cols: usize, width: usize) -> usize {
     cols.div_ceil(width).div_ceil(PANEL)
 }
 
-/// Floats that a packed `k` by `cols` matrix takes.
+/// Numbers that a packed `k` by `cols` matrix takes.
 pub fn packed_len(k: usize, cols: usize, width: usize) -> usize {
-    k * cols.next_multiple_of(width)
+    k.saturating_mul(cols.next_multiple_of(width))
 }
 
-/// Packs `W[k, j] = w[k * k_stride + j * col_stride]` into `to` (of [`packed_len`] floats).
-pub fn pack(
-    to: &mut [f32],
+/// Packs `W[k, j] = convert(w[k * k_stride + j * col_stride])` into `to` (of [`packed_len`] numbers).
+pub fn pack<T: Copy + Default>(
+    to: &mut [T],
     w: &[f32],
     (k, k_stride): (usize, usize),
     (cols, col_stride): (usize, usize),
     width: usize,
+    convert: impl Fn(f32) -> T,
 ) {
     for (first, vectors) in panels(cols, width) {
         let (from, span) = (first * width, vectors * width);
@@ -44,8 +45,10 @@ pub fn pack(
         let panel = &mut to[from * k..][..span * k];
         if col_stride == 1 {
             for (kk, row) in panel.chunks_exact_mut(span).enumerate() {
-                row[..real].copy_from_slice(&w[kk * k_stride + from..][..real]);
-                row[real..].fill(0.0);
+                for (to, x) in row.iter_mut().zip(&w[kk * k_stride + from..][..real]) {
+                    *to = convert(*x);
+                }
+                row[real..].fill(T::default());
             }
             continue;
         }
@@ -54,11 +57,11 @@ pub fn pack(
             for j in 0..real {
                 let source = &w[block * LINE * k_stride + (from + j) * col_stride..];
                 for (kk, row) in rows.chunks_exact_mut(span).enumerate() {
-                    row[j] = source[kk * k_stride];
+                    row[j] = convert(source[kk * k_stride]);
                 }
             }
             for row in rows.chunks_exact_mut(span) {
-                row[real..].fill(0.0);
+                row[real..].fill(T::default());
             }
         }
     }
@@ -100,8 +103,8 @@ mod tests {
             }
             let len = packed_len(k, cols, 8);
             let (mut a, mut b) = (vec![f32::NAN; len], vec![f32::NAN; len]);
-            pack(&mut a, &rows, (k, cols), (cols, 1), 8);
-            pack(&mut b, &turned, (k, 1), (cols, k), 8);
+            pack(&mut a, &rows, (k, cols), (cols, 1), 8, |x| x);
+            pack(&mut b, &turned, (k, 1), (cols, k), 8, |x| x);
             assert_eq!(a, b);
             for (first, vectors) in panels(cols, 8) {
                 let span = vectors * 8;

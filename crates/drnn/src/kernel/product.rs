@@ -5,15 +5,18 @@
 //! ```
 //!
 //! `W_s` is packed once ([`super::pack`]) into panels of up to four vectors; a tile of C, some rows
-//! by one panel, stays in registers while k runs. Each element of C is one chain of fused
+//! by one panel, stays in registers while k runs. Weights of 16 bits are widened as they are loaded;
+//! int8 weights have a product of their own ([`super::int8`]). Each element of C is one chain of fused
 //! multiply-adds in the order of the terms and of k, whatever tile, panel or thread it falls into:
 //! this is why results do not depend on the batch, on threads, or on hoisting a term out of a loop.
 
 #![allow(clippy::needless_range_loop, reason = "r, k, m and v are the letters of the formula")]
 
+use super::int8::{self, Int8};
 use super::pack::panel;
 use super::simd::Simd;
-use std::ops::Range;
+use crate::model::weight_format::WeightFormat;
+use core::ops::Range;
 
 /// Row index that stands for a row of zeros.
 pub const NULL_ROW: u32 = u32::MAX;
@@ -29,7 +32,7 @@ pub struct Term {
     pub index: *const u32,
     /// What is read for [`NULL_ROW`]: k zeros. Null where the index has no such row.
     pub zeros: *const f32,
-    /// Packed `W`, `k` by the columns of C.
+    /// Packed `W`, `k` by the columns of C, in the product's [`format`](Product::format).
     pub w: *const f32,
     pub k: usize,
 }
@@ -37,7 +40,7 @@ pub struct Term {
 impl Term {
     /// Rows of `k` floats, `row_stride` apart, in order, and a packed W.
     pub fn rows(a: *const f32, row_stride: usize, k: usize, w: *const f32) -> Term {
-        let (index, zeros) = (std::ptr::null(), std::ptr::null());
+        let (index, zeros) = (core::ptr::null(), core::ptr::null());
         Term { a, row_stride, k_stride: 1, index, zeros, w, k }
     }
 
@@ -84,7 +87,7 @@ pub struct Terms {
 
 impl Terms {
     pub fn new() -> Terms {
-        let none = Term::rows(std::ptr::null(), 0, 0, std::ptr::null());
+        let none = Term::rows(core::ptr::null(), 0, 0, core::ptr::null());
         Terms { terms: [none; 8], len: 0 }
     }
 
@@ -152,14 +155,55 @@ pub struct Product<'a> {
     pub c: *mut f32,
     pub c_stride: usize,
     pub init: Init,
+    /// How the weights of all terms are stored.
+    pub format: WeightFormat,
     pub terms: &'a [Term],
 }
 
 /// # Safety
-/// The processor has `S`; all pointers are valid for the shapes stated, C is not read or written by
-/// others meanwhile, and C overlaps `init` only as the very same rows.
+/// The processor has `S` and `I`; all pointers are valid for the shapes stated, C is not read or
+/// written by others meanwhile, and C overlaps `init` only as the very same rows.
 #[inline(always)]
-pub unsafe fn product<S: Simd>(p: &Product) {
+pub unsafe fn product<S: Simd, I: Int8<Float = S>>(p: &Product) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match p.format {
+            WeightFormat::F32 => panels::<S, F32>(p),
+            WeightFormat::F16 => panels::<S, F16>(p),
+            WeightFormat::Bf16 => panels::<S, Bf16>(p),
+            WeightFormat::Int8 => int8::product::<I>(p),
+        }
+    }
+}
+
+/// Weights in memory that become vectors of f32 in registers.
+pub trait Stored {
+    type Number;
+    /// # Safety
+    /// As [`Simd::load`].
+    unsafe fn load<S: Simd>(p: *const Self::Number) -> S::V;
+}
+
+macro_rules! stored {
+    ($name:ident, $number:ty, $load:ident) => {
+        pub struct $name;
+        impl Stored for $name {
+            type Number = $number;
+            #[inline(always)]
+            unsafe fn load<S: Simd>(p: *const $number) -> S::V {
+                unsafe { S::$load(p) }
+            }
+        }
+    };
+}
+stored!(F32, f32, load);
+stored!(F16, u16, load_f16);
+stored!(Bf16, u16, load_bf16);
+
+/// # Safety
+/// As [`product`].
+#[inline(always)]
+pub unsafe fn panels<S: Simd, W: Stored>(p: &Product) {
     let tiles = p.rows.div_ceil(S::ROWS);
     for i in 0..p.panels.len() {
         let i = if p.backwards { p.panels.end - 1 - i } else { p.panels.start + i };
@@ -171,10 +215,10 @@ pub unsafe fn product<S: Simd>(p: &Product) {
             // SAFETY: rows <= S::ROWS by construction; the rest is the caller's promise.
             unsafe {
                 match vectors {
-                    4 => rows_of::<S, 4>(p, row, rows, first),
-                    3 => rows_of::<S, 3>(p, row, rows, first),
-                    2 => rows_of::<S, 2>(p, row, rows, first),
-                    _ => rows_of::<S, 1>(p, row, rows, first),
+                    4 => rows_of::<S, W, 4>(p, row, rows, first),
+                    3 => rows_of::<S, W, 3>(p, row, rows, first),
+                    2 => rows_of::<S, W, 2>(p, row, rows, first),
+                    _ => rows_of::<S, W, 1>(p, row, rows, first),
                 }
             }
             row += rows;
@@ -184,30 +228,64 @@ pub unsafe fn product<S: Simd>(p: &Product) {
 }
 
 #[inline(always)]
-unsafe fn rows_of<S: Simd, const P: usize>(p: &Product, row: usize, rows: usize, first: usize) {
+unsafe fn rows_of<S: Simd, W: Stored, const P: usize>(
+    p: &Product,
+    row: usize,
+    rows: usize,
+    first: usize,
+) {
     // SAFETY: as promised to `product`. Tiles that `S` cannot hold are compiled out.
     unsafe {
         match rows {
-            6 if S::ROWS >= 6 => tile::<S, 6, P>(p, row, first),
-            5 if S::ROWS >= 6 => tile::<S, 5, P>(p, row, first),
-            4 if S::ROWS >= 6 => tile::<S, 4, P>(p, row, first),
-            3 => tile::<S, 3, P>(p, row, first),
-            2 => tile::<S, 2, P>(p, row, first),
-            _ => tile::<S, 1, P>(p, row, first),
+            6 if S::ROWS >= 6 => tile::<S, W, 6, P>(p, row, first),
+            5 if S::ROWS >= 6 => tile::<S, W, 5, P>(p, row, first),
+            4 if S::ROWS >= 6 => tile::<S, W, 4, P>(p, row, first),
+            3 => tile::<S, W, 3, P>(p, row, first),
+            2 => tile::<S, W, 2, P>(p, row, first),
+            _ => tile::<S, W, 1, P>(p, row, first),
         }
     }
 }
 
 #[inline(always)]
-unsafe fn tile<S: Simd, const M: usize, const P: usize>(p: &Product, row: usize, first: usize) {
-    // SAFETY: as promised to `product`; vectors that reach past the last column are masked.
+unsafe fn tile<S: Simd, W: Stored, const M: usize, const P: usize>(
+    p: &Product,
+    row: usize,
+    first: usize,
+) {
+    // SAFETY: as promised to `product`.
     unsafe {
-        let col = first * S::WIDTH;
-        let tail = (p.cols - col).min(P * S::WIDTH) - (P - 1) * S::WIDTH;
-        let mut acc = [[S::splat(0.0); P]; M];
+        let mut acc = load_tile::<S, M, P>(p, p.init, row, first);
+        for term in p.terms {
+            accumulate::<S, W, M, P>(&mut acc, term, row, first);
+        }
+        store_tile::<S, M, P>(p, &acc, row, first);
+    }
+}
 
+/// Columns of the last vector of a panel of P vectors.
+#[inline(always)]
+fn tail<S: Simd, const P: usize>(p: &Product, first: usize) -> usize {
+    (p.cols - first * S::WIDTH).min(P * S::WIDTH) - (P - 1) * S::WIDTH
+}
+
+/// What a tile of C starts from.
+///
+/// # Safety
+/// As [`product`]; the tile lies within C.
+#[inline(always)]
+pub unsafe fn load_tile<S: Simd, const M: usize, const P: usize>(
+    p: &Product,
+    init: Init,
+    row: usize,
+    first: usize,
+) -> [[S::V; P]; M] {
+    // SAFETY: the caller's promise; vectors that reach past the last column are masked.
+    unsafe {
+        let tail = tail::<S, P>(p, first);
+        let mut acc = [[S::splat(0.0); P]; M];
         for m in 0..M {
-            let from = match p.init {
+            let from = match init {
                 Init::Zero => continue,
                 Init::Rows { from, stride } => from.add((row + m) * stride),
                 Init::Gather { from, stride, index } => match *index.add(row + m) {
@@ -215,7 +293,7 @@ unsafe fn tile<S: Simd, const M: usize, const P: usize>(p: &Product, row: usize,
                     r => from.add(r as usize * stride),
                 },
             };
-            let from = from.add(col);
+            let from = from.add(first * S::WIDTH);
             for v in 0..P {
                 let at = from.add(v * S::WIDTH);
                 acc[m][v] = if v + 1 < P || tail == S::WIDTH {
@@ -225,13 +303,26 @@ unsafe fn tile<S: Simd, const M: usize, const P: usize>(p: &Product, row: usize,
                 };
             }
         }
+        acc
+    }
+}
 
-        for term in p.terms {
-            accumulate::<S, M, P>(&mut acc, term, row, first);
-        }
-
+/// Writes a tile of C.
+///
+/// # Safety
+/// As [`product`]; the tile lies within C.
+#[inline(always)]
+pub unsafe fn store_tile<S: Simd, const M: usize, const P: usize>(
+    p: &Product,
+    acc: &[[S::V; P]; M],
+    row: usize,
+    first: usize,
+) {
+    // SAFETY: the caller's promise; vectors that reach past the last column are masked.
+    unsafe {
+        let tail = tail::<S, P>(p, first);
         for m in 0..M {
-            let to = p.c.add((row + m) * p.c_stride + col);
+            let to = p.c.add((row + m) * p.c_stride + first * S::WIDTH);
             for v in 0..P {
                 let at = to.add(v * S::WIDTH);
                 if v + 1 < P || tail == S::WIDTH {
@@ -245,7 +336,7 @@ unsafe fn tile<S: Simd, const M: usize, const P: usize>(p: &Product, row: usize,
 }
 
 #[inline(always)]
-unsafe fn accumulate<S: Simd, const M: usize, const P: usize>(
+unsafe fn accumulate<S: Simd, W: Stored, const M: usize, const P: usize>(
     acc: &mut [[S::V; P]; M],
     term: &Term,
     row: usize,
@@ -253,14 +344,14 @@ unsafe fn accumulate<S: Simd, const M: usize, const P: usize>(
 ) {
     // SAFETY: as promised to `product`.
     unsafe {
-        let a: [*const f32; M] = std::array::from_fn(|m| term.row(row + m));
-        let mut w = term.w.add(first * S::WIDTH * term.k);
+        let a: [*const f32; M] = core::array::from_fn(|m| term.row(row + m));
+        let mut w = term.w.cast::<W::Number>().add(first * S::WIDTH * term.k);
         let mut offset = 0;
         for _ in 0..term.k {
             // One vector of the panel at a time: M + 1 registers next to the M * P of the tile.
-            let x: [S::V; M] = std::array::from_fn(|m| S::splat(*a[m].add(offset)));
+            let x: [S::V; M] = core::array::from_fn(|m| S::splat(*a[m].add(offset)));
             for v in 0..P {
-                let panel = S::load(w.add(v * S::WIDTH));
+                let panel = W::load::<S>(w.add(v * S::WIDTH));
                 for m in 0..M {
                     acc[m][v] = S::fma(x[m], panel, acc[m][v]);
                 }
@@ -276,6 +367,7 @@ mod tests {
     use super::super::dispatch::all_kernels;
     use super::super::pack::{pack, packed_len, panel_count};
     use super::*;
+    use crate::io::half_precision::{f32_to_bf16, f32_to_f16};
     use crate::random::Rng;
 
     /// `init + A W` by three loops, rows of A through the index.
@@ -302,7 +394,7 @@ mod tests {
                 let (a, w, init) = (random(rows * k), random(k * cols), random(rows * cols));
                 let zeros = vec![0.0; k];
                 let mut packed = vec![f32::NAN; packed_len(k, cols, kernels.width)];
-                pack(&mut packed, &w, (k, cols), (cols, 1), kernels.width);
+                pack(&mut packed, &w, (k, cols), (cols, 1), kernels.width, |x| x);
                 let index: Vec<u32> = (0..rows)
                     .map(|_| match rng.below(rows + 1) {
                         r if r == rows => NULL_ROW,
@@ -327,6 +419,7 @@ mod tests {
                                     c: to,
                                     c_stride: cols,
                                     init: Init::Rows { from: to, stride: cols },
+                                    format: WeightFormat::F32,
                                     terms: &[term.at_row(rows.start)],
                                 });
                             }
@@ -339,6 +432,51 @@ mod tests {
                     assert!((f64::from(*found) - expected).abs() < 1e-5, "{}", kernels.set);
                 }
                 assert_eq!(whole, run(rng.below(rows + 1), rng.below(panels + 1), true));
+            }
+        }
+    }
+
+    #[test]
+    fn weights_of_16_bits_are_widened_exactly() {
+        let mut rng = Rng::new(3);
+        for kernels in all_kernels() {
+            for (rows, k, cols) in [(1, 9, 5), (7, 40, 70), (13, 3, 150)] {
+                let mut random = |n: usize| (0..n).map(|_| rng.symmetric(1.0)).collect::<Vec<_>>();
+                let (a, mut w) = (random(rows * k), random(k * cols));
+                w[0] = 3e-6; // subnormal in f16
+                let panels = 0..panel_count(cols, kernels.width);
+                let run = |format: WeightFormat, packed: *const f32| {
+                    let mut c = vec![f32::NAN; rows * cols];
+                    // SAFETY: the shapes above.
+                    unsafe {
+                        (kernels.product)(&Product {
+                            rows,
+                            cols,
+                            panels: panels.clone(),
+                            backwards: false,
+                            c: c.as_mut_ptr(),
+                            c_stride: cols,
+                            init: Init::Zero,
+                            format,
+                            terms: &[Term::rows(a.as_ptr(), k, k, packed)],
+                        });
+                    }
+                    c
+                };
+                type Half = (WeightFormat, fn(f32) -> [u8; 2]);
+                let formats: [Half; 2] =
+                    [(WeightFormat::F16, f32_to_f16), (WeightFormat::Bf16, f32_to_bf16)];
+                for (format, convert) in formats {
+                    let mut rounded = w.clone();
+                    format.round("w", &mut rounded, cols).unwrap();
+                    let len = packed_len(k, cols, kernels.width);
+                    let (mut whole, mut half) = (vec![0.0; len], vec![0; len]);
+                    let to_bits = |x| u16::from_le_bytes(convert(x));
+                    pack(&mut whole, &rounded, (k, cols), (cols, 1), kernels.width, |x| x);
+                    pack(&mut half, &w, (k, cols), (cols, 1), kernels.width, to_bits);
+                    let expected = run(WeightFormat::F32, whole.as_ptr());
+                    assert_eq!(run(format, half.as_ptr().cast()), expected, "{}", kernels.set);
+                }
             }
         }
     }
@@ -362,6 +500,7 @@ mod tests {
                         c: c.as_mut_ptr(),
                         c_stride: cols,
                         init,
+                        format: WeightFormat::F32,
                         terms: &[],
                     });
                 }

@@ -2,9 +2,10 @@
 
 use crate::error::{Error, Result, Shape, check_finite, check_shape};
 use crate::exec::recur::HOIST;
+use crate::prelude::*;
 use crate::spec::wiring::columns;
 use crate::spec::{InputSpec, NetSpec};
-use std::ops::Range;
+use core::ops::Range;
 
 /// The elements of a batch.
 #[derive(Debug, Clone, Copy)]

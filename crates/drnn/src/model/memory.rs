@@ -24,6 +24,8 @@ use crate::exec::recur::Recurrence;
 use crate::exec::weights::packed_bytes;
 use crate::kernel::pack::PANEL;
 use crate::model::batch::{Batch, cell_state_width, state_width};
+use crate::model::weight_format::WeightFormat;
+use crate::prelude::*;
 use crate::spec::params::Layout;
 use crate::spec::wiring::columns;
 use crate::spec::{InputSpec, NetSpec, Padding};
@@ -35,9 +37,14 @@ const PROBED: usize = 1 << 28;
 
 /// A model: its parameters, and a copy of them packed for the kernels.
 pub fn model(spec: &NetSpec) -> usize {
+    model_as(spec, WeightFormat::F32)
+}
+
+/// The same with weights of a certain format: its parameters as f32, and a copy in that format.
+pub fn model_as(spec: &NetSpec, format: WeightFormat) -> usize {
     let layout = Layout::new(spec);
     product([spec.parameters(), size_of::<f32>()])
-        .saturating_add(packed_bytes(spec, &layout, WIDEST, false))
+        .saturating_add(packed_bytes(spec, &layout, WIDEST, format, false))
 }
 
 /// The state of one live sequence ([`crate::Stream`], or one more in a [`crate::StreamBatch`]).
@@ -86,7 +93,10 @@ pub fn training(spec: &NetSpec, size: BatchSize, threads: usize) -> Memory {
     let layout = Layout::new(spec);
     let pass = Pass::new(spec, size);
     let (saved, held) = pass.lane(true);
-    let fixed = [packed_bytes(spec, &layout, WIDEST, true), pass.outer(&layout, threads)];
+    let fixed = [
+        packed_bytes(spec, &layout, WIDEST, WeightFormat::F32, true),
+        pass.outer(&layout, threads),
+    ];
     Memory { saved, extra: held.saturating_add(pass.back()), fixed: total(fixed) }
 }
 
@@ -216,7 +226,7 @@ impl<'a> Pass<'a> {
             let n = spec.units()[layer];
             Widths { n, hidden: spec.hidden(layer), columns: columns(spec.cell(), n) }
         };
-        (0..spec.layers()).flat_map(move |layer| std::iter::repeat_n(widths(layer), directions))
+        (0..spec.layers()).flat_map(move |layer| core::iter::repeat_n(widths(layer), directions))
     }
 
     /// Rows of the table of symbols.

@@ -2,8 +2,10 @@
 
 pub(crate) mod batch;
 pub mod memory;
+pub(crate) mod weight_format;
 
 use crate::cpu::Cpu;
+use crate::cpu::sync::{OnceLock, Pool};
 use crate::error::{Error, Result};
 use crate::exec::net::Net;
 use crate::exec::pass::{Lane, LaneWork, check_params, forward};
@@ -12,12 +14,14 @@ use crate::exec::weights::{Way, Weights};
 use crate::flatten::solve::{Solver, solve_rows};
 use crate::io::checksum::rotated_17;
 use crate::model::batch::{Batch, States};
+use crate::model::weight_format::WeightFormat;
+use crate::prelude::*;
 use crate::spec::blocks::StartState;
 use crate::spec::params::{Layout, initial};
 use crate::spec::{NetSpec, NetSpecBuilder, Padding};
-use std::fmt;
-use std::rc::Rc;
-use std::sync::{Arc, Mutex, OnceLock};
+use alloc::rc::Rc;
+use alloc::sync::Arc;
+use core::fmt;
 
 /// A network with its parameters. Cheap to run from several threads at once.
 ///
@@ -44,8 +48,9 @@ pub struct Model {
     pub(crate) params: Vec<f32>,
     task: Option<serde_json::Value>,
     pub(crate) weights: Weights,
+    format: WeightFormat,
     /// Memory of earlier runs, for the next.
-    work: Mutex<Vec<LaneWork>>,
+    work: Pool<LaneWork>,
     fingerprint: OnceLock<u64>,
     /// What a solved start is computed from, once it was.
     #[cfg(feature = "flatten")]
@@ -56,7 +61,8 @@ pub struct Model {
 impl Clone for Model {
     fn clone(&self) -> Model {
         let (layout, params) = (self.layout.clone(), self.params.clone());
-        let model = Model::assemble(self.cpu.clone(), &self.spec, layout, params);
+        let cpu = self.cpu.clone();
+        let model = Model::assemble(cpu, &self.spec, layout, params, self.format);
         Model { task: self.task.clone(), ..model }
     }
 }
@@ -103,7 +109,8 @@ impl Model {
     /// has a value that is not allowed.
     pub fn init(spec: &NetSpec, seed: u64) -> Result<Model> {
         let (layout, params) = (Layout::new(spec), initial(spec, seed));
-        Ok(Model::assemble(Cpu::global()?.clone(), spec, layout, params))
+        let cpu = Cpu::global()?.clone();
+        Ok(Model::assemble(cpu, spec, layout, params, WeightFormat::F32))
     }
 
     /// Parameters as given, flat, in the order of [`Layout`].
@@ -113,10 +120,12 @@ impl Model {
 
     /// Replaces all parameters, flat, in the order of [`Layout`]. Where their number is wrong, one
     /// is not finite, or one is not zero where [`Blocks`](crate::Blocks) are not connected, the
-    /// model keeps those it has.
+    /// model keeps those it has. Weights are rounded to the model's [format](Model::weight_format).
     pub fn set_params(&mut self, params: &[f32]) -> Result<()> {
         check_params(&self.spec, &self.layout, params)?;
-        self.params.copy_from_slice(params);
+        let mut params = params.to_vec();
+        self.format.round_params(&self.layout, &mut params)?;
+        self.params = params;
         self.weights.set(Way::Forward, true, &self.spec, &self.layout, &self.params);
         self.fingerprint = OnceLock::new();
         #[cfg(feature = "flatten")]
@@ -128,7 +137,7 @@ impl Model {
     pub(crate) fn from_params_on(cpu: &Cpu, spec: &NetSpec, params: Vec<f32>) -> Result<Model> {
         let layout = Layout::new(spec);
         check_params(spec, &layout, &params)?;
-        Ok(Model::assemble(cpu.clone(), spec, layout, params))
+        Ok(Model::assemble(cpu.clone(), spec, layout, params, WeightFormat::F32))
     }
 
     /// Another network on the same threads, for the same use.
@@ -138,8 +147,14 @@ impl Model {
         Ok(self.task.clone().into_iter().fold(model, Model::with_task))
     }
 
-    fn assemble(cpu: Cpu, spec: &NetSpec, layout: Layout, params: Vec<f32>) -> Model {
-        let weights = Weights::new(cpu.kernels.width);
+    fn assemble(
+        cpu: Cpu,
+        spec: &NetSpec,
+        layout: Layout,
+        params: Vec<f32>,
+        format: WeightFormat,
+    ) -> Model {
+        let weights = Weights::new(cpu.kernels.width, format);
         let spec = spec.clone();
         let (work, fingerprint) = Default::default();
         let model = Model {
@@ -149,6 +164,7 @@ impl Model {
             params,
             task: None,
             weights,
+            format,
             work,
             fingerprint,
             #[cfg(feature = "flatten")]
@@ -158,7 +174,7 @@ impl Model {
     }
 
     fn packed(mut self) -> Model {
-        self.weights = Weights::new(self.cpu.kernels.width);
+        self.weights = Weights::new(self.cpu.kernels.width, self.format);
         self.weights.set(Way::Forward, true, &self.spec, &self.layout, &self.params);
         self
     }
@@ -172,8 +188,37 @@ impl Model {
             return Err(Error::Spec("a network in blocks cannot do without its delay".into()));
         }
         let spec = NetSpecBuilder::from(self.spec.clone()).delay(0, Padding::Null).build()?;
-        let model = Model::from_params_on(&self.cpu, &spec, self.params.clone())?;
+        let (layout, params) = (Layout::new(&spec), self.params.clone());
+        let model = Model::assemble(self.cpu.clone(), &spec, layout, params, self.format);
         Ok(self.task.clone().into_iter().fold(model, Model::with_task))
+    }
+
+    /// The same network with its matrices rounded to `format`, and run in it: weights of 16 bits are
+    /// widened to f32 as they are read; int8 weights are multiplied by activations that are quantised to
+    /// int8 at every step. Biases stay f32. From a model that is rounded already, nothing lost comes back.
+    ///
+    /// ```
+    /// use drnn::{Cell, Model, NetSpec, WeightFormat};
+    ///
+    /// let spec = NetSpec::builder(Cell::Gru).dense(2).units([64]).outputs(1).build()?;
+    /// let small = Model::init(&spec, 1)?.quantize(WeightFormat::Int8)?;
+    /// assert_eq!(small.weight_format(), WeightFormat::Int8);
+    /// assert!(small.to_bytes()?.len() < 17_000); // a quarter of what f32 takes
+    /// # Ok::<(), drnn::Error>(())
+    /// ```
+    ///
+    /// Refused where a weight is too large for the format, or a row of a matrix too long for int8.
+    pub fn quantize(&self, format: WeightFormat) -> Result<Model> {
+        let mut params = self.params.clone();
+        format.round_params(&self.layout, &mut params)?;
+        let (cpu, layout) = (self.cpu.clone(), self.layout.clone());
+        let model = Model::assemble(cpu, &self.spec, layout, params, format);
+        Ok(self.task.clone().into_iter().fold(model, Model::with_task))
+    }
+
+    /// The number format of its weights.
+    pub fn weight_format(&self) -> WeightFormat {
+        self.format
     }
 
     /// The same model on other threads or another instruction set.
@@ -220,14 +265,17 @@ impl Model {
     }
 
     pub(crate) fn net(&self) -> Net<'_> {
-        Net::new(&self.cpu, &self.spec, &self.layout)
+        Net::new(&self.cpu, &self.spec, &self.layout).with_format(self.format)
     }
 
     /// A hash of spec and parameters, by which snapshots recognise their network: of the bytes of
-    /// [`NetSpec::canonical`] and the bits of all parameters, by
+    /// [`NetSpec::canonical`], the format of its weights if it is not f32, and the bits of all parameters, by
     /// [`rotated_17`](crate::io::checksum::rotated_17).
     pub fn fingerprint(&self) -> u64 {
-        *self.fingerprint.get_or_init(|| self.hash_with(&self.spec.canonical()))
+        *self.fingerprint.get_or_init(|| match self.format {
+            WeightFormat::F32 => self.hash_with(&self.spec.canonical()),
+            format => self.hash_with(&format!("{}; weights {format}", self.spec.canonical())),
+        })
     }
 
     /// The same as snapshots of version 0.1.0 have it.
@@ -262,15 +310,14 @@ impl Model {
         let start = solved.as_ref().or(start);
         let lanes = [Lane { params: &self.params, batch: *batch, start }];
         let net = self.net();
-        let pool = || self.work.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let mut work = pool().pop().unwrap_or_default();
+        let mut work = self.work.take().unwrap_or_default();
         memory::probe_run(&self.spec, batch, save, || work.bytes().1)?;
-        forward(&net, &|_| &self.weights, &lanes, std::slice::from_mut(&mut work), save);
+        forward(&net, &|_| &self.weights, &lanes, core::slice::from_mut(&mut work), save);
         let shape = batch.output_shape(&self.spec);
         let values = work.outputs.slice(shape.iter().product()).to_vec();
         let last = work.last(&net);
         look(&work);
-        pool().push(work);
+        self.work.put(work);
         Ok(Outputs { values, last, shape })
     }
 

@@ -3,8 +3,8 @@
 use super::proto::{Dimension, TensorShape, TensorType, Type, ValueInfo};
 use super::{GraphKind, GraphOptions, OutputUnits};
 use crate::spec::{InputSpec, NetSpec, Padding};
+use core::fmt;
 use serde::Serialize;
-use std::fmt;
 
 /// An input or output of an exported graph. Prints as `x: float [T, B, 3]`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -124,7 +124,7 @@ impl Network<'_> {
         let null = null_token(self.spec, self.kind);
         let zeros = null.map_or(0, |_| embedding);
         let values = self.model.params()[range].iter().copied();
-        let values = values.chain(std::iter::repeat_n(0.0, zeros));
+        let values = values.chain(core::iter::repeat_n(0.0, zeros));
         let rows = null.map_or(symbols, |token| token + 1);
         self.graph.floats("embedding", &[rows, embedding], values);
     }
@@ -164,7 +164,7 @@ impl Network<'_> {
             let [Dim::Size(rows), _, Dim::Size(n)] = port.shape[..] else { continue };
             let name = &port.name;
             let shape = ["rows", "units", "shape"].map(|part| format!("{name}_{part}"));
-            self.graph.floats(name, &[rows, 1, n], std::iter::repeat_n(0.0, rows * n));
+            self.graph.floats(name, &[rows, 1, n], core::iter::repeat_n(0.0, rows * n));
             self.graph.list(&shape[0], &[rows as i64]);
             self.graph.list(&shape[1], &[n as i64]);
             let sizes = [&shape[0], "batch", &shape[1]];

@@ -22,8 +22,8 @@
 use crate::spec::blocks::{Blocks, StartState};
 use crate::spec::params::Layout;
 use crate::spec::{Cell, InputSpec, NetSpec, Padding};
-use std::iter::repeat_n;
-use std::ops::{Add, Mul, Sub};
+use core::iter::repeat_n;
+use core::ops::{Add, Mul, Sub};
 
 /// The operations that the equations need of a number.
 pub trait Number:

@@ -12,8 +12,9 @@
 //! begin i steps late ([`StartState`]).
 
 use crate::error::{Error, Result};
+use crate::prelude::*;
+use core::ops::Range;
 use serde::{Deserialize, Serialize};
-use std::ops::Range;
 
 /// Which blocks of `weight_hh` may be non-zero. All others stay zero: so do their gradients.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -2,6 +2,7 @@
 
 use super::{Cell, Direction, InputSpec, NetSpec, Padding};
 use crate::error::{Error, Result};
+use crate::prelude::*;
 use crate::spec::blocks::{Blocks, StartState};
 use serde::{Deserialize, Serialize};
 

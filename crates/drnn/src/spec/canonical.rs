@@ -25,7 +25,8 @@
 use super::blocks::{Connections, StartState};
 use super::{Cell, Direction, InputSpec, NetSpec, Padding};
 use crate::error::text::grouped;
-use std::fmt::Display;
+use crate::prelude::*;
+use core::fmt::Display;
 
 fn list<T: Display>(values: impl IntoIterator<Item = T>, separator: &str) -> String {
     values.into_iter().map(|value| value.to_string()).collect::<Vec<_>>().join(separator)
@@ -231,7 +232,7 @@ impl NetSpec {
 mod tests {
     use super::*;
     use crate::spec::{Blocks, NetSpecBuilder};
-    use std::collections::BTreeSet;
+    use alloc::collections::BTreeSet;
 
     fn specs() -> Vec<NetSpec> {
         let mut specs = Vec::new();

@@ -6,7 +6,7 @@ use crate::spec::NetSpec;
 use crate::spec::blocks::{Blocks, Role};
 use crate::spec::params::Layout;
 use crate::spec::wiring::shift;
-use std::ops::Range;
+use core::ops::Range;
 
 /// A place that must be zero: in which tensor, and what it would connect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,13 +7,14 @@ pub(crate) mod mask;
 pub mod params;
 pub(crate) mod wiring;
 
+use crate::prelude::*;
 pub use builder::NetSpecBuilder;
 
 use crate::error::text::grouped;
 use crate::spec::blocks::{Blocks, StartState};
+use core::fmt;
+use core::ops::Range;
 use serde::{Deserialize, Serialize};
-use std::fmt;
-use std::ops::Range;
 
 /// The recurrent cell; equations, gate order and biases are PyTorch's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -17,12 +17,15 @@
 //! output.bias         [m]
 //! ```
 
+#[cfg(not(feature = "std"))]
+use crate::cpu::float::Float;
+use crate::prelude::*;
 use crate::random::Rng;
 use crate::spec::blocks::Connections;
 use crate::spec::mask::clear_outside;
 use crate::spec::wiring::{Matrix, Wiring};
 use crate::spec::{Direction, InputSpec, NetSpec};
-use std::ops::Range;
+use core::ops::Range;
 
 /// A named tensor's place in the flat vector.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,7 +132,7 @@ impl Layout {
     /// Ranges of `weight_ih`, `weight_hh`, `bias_ih`, `bias_hh`.
     pub fn layer(&self, layer: usize, direction: usize) -> [Range<usize>; 4] {
         let first = self.first(layer, direction);
-        std::array::from_fn(|i| self.tensors[first + i].range.clone())
+        core::array::from_fn(|i| self.tensors[first + i].range.clone())
     }
 
     /// Number of the first tensor of (layer, direction).

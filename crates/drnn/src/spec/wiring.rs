@@ -18,9 +18,10 @@
 //! Where units come in [`Blocks`], a group is one gate of one block and reads only the blocks it may;
 //! and a GRU's n also reads h, through `weight_hu`: past the reset gate, as a layer reads the one below.
 
+use crate::prelude::*;
 use crate::spec::blocks::{Blocks, Connections, Role};
 use crate::spec::{Cell, NetSpec};
-use std::ops::Range;
+use core::ops::Range;
 
 /// A recurrent matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,9 +2,10 @@
 
 use crate::error::{Error, Result};
 use crate::model::ModelRef;
+use crate::prelude::*;
 use crate::stream::snapshot;
 use crate::stream::step::{Element, Steps};
-use std::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 /// Names a stream of a [`StreamBatch`]. Never reused: a stream that has left is not mistaken for
 /// one that came later.
@@ -64,8 +65,8 @@ impl<M: ModelRef> StreamBatch<M> {
     pub fn new(model: M) -> Result<StreamBatch<M>> {
         let steps = Steps::new(model.model())?;
         let (slots, free) = (Vec::new(), Vec::new());
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed) as u64;
         Ok(StreamBatch { model, steps, slots, free, number, call: 0 })
     }
 
@@ -168,7 +169,7 @@ impl<M: ModelRef> StreamBatch<M> {
     /// The slot of a stream that is live and was not yet named in this call.
     fn once(&mut self, id: StreamId) -> Result<usize> {
         let slot = self.slot(id)?;
-        if std::mem::replace(&mut self.slots[slot].called, self.call) == self.call {
+        if core::mem::replace(&mut self.slots[slot].called, self.call) == self.call {
             return Err(Error::StreamId(format!("{id:?} is named twice in one call")));
         }
         Ok(slot)

@@ -11,7 +11,7 @@ use crate::model::Model;
 use crate::spec::InputSpec;
 use crate::spec::wiring::Candidate;
 use crate::stream::step::Steps;
-use std::ops::Range;
+use core::ops::Range;
 
 impl Steps {
     /// # Safety
@@ -103,6 +103,7 @@ impl Steps {
                     c: self.gates.shared().at(rows.start * columns + cols.start),
                     c_stride: columns,
                     init: Init::Rows { from: weights.bias.ptr().add(cols.start), stride: 0 },
+                    format: net.format,
                     terms: terms.as_slice(),
                 });
             }
@@ -157,6 +158,7 @@ impl Steps {
                     c,
                     c_stride: columns,
                     init: Init::Rows { from: c, stride: columns },
+                    format: net.format,
                     terms: &[Term::rows(gated, columns, h.units.len(), w)],
                 });
             }
@@ -247,7 +249,7 @@ impl Steps {
             net.product(rows.len(), hidden, to, hidden, Init::Zero, &[term]);
             for (i, &slot) in self.active[rows.clone()].iter().enumerate() {
                 let h = self.h[layer].shared().at(slot as usize * hidden);
-                std::ptr::copy_nonoverlapping(to.add(i * hidden), h, hidden);
+                core::ptr::copy_nonoverlapping(to.add(i * hidden), h, hidden);
             }
         }
     }
@@ -266,14 +268,14 @@ impl Steps {
             let to = self.outputs.shared().at(rows.start * m);
             if net.spec.outputs().is_some() {
                 let mut terms = Terms::new();
-                let mut term = Term::rows(h.add(units.start), n, units.len(), std::ptr::null());
+                let mut term = Term::rows(h.add(units.start), n, units.len(), core::ptr::null());
                 term.index = self.active[rows.start..].as_ptr();
                 terms.push(term);
                 net.output(&model.weights, &model.params, rows.len(), to, &mut terms);
             } else {
                 for (i, &slot) in self.active[rows].iter().enumerate() {
                     let h = h.add(slot as usize * n + units.start);
-                    std::ptr::copy_nonoverlapping(h, to.add(i * m), m);
+                    core::ptr::copy_nonoverlapping(h, to.add(i * m), m);
                 }
             }
         }

@@ -7,6 +7,7 @@ pub(crate) mod step;
 
 use crate::error::Result;
 use crate::model::ModelRef;
+use crate::prelude::*;
 use crate::stream::step::{Element, Steps};
 
 /// A live sequence of one model, which may be borrowed or shared ([`ModelRef`]). A push
@@ -57,7 +58,7 @@ impl<M: ModelRef> Stream<M> {
         let model = self.model.model();
         let net = model.net();
         let mut rest = Vec::new();
-        let slots = std::iter::once(0);
+        let slots = core::iter::once(0);
         self.steps.drain(&net, model, slots, |_, output| rest.push(output.to_vec()));
         self.steps.reset(&net, 0);
         rest

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::exec::net::Net;
 use crate::io::checksum::rotated_17;
 use crate::model::Model;
+use crate::prelude::*;
 use crate::stream::step::Steps;
 
 const MAGIC: &[u8; 8] = b"DRNNSNP2";

@@ -11,7 +11,9 @@ use crate::exec::net::{MIN_ROWS, Net};
 use crate::kernel::product::NULL_ROW;
 use crate::model::Model;
 use crate::model::batch::{cell_state_width, state_width};
+use crate::prelude::*;
 use crate::spec::{Direction, InputSpec, NetSpec, Padding};
+#[cfg(feature = "std")]
 use std::time::{Duration, Instant};
 
 /// One element of a sequence.
@@ -105,6 +107,7 @@ pub(crate) struct Steps {
     /// Turns round at each step, see [`crate::kernel::product::Product::backwards`].
     pub(super) backwards: bool,
     /// When the last step was taken, where threads are there to share the next.
+    #[cfg(feature = "std")]
     last: Option<Instant>,
 }
 
@@ -113,6 +116,7 @@ const ROWS_WORK: usize = 1_000_000;
 const COLUMNS_WORK: usize = 150_000;
 /// Threads stay awake this long after a job. A stream that is slower than this is stepped by its
 /// caller alone: waking another thread would take longer than the step.
+#[cfg(feature = "std")]
 const AWAKE: Duration = Duration::from_micros(200);
 
 impl Steps {
@@ -166,7 +170,7 @@ impl Steps {
 
     /// The state that a sequence starts from, nothing seen.
     pub fn reset(&mut self, net: &Net, slot: usize) {
-        let start = std::mem::take(&mut self.start);
+        let start = core::mem::take(&mut self.start);
         let mut from = start.as_slice();
         self.each_state(net, slot, |state| match from.split_at_checked(state.len()) {
             Some((first, rest)) if !start.is_empty() => {
@@ -240,12 +244,7 @@ impl Steps {
         let threads = net.cpu.threads();
         let work = rows * net.spec.parameters();
         self.backwards = !self.backwards;
-        let mut awake = false;
-        if threads > 1 {
-            let now = Instant::now();
-            awake = self.last.is_some_and(|last| now - last < AWAKE);
-            self.last = Some(now);
-        }
+        let awake = threads > 1 && self.awake();
         let this = &*self;
         if rows >= threads * MIN_ROWS && work >= ROWS_WORK {
             net.cpu.team.each(threads, |part| {
@@ -265,6 +264,20 @@ impl Steps {
             let seen = &mut self.seen[slot as usize];
             *seen = seen.saturating_add(1);
         }
+    }
+
+    /// Whether other threads are still awake from the last step. They look at a clock, so this is not
+    /// for a team of one: wasm32-unknown-unknown has none.
+    #[cfg(feature = "std")]
+    fn awake(&mut self) -> bool {
+        let now = Instant::now();
+        self.last.replace(now).is_some_and(|last| now - last < AWAKE)
+    }
+
+    /// There are no other threads.
+    #[cfg(not(feature = "std"))]
+    fn awake(&mut self) -> bool {
+        false
     }
 
     /// Reads padding until every output that `slots` still owe is out; they come in order. There are

@@ -14,18 +14,23 @@ mod refusal;
 
 use crate::error::Result;
 use crate::error::text::{printable, short};
-use crate::io::file::{in_file, refuse};
+#[cfg(feature = "std")]
+use crate::io::file::in_file;
+use crate::io::file::refuse;
 #[cfg(feature = "onnx")]
 use crate::io::format::{Container, sniff};
 use crate::io::imported::Imported;
+#[cfg(feature = "std")]
 use crate::io::read::read_model_file;
 use crate::io::tensors::TensorFile;
 use crate::model::Model;
+use crate::prelude::*;
 use crate::spec::params::{Layout, Tensor};
+use alloc::collections::BTreeSet;
 pub use parts::Part;
 use parts::{Between, Linear, Parts};
 use recurrence::Recurrence;
-use std::collections::BTreeSet;
+#[cfg(feature = "std")]
 use std::path::Path;
 
 /// What a state dict does not say, and which part of an ONNX graph is the model.
@@ -51,6 +56,7 @@ impl Model {
 
 impl Imported {
     /// Reads a file, drnn's own or another's.
+    #[cfg(feature = "std")]
     pub fn read(path: impl AsRef<Path>, options: &Import) -> Result<Imported> {
         let path = path.as_ref();
         Imported::from_bytes(&read_model_file(path)?, options).map_err(|e| in_file(e, path))

@@ -7,7 +7,8 @@
 //! ```
 
 use crate::io::tensors::TensorFile;
-use std::collections::BTreeMap;
+use crate::prelude::*;
+use alloc::collections::BTreeMap;
 
 /// What a tensor of a recurrence is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -9,7 +9,8 @@ use crate::error::Result;
 use crate::error::text::short;
 use crate::io::file::refuse;
 use crate::io::tensors::TensorFile;
-use std::collections::BTreeSet;
+use crate::prelude::*;
+use alloc::collections::BTreeSet;
 
 /// Which layer before or after the recurrence belongs to the model.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -195,7 +196,7 @@ impl Between<'_> {
         let name = name.trim_end_matches('.');
         let exact = |base: &str| {
             let weights = ENDINGS.iter().map(|(end, _)| format!("{base}{end}"));
-            std::iter::once(base.to_string()).chain(weights).find_map(|name| self.linear(&name))
+            core::iter::once(base.to_string()).chain(weights).find_map(|name| self.linear(&name))
         };
         exact(name).or_else(|| {
             let all = self.linears(&BTreeSet::new(), "");
@@ -211,7 +212,7 @@ impl Between<'_> {
 impl Linear {
     /// Names of its tensors.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        std::iter::once(&self.weight).chain(&self.bias).map(String::as_str)
+        core::iter::once(&self.weight).chain(&self.bias).map(String::as_str)
     }
 
     /// Its name without that of the weight.

@@ -12,9 +12,10 @@ use crate::error::Result;
 use crate::error::text::short;
 use crate::io::file::refuse;
 use crate::io::tensors::TensorFile;
+use crate::prelude::*;
 use crate::spec::params::Layout;
 use crate::spec::{Cell, NetSpec, NetSpecBuilder};
-use std::collections::BTreeMap;
+use alloc::collections::BTreeMap;
 
 /// Recurrences that a message names.
 const MAX_LISTED: usize = 12;

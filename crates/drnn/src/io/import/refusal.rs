@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::error::text::short;
 use crate::io::file::refuse;
 use crate::io::tensors::TensorFile;
+use crate::prelude::*;
 
 /// Names that a message shows.
 const MAX_LISTED: usize = 5;

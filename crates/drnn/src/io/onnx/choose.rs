@@ -5,7 +5,7 @@ use super::walk::Found;
 use crate::error::Result;
 use crate::error::text::short;
 use crate::io::file::refuse;
-use std::collections::BTreeSet;
+use alloc::collections::BTreeSet;
 
 /// Recurrences that a message names.
 const MAX_LISTED: usize = 12;
@@ -33,7 +33,7 @@ pub(super) fn chains(found: &Found) -> Vec<Chain> {
     let mut inner = BTreeSet::new();
     inner.extend((0..all.len()).filter_map(continues));
     let starts = (0..all.len()).filter(|index| !inner.contains(index));
-    starts.map(|start| std::iter::successors(Some(start), |&at| continues(at)).collect()).collect()
+    starts.map(|start| core::iter::successors(Some(start), |&at| continues(at)).collect()).collect()
 }
 
 /// Whether two nodes may be layers of one network.

@@ -8,8 +8,8 @@ use super::wire::{Field, Message};
 use crate::error::Result;
 use crate::error::text::short;
 use crate::io::half_precision::{bf16_to_f32, f16_to_f32};
-use std::cell::Cell;
-use std::rc::Rc;
+use alloc::rc::Rc;
+use core::cell::Cell;
 
 /// Dimensions of a constant.
 pub(super) const MAX_DIMENSIONS: usize = 16;
@@ -84,7 +84,7 @@ impl Type {
 }
 
 /// A `TensorProto`: its name, and the constant or why it is none.
-pub(super) fn tensor(bytes: &[u8]) -> Result<(&str, std::result::Result<Constant<'_>, String>)> {
+pub(super) fn tensor(bytes: &[u8]) -> Result<(&str, core::result::Result<Constant<'_>, String>)> {
     let (mut dims, mut code, mut name, mut external) = (Vec::new(), 0, "", false);
     let (mut raw, mut ints, mut message) = (Vec::new(), Vec::new(), Message(bytes));
     while let Some((number, field)) = message.next()? {
@@ -146,7 +146,7 @@ fn field_bytes<'a>(field: &'a Field) -> &'a [u8] {
 /// The value of a `Constant` node; None if it is of a kind that is not read.
 pub(super) fn value<'a>(
     attributes: &[Attribute<'a>],
-) -> Result<Option<std::result::Result<Constant<'a>, String>>> {
+) -> Result<Option<core::result::Result<Constant<'a>, String>>> {
     let Some(attribute) = attributes.first() else { return Ok(None) };
     let made = |kind, shape, bytes: &[u8]| {
         Some(Ok(Constant::dense(kind, shape, Data::Made(bytes.into()), [].into())))

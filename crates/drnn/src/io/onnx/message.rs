@@ -138,7 +138,7 @@ impl<'a> Node<'a> {
     /// What messages call it: by its name, or what it computes.
     pub fn title(&self) -> &'a str {
         let outputs = self.outputs.iter().copied();
-        std::iter::once(self.name).chain(outputs).find(|name| !name.is_empty()).unwrap_or_default()
+        core::iter::once(self.name).chain(outputs).find(|name| !name.is_empty()).unwrap_or_default()
     }
 
     /// Name of an input; None if it is left out.

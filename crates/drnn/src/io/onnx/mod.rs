@@ -35,10 +35,10 @@ use crate::io::format::Format;
 use crate::io::import::Import;
 use crate::io::imported::Imported;
 use crate::spec::{Cell, NetSpec};
+use alloc::collections::BTreeSet;
 use choose::Chain;
 use message::Node;
 use parts::Parts;
-use std::collections::BTreeSet;
 use walk::{Found, Walk};
 
 /// The model in an ONNX file.

@@ -166,7 +166,7 @@ impl<'a> Linear<'a> {
     fn names(&self) -> Vec<&'a str> {
         let origins =
             self.weight.origins.iter().chain(self.bias.iter().flat_map(|b| b.origins.iter()));
-        std::iter::once(&self.name).chain(origins).copied().collect()
+        core::iter::once(&self.name).chain(origins).copied().collect()
     }
 }
 

@@ -41,7 +41,7 @@ pub(super) struct Recurrence<'a> {
     pub directions: usize,
     pub feed: Feed<'a>,
     /// Constants, or why this node is not read.
-    pub weights: std::result::Result<Weights<'a>, String>,
+    pub weights: core::result::Result<Weights<'a>, String>,
     /// States to start from.
     pub starts: Vec<Value<'a>>,
     /// It runs a single step, for a graph that is called again and again.
@@ -99,7 +99,7 @@ impl<'a> Recurrence<'a> {
     /// What is known about its outputs: Y, Y_h and Y_c, if it is number `index`.
     pub fn outputs(&self, index: usize) -> [Value<'a>; 3] {
         let Ok(Weights { units, .. }) = self.weights else {
-            return std::array::from_fn(|_| Value::Unknown(Unknown::Computed("a recurrence")));
+            return core::array::from_fn(|_| Value::Unknown(Unknown::Computed("a recurrence")));
         };
         let time = if self.one_step { vec![] } else { vec![Factor::Time] };
         let direction = if self.directions == 2 { vec![Factor::Direction] } else { vec![] };
@@ -145,7 +145,7 @@ fn cell(node: &Node, directions: usize) -> Result<(Cell, Option<String>)> {
     };
     let all = |names: &[&[u8]]| {
         let Some(given) = &given else { return names == expected };
-        let wanted = std::iter::repeat_n(names, directions).flatten();
+        let wanted = core::iter::repeat_n(names, directions).flatten();
         given.is_empty() && names == expected
             || given.len() == names.len() * directions
                 && given.iter().zip(wanted).all(|(a, b)| a.eq_ignore_ascii_case(b))
@@ -177,7 +177,7 @@ fn weights<'a>(
     directions: usize,
     values: [Option<Value<'a>>; 3],
     hidden_size: Option<i64>,
-) -> std::result::Result<Weights<'a>, String> {
+) -> core::result::Result<Weights<'a>, String> {
     let constant = |name: &str, value| match value {
         Value::Constant(constant) if constant.is_float() => Ok(constant),
         Value::Constant(_) => Err(format!("its weights {name} are integers")),

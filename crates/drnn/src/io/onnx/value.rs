@@ -2,7 +2,7 @@
 
 use super::axes::{Axis, Factor, Size};
 use super::constant::Constant;
-use std::rc::Rc;
+use alloc::rc::Rc;
 
 /// A value between two nodes.
 #[derive(Debug, Clone)]

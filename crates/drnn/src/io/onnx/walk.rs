@@ -198,7 +198,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn known(constant: std::result::Result<Constant<'_>, String>) -> Value<'_> {
+fn known(constant: core::result::Result<Constant<'_>, String>) -> Value<'_> {
     match constant {
         Ok(constant) => Value::Constant(constant),
         Err(why) => Value::Unknown(Unknown::Unreadable(why.into())),

@@ -81,7 +81,7 @@ impl<'a> Field<'a> {
     }
 
     pub fn text(self) -> Result<&'a str> {
-        std::str::from_utf8(self.bytes()?).map_err(|_| broken("a name is not text"))
+        core::str::from_utf8(self.bytes()?).map_err(|_| broken("a name is not text"))
     }
 
     pub fn int(self) -> Result<i64> {

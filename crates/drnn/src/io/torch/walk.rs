@@ -13,7 +13,7 @@ use crate::io::file::refuse;
 use crate::io::limits::{MAX_OTHERS, MAX_PICKLE_DEPTH, MAX_TENSOR_NAME, MAX_TENSORS};
 use crate::io::tensors::{Contents, TensorView, long_name};
 use crate::io::torch::pickle::{Id, Pickle, Storage, Tensor, Value, unknown};
-use std::fmt::Write;
+use core::fmt::Write;
 
 /// What a tensor takes of a pickle, at least.
 const TENSOR: usize = 64;
@@ -90,7 +90,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         let pickle = self.from.pickle;
         for &(key, value) in items {
             let before = self.contents.tensors.len();
-            let key: &dyn std::fmt::Display = match pickle.get(key) {
+            let key: &dyn core::fmt::Display = match pickle.get(key) {
                 // The weights of an nn.RNN once more, in a list.
                 Value::Text("_flat_weights") => continue,
                 Value::Text(key) => key,
@@ -167,7 +167,7 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 
     /// Visits `value` under the name so far and `key`.
-    fn enter(&mut self, key: &dyn std::fmt::Display, value: Id, depth: usize) -> Result<()> {
+    fn enter(&mut self, key: &dyn core::fmt::Display, value: Id, depth: usize) -> Result<()> {
         let (Value::Dict(_)
         | Value::List(_)
         | Value::Tuple(_)

@@ -28,6 +28,10 @@ pub unsafe trait Simd: Copy {
     unsafe fn splat(x: f32) -> Self::V;
     unsafe fn load(p: *const f32) -> Self::V;
     unsafe fn store(p: *mut f32, v: Self::V);
+    /// `WIDTH` numbers of IEEE 754 binary16, widened exactly.
+    unsafe fn load_f16(p: *const u16) -> Self::V;
+    /// `WIDTH` numbers of bfloat16, widened exactly.
+    unsafe fn load_bf16(p: *const u16) -> Self::V;
     /// The first `count < WIDTH` elements; the others are zero.
     unsafe fn load_part(p: *const f32, count: usize) -> Self::V;
     /// Writes the first `count < WIDTH` elements and touches nothing after them.

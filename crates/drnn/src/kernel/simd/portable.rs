@@ -35,6 +35,23 @@ unsafe impl Simd for Portable {
         p.cast::<[f32; 4]>().write_unaligned(v)
     }
     #[inline(always)]
+    unsafe fn load_f16(p: *const u16) -> [f32; 4] {
+        each(|i| {
+            let bits = u32::from(p.add(i).read_unaligned());
+            let sign = (bits & 0x8000) << 16;
+            // The exponent's bias is 127 instead of 15. A subnormal number is 2^-14 too large with an
+            // implied one; no intermediate result is a denormal, which might be flushed.
+            let normal = ((bits & 0x7FFF) << 13) + (112 << 23);
+            let subnormal = f32::from_bits(normal + (1 << 23)) - f32::from_bits(113 << 23);
+            let magnitude = if bits & 0x7C00 == 0 { subnormal.to_bits() } else { normal };
+            f32::from_bits(sign | magnitude)
+        })
+    }
+    #[inline(always)]
+    unsafe fn load_bf16(p: *const u16) -> [f32; 4] {
+        each(|i| f32::from_bits(u32::from(p.add(i).read_unaligned()) << 16))
+    }
+    #[inline(always)]
     unsafe fn load_part(p: *const f32, count: usize) -> [f32; 4] {
         each(|i| if i < count { *p.add(i) } else { 0.0 })
     }
@@ -62,11 +79,10 @@ unsafe impl Simd for Portable {
     }
     #[inline(always)]
     unsafe fn fma(a: [f32; 4], b: [f32; 4], c: [f32; 4]) -> [f32; 4] {
-        if cfg!(target_arch = "aarch64") {
-            each(|i| a[i].mul_add(b[i], c[i])) // one instruction there
-        } else {
-            each(|i| a[i] * b[i] + c[i]) // a library call elsewhere, so not fused
-        }
+        #[cfg(all(target_arch = "aarch64", feature = "std"))]
+        return each(|i| a[i].mul_add(b[i], c[i])); // one instruction there
+        #[cfg(not(all(target_arch = "aarch64", feature = "std")))]
+        return each(|i| a[i] * b[i] + c[i]); // a library call elsewhere, so not fused
     }
     #[inline(always)]
     unsafe fn min(a: [f32; 4], b: [f32; 4]) -> [f32; 4] {

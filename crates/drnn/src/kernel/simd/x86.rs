@@ -6,13 +6,13 @@
 )]
 
 use super::Simd;
-use std::arch::x86_64::*;
+use core::arch::x86_64::*;
 
-/// AVX2 with FMA: 16 registers of eight.
+/// AVX2 with FMA and F16C: 16 registers of eight.
 #[derive(Clone, Copy)]
 pub struct Avx2;
 
-// SAFETY: intrinsics of AVX2 and FMA only; pointers are as the trait demands of the caller.
+// SAFETY: intrinsics of AVX2, FMA and F16C only; pointers are as the trait demands of the caller.
 unsafe impl Simd for Avx2 {
     type V = __m256;
     const WIDTH: usize = 8;
@@ -30,18 +30,27 @@ unsafe impl Simd for Avx2 {
     unsafe fn store(p: *mut f32, v: __m256) {
         _mm256_storeu_ps(p, v)
     }
+    #[inline(always)]
+    unsafe fn load_f16(p: *const u16) -> __m256 {
+        _mm256_cvtph_ps(_mm_loadu_si128(p.cast()))
+    }
+    #[inline(always)]
+    unsafe fn load_bf16(p: *const u16) -> __m256 {
+        let words = _mm256_cvtepu16_epi32(_mm_loadu_si128(p.cast()));
+        _mm256_castsi256_ps(_mm256_slli_epi32::<16>(words))
+    }
     // By way of the stack: masked moves of this generation are slow on some processors.
     #[inline(always)]
     unsafe fn load_part(p: *const f32, count: usize) -> __m256 {
         let mut buffer = [0.0f32; 8];
-        std::ptr::copy_nonoverlapping(p, buffer.as_mut_ptr(), count);
+        core::ptr::copy_nonoverlapping(p, buffer.as_mut_ptr(), count);
         _mm256_loadu_ps(buffer.as_ptr())
     }
     #[inline(always)]
     unsafe fn store_part(p: *mut f32, v: __m256, count: usize) {
         let mut buffer = [0.0f32; 8];
         _mm256_storeu_ps(buffer.as_mut_ptr(), v);
-        std::ptr::copy_nonoverlapping(buffer.as_ptr(), p, count);
+        core::ptr::copy_nonoverlapping(buffer.as_ptr(), p, count);
     }
     #[inline(always)]
     unsafe fn add(a: __m256, b: __m256) -> __m256 {
@@ -119,6 +128,15 @@ unsafe impl Simd for Avx512 {
     #[inline(always)]
     unsafe fn store(p: *mut f32, v: __m512) {
         _mm512_storeu_ps(p, v)
+    }
+    #[inline(always)]
+    unsafe fn load_f16(p: *const u16) -> __m512 {
+        _mm512_cvtph_ps(_mm256_loadu_si256(p.cast()))
+    }
+    #[inline(always)]
+    unsafe fn load_bf16(p: *const u16) -> __m512 {
+        let words = _mm512_cvtepu16_epi32(_mm256_loadu_si256(p.cast()));
+        _mm512_castsi512_ps(_mm512_slli_epi32::<16>(words))
     }
     #[inline(always)]
     unsafe fn load_part(p: *const f32, count: usize) -> __m512 {

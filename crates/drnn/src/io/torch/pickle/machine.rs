@@ -283,13 +283,13 @@ impl<'a> Machine<'a> {
 
     fn text(&mut self, width: usize) -> Result<Value<'a>> {
         let bytes = self.sized(width)?;
-        let text = std::str::from_utf8(bytes).map_err(|_| self.error("text that is not UTF-8"))?;
+        let text = core::str::from_utf8(bytes).map_err(|_| self.error("text that is not UTF-8"))?;
         Ok(Value::Text(text))
     }
 
     /// Text of Python 2, which has no encoding; bytes where it is no text.
     fn old_text(&mut self, width: usize) -> Result<Value<'a>> {
-        let text = std::str::from_utf8(self.sized(width)?);
+        let text = core::str::from_utf8(self.sized(width)?);
         Ok(text.map_or(Value::Other, Value::Text))
     }
 
@@ -311,6 +311,6 @@ impl<'a> Machine<'a> {
         let len = len.ok_or_else(|| self.error("ends too early"))?;
         let line = self.take(len)?;
         self.take(1)?;
-        std::str::from_utf8(line).map_err(|_| self.error("a name that is not UTF-8"))
+        core::str::from_utf8(line).map_err(|_| self.error("a name that is not UTF-8"))
     }
 }
