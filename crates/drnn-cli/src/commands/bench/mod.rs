@@ -118,6 +118,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         Failure::Input(format!("--isa {isa}: this processor runs {}", runs.join(", ")))
     })?;
     let mut out = std::io::stdout().lock();
+    let passes = arguments.shape.passes(arguments.force, cpu.threads())?;
     let limits = (!arguments.no_peak).then(|| Peak::measure(&cpu));
     let peak = limits.map(|Peak { fma, product }| fma.max(product));
     if !arguments.json {
@@ -139,7 +140,6 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         outcomes.push(outcome);
         Ok(())
     };
-    let passes = arguments.shape.passes(arguments.force, cpu.threads())?;
     for pass in &passes {
         one(&pass.name, &pass.what, pass.work(&cpu)?)?;
     }
