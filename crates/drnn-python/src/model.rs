@@ -149,7 +149,8 @@ impl PyModel {
         Ok(PyModel::new(model))
     }
 
-    /// Writes a model file, as float32 or, half as large, as float16.
+    /// Writes a model file, as float32 or, half as large, as float16. A quantised model is written
+    /// in the format of its weights.
     #[pyo3(signature = (path, *, dtype="float32"))]
     fn save(&self, py: Python<'_>, path: PathBuf, dtype: &str) -> PyResult<()> {
         let precision = match dtype {
@@ -302,6 +303,24 @@ impl PyModel {
         Ok(PyModel::new(self.0.delayed(delay, padding).map_err(library)?))
     }
 
+    /// The same network with weights of another number format: "f16" and "bf16" take half the
+    /// memory of "f32", "int8" a quarter. Streams of wide networks are faster by about as much.
+    ///
+    /// >>> import drnn
+    /// >>> model = drnn.Model.init(drnn.NetSpec("lstm", inputs=3, units=64))
+    /// >>> model.quantize("int8").weight_format
+    /// 'int8'
+    fn quantize(&self, py: Python<'_>, weights: &str) -> PyResult<PyModel> {
+        let format = weights.parse().map_err(library)?;
+        Ok(PyModel::new(py.detach(|| self.0.quantize(format)).map_err(library)?))
+    }
+
+    /// The number format of the weights: "f32", "f16", "bf16" or "int8"
+    #[getter]
+    fn weight_format(&self) -> &'static str {
+        self.0.weight_format().name()
+    }
+
     /// Writes an ONNX graph of whole sequences, or of one step. A trained series takes and gives
     /// the units of its data.
     #[pyo3(signature = (path, *, step=false))]
@@ -329,24 +348,16 @@ impl PyModel {
     }
 
     #[staticmethod]
-    fn _from_parts(spec: &PyNetSpec, params: &[u8], task: Option<&str>) -> PyResult<PyModel> {
-        let float = |b: &[u8]| f32::from_le_bytes([b[0], b[1], b[2], b[3]]);
-        let params = params.chunks_exact(4).map(float).collect();
-        let model = Model::from_params(&spec.0, params).map_err(library)?;
-        let task = task.map(serde_json::from_str).transpose();
-        let task = task.map_err(|error| value_error(error.to_string()))?;
-        Ok(PyModel::new(task.into_iter().fold(model, Model::with_task)))
+    fn _from_bytes(bytes: &[u8]) -> PyResult<PyModel> {
+        Ok(PyModel::new(Model::from_bytes(bytes).map_err(library)?))
     }
 
     /// For pickle.
-    #[allow(clippy::type_complexity)]
     fn __reduce__<'py>(
         &self,
         py: Python<'py>,
-    ) -> PyResult<(Bound<'py, PyAny>, (PyNetSpec, Bound<'py, PyBytes>, Option<String>))> {
-        let make = py.get_type::<PyModel>().getattr("_from_parts")?;
-        let bytes: Vec<u8> = self.0.params().iter().flat_map(|x| x.to_le_bytes()).collect();
-        let task = self.0.task().map(ToString::to_string);
-        Ok((make, (self.spec(), PyBytes::new(py, &bytes), task)))
+    ) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+        let make = py.get_type::<PyModel>().getattr("_from_bytes")?;
+        Ok((make, (PyBytes::new(py, &self.0.to_bytes().map_err(library)?),)))
     }
 }

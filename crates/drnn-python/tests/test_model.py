@@ -328,3 +328,24 @@ def test_threads():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_quantised_models_run_stream_and_come_back(tmp_path):
+    spec = drnn.NetSpec("lstm", inputs=5, units=64, outputs=3, delay=2)
+    model = drnn.Model.init(spec)
+    x = np.random.default_rng(0).normal(size=(20, 5)).astype(np.float32)
+    whole, _ = model.run(x)
+    for weights, far in (("f16", 1e-3), ("bf16", 1e-2), ("int8", 5e-2)):
+        small = model.quantize(weights)
+        assert small.weight_format == weights
+        y, _ = small.run(x)
+        assert 0 < np.abs(y - whole).max() < far
+        stream = drnn.Stream(small)
+        live = [out for out in map(stream.push, x) if out is not None] + list(stream.finish())
+        assert np.array_equal(np.stack(live), y)
+        small.save(tmp_path / "m.safetensors")
+        for copy in (drnn.Model.load(tmp_path / "m.safetensors"), pickle.loads(pickle.dumps(small))):
+            assert copy.weight_format == weights
+            assert np.array_equal(copy.run(x)[0], y)
+    with pytest.raises(ValueError, match="int4"):
+        model.quantize("int4")

@@ -46,6 +46,10 @@ pub enum Need {
     Websockets,
     /// `data`: the folder with data sets that `DRNN_DATA` names.
     Data,
+    /// `wasm`: the npm package, which `crates/drnn-wasm/build.sh` builds (`DRNN_WASM` names its folder).
+    Wasm,
+    /// `node`: Node.js (`DRNN_NODE` names it).
+    Node,
 }
 
 impl Need {
@@ -63,6 +67,8 @@ impl Need {
         Need::Python,
         Need::Websockets,
         Need::Data,
+        Need::Wasm,
+        Need::Node,
     ];
 
     /// Its name in `DRNN_REQUIRE`.
@@ -80,6 +86,8 @@ impl Need {
             Need::Python => "python",
             Need::Websockets => "websockets",
             Need::Data => "data",
+            Need::Wasm => "wasm",
+            Need::Node => "node",
         }
     }
 }
@@ -98,6 +106,17 @@ pub fn skip(need: Need, reason: impl Display) {
     let line = format!("{name}\t{}\t{reason}\n", test_name());
     if first_time(&line) {
         report(&line);
+    }
+}
+
+/// The folder of the npm package for WebAssembly, or why there is none.
+pub fn wasm_package() -> Result<std::path::PathBuf, String> {
+    let build = "crates/drnn-wasm/build.sh builds the package, and DRNN_WASM names its folder";
+    let folder = std::env::var_os("DRNN_WASM").ok_or_else(|| format!("no DRNN_WASM: {build}"))?;
+    let folder = std::path::PathBuf::from(folder);
+    match folder.join("drnn.wasm").is_file() {
+        true => Ok(folder),
+        false => Err(format!("{} has no drnn.wasm: {build}", folder.display())),
     }
 }
 

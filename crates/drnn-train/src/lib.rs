@@ -85,5 +85,5 @@ pub use training::{
     Advance, Batches, Comparison, DelayScores, Engine, Epoch, Estimate, Given, Inspect, Learner,
     MIN_EVAL_ROWS, Measure, NEGLIGIBLE, OnData, Options, Plan, Progress, Recommendation, Resumed,
     State, Steps, Tolerance, Trainer, Validated, Validation, ValidationRun, Verdict, conformance,
-    lanes, late_improvement, negligible, recommend,
+    evaluate, lanes, late_improvement, negligible, recommend,
 };

@@ -276,6 +276,49 @@ fn words_are_tagged_as_whole_sentences_are() {
 }
 
 #[test]
+fn a_snapshot_goes_on_where_it_was_taken() {
+    let mut rng = Rng::new(12);
+    for model in &models() {
+        let elements: Vec<Element> = (0..9).map(|_| element(model, &mut rng)).collect();
+        let mut whole = LiveStream::new(model).unwrap();
+        let expected = all(&mut whole, &elements, model.latency());
+        for cut in 0..=elements.len() {
+            let mut first = LiveStream::new(model).unwrap();
+            let mut found = Vec::new();
+            for element in &elements[..cut] {
+                found.extend(first.push(element).unwrap().map(|prediction| prediction.json()));
+            }
+            let bytes = first.snapshot();
+            let mut second = LiveStream::new(model).unwrap();
+            // Refused bytes change nothing: the stream still is one that has not begun.
+            for end in 0..bytes.len() {
+                assert!(second.restore(&bytes[..end]).is_err(), "{} {end}", model.name());
+            }
+            second.restore(&bytes).unwrap();
+            assert_eq!(second.position(), cut as u64);
+            for element in &elements[cut..] {
+                found.extend(second.push(element).unwrap().map(|prediction| prediction.json()));
+            }
+            found.extend(second.flush().unwrap().iter().map(|prediction| prediction.json()));
+            assert_eq!(found, expected, "{} {cut}", model.name());
+        }
+        // Elements that wait and a state that disagree.
+        let (mut early, mut late) =
+            (LiveStream::new(model).unwrap(), LiveStream::new(model).unwrap());
+        early.push(&elements[0]).unwrap();
+        let [early, late] = [early.snapshot(), late.snapshot()];
+        let network = early.len() - (late.len() - 12 - json_length(&late));
+        let mixed = [&late[..12 + json_length(&late)], &early[network..]].concat();
+        assert!(LiveStream::new(model).unwrap().restore(&mixed).is_err(), "{}", model.name());
+    }
+}
+
+/// The length of the JSON in a snapshot of a live sequence.
+fn json_length(snapshot: &[u8]) -> usize {
+    u32::from_le_bytes(snapshot[8..12].try_into().unwrap()) as usize
+}
+
+#[test]
 fn streams_of_one_model_never_mix() {
     let mut rng = Rng::new(1);
     for model in models() {

@@ -64,15 +64,20 @@ pub struct ImportArguments {
 impl ImportArguments {
     /// Reads the model.
     pub fn load(&self, path: &Path) -> Result<Model, Failure> {
-        let opened = OpenedModel::read(path, &self.options())?;
-        announce(path, &opened, self.nonlinearity);
-        match opened.file {
+        match self.load_file(path)? {
             ModelFile::One(model) => Ok(*model),
             ModelFile::Several(_) => {
                 let why = "holds several networks that belong together, not one model";
                 Err(Failure::Input(format!("{}: {why}", path.display())))
             }
         }
+    }
+
+    /// Reads the model, of one network or several.
+    pub fn load_file(&self, path: &Path) -> Result<ModelFile, Failure> {
+        let opened = OpenedModel::read(path, &self.options())?;
+        announce(path, &opened, self.nonlinearity);
+        Ok(opened.file)
     }
 
     /// Reads the model for streaming or serving, with its task.

@@ -2,12 +2,13 @@
 
 use crate::Failure;
 use crate::args::import::ImportArguments;
+use crate::console::note;
 use crate::files::paths::check_not_read;
 use crate::memory::{Force, Needs};
 use clap::Args;
-use drnn::Model;
 use drnn::onnx::{ColumnScaling, GraphKind, GraphOptions, OutputUnits};
 use drnn::text::grouped;
+use drnn::{Model, WeightFormat};
 use drnn_tasks::series::{InputColumn, Missing, Scaling, Scalings, SeriesTask};
 use serde_json::json;
 use std::io::Write;
@@ -52,6 +53,10 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let model = arguments.import.load(&arguments.model)?;
     check_not_read("--onnx", &arguments.onnx, [arguments.model.as_path()])?;
+    if model.weight_format() != WeightFormat::F32 {
+        let (path, format) = (arguments.model.display(), model.weight_format());
+        note!("{path}: weights are {format}; the graph has them as f32");
+    }
     let in_model = |why: String| Failure::Input(format!("{}: {why}", arguments.model.display()));
     let options = arguments.options(&model).map_err(in_model)?;
     // The graph's tensors, and the encoded file.

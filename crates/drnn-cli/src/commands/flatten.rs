@@ -15,7 +15,7 @@ use drnn::memory::{self, BatchSize};
 use drnn::random::Rng;
 use drnn::{
     Batch, Connections, Difference, InputSpec, Model, NetSpec, Padding, Rows, StartState, States,
-    Steps, compare,
+    Steps, WeightFormat, compare,
 };
 use serde_json::json;
 use std::io::Write;
@@ -123,6 +123,18 @@ enum Start {
     Solved,
 }
 
+/// The network with f32 weights, which is what its other form gets: int8 weights have other scales there.
+fn in_f32(path: &Path, model: Model) -> Result<Model, Failure> {
+    match model.weight_format() {
+        WeightFormat::F32 => Ok(model),
+        format => {
+            let path = path.display();
+            note!("{path}: weights are {format}, those written are f32; `drnn quantize` after it");
+            Ok(model.quantize(WeightFormat::F32)?)
+        }
+    }
+}
+
 pub fn flatten(arguments: &Flatten) -> Result<(), Failure> {
     let solved = arguments.start == Start::Solved;
     let only_solved =
@@ -133,7 +145,7 @@ pub fn flatten(arguments: &Flatten) -> Result<(), Failure> {
         )));
     }
     check_not_read("-o", &arguments.output, [arguments.input.as_path()])?;
-    let stack = arguments.import.load(&arguments.input)?;
+    let stack = in_f32(&arguments.input, arguments.import.load(&arguments.input)?)?;
     let start = if solved { StartState::Solved } else { StartState::Held };
     let refuse = |e: drnn::Error| Failure::Input(at(&arguments.input, &e));
     let copies = if arguments.connections == Connections::Stacked { 1 } else { 2 };
@@ -209,7 +221,7 @@ fn write_start(folder: &Path, flat: &Model, start: &States, rows: usize) -> Resu
 
 pub fn unflatten(arguments: &Unflatten) -> Result<(), Failure> {
     check_not_read("-o", &arguments.output, [arguments.input.as_path()])?;
-    let mut flat = arguments.import.load(&arguments.input)?;
+    let mut flat = in_f32(&arguments.input, arguments.import.load(&arguments.input)?)?;
     let refuse = |e: drnn::Error| Failure::Input(at(&arguments.input, &e));
     if let Some(delay) = arguments.delay {
         if flat.spec().delay() > 0 && flat.spec().delay() != delay {

@@ -10,6 +10,7 @@ mod init;
 mod inspect;
 mod man;
 mod predict;
+mod quantize;
 mod report;
 mod reproduce;
 mod run;
@@ -34,6 +35,7 @@ pub enum Command {
     Inspect(inspect::Arguments),
     Man(man::Arguments),
     Predict(predict::Arguments),
+    Quantize(quantize::Arguments),
     Report(report::Arguments),
     Reproduce(reproduce::Arguments),
     Run(run::Arguments),
@@ -59,6 +61,7 @@ impl Command {
             Command::Inspect(arguments) => inspect::run(arguments),
             Command::Man(arguments) => man::run(arguments),
             Command::Predict(arguments) => predict::run(arguments),
+            Command::Quantize(arguments) => quantize::run(arguments),
             Command::Report(arguments) => report::run(arguments),
             Command::Reproduce(arguments) => reproduce::run(arguments),
             Command::Run(arguments) => run::run(arguments),

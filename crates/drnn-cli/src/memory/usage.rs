@@ -6,7 +6,7 @@ use crate::Failure;
 use crate::training;
 use drnn::memory::{self, BatchSize};
 use drnn::text::grouped;
-use drnn::{Direction, NetSpec};
+use drnn::{Direction, NetSpec, WeightFormat};
 use drnn_train::Estimate;
 use serde::Serialize;
 
@@ -30,12 +30,16 @@ pub struct MemoryUse {
 }
 
 impl MemoryUse {
-    pub fn new(spec: &NetSpec, size: BatchSize) -> Result<MemoryUse, Failure> {
+    pub fn new(
+        spec: &NetSpec,
+        format: WeightFormat,
+        size: BatchSize,
+    ) -> Result<MemoryUse, Failure> {
         let streams = spec.direction() == Direction::Forward;
         Ok(MemoryUse {
             batch: size.rows,
             steps: size.steps,
-            model: memory::model(spec),
+            model: memory::model_as(spec, format),
             stream: streams.then(|| memory::stream(spec)),
             run: memory::run(spec, size),
             training: Estimate::of_batch(spec, size, training::cpu(None)?.threads()).total(),

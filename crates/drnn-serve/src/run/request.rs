@@ -8,7 +8,6 @@
 use crate::http::api_error::ApiError;
 use crate::run::numbers;
 use drnn_tasks::live::{Element, ElementKind, LiveModel};
-use drnn_tasks::tagger::tokenize;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -155,18 +154,12 @@ pub fn text_elements(
     text: &str,
     max_elements: usize,
 ) -> Result<Vec<Element>, String> {
-    let enough = max_elements.saturating_add(1);
-    match model.element_kind() {
-        ElementKind::Characters => {
-            let element = |c| if c == '_' { Element::Mask } else { Element::Char(c) };
-            Ok(text.chars().take(enough).map(element).collect())
-        }
-        ElementKind::Words => {
-            let word = |word: &str| check_word(word).map(|()| Element::Word(word.into()));
-            tokenize(text).into_iter().take(enough).map(word).collect()
-        }
-        reads => Err(format!("the model reads {reads}, not text")),
-    }
+    let elements = model.text(text).map_err(|e| e.to_string())?;
+    let checked = |element| match &element {
+        Element::Word(word) => check_word(word).map(|()| element),
+        _ => Ok(element),
+    };
+    elements.take(max_elements.saturating_add(1)).map(checked).collect()
 }
 
 fn check_word(word: &str) -> Result<(), String> {

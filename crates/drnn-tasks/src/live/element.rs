@@ -8,9 +8,10 @@
 //! | chars | `a`, or `_` for a masked one | `"a"`, `null` for a masked one |
 //! | tagger | `ants` | `"ants"` |
 
-use super::model::{LiveModel, LiveTask};
+use super::model::{ElementKind, LiveModel, LiveTask};
 use crate::error::{Error, Result};
 use crate::series::{Encoded, InputColumn, SeriesTask};
+use crate::tagger::tokenize;
 use crate::text::{TOO_LARGE, listed, number, quote};
 use drnn::InputSpec;
 use serde_json::Value;
@@ -63,6 +64,20 @@ impl LiveModel {
         let value = serde_json::from_str(text)
             .map_err(|e| Error::Data(format!("{} is not JSON: {e}", quote(text))))?;
         self.element(&value)
+    }
+
+    /// The elements of a text, for models that read characters (`_` is masked) or words.
+    pub fn text<'t>(&self, text: &'t str) -> Result<Box<dyn Iterator<Item = Element> + 't>> {
+        match self.element_kind() {
+            ElementKind::Characters => {
+                let element = |c| if c == '_' { Element::Mask } else { Element::Char(c) };
+                Ok(Box::new(text.chars().map(element)))
+            }
+            ElementKind::Words => {
+                Ok(Box::new(tokenize(text).into_iter().map(|word| Element::Word(word.into()))))
+            }
+            reads => refuse(format!("the model reads {reads}, not text")),
+        }
     }
 
     /// Converts a JSON value to an element.

@@ -40,6 +40,7 @@ mod model;
 mod prediction;
 mod reader;
 mod sequence;
+mod snapshot;
 mod stream;
 mod whole;
 

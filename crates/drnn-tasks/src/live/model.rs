@@ -95,6 +95,15 @@ impl LiveModel {
         LiveModel::import_bytes(name, bytes, &Import::default())
     }
 
+    /// The same for drnn's own files alone. A program that reads no others need not contain their
+    /// readers: a WebAssembly module is a tenth smaller for it.
+    pub fn from_own_bytes(name: &str, bytes: &[u8]) -> Result<LiveModel> {
+        match Bundle::is_bundle(bytes) {
+            Some(true) => Ok(LiveModel::from_tagger(name, Tagger::from_bytes(bytes)?)),
+            _ => LiveModel::new(name, Model::from_bytes(bytes)?),
+        }
+    }
+
     fn import_bytes(name: &str, bytes: &[u8], options: &Import) -> Result<LiveModel> {
         match Bundle::is_bundle(bytes) {
             Some(true) if options.prefix.is_some() || options.relu => Err(Error::Data(
@@ -259,8 +268,8 @@ impl LiveModel {
         format!("{task}: reads {reads}, predicts {what}; {spec}")
     }
 
-    /// The network that is stepped.
-    pub(super) fn network(&self) -> &Model {
+    /// The network that is stepped: its inputs are scaled numbers, symbols, or encoded words.
+    pub fn network(&self) -> &Model {
         match &self.task {
             LiveTask::Plain(model) | LiveTask::Chars(model, _) | LiveTask::Series(model, _) => {
                 model

@@ -5,12 +5,14 @@
 //! network outputs          -    w_1  w_2  -          outputs for BEGIN and END are dropped
 //! ```
 
-use super::model::LiveModel;
+use super::model::{ElementKind, LiveModel};
 use super::prediction::Prediction;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// An element that waits for its prediction.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Awaited {
     /// The prediction does not repeat it.
     Number,
@@ -20,7 +22,8 @@ pub(super) enum Awaited {
 }
 
 /// The state of a sequence besides the network's: at most d + 1 elements that wait.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Sequence {
     read: u64,
     predicted: u64,
@@ -31,6 +34,29 @@ pub(super) struct Sequence {
 }
 
 impl Sequence {
+    /// Whether a sequence of `model` can be like this after its network has read `seen` elements; for
+    /// sequences from outside.
+    pub fn fits(&self, model: &LiveModel, seen: u64) -> bool {
+        let kind = |awaited: &Awaited| match (model.element_kind(), awaited) {
+            (ElementKind::Characters, Awaited::Char(_)) => true,
+            (ElementKind::Words, Awaited::Word(_)) => true,
+            (ElementKind::Characters | ElementKind::Words, _) => false,
+            (_, awaited) => *awaited == Awaited::Number,
+        };
+        let delay = model.latency() as u64;
+        // The network of a tagger reads BEGIN too, and its output is dropped once it is there.
+        let begin = u64::from(model.tagger().is_some() && self.read > 0);
+        let outputs = seen.saturating_sub(delay);
+        let skipped = begin.min(outputs);
+        let previous = model.series().map_or(0, |task| task.inputs.len());
+        seen == self.read.saturating_add(begin)
+            && self.predicted == outputs - skipped
+            && self.skip as u64 == begin - skipped
+            && Some(self.waiting.len() as u64) == self.read.checked_sub(self.predicted)
+            && self.waiting.iter().all(kind)
+            && [0, previous].contains(&self.previous.len())
+    }
+
     /// The position of the next element.
     pub fn position(&self) -> u64 {
         self.read

@@ -5,6 +5,7 @@ use super::model::LiveModel;
 use super::prediction::Prediction;
 use super::reader::Reader;
 use super::sequence::Sequence;
+use super::snapshot;
 use crate::error::Result;
 use drnn::{Model, Stream};
 
@@ -58,6 +59,19 @@ impl<'m> LiveStream<'m> {
         }
         self.sequence = Sequence::default();
         Ok(predictions)
+    }
+
+    /// The state as bytes, to go on later or elsewhere: see [`LiveStream::restore`].
+    pub fn snapshot(&mut self) -> Vec<u8> {
+        snapshot::save(&self.sequence, &self.stream.snapshot())
+    }
+
+    /// Goes on from a snapshot. Bytes of another model are refused, and nothing changes.
+    pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
+        let (sequence, network) = snapshot::load(self.reader.model, bytes)?;
+        self.stream.restore(network)?;
+        self.sequence = sequence;
+        Ok(())
     }
 
     /// The number of elements read since the sequence began: the position of the next one.

@@ -2,6 +2,7 @@
 
 pub mod conformance;
 mod engine;
+mod evaluate;
 pub mod lanes;
 mod learner;
 mod memory;
@@ -13,6 +14,7 @@ mod trainer;
 mod validation;
 
 pub use engine::{Batches, Engine, Inspect, State, Steps};
+pub use evaluate::evaluate;
 pub use learner::Learner;
 pub(crate) use learner::forward;
 pub use memory::{Estimate, MIN_EVAL_ROWS};

@@ -4,7 +4,10 @@ use super::cells::{
     self, CellBackward, CellForward, Gru, GruResetBefore, Lstm, Reset, RnnRelu, RnnTanh,
 };
 use super::dots::{self, Dots};
+#[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
 use super::int8::PortableInt8;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+use super::int8::Simd128Int8;
 #[cfg(target_arch = "x86_64")]
 use super::int8::{Avx2Int8, Avx2Vnni, Avx512Int8, Avx512Vnni};
 #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
@@ -12,7 +15,10 @@ use super::int8::{NeonDotprod, NeonInt8};
 use super::product::{self, Product};
 #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
 use super::simd::Neon;
+#[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
 use super::simd::Portable;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+use super::simd::Simd128;
 #[cfg(target_arch = "x86_64")]
 use super::simd::{Avx2, Avx512};
 use crate::cpu::InstructionSet;
@@ -177,7 +183,11 @@ macro_rules! instantiate_int8 {
 
 use super::simd::Simd;
 
+// A module with simd128 runs nowhere else, and need not have all kernels twice.
+#[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
 instantiate!(portable, Portable, PortableInt8, Portable);
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+instantiate!(simd128, Simd128, Simd128Int8, Simd128);
 #[cfg(target_arch = "x86_64")]
 instantiate!(avx2, Avx2, Avx2Int8, Avx2, "avx2,fma,f16c");
 #[cfg(target_arch = "x86_64")]
@@ -232,6 +242,7 @@ pub fn all_kernels() -> Vec<&'static Kernels> {
 }
 
 /// The same with all variants, which differ in the product of int8 weights alone, and not in its bits.
+#[allow(clippy::vec_init_then_push, reason = "what is pushed depends on the target")]
 pub fn all_variants() -> Vec<&'static Kernels> {
     let mut all: Vec<&'static Kernels> = Vec::new();
     #[cfg(target_arch = "x86_64")]
@@ -257,6 +268,9 @@ pub fn all_variants() -> Vec<&'static Kernels> {
         }
         all.push(&neon::KERNELS);
     }
+    #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+    all.push(&simd128::KERNELS);
+    #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
     all.push(&portable::KERNELS);
     all
 }

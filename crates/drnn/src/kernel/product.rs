@@ -240,8 +240,8 @@ unsafe fn rows_of<S: Simd, W: Stored, const P: usize>(
             6 if S::ROWS >= 6 => tile::<S, W, 6, P>(p, row, first),
             5 if S::ROWS >= 6 => tile::<S, W, 5, P>(p, row, first),
             4 if S::ROWS >= 6 => tile::<S, W, 4, P>(p, row, first),
-            3 => tile::<S, W, 3, P>(p, row, first),
-            2 => tile::<S, W, 2, P>(p, row, first),
+            3 if S::ROWS >= 3 => tile::<S, W, 3, P>(p, row, first),
+            2 if S::ROWS >= 2 => tile::<S, W, 2, P>(p, row, first),
             _ => tile::<S, W, 1, P>(p, row, first),
         }
     }

@@ -6,10 +6,11 @@ use crate::args::characters::unknown;
 use crate::files::model_file::ModelFile;
 use crate::memory::Needs;
 use crate::training;
+use drnn::memory;
 use drnn_tasks::chars::CharTask;
 use drnn_train::chars::{Masked, Masking, paper_bpc};
 use drnn_train::read::Symbols;
-use drnn_train::{AdamOptions, Dataset, Engine, Estimate, Learner, LossSum, Metric};
+use drnn_train::{Dataset, LossSum, Metric};
 use std::sync::Arc;
 
 /// Draws the masks: different ones for every text, but the same in every run.
@@ -24,10 +25,7 @@ pub fn evaluate(request: Request) -> Result<Evaluation, Failure> {
     let task = CharTask::of(model).map_err(|e| in_model(e.to_string()))?;
     let (window, ahead) = (task.window(), model.spec().look_ahead());
     let cpu = training::cpu(None)?;
-    let mut learner = Learner::new(&cpu, model.spec(), AdamOptions::default(), 0);
-    let mut state = learner.state()?;
-    state.params = model.params().to_vec();
-    learner.set_state(state)?;
+    let model = model.as_ref().clone().on(&cpu);
     let (mut found, mut windows, mut notes) = (LossSum::default(), 0, Vec::new());
     for path in request.data {
         let text = Arc::new(Symbols::read(request.reading.open(path)?, task.alphabet())?);
@@ -36,10 +34,10 @@ pub fn evaluate(request: Request) -> Result<Evaluation, Failure> {
         let masking = Masking { window, share: task.masked(), mask: task.mask(), seed: SEED };
         let masked = Masked::new(&path.display().to_string(), text, all, masking)?;
         let size = masked.batch_size(masked.max_eval_rows());
-        let Estimate { pass, .. } = Estimate::of_batch(model.spec(), size, cpu.threads());
-        Needs::new("passes over windows", pass).check(request.force, "smaller models")?;
+        Needs::new("runs over windows", memory::run(model.spec(), size))
+            .check(request.force, "smaller models")?;
         windows += masked.len();
-        found.add(learner.loss(&masked, 0, usize::MAX)?);
+        found.add(drnn_train::evaluate(&model, &masked, 0)?);
     }
     let bits = Metric::Bits.of(&found);
     Ok(Evaluation {

@@ -102,9 +102,21 @@ pub struct Evaluation {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let Arguments { model: path, data, rows, json, reading, force } = arguments;
-    let in_model = |why: String| Failure::Input(format!("{}: {why}", path.display()));
     let model = ModelFile::open(path, &Import::default())?;
-    let Some(task) = model.task() else {
+    let (reading, force) = (*reading, *force);
+    let (name, found) = evaluate(Request { path, model, data, rows: *rows, reading, force })?;
+    let text = match json {
+        true => format!("{}\n", found.value(path.display().to_string(), &name, data)),
+        false => found.text(&name),
+    };
+    Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
+}
+
+/// The name of a model's task, and the evaluation of that task.
+pub fn evaluate(request: Request) -> Result<(String, Evaluation), Failure> {
+    let path = request.path.display();
+    let in_model = |why: String| Failure::Input(format!("{path}: {why}"));
+    let Some(task) = request.model.task() else {
         let why = "does not say what it was trained for, so it cannot be evaluated; `drnn run` computes its outputs";
         return Err(in_model(why.into()));
     };
@@ -113,16 +125,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let known = TASKS.map(|(name, _)| name).join(", ");
         return Err(in_model(format!("its task is {name:?}; `drnn eval` evaluates {known}")));
     };
-    if rows.is_some() && name != SeriesTask::NAME {
-        return Err(Failure::Input(format!("--rows: {} is no model of series", path.display())));
+    if request.rows.is_some() && name != SeriesTask::NAME {
+        return Err(Failure::Input(format!("--rows: {path} is no model of series")));
     }
-    let (reading, force) = (*reading, *force);
-    let found = evaluate(Request { path, model, data, rows: *rows, reading, force })?;
-    let text = match json {
-        true => format!("{}\n", found.value(path.display().to_string(), &name, data)),
-        false => found.text(&name),
-    };
-    Ok(std::io::stdout().lock().write_all(text.as_bytes())?)
+    Ok((name, evaluate(request)?))
 }
 
 impl Evaluation {

@@ -15,7 +15,7 @@ use clap::Args;
 use drnn::memory::{self, BatchSize};
 use drnn::params::Layout;
 use drnn::text::grouped;
-use drnn::{BlockMap, Bundle, Direction, NetSpec};
+use drnn::{BlockMap, Bundle, Direction, NetSpec, WeightFormat};
 use serde_json::{Value, json};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -69,8 +69,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         let spec = net.spec()?;
         let text = match json {
-            true => line(network(&spec, None, size)?),
-            false => network_text(&spec, "") + &MemoryUse::new(&spec, size)?.text(),
+            true => line(network(&spec, WeightFormat::F32, None, size)?),
+            false => {
+                network_text(&spec, WeightFormat::F32, "")
+                    + &MemoryUse::new(&spec, WeightFormat::F32, size)?.text()
+            }
         };
         return Ok(out.write_all(text.as_bytes())?);
     };
@@ -86,14 +89,14 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             return Ok(out.write_all(text.as_bytes())?);
         }
     };
-    let (spec, map) = (model.spec(), BlockMap::of(model));
+    let (spec, format, map) = (model.spec(), model.weight_format(), BlockMap::of(model));
     note_recognised(file, &opened, net.nonlinearity());
     if let Some(svg) = svg {
         check_not_read("--svg", svg, [file.as_path()])?;
         draw(file, svg, map.as_ref(), spec)?;
     }
     if *json {
-        let mut value = network(spec, map.as_ref(), size)?;
+        let mut value = network(spec, format, map.as_ref(), size)?;
         value["task"] = json!(model.task());
         if opened.foreign {
             value["ignored"] = json!(opened.ignored);
@@ -101,7 +104,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
         return Ok(out.write_all(line(value).as_bytes())?);
     }
-    let mut text = network_text(spec, "");
+    let mut text = network_text(spec, format, "");
     if let Some(map) = &map {
         text += &format!("\n{}", block_table::text(map, spec));
     }
@@ -111,7 +114,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if !opened.ignored.is_empty() {
         text += &ignored_text(&opened.ignored);
     }
-    text += &MemoryUse::new(spec, size)?.text();
+    text += &MemoryUse::new(spec, format, size)?.text();
     Ok(out.write_all(text.as_bytes())?)
 }
 
@@ -120,7 +123,12 @@ fn line(value: Value) -> String {
 }
 
 /// A network as JSON.
-fn network(spec: &NetSpec, map: Option<&BlockMap>, size: BatchSize) -> Result<Value, Failure> {
+fn network(
+    spec: &NetSpec,
+    format: WeightFormat,
+    map: Option<&BlockMap>,
+    size: BatchSize,
+) -> Result<Value, Failure> {
     let tensors: Vec<_> = Layout::new(spec)
         .tensors()
         .iter()
@@ -132,16 +140,21 @@ fn network(spec: &NetSpec, map: Option<&BlockMap>, size: BatchSize) -> Result<Va
         "delay": spec.delay(),
         "streams": spec.direction() == Direction::Forward,
         "parameters": spec.parameters(),
+        "weights": format,
         "tensors": tensors,
         "blocks": map.map(block_table::value),
-        "memory": MemoryUse::new(spec, size)?,
+        "memory": MemoryUse::new(spec, format, size)?,
     }))
 }
 
 /// A network as text, with `prefix` before the names of its tensors.
-fn network_text(spec: &NetSpec, prefix: &str) -> String {
+fn network_text(spec: &NetSpec, format: WeightFormat, prefix: &str) -> String {
     let layout = Layout::new(spec);
-    let mut out = format!("{spec}\n\n");
+    let mut out = format!("{spec}\n");
+    if format != WeightFormat::F32 {
+        out += &format!("weights are {format}, biases f32\n");
+    }
+    out += "\n";
     let names = layout.tensors().iter().map(|t| t.name.len()).max().unwrap_or(0);
     let width = prefix.len() + names;
     for tensor in layout.tensors() {
@@ -155,7 +168,7 @@ fn network_text(spec: &NetSpec, prefix: &str) -> String {
 fn bundle_value(bundle: &Bundle, size: BatchSize) -> Result<Value, Failure> {
     let mut networks = serde_json::Map::new();
     for (name, model) in &bundle.networks {
-        networks.insert(name.clone(), network(model.spec(), None, size)?);
+        networks.insert(name.clone(), network(model.spec(), model.weight_format(), None, size)?);
     }
     let tables = bundle.tables.iter();
     let tables = tables.map(|(name, t)| (name.clone(), json!({"shape": [t.rows, t.width]})));
@@ -169,13 +182,15 @@ fn bundle_value(bundle: &Bundle, size: BatchSize) -> Result<Value, Failure> {
 fn bundle_text(bundle: &Bundle) -> String {
     let networks = bundle.networks.iter();
     let networks = networks.map(|(name, model)| {
-        format!("{name}: {}\n", network_text(model.spec(), &format!("{name}.")))
+        let text = network_text(model.spec(), model.weight_format(), &format!("{name}."));
+        format!("{name}: {text}\n")
     });
     let mut out = networks.collect::<String>();
     for (name, table) in &bundle.tables {
         out += &format!("table {name}: [{}, {}]\n", grouped(table.rows), table.width);
     }
-    let models = bundle.networks.values().map(|model| memory::model(model.spec()));
+    let models =
+        bundle.networks.values().map(|model| memory::model_as(model.spec(), model.weight_format()));
     let tables = bundle.tables.values().map(|table| size_of_val(table.values.as_slice()));
     let bytes = models.chain(tables).fold(0, usize::saturating_add);
     out + &format!("memory {}\n", shown(bytes)) + &task_text(&bundle.task)

@@ -14,19 +14,25 @@
 //! |---|---|
 //! | `quantize` | scales, and numbers as integers |
 //! | `pack` | weights in reading order |
-//! | `portable`, `x86`, `neon` | the dot product of four pairs, per instruction set |
+//! | `portable`, `x86`, `neon`, `wasm` | the dot product of four pairs, per instruction set |
 
 #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
 mod neon;
 pub mod pack;
+#[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
 mod portable;
 pub mod quantize;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+mod wasm;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
 pub use neon::{NeonDotprod, NeonInt8};
+#[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
 pub use portable::PortableInt8;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+pub use wasm::Simd128Int8;
 #[cfg(target_arch = "x86_64")]
 pub use x86::{Avx2Int8, Avx2Vnni, Avx512Int8, Avx512Vnni};
 
@@ -170,7 +176,7 @@ unsafe fn rows_of<I: Int8, const P: usize>(
             5 if I::ROWS >= 6 => tile::<I, 5, P>(p, init, term, a, row, first),
             4 if I::ROWS >= 6 => tile::<I, 4, P>(p, init, term, a, row, first),
             3 if I::ROWS >= 3 => tile::<I, 3, P>(p, init, term, a, row, first),
-            2 => tile::<I, 2, P>(p, init, term, a, row, first),
+            2 if I::ROWS >= 2 => tile::<I, 2, P>(p, init, term, a, row, first),
             _ => tile::<I, 1, P>(p, init, term, a, row, first),
         }
     }
