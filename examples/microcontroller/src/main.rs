@@ -51,7 +51,10 @@ fn network() -> Result<(), Error> {
         answered += 1;
     }
     assert_eq!(answered, LENGTH);
-    print!("{answered} outputs of the stream equal the run's; heap at most {} bytes\n", HEAP.peak());
+    print!(
+        "{answered} outputs of the stream equal the run's; heap at most {} bytes\n",
+        HEAP.peak()
+    );
     Ok(())
 }
 
