@@ -117,6 +117,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let runs: Vec<&str> = InstructionSet::available().iter().map(|set| set.name()).collect();
         Failure::Input(format!("--isa {isa}: this processor runs {}", runs.join(", ")))
     })?;
+    let passes = arguments.shape.passes(arguments.force, cpu.threads())?;
     let mut out = std::io::stdout().lock();
     let limits = (!arguments.no_peak).then(|| Peak::measure(&cpu));
     let peak = limits.map(|Peak { fma, product }| fma.max(product));
@@ -139,7 +140,6 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         outcomes.push(outcome);
         Ok(())
     };
-    let passes = arguments.shape.passes(arguments.force, cpu.threads())?;
     for pass in &passes {
         one(&pass.name, &pass.what, pass.work(&cpu)?)?;
     }
