@@ -117,6 +117,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let runs: Vec<&str> = InstructionSet::available().iter().map(|set| set.name()).collect();
         Failure::Input(format!("--isa {isa}: this processor runs {}", runs.join(", ")))
     })?;
+    let passes = arguments.shape.passes(arguments.force, cpu.threads())?;
     let mut out = std::io::stdout().lock();
     let passes = arguments.shape.passes(arguments.force, cpu.threads())?;
     let limits = (!arguments.no_peak).then(|| Peak::measure(&cpu));
