@@ -348,26 +348,27 @@ def bind(session, inputs, outputs):
     return lambda keep=(inputs, outputs): session.run_with_iobinding(binding)
 
 
-def ort_inference(case, path, x, expected, threads):
+def ort_inference(case, path, x, expected, threads, name="ort", tolerance=TOLERANCE):
     session = ort_session(path, threads)
     feed = {"x": x.numpy()}
-    check("onnxruntime", case, session.run(None, feed)[0], expected)
+    check("onnxruntime", case, session.run(None, feed)[0], expected, tolerance)
     value = onnxruntime.OrtValue.ortvalue_from_numpy
     y = value(np.zeros(expected.shape, np.float32))
     bound = bind(session, {"x": value(feed["x"])}, {"y": y})
     bound()
-    check("onnxruntime (bound)", case, y.numpy(), expected)
-    return InProcess("ort", {"plain": lambda: session.run(None, feed), "bound": bound})
+    check("onnxruntime (bound)", case, y.numpy(), expected, tolerance)
+    return InProcess(name, {"plain": lambda: session.run(None, feed), "bound": bound})
 
 
-def ort_stream(case, path, x, expected, threads):
+def ort_stream(case, path, x, expected, threads, name="ort", tolerance=TOLERANCE):
     """One step of the graph per unit, either through numpy or between two bound sets of state buffers."""
     variants = {}
     for n in sorted({1, threads}):
         session = ort_session(path, n)
         zeros = [np.zeros((1, case.B, case.n), np.float32) for _ in range(4)]
         state, feed_x = zeros[:2], x.numpy()
-        check("onnxruntime", case, session.run(None, {"x": feed_x, "h": state[0], "c": state[1]})[0], expected)
+        first = session.run(None, {"x": feed_x, "h": state[0], "c": state[1]})[0]
+        check("onnxruntime", case, first, expected, tolerance)
 
         def plain(session=session, state=state):
             state[:] = session.run(None, {"x": feed_x, "h": state[0], "c": state[1]})
@@ -377,7 +378,7 @@ def ort_stream(case, path, x, expected, threads):
         there = bind(session, {"x": value(feed_x), "h": a_h, "c": a_c}, {"h_next": b_h, "c_next": b_c})
         back = bind(session, {"x": value(feed_x), "h": b_h, "c": b_c}, {"h_next": a_h, "c_next": a_c})
         there()
-        check("onnxruntime (bound)", case, b_h.numpy(), expected)
+        check("onnxruntime (bound)", case, b_h.numpy(), expected, tolerance)
         turn = [back, there]
 
         def bound(turn=turn):
@@ -385,13 +386,13 @@ def ort_stream(case, path, x, expected, threads):
             turn.reverse()
 
         variants |= {f"plain, {n} threads": plain, f"bound, {n} threads": bound}
-    return InProcess("ort", variants, case.block)
+    return InProcess(name, variants, case.block)
 
 
-def check(peer, case, output, expected):
+def check(peer, case, output, expected, tolerance=TOLERANCE):
     """A peer that computes something else must not be measured."""
     error = float(np.abs(output.reshape(-1) - expected.reshape(-1)).max())
-    assert error < TOLERANCE, f"{peer} differs from torch by {error} in {case.name}"
+    assert error < tolerance, f"{peer} differs from torch by {error} in {case.name}"
 
 
 def make_contenders(case, options, folder):
