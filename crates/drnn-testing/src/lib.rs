@@ -54,7 +54,7 @@ pub enum Need {
 
 impl Need {
     /// Every need.
-    pub const ALL: [Need; 12] = [
+    pub const ALL: [Need; 14] = [
         Need::Gpu,
         Need::Hopper,
         Need::NoGpu,
