@@ -30,6 +30,10 @@ const REPLACED: [(&str, &str); 4] = [
     ("</body>", "<script src=\"page/file.js\"></script>\n</body>"),
 ];
 
+/// The same in the plot's file, where there is no sweep.
+const PLOT: [(&str, &str); 2] =
+    [("drnn serve --sweep", "drnn page --sweep"), ("No sweep is served.", "No sweep is shown.")];
+
 const SERVER: &str = include_str!("static/server.js");
 const WORKER: &str = include_str!("static/worker.js");
 const FILE: &str = include_str!("static/file.js");
@@ -50,7 +54,9 @@ pub fn page_files(sweep: bool) -> Vec<(String, String)> {
     let own = [("server.js", SERVER), ("worker.js", WORKER), ("file.js", FILE)];
     let shared = ASSETS.iter().map(|file| (file.name, file.contents));
     let shared = shared.filter(|(name, _)| own.iter().all(|(other, _)| other != name));
-    files.extend(shared.chain(own).map(|(name, text)| (format!("page/{name}"), text.into())));
+    let replaced =
+        |text: &str| PLOT.iter().fold(text.to_string(), |text, (a, b)| text.replace(a, b));
+    files.extend(shared.chain(own).map(|(name, text)| (format!("page/{name}"), replaced(text))));
     files
 }
 
@@ -63,12 +69,15 @@ mod tests {
         for (served, _) in REPLACED {
             assert_eq!(INDEX.contents.matches(served).count(), 1, "{served}");
         }
+        let plot = ASSETS.iter().find(|file| file.name == "plot.js").unwrap();
+        assert!(PLOT.iter().all(|(served, _)| plot.contents.matches(served).count() == 1));
         let files = page_files(true);
         let (_, index) = &files[0];
         assert!(index.contains(SWEEP) && index.contains("trusted-types drnn-worker"));
         for (name, text) in &files {
             assert!(!text.contains("/v1/") && !text.contains("openapi"), "{name}");
-            assert!(!text.replace("http://www.w3.org/2000/svg", "").contains("://"), "{name}");
+            let text = text.replace("http://www.w3.org/2000/svg", "");
+            assert!(!text.contains("http://") && !text.contains("https://"), "{name}");
         }
         assert_eq!(files.iter().filter(|(name, _)| name == "page/server.js").count(), 1);
     }
