@@ -78,6 +78,7 @@ class InProcess:
     def __init__(self, name, variants, block=1):
         self.name, self.variants, self.block = name, variants, block
         self.variant = next(iter(variants))
+        self.min_repeats = MIN_REPEATS
 
     def warm_up(self, seconds):
         """Run every variant twice (the first run allocates and tunes) and select the fastest."""
@@ -90,7 +91,7 @@ class InProcess:
 
     def measure(self, seconds):
         unit, times, spent = self.variants[self.variant], [], 0.0
-        while spent < seconds or len(times) < MIN_REPEATS:
+        while spent < seconds or len(times) < self.min_repeats:
             start = time.perf_counter()
             for _ in range(self.block):
                 unit()

@@ -24,6 +24,7 @@ import onnx
 import onnxruntime
 import torch
 
+import grid
 from contenders import CASES, make_contenders
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -40,14 +41,21 @@ def parse_arguments():
     parser.add_argument("--rust-peers", metavar="PATH", help="the program built in bench/rust-peers (tract, candle)")
     parser.add_argument("--peers-only", action="store_true", help="time the peers alone")
     parser.add_argument("--case", action="append", choices=[c.name for c in CASES], help="may repeat; default: all")
+    parser.add_argument("--grid", action="store_true", help="shapes drawn by a seed instead of the cases")
+    parser.add_argument("--seed", type=int, default=21, help="of the shapes of --grid (default 21)")
+    parser.add_argument("--shapes", type=int, default=48, help="how many --grid draws (default 48)")
+    parser.add_argument("--map", metavar="FILE", help="with --grid or --show: draw the ratios to an SVG (matplotlib)")
     parser.add_argument("--threads", type=int, default=2, help="for every contender (default 2)")
-    parser.add_argument("--rounds", type=int, help="default 7")
+    parser.add_argument("--rounds", type=int, help="default 7, 5 for --grid")
     parser.add_argument("--quick", action="store_true", help="3 rounds")
-    parser.add_argument("--seconds", type=float, default=0.3, help="minimum time of a contender per round (default 0.3)")
+    parser.add_argument("--seconds", type=float, help="minimum time of a contender per round (default 0.3, 0.05 for --grid)")
     parser.add_argument("--json", metavar="FILE", help="also write everything measured to FILE")
     parser.add_argument("--show", metavar="FILE", help="measure nothing, print the table of an earlier --json FILE")
     options = parser.parse_args()
-    options.rounds = options.rounds or (3 if options.quick else 7)
+    options.rounds = options.rounds or (3 if options.quick else 5 if options.grid else 7)
+    options.seconds = options.seconds or (0.05 if options.grid else 0.3)
+    if options.case and options.grid:
+        parser.error("--case selects cases, --grid draws shapes: give one of them")
     if options.show:
         return options
     for program in ([] if options.peers_only else [options.drnn]) + [options.rust_peers or sys.executable]:
@@ -56,9 +64,8 @@ def parse_arguments():
     return options
 
 
-def race(case, options, folder):
-    """All rounds of one case."""
-    contenders = make_contenders(case, options, folder)
+def race(contenders, options):
+    """All rounds of one case: the times of each contender."""
     for contender in contenders:
         time.sleep(PAUSE_S)
         contender.warm_up(options.seconds)
@@ -70,7 +77,7 @@ def race(case, options, folder):
             time.sleep(PAUSE_S)
             times[contender.name].append(contender.measure(options.seconds))
     gc.enable()
-    return contenders, summarise(case, contenders, times)
+    return times
 
 
 def summarise(case, contenders, times):
@@ -158,30 +165,70 @@ def facts(options):
     }
 
 
+def save(report, options):
+    """After every case, so that an interrupted run leaves its results."""
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump(report, file, indent=1)
+
+
+def race_grid(report, options):
+    """Every shape of the grid, forward and in training."""
+    report["grid"] = {"seed": options.seed, "shapes": options.shapes, "named": len(grid.NAMED)}
+    shapes = grid.NAMED + grid.draw(options.seed, options.shapes)
+    with tempfile.TemporaryDirectory() as folder:
+        for number, shape in enumerate(shapes, 1):
+            for kind in grid.PASSES:
+                contenders = grid.make_contenders(shape, kind, options, folder)
+                result = grid.summarise(shape, kind, race(contenders, options))
+                report["results"].append(result)
+                if contenders[0].name == "ours":
+                    report["drnn"] = {"isa": contenders[0].facts["isa"]}
+                    report["versions"]["drnn"] = contenders[0].facts["version"]
+                print(f"{number}/{len(shapes)} {grid.line(result)}", file=sys.stderr, flush=True)
+                save(report, options)
+
+
 def show(report):
+    if "grid" in report:
+        for result in report["results"]:
+            print(grid.line(result))
+        return print(grid.summary(report["results"]))
     versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
     print(f"{versions}\n\nmedian ms for one unit of work (peer / ours; above 1: drnn is faster)\n")
     print(table(report["results"]))
+
+
+def draw_map(report, options):
+    if options.map and "grid" in report:
+        grid.draw_map(report, options.map)
 
 
 def main():
     options = parse_arguments()
     if options.show:
         with open(options.show) as file:
-            return show(json.load(file))
+            report = json.load(file)
+        show(report)
+        return draw_map(report, options)
     torch.set_flush_denormal(True)
     torch.set_num_interop_threads(1)
     report = facts(options)
     machine = report["machine"]
     print(f"{machine['cpu']}, {machine['cores']} cores; {options.threads} threads; {options.rounds} rounds")
+    report["results"] = []
+    if options.grid:
+        race_grid(report, options)
+        show(report)
+        return draw_map(report, options)
     if not options.rust_peers:
         print("tract and candle are left out: build bench/rust-peers and pass --rust-peers PATH to race them too")
-    report["results"] = []
     with tempfile.TemporaryDirectory() as folder:
         for case in CASES:
             if options.case and case.name not in options.case:
                 continue
-            contenders, result = race(case, options, folder)
+            contenders = make_contenders(case, options, folder)
+            result = summarise(case, contenders, race(contenders, options))
             report["results"].append(result)
             for contender in contenders:
                 if contender.name == "ours":
@@ -192,9 +239,7 @@ def main():
                     report["versions"][contender.name] = contender.version
             shown = {n: f"{milliseconds(e['median_s'])} ms" for n, e in result["contenders"].items()}
             print(f"{case.name}: " + ", ".join(f"{n} {ms}" for n, ms in shown.items()), file=sys.stderr, flush=True)
-            if options.json:  # after every case, so that an interrupted run leaves its results
-                with open(options.json, "w") as file:
-                    json.dump(report, file, indent=1)
+            save(report, options)
     show(report)
 
 

@@ -231,9 +231,12 @@ def seeds():
 
 def main():
     for target, name, data in seeds():
-        folder = HERE / "corpus" / target
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(data)
+        # The C interface reads model files of every kind.
+        targets = [target, "c_model"] if target in ("model_file", "import", "tagger") else [target]
+        for target in targets:
+            folder = HERE / "corpus" / target
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(data)
 
 
 if __name__ == "__main__":

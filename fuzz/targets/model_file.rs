@@ -18,5 +18,5 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(flat) = model.flatten(StartState::Held) {
         assert_eq!(bits(&flat.unflatten(None).unwrap()), bits(&model));
     }
-    let _ = (model.unflatten(None), BlockMap::of(&model), model.to_onnx(Kind::Whole));
+    let _ = (model.unflatten(None), BlockMap::of(&model), model.to_onnx(GraphKind::Whole));
 });

@@ -20,6 +20,7 @@ fuzz_target!(|input: &[u8]| {
         missing: missing[usize::from(bits & 7) % missing.len()],
         delimiter: if bits & 64 != 0 { Delimiter::Exactly(b';') } else { Delimiter::default() },
         max_labels: 1000,
+        ..Choice::default()
     };
     let Ok(source) = Source::from_bytes("f", bytes.to_vec()) else { return };
     let Ok(all) = table(source, &choice) else { return };

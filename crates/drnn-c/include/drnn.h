@@ -5,10 +5,11 @@
  *
  * Errors. Functions that can fail return a drnn_status: DRNN_OK (0) or the kind of error, and
  * drnn_last_error() has the message, for each thread its own. No Rust panic leaves the library; one
- * inside it is DRNN_ERROR_INTERNAL. Like any program, it is ended by the system where memory runs out.
+ * inside it is DRNN_ERROR_INTERNAL, and its place is printed to stderr. Where memory runs out, the
+ * program is aborted, except that a run which needs too much is refused beforehand.
  *
- * Ownership. Whoever made a handle (drnn_.._load, drnn_.._new) frees it, once, with the function of
- * its type; freeing NULL does nothing. Streams and batches share their model, which may be freed
+ * Ownership. The caller frees each handle that it made (drnn_.._load, drnn_.._new), once, with the
+ * function of its type; freeing NULL does nothing. Streams and batches share their model, which may be freed
  * before them. Arrays are the caller's; the library reads and writes them during the call only.
  * Text and predictions that a function returns are the library's, valid as long as it says.
  *
@@ -294,12 +295,14 @@ const char *drnn_version(void);
 
 /**
  * Loads a model file: drnn's own, a PyTorch state dict (.safetensors, .pt) or an ONNX graph of one
- * recurrence. (Where such a file has several, convert it first: `drnn import --help`.)
+ * recurrence. (Convert a file that has several first, in Python:
+ * `drnn.Model.load(file, prefix="encoder.lstm").save("model.safetensors")`.)
  *
  * `path` is a file name as the system has it (on Windows UTF-8). `threads` is how many threads a call
  * may use, its caller's included: 1 to 1024 for threads of the model's own, or 0 for those that all
  * such models of the process share, as many as there are cores or as the environment variable
- * DRNN_THREADS says. It changes no bit of any result; for a stream of a small network 1 is best.
+ * DRNN_THREADS says. It changes no bit of any result; for a stream of a small network 1 is best. The
+ * first load makes the shared threads, which sleep until they are needed.
  *
  * On success `*model` is a handle for `drnn_model_free`; on failure it is NULL.
  */

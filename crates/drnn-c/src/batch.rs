@@ -73,19 +73,18 @@ impl Live {
             step.push((self.ids.get(id)?, element));
         }
         // Outputs come in the order of the step; streams that have none yet are left out.
+        let mark = |row, is: u8| known.iter().for_each(|known| known.write(row, &[is]));
         let mut row = 0;
         self.batch.step(&step, |id, output| {
             while step[row].0 != id {
-                known.inspect(|known| known.write(row, &[0]));
+                mark(row, 0);
                 row += 1;
             }
             outputs.write(row * m, output);
-            known.inspect(|known| known.write(row, &[1]));
+            mark(row, 1);
             row += 1;
         })?;
-        if let Some(known) = known {
-            (row..step.len()).for_each(|row| known.write(row, &[0]));
-        }
+        (row..step.len()).for_each(|row| mark(row, 0));
         Ok(())
     }
 

@@ -10,7 +10,7 @@ const BUSY: u8 = 1;
 /// A panic has interrupted a call, so the value may be half changed.
 const BROKEN: u8 = 2;
 
-/// A value behind a handle. Two threads that use it at once are a mistake of the caller's: the second
+/// The value of a handle. Two threads that use it at once are a mistake of the caller's: the second
 /// one gets an error, and no data race. It costs one atomic exchange, some nanoseconds.
 pub(crate) struct Exclusive<T> {
     state: AtomicU8,
@@ -20,7 +20,7 @@ pub(crate) struct Exclusive<T> {
 // SAFETY: `value` is reached only by the thread that has changed `state` from FREE to BUSY.
 unsafe impl<T: Send> Sync for Exclusive<T> {}
 
-/// Leaves a state behind, also when the stack unwinds.
+/// Sets the next state when it is dropped, also when the stack unwinds.
 struct Leave<'a> {
     state: &'a AtomicU8,
     next: u8,
@@ -121,7 +121,13 @@ mod tests {
         let value = Exclusive::new(0);
         let done: usize = std::thread::scope(|scope| {
             let count = || {
-                let add = |_: &usize| value.with(|x| Ok(*x += 1)).is_ok();
+                let add = |_: &usize| {
+                    let added = value.with(|x| {
+                        *x += 1;
+                        Ok(())
+                    });
+                    added.is_ok()
+                };
                 (0..10_000).filter(add).count()
             };
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(count)).collect();

@@ -150,8 +150,9 @@ mod tests {
     #[test]
     fn a_buffer_is_written_within_its_bounds() {
         let mut y = [0.0f32; 3];
+        let pointer = y.as_mut_ptr();
         // SAFETY: three floats.
-        let buffer = |needed| unsafe { Buffer::new(y.as_mut_ptr(), 3, needed, "y") };
+        let buffer = |needed| unsafe { Buffer::new(pointer, 3, needed, "y") };
         assert_eq!(buffer(4).err().unwrap().status, DRNN_ERROR_BUFFER);
         let whole = buffer(3).unwrap();
         whole.write(1, &[1.0, 2.0]);

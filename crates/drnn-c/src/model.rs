@@ -2,7 +2,10 @@
 
 use crate::exclusive::{free, handle};
 use crate::memory::{self, Buffer, set_required, values};
-use crate::status::drnn_status::{DRNN_ERROR_ARGUMENT, DRNN_ERROR_SHAPE, DRNN_ERROR_UNSUPPORTED};
+use crate::status::drnn_status::{
+    DRNN_ERROR_ARGUMENT, DRNN_ERROR_FORMAT, DRNN_ERROR_MEMORY, DRNN_ERROR_SHAPE,
+    DRNN_ERROR_UNSUPPORTED,
+};
 use crate::status::{Failure, Result, drnn_status, fail, guard};
 use drnn::{Bundle, Cpu, Direction, Import, InputSpec, Model, NetSpec};
 use drnn_tasks::live::LiveModel;
@@ -60,12 +63,24 @@ pub struct drnn_model_info {
 impl drnn_model {
     fn of(bytes: &[u8], threads: u32) -> Result<drnn_model> {
         let cpu = match threads {
-            0 => None,
-            1..=1024 => Some(Cpu::global()?.with_threads(threads as usize)),
+            // Also where all share it: an error of the environment is none of the file.
+            0 => Cpu::global()?.clone(),
+            1..=1024 => Cpu::global()?.with_threads(threads as usize),
             _ => {
                 return fail(DRNN_ERROR_ARGUMENT, format!("{threads} threads, expected 0 to 1024"));
             }
         };
+        drnn_model::read(bytes, (threads != 0).then_some(&cpu)).map_err(|failure| {
+            match failure.status {
+                DRNN_ERROR_MEMORY => failure,
+                // Whatever is wrong, with a number, a shape or a network, is in the file.
+                _ => Failure { status: DRNN_ERROR_FORMAT, ..failure },
+            }
+        })
+    }
+
+    /// Reads a model, and moves it to threads of its own, if it is to have some.
+    fn read(bytes: &[u8], cpu: Option<&Cpu>) -> Result<drnn_model> {
         let (kind, description) = match Bundle::is_bundle(bytes) {
             Some(true) => {
                 let tagger = Tagger::from_bytes(bytes)?;
@@ -176,12 +191,14 @@ fn path(text: &CStr) -> Result<PathBuf> {
 }
 
 /// Loads a model file: drnn's own, a PyTorch state dict (.safetensors, .pt) or an ONNX graph of one
-/// recurrence. (Where such a file has several, convert it first: `drnn import --help`.)
+/// recurrence. (Convert a file that has several first, in Python:
+/// `drnn.Model.load(file, prefix="encoder.lstm").save("model.safetensors")`.)
 ///
 /// `path` is a file name as the system has it (on Windows UTF-8). `threads` is how many threads a call
 /// may use, its caller's included: 1 to 1024 for threads of the model's own, or 0 for those that all
 /// such models of the process share, as many as there are cores or as the environment variable
-/// DRNN_THREADS says. It changes no bit of any result; for a stream of a small network 1 is best.
+/// DRNN_THREADS says. It changes no bit of any result; for a stream of a small network 1 is best. The
+/// first load makes the shared threads, which sleep until they are needed.
 ///
 /// On success `*model` is a handle for `drnn_model_free`; on failure it is NULL.
 ///

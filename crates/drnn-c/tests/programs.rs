@@ -289,6 +289,14 @@ fn the_readme_opens_with_a_program_that_works() {
     for (found, expected) in found.into_iter().zip(known) {
         assert!((found - expected).abs() < 1e-5, "{found} {expected}"); // six digits
     }
+    let output = Command::new(&program)
+        .current_dir(installed.0.path())
+        .env("LD_LIBRARY_PATH", installed.path("lib"))
+        .env("DRNN_THREADS", "many")
+        .stdin(Stdio::null())
+        .output();
+    let said = String::from_utf8(output.unwrap().stderr).unwrap();
+    assert!(said.contains("environment variable DRNN_THREADS is `many`"), "{said}");
     std::fs::remove_file(installed.path("model.safetensors")).unwrap();
     let output = installed.run::<&str>(&program, &[], "");
     assert_eq!(output.status.code(), Some(1));

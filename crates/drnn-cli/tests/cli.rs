@@ -126,6 +126,12 @@ fn bad_usage_is_refused_with_the_remedy() {
     assert!(refused("bench --isa sse9").contains("this processor runs"));
     assert!(refused("bench --rounds 0").contains("--rounds"));
     assert!(refused("bench --threads 0").contains("--threads"));
+    assert!(refused("bench --units 5").contains("--net"));
+    assert!(refused("bench --net lstm --case train-n100").contains("--case"));
+    assert!(refused("bench --net dlstm --steps 9").contains("--net lstm, --steps T + d"));
+    assert!(refused("bench --net lstm --units 0").contains("--units"));
+    let huge = "bench --net lstm --units 65536 --batch 1000000 --steps 1000000";
+    assert!(refused(huge).contains("--force"), "{}", refused(huge));
     assert!(refused("").contains("Usage"));
     assert!(refused("dance").contains("unrecognized subcommand"));
 }
@@ -159,6 +165,31 @@ fn bench_measures_a_case() {
     let text = stdout(&drnn("bench --case stream-n256 --rounds 1 --isa portable"));
     assert!(text.contains("portable; limit"), "{text}");
     assert!(text.lines().any(|l| l.starts_with("stream-n256")), "{text}");
+}
+
+#[test]
+fn bench_measures_any_shape() {
+    for (net, width) in [("lstm", 4), ("bigru", 6), ("rnn", 1)] {
+        let options = "--layers 2 --units 7 --batch 3 --steps 5 --inputs 2 --rounds 1 --seconds 0";
+        let output = drnn(&format!("bench --net {net} {options} --threads 2 --no-peak --json"));
+        let value: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+        let [infer, train] = value["cases"].as_array().unwrap().as_slice() else {
+            panic!("{value}")
+        };
+        assert_eq!(infer["name"], format!("infer-{net}"));
+        assert_eq!(train["what"], format!("forward+backward, {net}, k=2 n=7 q=2 B=3 T=5"));
+        let work = |case: &serde_json::Value| {
+            case["gflops"].as_f64().unwrap() * case["median_s"].as_f64().unwrap() * 1e9
+        };
+        // Forward: h and x of both layers, where a bidirectional one's second reads both directions.
+        let below = if net == "bigru" { 14 } else { 7 };
+        let forward = (2 * 3 * 5 * width * 7 * (7 + 2 + 7 + below)) as f64;
+        assert!((work(infer) / forward - 1.0).abs() < 1e-6, "{net}: {}", work(infer));
+        assert!(work(train) > 2.0 * forward);
+    }
+    let text =
+        stdout(&drnn("bench --net gru --units 5 --steps 3 --pass train --rounds 1 --seconds 0"));
+    assert!(text.contains("train-gru") && !text.contains("infer-gru"), "{text}");
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! The i-th number depends on the seed and on i alone, so any part of a stream can be made anywhere.
 
 #[cfg(not(feature = "std"))]
+#[allow(unused_imports, reason = "std's are found if a dependency has std")]
 use crate::cpu::float::Float;
 
 /// A position in the stream of numbers of one seed.

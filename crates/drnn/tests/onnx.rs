@@ -5,6 +5,8 @@
 //! is the plain RNN with relu, because tract takes every RNN for one with tanh; `tools/check_onnx.py`
 //! runs that, and all of this, in ONNX Runtime.
 
+#![cfg(not(drnn_without_tract))]
+
 use drnn::onnx::{ColumnScaling, GraphKind, GraphOptions, Onnx, OutputUnits};
 use drnn::random::Rng;
 use drnn::{

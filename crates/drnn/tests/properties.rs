@@ -195,6 +195,24 @@ fn large_single_sequences_share_columns_among_threads() {
 }
 
 #[test]
+fn batches_on_large_weights_share_columns_among_threads() {
+    // Weights larger than a core's cache: more rows than a tile, of different lengths, share columns, with
+    // x hoisted for a few steps and not at all.
+    let mut rng = Rng::new(6);
+    for (cell, n, rows) in [(Cell::Lstm, 330, 13), (Cell::Gru, 380, 13), (Cell::Lstm, 1030, 50)] {
+        let spec = NetSpec::builder(cell).dense(40).units([n]).build().unwrap();
+        let s = Sample::of(spec, 7, rows, &mut rng);
+        let alone = train(&Cpu::new(1), &[&s]);
+        for threads in [2, 3] {
+            let cpu = Cpu::new(threads);
+            assert_eq!(alone, train(&cpu, &[&s]), "{} on {threads} threads", s.spec);
+            let run = s.model(&cpu).run(&s.batch(), Some(&s.start)).unwrap();
+            assert_eq!(run.values, alone[0].outputs, "{} on {threads} threads", s.spec);
+        }
+    }
+}
+
+#[test]
 fn long_batches_cross_every_block() {
     // More packed rows than a block of the weights' gradients, more symbols too, and more steps than
     // are hoisted at once.

@@ -83,7 +83,7 @@ fn phases(
         let (weights, back, gradient) =
             unsafe { (weight_slots.get(i), back_slots.get(i), targets.get(i)) };
         let input = net.layout.embedding().is_some() || gradient.input.is_some();
-        weights.set(Way::Backward, input, net.spec, net.layout, lanes[i].params);
+        weights.set(&net.cpu.team, Way::Backward, input, net.spec, net.layout, lanes[i].params);
         back.prepare(net, &lanes[i], &work[i], gradient);
     });
     let parts = net.parts(lanes.len() * net.directions());

@@ -142,6 +142,7 @@ impl Tape {
         self.cpu.team.each(lanes.len(), |i| {
             // SAFETY: there are at least as many as lanes, and each item has its own.
             unsafe { slots.get(i) }.set(
+                &self.cpu.team,
                 Way::Forward,
                 true,
                 &self.spec,

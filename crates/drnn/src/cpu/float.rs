@@ -8,7 +8,7 @@
 //! and the code that calls them is the same with std and without.
 
 /// By the crate `libm`. Results may differ from std's in the last place.
-#[allow(dead_code, reason = "each type has all of them, whoever needs them")]
+#[allow(dead_code, reason = "each type has all of them, needed or not")]
 pub(crate) trait Float {
     fn sqrt(self) -> Self;
     fn ln(self) -> Self;

@@ -23,6 +23,9 @@ pub enum InstructionSet {
     /// What the compiler makes of plain Rust for the target: every processor has it, but a WebAssembly
     /// module that is compiled with simd128 has only that.
     Portable,
+    /// NEON of 64-bit ARM: vectors of 4 floats. Products of int8 weights use the `dotprod` instructions
+    /// of processors that have them.
+    Neon,
     /// WebAssembly's vectors of 4 floats, with relaxed multiply-adds where it was compiled with them.
     Simd128,
     /// AVX2 and FMA: vectors of 8 floats.
@@ -33,9 +36,10 @@ pub enum InstructionSet {
 
 impl InstructionSet {
     /// All of them, the fastest first.
-    pub const ALL: [InstructionSet; 4] = [
+    pub const ALL: [InstructionSet; 5] = [
         InstructionSet::Avx512,
         InstructionSet::Avx2,
+        InstructionSet::Neon,
         InstructionSet::Simd128,
         InstructionSet::Portable,
     ];
@@ -45,10 +49,11 @@ impl InstructionSet {
         all_kernels().iter().map(|k| k.set).collect()
     }
 
-    /// Its name, which `DRNN_ISA` takes: `avx512`, `avx2`, `simd128` or `portable`.
+    /// Its name, which `DRNN_ISA` takes: `avx512`, `avx2`, `neon`, `simd128` or `portable`.
     pub fn name(self) -> &'static str {
         match self {
             InstructionSet::Portable => "portable",
+            InstructionSet::Neon => "neon",
             InstructionSet::Simd128 => "simd128",
             InstructionSet::Avx2 => "avx2",
             InstructionSet::Avx512 => "avx512",

@@ -118,7 +118,7 @@ mod alone {
     impl<T> Pool<T> {
         fn swap(&self, item: *mut T) -> Option<Box<T>> {
             let before = self.item.swap(item, Ordering::AcqRel);
-            // SAFETY: whoever swaps a box out owns it; it was stored by `put` from a box.
+            // SAFETY: a box that was swapped out is ours alone; `put` made it.
             (!before.is_null()).then(|| unsafe { Box::from_raw(before) })
         }
 

@@ -14,6 +14,10 @@ use crate::spec::{Direction, NetSpec};
 
 /// Fewer rows than this per thread, and threads share columns instead.
 pub(crate) const MIN_ROWS: usize = 4;
+/// The same for weights that a core's own cache cannot hold: fewer rows per thread than one for each of so
+/// many bytes of `W_hh`. A thread that shares rows reads all weights at every step, one that shares columns
+/// its part of them; from so many rows on arithmetic takes longer than reading (measured).
+const ROW_BYTES: usize = 192 << 10;
 /// Multiplications in a row's step from which sharing columns pays for its barriers.
 const PARALLEL_STEP_WORK: usize = 100_000;
 
@@ -53,7 +57,10 @@ impl<'a> Net<'a> {
     /// Whether threads share the columns of a layer's steps, because there are too few rows for the
     /// `parts` that each recurrence would be cut into.
     pub fn shares_columns(&self, parts: usize, rows: usize, layer: usize) -> bool {
-        parts > 1 && rows < parts * MIN_ROWS && self.step_work(layer) >= PARALLEL_STEP_WORK
+        let units = self.spec.units()[layer];
+        let bytes = self.spec.cell().gates() * units * self.spec.hidden(layer) * size_of::<f32>();
+        let few = parts * MIN_ROWS.max(bytes / ROW_BYTES);
+        parts > 1 && rows < few && self.step_work(layer) >= PARALLEL_STEP_WORK
     }
 
     /// Whether the layers of a stack run side by side. Measured: it pays where a step is too small to be

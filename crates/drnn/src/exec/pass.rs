@@ -277,6 +277,9 @@ impl LaneWork {
     }
 }
 
+/// Floats that the output layer reads from which threads share it: fewer take less time than waking a thread.
+const FEW_OUTPUTS: usize = 1 << 12;
+
 /// Sequences of the lane with the most of them.
 pub(crate) fn max_rows(lanes: &[Lane]) -> usize {
     lanes.iter().map(|lane| lane.batch.rows()).max().unwrap_or(0)
@@ -356,6 +359,8 @@ fn phases<'w>(
                         .parallel_region(|member| run(recurrence, layer, Share::Parallel(member)));
                 }
             } else {
+                // A tile of one row takes as long as one of two, and parts lose hoisting.
+                let parts = parts.min((max_rows / 2).max(1));
                 net.each(recurrences * parts, |i| {
                     let (recurrence, part) = (i / parts, i % parts);
                     let schedule = &work[recurrence / directions].schedule;
@@ -374,6 +379,8 @@ fn phases<'w>(
             }
         }
     }
+    let outputs = work.iter().map(|work| work.schedule.outputs).max().unwrap_or(0);
+    let pieces = if outputs * net.spec.hidden_width() < FEW_OUTPUTS { 1 } else { pieces };
     net.each(lanes.len() * pieces, |i| {
         let (lane, piece) = (i / pieces, i % pieces);
         let rows = share(work[lane].schedule.outputs, piece, pieces);

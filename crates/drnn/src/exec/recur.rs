@@ -153,9 +153,10 @@ impl<'a> Recurrence<'a> {
         member: Option<&Member>,
     ) {
         let s = self.schedule;
-        // Only whole steps are neighbours in packed order.
+        // Only whole steps are neighbours in packed order. With one step at a time there is nothing to gain.
         let hoist = matches!(feed, Feed::Rows(_))
             && rows == (0..s.rows())
+            && 2 * rows.len() <= HOIST
             && (rows.len() < self.kernels.rows || member.is_some());
         let mut t = steps.start;
         while t < steps.end && !self.running(t, &rows).is_empty() {

@@ -1,11 +1,12 @@
 //! A network's parameters, packed for the kernels: forward for the groups of gate columns that
 //! [`crate::spec::wiring`] names, in any [`WeightFormat`]; backward for their ways home, in f32.
 
-use crate::cpu::buffer::Buffer;
+use crate::cpu::buffer::{Buffer, Slots};
+use crate::cpu::team::Team;
 use crate::io::half_precision::{f32_to_bf16, f32_to_f16};
 use crate::kernel::int8;
 use crate::kernel::int8::quantize::row_scales;
-use crate::kernel::pack::{pack, packed_len};
+use crate::kernel::pack::{items, pack, packed_len, pieces};
 use crate::model::memory::floats;
 use crate::model::weight_format::WeightFormat;
 use crate::prelude::*;
@@ -31,11 +32,25 @@ impl Packed {
         scales: &[f32],
         packing: Packing,
     ) {
-        let Packing { width, format } = packing;
+        let Packing { width, format, team } = packing;
         let floats = packed_floats(k.0, cols.0, width, format);
         self.data.reserve(floats);
         match format {
-            WeightFormat::F32 => pack(self.data.slice_mut(floats), w, k, cols, width, |x| x),
+            WeightFormat::F32 => {
+                let to = self.data.slice_mut(floats);
+                if floats < SHARED {
+                    return pack(to, w, k, cols, width, |x| x);
+                }
+                let slots = Slots::new(to);
+                team.each(items(k.0, cols, width), |item| {
+                    for piece in pieces(k.0, cols, width, item) {
+                        let place = piece.place();
+                        // SAFETY: pieces are apart, and within the packed matrix.
+                        let to = unsafe { slots.some(place.start, place.len()) };
+                        piece.pack(to, w, k, cols, &|x| x);
+                    }
+                });
+            }
             WeightFormat::F16 => {
                 let to = &mut self.data.halves_mut()[..packed_len(k.0, cols.0, width)];
                 pack(to, w, k, cols, width, |x| u16::from_le_bytes(f32_to_f16(x)));
@@ -56,15 +71,19 @@ impl Packed {
     }
 }
 
-/// What kernels a matrix is packed for.
+/// Floats from which a matrix is packed by all threads.
+const SHARED: usize = 1 << 16;
+
+/// What kernels a matrix is packed for, and by whom.
 #[derive(Clone, Copy)]
-struct Packing {
+struct Packing<'a> {
     /// Floats of a vector.
     width: usize,
     format: WeightFormat,
+    team: &'a Team,
 }
 
-impl Packing {
+impl Packing<'_> {
     /// The scales of the rows of a matrix, where the format has such.
     fn scales(&self, matrix: &[f32], width: usize) -> Vec<f32> {
         match self.format {
@@ -151,10 +170,18 @@ impl Weights {
 
     /// Packs `params`, into the same memory as before. Backward, the first layer's `weight_ih` is left
     /// out unless the gradient of `input` is wanted.
-    pub fn set(&mut self, way: Way, input: bool, spec: &NetSpec, layout: &Layout, params: &[f32]) {
+    pub fn set(
+        &mut self,
+        team: &Team,
+        way: Way,
+        input: bool,
+        spec: &NetSpec,
+        layout: &Layout,
+        params: &[f32],
+    ) {
         let directions = spec.direction().count();
         let format = if way == Way::Forward { self.format } else { WeightFormat::F32 };
-        let packing = Packing { width: self.width, format };
+        let packing = Packing { width: self.width, format, team };
         self.layers.resize_with(spec.layers() * directions, Default::default);
         for layer in 0..spec.layers() {
             for direction in 0..directions {
@@ -259,7 +286,7 @@ struct Source<'a> {
     params: &'a [f32],
     layer: usize,
     direction: usize,
-    packing: Packing,
+    packing: Packing<'a>,
 }
 
 impl<'a> Source<'a> {

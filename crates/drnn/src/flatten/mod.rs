@@ -41,7 +41,8 @@ impl Model {
     /// in the same shapes. `start` says how the blocks come to begin one after another; a solved one is
     /// solved, and perhaps refused, when the network is run.
     ///
-    /// Bidirectional networks are refused: their second layer reads what the first makes of the end.
+    /// Bidirectional networks are refused: their second layer reads what the first makes of the end. A
+    /// quantised network becomes one with f32 weights of the same values.
     pub fn flatten(&self, start: StartState) -> Result<Model> {
         let spec = flat_spec(self.spec(), start)?;
         self.like(&spec, flat_params(self.spec(), &spec, self.params()))
@@ -57,7 +58,7 @@ impl Model {
         };
         let blocks = blocks.clone().connections(connections);
         let spec = rebuilt(self.spec(), self.spec().delay()).blocks(blocks).build()?;
-        self.like(&spec, self.params().to_vec())
+        self.like(&spec, self.params().to_vec())?.quantize(self.weight_format())
     }
 
     /// The same weights, their outputs read `delay` steps late.
@@ -71,7 +72,7 @@ impl Model {
             Direction::Forward => builder,
             Direction::Bidirectional => builder.bidirectional(),
         };
-        self.like(&builder.build()?, self.params().to_vec())
+        self.like(&builder.build()?, self.params().to_vec())?.quantize(self.weight_format())
     }
 
     /// The stack that this one layer is: of blocks of these widths, or of those that it says or its zeros

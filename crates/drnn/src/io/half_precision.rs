@@ -2,6 +2,7 @@
 //! it needs take a third of the time of building this one.
 
 #[cfg(not(feature = "std"))]
+#[allow(unused_imports, reason = "std's are found if a dependency has std")]
 use crate::cpu::float::Float;
 
 /// An IEEE 754 binary16 as f32, exactly.

@@ -10,7 +10,11 @@ use super::int8::PortableInt8;
 use super::int8::Simd128Int8;
 #[cfg(target_arch = "x86_64")]
 use super::int8::{Avx2Int8, Avx2Vnni, Avx512Int8, Avx512Vnni};
+#[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+use super::int8::{NeonDotprod, NeonInt8};
 use super::product::{self, Product};
+#[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+use super::simd::Neon;
 #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
 use super::simd::Portable;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
@@ -161,7 +165,7 @@ macro_rules! instantiate {
 
 /// The kernels of another module with a product of its own: an instruction set that has more
 /// instructions for int8.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_feature = "neon")))]
 macro_rules! instantiate_int8 {
     ($module:ident, $base:ident, $simd:ty, $int8:ty, $features:literal) => {
         mod $module {
@@ -205,13 +209,20 @@ instantiate_int8!(
     "avx512f,avx512vl,avx512dq,avx512bw,avx512vnni,avx2,fma,f16c"
 );
 
+#[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+instantiate!(neon, Neon, NeonInt8, Neon, "neon");
+#[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+instantiate_int8!(neon_dotprod, neon, Neon, NeonDotprod, "neon,dotprod");
+
 /// Whether the processor has all of these features: detected at run time, which takes std, or known to
 /// the compiler.
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_feature = "neon")))]
 macro_rules! has {
     ($($feature:tt),*) => {{
-        #[cfg(feature = "std")]
+        #[cfg(all(feature = "std", target_arch = "x86_64"))]
         let all = [$(std::is_x86_feature_detected!($feature)),*];
+        #[cfg(all(feature = "std", target_arch = "aarch64"))]
+        let all = [$(std::arch::is_aarch64_feature_detected!($feature)),*];
         #[cfg(not(feature = "std"))]
         let all = [$(cfg!(target_feature = $feature)),*];
         all.iter().all(|&has| has)
@@ -249,6 +260,13 @@ pub fn all_variants() -> Vec<&'static Kernels> {
             }
             all.push(&avx2::KERNELS);
         }
+    }
+    #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+    {
+        if has!("dotprod") {
+            all.push(&neon_dotprod::KERNELS);
+        }
+        all.push(&neon::KERNELS);
     }
     #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
     all.push(&simd128::KERNELS);

@@ -3,6 +3,8 @@
 //! The columns of `W` are cut into vectors, the vectors into panels of at most four, as even as
 //! possible. A panel holds, for each k, its vectors side by side; columns past the end are zero.
 
+use core::ops::Range;
+
 /// At most this many vectors side by side in a panel.
 pub const PANEL: usize = 4;
 
@@ -34,28 +36,83 @@ pub fn packed_len(k: usize, cols: usize, width: usize) -> usize {
 pub fn pack<T: Copy + Default>(
     to: &mut [T],
     w: &[f32],
-    (k, k_stride): (usize, usize),
-    (cols, col_stride): (usize, usize),
+    k: (usize, usize),
+    cols: (usize, usize),
     width: usize,
     convert: impl Fn(f32) -> T,
 ) {
-    for (first, vectors) in panels(cols, width) {
+    for item in 0..items(k.0, cols, width) {
+        for piece in pieces(k.0, cols, width, item) {
+            piece.pack(&mut to[piece.place()], w, k, cols, &convert);
+        }
+    }
+}
+
+/// Some k of one panel.
+pub struct Piece {
+    /// First column of the panel, and how many it has, those past the end included.
+    from: usize,
+    span: usize,
+    /// Where the panel begins among the packed numbers.
+    panel: usize,
+    k: Range<usize>,
+}
+
+/// Into how many items packing is cut, which may be done at the same time.
+pub fn items(k: usize, cols: (usize, usize), width: usize) -> usize {
+    if cols.1 == 1 { k.div_ceil(BLOCK) } else { panel_count(cols.0, width) }
+}
+
+/// The pieces of one item. Where rows of `w` are rows of the panels, an item is a block of them in all panels,
+/// else a panel: either way it reads `w` by neighbouring pages.
+pub fn pieces(
+    k: usize,
+    cols: (usize, usize),
+    width: usize,
+    item: usize,
+) -> impl Iterator<Item = Piece> {
+    let (panels, k_range) = match cols.1 {
+        1 => (0..panel_count(cols.0, width), item * BLOCK..k.min((item + 1) * BLOCK)),
+        _ => (item..item + 1, 0..k),
+    };
+    panels.map(move |i| {
+        let (first, vectors) = panel(cols.0, width, i);
         let (from, span) = (first * width, vectors * width);
+        Piece { from, span, panel: from * k, k: k_range.clone() }
+    })
+}
+
+impl Piece {
+    /// Where it lies among the packed numbers.
+    pub fn place(&self) -> Range<usize> {
+        self.panel + self.k.start * self.span..self.panel + self.k.end * self.span
+    }
+
+    /// Packs it; `to` is its place.
+    pub fn pack<T: Copy + Default>(
+        &self,
+        to: &mut [T],
+        w: &[f32],
+        (_, k_stride): (usize, usize),
+        (cols, col_stride): (usize, usize),
+        convert: &impl Fn(f32) -> T,
+    ) {
+        let (from, span) = (self.from, self.span);
         let real = span.min(cols - from);
-        let panel = &mut to[from * k..][..span * k];
         if col_stride == 1 {
-            for (kk, row) in panel.chunks_exact_mut(span).enumerate() {
+            for (kk, row) in self.k.clone().zip(to.chunks_exact_mut(span)) {
                 for (to, x) in row.iter_mut().zip(&w[kk * k_stride + from..][..real]) {
                     *to = convert(*x);
                 }
                 row[real..].fill(T::default());
             }
-            continue;
+            return;
         }
         // A transposition: by blocks of a cache line along k, so that each line of `w` is read once.
-        for (block, rows) in panel.chunks_mut(span * LINE).enumerate() {
+        for (block, rows) in to.chunks_mut(span * LINE).enumerate() {
+            let first = (self.k.start + block * LINE) * k_stride;
             for j in 0..real {
-                let source = &w[block * LINE * k_stride + (from + j) * col_stride..];
+                let source = &w[first + (from + j) * col_stride..];
                 for (kk, row) in rows.chunks_exact_mut(span).enumerate() {
                     row[j] = convert(source[kk * k_stride]);
                 }
@@ -67,6 +124,8 @@ pub fn pack<T: Copy + Default>(
     }
 }
 
+/// Rows of `w` that are packed at once.
+const BLOCK: usize = 64;
 /// Floats per cache line.
 const LINE: usize = 16;
 
@@ -93,7 +152,7 @@ mod tests {
 
     #[test]
     fn both_orders_pack_alike() {
-        for (k, cols) in [(1, 1), (5, 3), (16, 9), (40, 130)] {
+        for (k, cols) in [(1, 1), (5, 3), (16, 9), (40, 130), (150, 37)] {
             let rows: Vec<f32> = (0..k * cols).map(|i| i as f32).collect();
             let mut turned = vec![0.0; k * cols];
             for kk in 0..k {

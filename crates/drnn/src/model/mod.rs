@@ -126,7 +126,14 @@ impl Model {
         let mut params = params.to_vec();
         self.format.round_params(&self.layout, &mut params)?;
         self.params = params;
-        self.weights.set(Way::Forward, true, &self.spec, &self.layout, &self.params);
+        self.weights.set(
+            &self.cpu.team,
+            Way::Forward,
+            true,
+            &self.spec,
+            &self.layout,
+            &self.params,
+        );
         self.fingerprint = OnceLock::new();
         #[cfg(feature = "flatten")]
         (self.solver = OnceLock::new());
@@ -140,7 +147,7 @@ impl Model {
         Ok(Model::assemble(cpu.clone(), spec, layout, params, WeightFormat::F32))
     }
 
-    /// Another network on the same threads, for the same use.
+    /// Another network on the same threads, for the same use, with f32 weights.
     #[cfg(feature = "flatten")]
     pub(crate) fn like(&self, spec: &NetSpec, params: Vec<f32>) -> Result<Model> {
         let model = Model::from_params_on(&self.cpu, spec, params)?;
@@ -175,7 +182,14 @@ impl Model {
 
     fn packed(mut self) -> Model {
         self.weights = Weights::new(self.cpu.kernels.width, self.format);
-        self.weights.set(Way::Forward, true, &self.spec, &self.layout, &self.params);
+        self.weights.set(
+            &self.cpu.team,
+            Way::Forward,
+            true,
+            &self.spec,
+            &self.layout,
+            &self.params,
+        );
         self
     }
 

@@ -18,6 +18,7 @@
 //! ```
 
 #[cfg(not(feature = "std"))]
+#[allow(unused_imports, reason = "std's are found if a dependency has std")]
 use crate::cpu::float::Float;
 use crate::prelude::*;
 use crate::random::Rng;

@@ -40,7 +40,7 @@ pub struct Arguments {
     /// Threads [default: all cores]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
-    /// Instruction set: avx512, avx2 or portable [default: the fastest here]
+    /// Instruction set: avx512, avx2, neon or portable [default: the fastest here]
     #[arg(long)]
     isa: Option<String>,
     /// Print one JSON object instead of a table
@@ -117,7 +117,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let runs: Vec<&str> = InstructionSet::available().iter().map(|set| set.name()).collect();
         Failure::Input(format!("--isa {isa}: this processor runs {}", runs.join(", ")))
     })?;
+    let passes = arguments.shape.passes(arguments.force, cpu.threads())?;
     let mut out = std::io::stdout().lock();
+    let passes = arguments.shape.passes(arguments.force, cpu.threads())?;
     let limits = (!arguments.no_peak).then(|| Peak::measure(&cpu));
     let peak = limits.map(|Peak { fma, product }| fma.max(product));
     if !arguments.json {
@@ -139,7 +141,6 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         outcomes.push(outcome);
         Ok(())
     };
-    let passes = arguments.shape.passes(arguments.force, cpu.threads())?;
     for pass in &passes {
         one(&pass.name, &pass.what, pass.work(&cpu)?)?;
     }

@@ -109,15 +109,17 @@ impl ShapeArguments {
         needs(&shape, &spec, passes.contains(&Kind::Train), threads)
             .check(force, "smaller --units, --batch or --steps")?;
         let Shape { n, q, rows, steps, layers, .. } = shape;
-        let weights = self.weights;
-        let size = format!("{net}, k={layers} n={n} q={q} B={rows} T={steps}, {weights}");
+        let weights = match self.weights {
+            WeightFormat::F32 => String::new(),
+            format => format!(", {format}"),
+        };
+        let size = format!("{net}, k={layers} n={n} q={q} B={rows} T={steps}{weights}");
         let named = |pass| {
             let (name, what) = match pass {
                 Kind::Infer => (format!("infer-{net}"), format!("whole sequences, {size}")),
                 Kind::Train => (format!("train-{net}"), format!("forward+backward, {size}")),
                 Kind::Stream => {
-                    let what =
-                        format!("one step, {net}, k={layers} n={n} q={q} B={rows}, {weights}");
+                    let what = format!("one step, {net}, k={layers} n={n} q={q} B={rows}{weights}");
                     (format!("stream-{net}"), what)
                 }
             };

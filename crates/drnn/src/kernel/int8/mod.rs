@@ -14,8 +14,10 @@
 //! |---|---|
 //! | `quantize` | scales, and numbers as integers |
 //! | `pack` | weights in reading order |
-//! | `portable`, `x86`, `wasm` | the dot product of four pairs, per instruction set |
+//! | `portable`, `x86`, `neon`, `wasm` | the dot product of four pairs, per instruction set |
 
+#[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+mod neon;
 pub mod pack;
 #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
 mod portable;
@@ -25,7 +27,8 @@ mod wasm;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-use crate::prelude::*;
+#[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+pub use neon::{NeonDotprod, NeonInt8};
 #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
 pub use portable::PortableInt8;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
@@ -36,6 +39,7 @@ pub use x86::{Avx2Int8, Avx2Vnni, Avx512Int8, Avx512Vnni};
 use super::pack::panel;
 use super::product::{F32, Init, Product, Term, load_tile, panels, store_tile};
 use super::simd::Simd;
+use crate::prelude::*;
 use core::mem::MaybeUninit;
 use pack::HEADER;
 use quantize::quantize_row;
@@ -70,8 +74,9 @@ pub unsafe trait Int8: Copy {
     unsafe fn to_float(sums: Self::Sums) -> <Self::Float as Simd>::V;
 }
 
-/// Bytes of quantised activations, on the stack. Longer rows take memory from the heap.
-const SCRATCH: usize = 1 << 15;
+/// Bytes of quantised activations, on the stack, which is small where there is no std. Longer rows take
+/// memory from the heap.
+const SCRATCH: usize = if cfg!(feature = "std") { 1 << 15 } else { 1 << 10 };
 /// Rows that are quantised at once, at most.
 const BLOCK: usize = 64;
 

@@ -4,6 +4,8 @@
 //! instantiated once per set in [`super::dispatch`]. Every function here is `#[inline(always)]`, so
 //! that it melts into the `#[target_feature]` function that calls it.
 
+#[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+mod neon;
 #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
 mod portable;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
@@ -11,6 +13,8 @@ mod wasm;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
+#[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+pub use neon::Neon;
 #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
 pub use portable::Portable;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
