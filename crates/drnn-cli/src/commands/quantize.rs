@@ -167,7 +167,7 @@ impl Change {
         if higher_is_better { -change } else { change }
     }
 
-    /// The loss that is accepted if none is given.
+    /// The loss that is accepted by default.
     fn default_tolerance(&self) -> f64 {
         match self.measure.as_str() {
             "accuracy" => 0.001,

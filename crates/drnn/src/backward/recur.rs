@@ -243,7 +243,7 @@ impl Recurrence<'_> {
         // SAFETY: the caller's rows.
         unsafe {
             let dh = dh.at(rows.start * hidden);
-            (self.kernels.product)(&Product {
+            self.kernels.product(&Product {
                 rows: rows.len(),
                 cols: n,
                 panels: member.map_or(0..panels, |m| m.share(panels, 0)),
@@ -276,7 +276,7 @@ impl Recurrence<'_> {
                     let a = self.gates.at(row * columns + cols.start);
                     terms.push(Term::rows(a, columns, cols.len(), args.weights.h(from.at).ptr()));
                 }
-                (self.kernels.product)(&Product {
+                self.kernels.product(&Product {
                     rows: rows.len(),
                     cols: group.units.len(),
                     panels: member.map_or(0..panels, |m| m.share(panels, number)),
@@ -343,7 +343,7 @@ impl Recurrence<'_> {
                     }
                 }
                 let panels = panel_count(group.units.len(), self.kernels.width);
-                (self.kernels.product)(&Product {
+                self.kernels.product(&Product {
                     rows: rows.len(),
                     cols: group.units.len(),
                     panels: member.map_or(0..panels, |m| m.share(panels, number)),

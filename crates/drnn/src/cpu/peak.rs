@@ -54,7 +54,7 @@ impl Peak {
                 unsafe {
                     let term = Term::rows(a.at(rows.start * k), k, k, w.at(0));
                     for _ in 0..times {
-                        (cpu.kernels.product)(&Product {
+                        cpu.kernels.product(&Product {
                             rows: rows.len(),
                             cols,
                             panels: 0..panel_count(cols, width),

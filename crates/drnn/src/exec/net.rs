@@ -131,7 +131,7 @@ impl<'a> Net<'a> {
         let panels = 0..panel_count(cols, self.cpu.kernels.width);
         // SAFETY: the caller's promise.
         unsafe {
-            (self.cpu.kernels.product)(&Product {
+            self.cpu.kernels.product(&Product {
                 rows,
                 cols,
                 panels,

@@ -258,7 +258,7 @@ impl<'a> Recurrence<'a> {
                     terms.push(Term::rows(h, self.hidden, rows.units.len(), w.ptr()));
                 }
                 let panels = panel_count(cols.len(), width);
-                (self.kernels.product)(&Product {
+                self.kernels.product(&Product {
                     rows: packed.len(),
                     cols: cols.len(),
                     panels: member.map_or(0..panels, |m| m.share(panels, number)),
@@ -298,7 +298,7 @@ impl<'a> Recurrence<'a> {
                 let gated = row.add(columns - n + h.units.start);
                 let w = weights.h(h.at).ptr();
                 let panels = panel_count(cols.len(), width);
-                (self.kernels.product)(&Product {
+                self.kernels.product(&Product {
                     rows: packed.len(),
                     cols: cols.len(),
                     panels: member.map_or(0..panels, |m| m.share(panels, number)),
@@ -408,7 +408,7 @@ impl<'a> Recurrence<'a> {
         // SAFETY: rows of this step, which nobody else has, and columns of this member.
         unsafe {
             let from = from.at(self.unprojected_row(t, rows.start) * n);
-            (self.kernels.product)(&Product {
+            self.kernels.product(&Product {
                 rows: rows.len(),
                 cols: hidden,
                 panels: member.map_or(0..panels, |m| m.share(panels, 0)),

@@ -4,6 +4,7 @@ use super::cells::{
     self, CellBackward, CellForward, Gru, GruResetBefore, Lstm, Reset, RnnRelu, RnnTanh,
 };
 use super::dots::{self, Dots};
+use super::int8;
 #[cfg(not(all(target_arch = "wasm32", target_feature = "simd128")))]
 use super::int8::PortableInt8;
 #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
@@ -22,6 +23,7 @@ use super::simd::Simd128;
 #[cfg(target_arch = "x86_64")]
 use super::simd::{Avx2, Avx512};
 use crate::cpu::InstructionSet;
+use crate::model::weight_format::WeightFormat;
 use crate::prelude::*;
 use crate::spec::Cell;
 
@@ -36,7 +38,10 @@ pub struct Kernels {
     pub width: usize,
     /// Rows of a tile.
     pub rows: usize,
-    pub product: unsafe fn(&Product),
+    /// Products of weights in floating point. That of int8 weights, with its memory on the stack, is a
+    /// function of its own.
+    product: unsafe fn(&Product),
+    product_int8: unsafe fn(&Product),
     pub dots: unsafe fn(&Dots),
     forward: [unsafe fn(&CellForward); 5],
     backward: [unsafe fn(&CellBackward); 5],
@@ -50,6 +55,20 @@ pub struct Kernels {
 }
 
 impl Kernels {
+    /// The product, with weights of any format.
+    ///
+    /// # Safety
+    /// As [`product::product`].
+    #[inline(always)]
+    pub unsafe fn product(&self, p: &Product) {
+        let product = match p.format {
+            WeightFormat::Int8 => self.product_int8,
+            _ => self.product,
+        };
+        // SAFETY: the caller's promise.
+        unsafe { product(p) }
+    }
+
     /// Gate arithmetic of `cell`.
     pub fn forward(&self, cell: Cell) -> unsafe fn(&CellForward) {
         self.forward[index(cell)]
@@ -79,7 +98,11 @@ macro_rules! instantiate {
 
             $(#[target_feature(enable = $features)])?
             unsafe fn product(p: &Product) {
-                unsafe { product::product::<$simd, $int8>(p) }
+                unsafe { product::product::<$simd>(p) }
+            }
+            $(#[target_feature(enable = $features)])?
+            unsafe fn product_int8(p: &Product) {
+                unsafe { int8::product::<$int8>(p) }
             }
             $(#[target_feature(enable = $features)])?
             unsafe fn dots(p: &Dots) {
@@ -144,6 +167,7 @@ macro_rules! instantiate {
                 width: <$simd as super::Simd>::WIDTH,
                 rows: <$simd as super::Simd>::ROWS,
                 product,
+                product_int8,
                 dots,
                 forward: [rnn_tanh, rnn_relu, lstm, gru, gru_reset_before],
                 backward: [
@@ -163,20 +187,20 @@ macro_rules! instantiate {
     };
 }
 
-/// The kernels of another module with a product of its own: an instruction set that has more
-/// instructions for int8.
+/// The kernels of another module with an int8 product of its own: an instruction set that has more
+/// instructions for it.
 #[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_feature = "neon")))]
 macro_rules! instantiate_int8 {
-    ($module:ident, $base:ident, $simd:ty, $int8:ty, $features:literal) => {
+    ($module:ident, $base:ident, $int8:ty, $features:literal) => {
         mod $module {
             use super::*;
 
             #[target_feature(enable = $features)]
-            unsafe fn product(p: &Product) {
-                unsafe { product::product::<$simd, $int8>(p) }
+            unsafe fn product_int8(p: &Product) {
+                unsafe { int8::product::<$int8>(p) }
             }
 
-            pub static KERNELS: Kernels = Kernels { product, ..super::$base::TABLE };
+            pub static KERNELS: Kernels = Kernels { product_int8, ..super::$base::TABLE };
         }
     };
 }
@@ -191,7 +215,7 @@ instantiate!(simd128, Simd128, Simd128Int8, Simd128);
 #[cfg(target_arch = "x86_64")]
 instantiate!(avx2, Avx2, Avx2Int8, Avx2, "avx2,fma,f16c");
 #[cfg(target_arch = "x86_64")]
-instantiate_int8!(avx2_vnni, avx2, Avx2, Avx2Vnni, "avx2,fma,f16c,avxvnni");
+instantiate_int8!(avx2_vnni, avx2, Avx2Vnni, "avx2,fma,f16c,avxvnni");
 #[cfg(target_arch = "x86_64")]
 instantiate!(
     avx512,
@@ -204,7 +228,6 @@ instantiate!(
 instantiate_int8!(
     avx512_vnni,
     avx512,
-    Avx512,
     Avx512Vnni,
     "avx512f,avx512vl,avx512dq,avx512bw,avx512vnni,avx2,fma,f16c"
 );
@@ -212,7 +235,7 @@ instantiate_int8!(
 #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
 instantiate!(neon, Neon, NeonInt8, Neon, "neon");
 #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
-instantiate_int8!(neon_dotprod, neon, Neon, NeonDotprod, "neon,dotprod");
+instantiate_int8!(neon_dotprod, neon, NeonDotprod, "neon,dotprod");
 
 /// Whether the processor has all of these features: detected at run time, which takes std, or known to
 /// the compiler.

@@ -12,7 +12,6 @@
 
 #![allow(clippy::needless_range_loop, reason = "r, k, m and v are the letters of the formula")]
 
-use super::int8::{self, Int8};
 use super::pack::panel;
 use super::simd::Simd;
 use crate::model::weight_format::WeightFormat;
@@ -161,17 +160,16 @@ pub struct Product<'a> {
 }
 
 /// # Safety
-/// The processor has `S` and `I`; all pointers are valid for the shapes stated, C is not read or
-/// written by others meanwhile, and C overlaps `init` only as the very same rows.
+/// The processor has `S`; all pointers are valid for the shapes stated, C is not read or written by
+/// others meanwhile, and C overlaps `init` only as the very same rows. The format is not int8.
 #[inline(always)]
-pub unsafe fn product<S: Simd, I: Int8<Float = S>>(p: &Product) {
+pub unsafe fn product<S: Simd>(p: &Product) {
     // SAFETY: the caller's promise.
     unsafe {
         match p.format {
-            WeightFormat::F32 => panels::<S, F32>(p),
             WeightFormat::F16 => panels::<S, F16>(p),
             WeightFormat::Bf16 => panels::<S, Bf16>(p),
-            WeightFormat::Int8 => int8::product::<I>(p),
+            _ => panels::<S, F32>(p),
         }
     }
 }
@@ -411,7 +409,7 @@ mod tests {
                             // SAFETY: cuts lie within the shapes; C is its own start.
                             unsafe {
                                 let to = c.as_mut_ptr().add(rows.start * cols);
-                                (kernels.product)(&Product {
+                                kernels.product(&Product {
                                     rows: rows.len(),
                                     cols,
                                     panels,
@@ -449,7 +447,7 @@ mod tests {
                     let mut c = vec![f32::NAN; rows * cols];
                     // SAFETY: the shapes above.
                     unsafe {
-                        (kernels.product)(&Product {
+                        kernels.product(&Product {
                             rows,
                             cols,
                             panels: panels.clone(),
@@ -492,7 +490,7 @@ mod tests {
                 let panels = 0..panel_count(cols, kernels.width);
                 // SAFETY: the shapes above; no terms.
                 unsafe {
-                    (kernels.product)(&Product {
+                    kernels.product(&Product {
                         rows,
                         cols,
                         panels,

@@ -95,7 +95,7 @@ impl Steps {
             let panels = panel_count(cols.len(), net.cpu.kernels.width);
             // SAFETY: rows of this part, and slots below `self.slots`; buffers hold that many.
             unsafe {
-                (net.cpu.kernels.product)(&Product {
+                net.cpu.kernels.product(&Product {
                     rows: rows.len(),
                     cols: cols.len(),
                     panels: member.map_or(0..panels, |m| m.share(panels, number)),
@@ -150,7 +150,7 @@ impl Steps {
                 let c = row.add(cols.start);
                 let gated = row.add(columns - n + h.units.start);
                 let w = model.weights.layers[layer].h(h.at).ptr();
-                (net.cpu.kernels.product)(&Product {
+                net.cpu.kernels.product(&Product {
                     rows: rows.len(),
                     cols: cols.len(),
                     panels: member.map_or(0..panels, |m| m.share(panels, number)),

@@ -119,7 +119,6 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     })?;
     let passes = arguments.shape.passes(arguments.force, cpu.threads())?;
     let mut out = std::io::stdout().lock();
-    let passes = arguments.shape.passes(arguments.force, cpu.threads())?;
     let limits = (!arguments.no_peak).then(|| Peak::measure(&cpu));
     let peak = limits.map(|Peak { fma, product }| fma.max(product));
     if !arguments.json {

@@ -88,7 +88,7 @@ fn product(
             // SAFETY: cuts lie within the shapes; C is its own start.
             unsafe {
                 let to = c.as_mut_ptr().add(rows.start * cols);
-                (kernels.product)(&Product {
+                kernels.product(&Product {
                     rows: rows.len(),
                     cols,
                     panels,
