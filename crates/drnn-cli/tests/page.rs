@@ -30,7 +30,7 @@ fn files_of_the_page_its_models_and_the_module() {
     std::fs::write(at("package/drnn.js"), "js").unwrap();
     std::fs::write(at("package/drnn.wasm"), "module").unwrap();
     let spec = NetSpec::builder(Cell::Gru).dense(2).units([3]).build().unwrap();
-    Model::init(&spec, 1).unwrap().save(&at("small.safetensors")).unwrap();
+    Model::init(&spec, 1).unwrap().save(at("small.safetensors")).unwrap();
 
     let said =
         page(folder.path(), "--out site --wasm package chars=chars-en small.safetensors").unwrap();
