@@ -71,5 +71,6 @@ pub use http::server::{Server, StopHandle};
 pub use limits::memory::StreamSize;
 pub use limits::options::{Limits, Options};
 pub use models::Models;
+pub use page::page_files;
 pub use run::request;
 pub use stream::message;

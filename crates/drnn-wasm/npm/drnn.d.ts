@@ -70,7 +70,7 @@ export interface Info {
 /** Loads a model, with an instance of the WebAssembly module that all such models share. */
 export function load(source: Source, options?: { name?: string }): Promise<Model>;
 
-/** Another instance of the module; `wasm` is where it is, if not beside this file. */
+/** Another instance of the module; `wasm` is where it is, if not next to this file. */
 export function instantiate(options?: { wasm?: Source }): Promise<Drnn>;
 
 /** An instance of the module. Instances share nothing. */

@@ -6,7 +6,7 @@ const FAILED = 0, NONE = 2;
 
 let shared; // the instance that `load` uses, once it is compiled
 
-/** Another instance of the module; `load` has one. `wasm` is where the module is, if not beside this file. */
+/** Another instance of the module; `load` has one. `wasm` is where the module is, if not next to this file. */
 export async function instantiate({ wasm = new URL("./drnn.wasm", import.meta.url) } = {}) {
   return new Drnn((await WebAssembly.instantiate(await bytesOf(wasm), {})).instance);
 }

@@ -195,3 +195,55 @@ impl Session {
 fn released(what: &str) -> String {
     format!("the {what} was released")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drnn::{Cell, Model, NetSpec, Padding};
+
+    fn network() -> (Session, u32) {
+        let spec = NetSpec::builder(Cell::Gru).dense(2).units([8]).delay(1, Padding::Null);
+        let model = Model::init(&spec.build().unwrap(), 1).unwrap();
+        let mut session = Session::default();
+        let handle = session.load("small", &model.to_bytes().unwrap()).unwrap();
+        (session, handle)
+    }
+
+    #[test]
+    fn a_stream_outlives_its_model_and_equals_a_run() {
+        let (mut session, model) = network();
+        let x = [0.5f32, 1.0, -0.25, 0.0, 0.75, 0.125];
+        let bytes: Vec<u8> = x.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let whole = session.run_network(model, &bytes, (3, 1), false).unwrap();
+        let stream = session.network_stream(model).unwrap();
+        session.free(model);
+        assert_eq!(session.info(model).unwrap_err(), "the model was released");
+        let (mut live, mut output) = (Vec::new(), Vec::new());
+        for (at, x) in x.chunks(2).enumerate() {
+            assert_eq!(session.push_numbers(stream, x, &mut output).unwrap(), at > 0);
+            live.extend_from_slice(&output);
+        }
+        live.extend(session.finish(stream).unwrap());
+        assert_eq!(live, whole);
+        session.free(stream);
+        assert_eq!(session.position(stream).unwrap_err(), "the stream was released");
+    }
+
+    #[test]
+    fn what_is_refused_changes_nothing() {
+        let (mut session, model) = network();
+        let stream = session.stream(model).unwrap();
+        assert_eq!(session.push(stream, "[1, 2]").unwrap(), None);
+        for bad in ["", "[1]", "[1, null]", "\"a\"", "{", "[1e99, 1]"] {
+            assert!(session.push(stream, bad).is_err(), "{bad}");
+        }
+        assert_eq!(session.position(stream).unwrap(), 1);
+        let snapshot = session.snapshot(stream).unwrap();
+        session.reset(stream).unwrap();
+        assert!(session.restore(stream, &snapshot[1..]).is_err());
+        session.restore(stream, &snapshot).unwrap();
+        assert!(session.push(stream, "[0, 1]").unwrap().unwrap().starts_with("{\"position\":0"));
+        assert!(session.run_network(model, &[0; 8], (usize::MAX, 2), true).is_err());
+        assert!(session.push_token(stream, 1, &mut Vec::new()).is_err());
+    }
+}

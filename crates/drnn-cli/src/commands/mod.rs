@@ -9,6 +9,7 @@ mod flatten;
 mod init;
 mod inspect;
 mod man;
+mod page;
 mod predict;
 mod quantize;
 mod report;
@@ -34,6 +35,7 @@ pub enum Command {
     Init(init::Arguments),
     Inspect(inspect::Arguments),
     Man(man::Arguments),
+    Page(page::Arguments),
     Predict(predict::Arguments),
     Quantize(quantize::Arguments),
     Report(report::Arguments),
@@ -60,6 +62,7 @@ impl Command {
             Command::Init(arguments) => init::run(arguments),
             Command::Inspect(arguments) => inspect::run(arguments),
             Command::Man(arguments) => man::run(arguments),
+            Command::Page(arguments) => page::run(arguments),
             Command::Predict(arguments) => predict::run(arguments),
             Command::Quantize(arguments) => quantize::run(arguments),
             Command::Report(arguments) => report::run(arguments),

@@ -1,4 +1,9 @@
 //! The web page at `/`. Its files are embedded in the program; it loads nothing from other servers.
+//! [`files`] has it without the server.
+
+mod files;
+
+pub use files::page_files;
 
 use crate::http::api_error::ApiError;
 use crate::http::routes::Shared;

@@ -2,6 +2,7 @@
 #![cfg(unix)]
 
 mod browser;
+mod files;
 mod models;
 
 use browser::{Browser, text};

@@ -244,7 +244,8 @@ fn read_token(path: &Path) -> Result<Token, Failure> {
     Token::new(&read(path)?).map_err(|why| Failure::Input(format!("{}: {why}", path.display())))
 }
 
-fn read_sweep(path: &Path) -> Result<String, Failure> {
+/// Results of a sweep for the page, checked to be that.
+pub fn read_sweep(path: &Path) -> Result<String, Failure> {
     let text = read(path)?;
     let kind = serde_json::from_str(&text).map(|value: serde_json::Value| value["kind"] == "sweep");
     match kind {
