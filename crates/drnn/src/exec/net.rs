@@ -58,7 +58,8 @@ impl<'a> Net<'a> {
     /// `parts` that each recurrence would be cut into.
     pub fn shares_columns(&self, parts: usize, rows: usize, layer: usize) -> bool {
         let units = self.spec.units()[layer];
-        let bytes = self.spec.cell().gates() * units * self.spec.hidden(layer) * size_of::<f32>();
+        let bytes =
+            self.spec.cell().gates() * units * self.spec.hidden(layer) * self.format.bytes();
         let few = parts * MIN_ROWS.max(bytes / ROW_BYTES);
         parts > 1 && rows < few && self.step_work(layer) >= PARALLEL_STEP_WORK
     }
