@@ -27,8 +27,8 @@ CASES = [
     Case("stream-n512", B=1, q=64, n=512, block=500),
     Case("stream-n1024", B=1, q=10, n=1024, block=200),
     Case("stream-n1024-B16", B=16, q=64, n=1024, block=50),
-    Case("infer-n256", B=1, T=100, q=64, n=256),
-    Case("infer-n512", B=16, T=50, q=128, n=512),
+    Case("infer-n256", B=1, T=100, q=64, n=256, out=10),
+    Case("infer-n512", B=16, T=50, q=128, n=512, out=10),
 ]
 QUANTIZED_TOLERANCE = 0.05  # of a peer with int8 weights, against torch in float
 
@@ -38,7 +38,7 @@ class Ours:
 
     def __init__(self, program, case, weights):
         sizes = {"units": case.n, "inputs": case.q, "batch": case.B, "steps": case.T, "pass": case.kind}
-        sizes |= {"weights": weights, "threads": 1, "rounds": 1}
+        sizes |= {"weights": weights, "threads": 1, "rounds": 1} | ({"outputs": case.out} if case.out else {})
         options = [text for key, value in sizes.items() for text in (f"--{key}", str(value))]
         self.command = [program, "bench", "--net", "lstm", *options, "--no-peak", "--json"]
         self.name, self.variant, self.facts = weights, "1 thread", {}

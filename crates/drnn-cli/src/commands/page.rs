@@ -8,15 +8,16 @@ use crate::{Failure, console::progress};
 use clap::Args;
 use drnn_serve::{Models, page_files};
 use drnn_tasks::live::LiveModel;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Write the page of `drnn serve` as static files: models run in the browser, and no server is needed
 ///
 /// Without models, the built-in ones are written. Any web server can serve the folder. The models run by
-/// WebAssembly: crates/drnn-wasm/build.sh builds the module, or take it from the npm package `drnn`.
+/// WebAssembly: crates/drnn-wasm/build.sh builds the module, as an npm package.
 /// Examples:
 ///   crates/drnn-wasm/build.sh && drnn page --out site && python3 -m http.server -d site
-///   drnn page --out site --wasm node_modules/drnn out/series/model.safetensors tags=tagger-en
+///   drnn page --out site --wasm target/wasm out/series/model.safetensors tags=tagger-en
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
@@ -64,7 +65,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     for (name, bytes) in &files {
         let path = arguments.out.join(name);
-        std::fs::write(&path, bytes)
+        drnn::io::write_atomically(&path, |file| file.write_all(bytes))
             .map_err(|e| Failure::Input(format!("{}: cannot be written: {e}", path.display())))?;
     }
     let out = arguments.out.display();
@@ -91,8 +92,7 @@ fn package(given: Option<&Path>) -> Result<PathBuf, Failure> {
         None => "the WebAssembly module is not built".into(),
     };
     Err(Failure::Input(format!(
-        "{missing}: run crates/drnn-wasm/build.sh of drnn's sources, or `npm install drnn` and give \
-         --wasm node_modules/drnn"
+        "{missing}: run crates/drnn-wasm/build.sh of drnn's sources, or give its result with --wasm"
     )))
 }
 
