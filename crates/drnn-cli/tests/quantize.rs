@@ -72,7 +72,7 @@ fn trained(folder: &Path) {
     std::fs::write(folder.join("data.csv"), rows).unwrap();
     let train = "train series --csv data.csv --target y --net lstm --units 12 --epochs 8 --seed 1";
     done(folder, &format!("{train} --out run"));
-    // A unit whose state is always 0, with weights that are so large that int8 has no room for the others.
+    // A unit whose state is always 0, with weights so large that int8 rounds the others to 0.
     let mut model = Model::load(folder.join("run/model.safetensors")).unwrap();
     let mut params = model.params().to_vec();
     let start = |name: &str| model.layout().find(name).unwrap().range.start;
