@@ -9,6 +9,28 @@ use super::Int8;
 use crate::kernel::simd::{Avx2, Avx512};
 use core::arch::x86_64::*;
 
+/// What all implementations do alike with registers of one width.
+macro_rules! registers {
+    ($integers:ty, $floats:ty, $zero:ident, $load:ident, $to_float:ident) => {
+        #[inline(always)]
+        unsafe fn zero() -> $integers {
+            $zero()
+        }
+        #[inline(always)]
+        unsafe fn load_sums(p: *const i32) -> $integers {
+            $load(p.cast())
+        }
+        #[inline(always)]
+        unsafe fn load_weights(p: *const i8) -> $integers {
+            $load(p.cast())
+        }
+        #[inline(always)]
+        unsafe fn to_float(sums: $integers) -> $floats {
+            $to_float(sums)
+        }
+    };
+}
+
 /// `vpdpbusd`, 16 columns at a time.
 #[derive(Clone, Copy)]
 pub struct Avx512Vnni;
@@ -22,18 +44,8 @@ unsafe impl Int8 for Avx512Vnni {
     const ROWS: usize = 6;
     const UNSIGNED: bool = true;
 
-    #[inline(always)]
-    unsafe fn zero() -> __m512i {
-        _mm512_setzero_si512()
-    }
-    #[inline(always)]
-    unsafe fn load_sums(p: *const i32) -> __m512i {
-        _mm512_loadu_si512(p.cast())
-    }
-    #[inline(always)]
-    unsafe fn load_weights(p: *const i8) -> __m512i {
-        _mm512_loadu_si512(p.cast())
-    }
+    registers!(__m512i, __m512, _mm512_setzero_si512, _mm512_loadu_si512, _mm512_cvtepi32_ps);
+
     #[inline(always)]
     unsafe fn quad(x: [u8; 4]) -> __m512i {
         _mm512_set1_epi32(i32::from_ne_bytes(x))
@@ -41,10 +53,6 @@ unsafe impl Int8 for Avx512Vnni {
     #[inline(always)]
     unsafe fn dot(sums: __m512i, x: __m512i, w: __m512i) -> __m512i {
         _mm512_dpbusd_epi32(sums, x, w)
-    }
-    #[inline(always)]
-    unsafe fn to_float(sums: __m512i) -> __m512 {
-        _mm512_cvtepi32_ps(sums)
     }
 }
 
@@ -61,18 +69,8 @@ unsafe impl Int8 for Avx512Int8 {
     const ROWS: usize = 3;
     const UNSIGNED: bool = false;
 
-    #[inline(always)]
-    unsafe fn zero() -> __m512i {
-        _mm512_setzero_si512()
-    }
-    #[inline(always)]
-    unsafe fn load_sums(p: *const i32) -> __m512i {
-        _mm512_loadu_si512(p.cast())
-    }
-    #[inline(always)]
-    unsafe fn load_weights(p: *const i8) -> __m512i {
-        _mm512_loadu_si512(p.cast())
-    }
+    registers!(__m512i, __m512, _mm512_setzero_si512, _mm512_loadu_si512, _mm512_cvtepi32_ps);
+
     /// The even activations and the odd ones, as numbers of 16 bits.
     #[inline(always)]
     unsafe fn quad(x: [u8; 4]) -> (__m512i, __m512i) {
@@ -84,10 +82,6 @@ unsafe impl Int8 for Avx512Int8 {
         let evens = _mm512_madd_epi16(x_even, even(w));
         let odds = _mm512_madd_epi16(x_odd, _mm512_srai_epi16::<8>(w));
         _mm512_add_epi32(sums, _mm512_add_epi32(evens, odds))
-    }
-    #[inline(always)]
-    unsafe fn to_float(sums: __m512i) -> __m512 {
-        _mm512_cvtepi32_ps(sums)
     }
 }
 
@@ -110,18 +104,8 @@ unsafe impl Int8 for Avx2Vnni {
     const ROWS: usize = 3;
     const UNSIGNED: bool = true;
 
-    #[inline(always)]
-    unsafe fn zero() -> __m256i {
-        _mm256_setzero_si256()
-    }
-    #[inline(always)]
-    unsafe fn load_sums(p: *const i32) -> __m256i {
-        _mm256_loadu_si256(p.cast())
-    }
-    #[inline(always)]
-    unsafe fn load_weights(p: *const i8) -> __m256i {
-        _mm256_loadu_si256(p.cast())
-    }
+    registers!(__m256i, __m256, _mm256_setzero_si256, _mm256_loadu_si256, _mm256_cvtepi32_ps);
+
     #[inline(always)]
     unsafe fn quad(x: [u8; 4]) -> __m256i {
         _mm256_set1_epi32(i32::from_ne_bytes(x))
@@ -129,10 +113,6 @@ unsafe impl Int8 for Avx2Vnni {
     #[inline(always)]
     unsafe fn dot(sums: __m256i, x: __m256i, w: __m256i) -> __m256i {
         _mm256_dpbusd_avx_epi32(sums, x, w)
-    }
-    #[inline(always)]
-    unsafe fn to_float(sums: __m256i) -> __m256 {
-        _mm256_cvtepi32_ps(sums)
     }
 }
 
@@ -149,18 +129,8 @@ unsafe impl Int8 for Avx2Int8 {
     const ROWS: usize = 2;
     const UNSIGNED: bool = false;
 
-    #[inline(always)]
-    unsafe fn zero() -> __m256i {
-        _mm256_setzero_si256()
-    }
-    #[inline(always)]
-    unsafe fn load_sums(p: *const i32) -> __m256i {
-        _mm256_loadu_si256(p.cast())
-    }
-    #[inline(always)]
-    unsafe fn load_weights(p: *const i8) -> __m256i {
-        _mm256_loadu_si256(p.cast())
-    }
+    registers!(__m256i, __m256, _mm256_setzero_si256, _mm256_loadu_si256, _mm256_cvtepi32_ps);
+
     /// The activations and their magnitudes.
     #[inline(always)]
     unsafe fn quad(x: [u8; 4]) -> (__m256i, __m256i) {
@@ -173,9 +143,5 @@ unsafe impl Int8 for Avx2Int8 {
     unsafe fn dot(sums: __m256i, (x, magnitude): (__m256i, __m256i), w: __m256i) -> __m256i {
         let pairs = _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(w, x));
         _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
-    }
-    #[inline(always)]
-    unsafe fn to_float(sums: __m256i) -> __m256 {
-        _mm256_cvtepi32_ps(sums)
     }
 }
