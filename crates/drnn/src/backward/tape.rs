@@ -5,8 +5,8 @@ use crate::backward::gradient::Gradient;
 use crate::backward::outer::OuterWork;
 use crate::backward::work::BackWork;
 use crate::cpu::Cpu;
-use crate::cpu::buffer::Slots;
-use crate::error::{Error, Result, Shape};
+use crate::cpu::buffer::{Shared, Slots};
+use crate::error::{Error, Result, Shape, check_shape};
 use crate::exec::dropout::Dropout;
 use crate::exec::net::Net;
 use crate::exec::pass::{Lane, LaneWork, forward};
@@ -95,7 +95,7 @@ impl Tape {
 
     /// Runs all lanes forward. The pass that comes back holds the outputs.
     pub fn forward<'t>(&'t mut self, lanes: &'t [Lane<'t>]) -> Result<Pass<'t>> {
-        self.forward_with(lanes, |_| None)
+        self.forward_with(lanes, |_| None, None)
     }
 
     /// The same with dropout, one for each lane. Networks with blocks have none.
@@ -104,6 +104,27 @@ impl Tape {
         lanes: &'t [Lane<'t>],
         dropout: &[Dropout],
     ) -> Result<Pass<'t>> {
+        self.check_dropout(lanes, dropout)?;
+        self.forward_with(lanes, |lane| Some(dropout[lane]), None)
+    }
+
+    /// The same with outputs written to the caller's memory, one slice for each lane in the shape of
+    /// [`Pass::outputs`], which then has none. `dropout` may be empty.
+    pub fn forward_into<'t>(
+        &'t mut self,
+        lanes: &'t [Lane<'t>],
+        dropout: &[Dropout],
+        outputs: &mut [&mut [f32]],
+    ) -> Result<Pass<'t>> {
+        check_shape("outputs", outputs.len(), &[lanes.len()])?;
+        if dropout.is_empty() {
+            return self.forward_with(lanes, |_| None, Some(outputs));
+        }
+        self.check_dropout(lanes, dropout)?;
+        self.forward_with(lanes, |lane| Some(dropout[lane]), Some(outputs))
+    }
+
+    fn check_dropout(&self, lanes: &[Lane], dropout: &[Dropout]) -> Result<()> {
         if dropout.len() != lanes.len() {
             let (found, expected) = (Shape::Len(dropout.len()), Shape::Len(lanes.len()));
             return Err(Error::Shape { name: "dropout".into(), found, expected });
@@ -112,20 +133,26 @@ impl Tape {
             let why = "a network with blocks is one layer, and has no dropout between its blocks";
             return Err(Error::Spec(why.into()));
         }
-        self.forward_with(lanes, |lane| Some(dropout[lane]))
+        Ok(())
     }
 
     fn forward_with<'t>(
         &'t mut self,
         lanes: &'t [Lane<'t>],
         dropout: impl Fn(usize) -> Option<Dropout>,
+        mut outputs: Option<&mut [&mut [f32]]>,
     ) -> Result<Pass<'t>> {
         if self.spec.blocks().is_some_and(|b| b.start_state() == StartState::Solved) {
             let why = "a solved start has no gradient; train with a held one, or a free one";
             return Err(Error::Spec(why.into()));
         }
         for (i, lane) in lanes.iter().enumerate() {
-            lane.check(&self.spec, &self.layout).map_err(|e| e.in_lane(i, lanes.len()))?;
+            let outputs = outputs.as_deref().map(|outputs| outputs[i].len());
+            let checked = lane.check(&self.spec, &self.layout).and_then(|()| match outputs {
+                Some(len) => check_shape("outputs", len, &lane.batch.output_shape(&self.spec)),
+                None => Ok(()),
+            });
+            checked.map_err(|e| e.in_lane(i, lanes.len()))?;
         }
         self.saved = 0;
         let batches = lanes.iter().map(|lane| &lane.batch);
@@ -152,6 +179,7 @@ impl Tape {
         });
         for (i, work) in self.work[..lanes.len()].iter_mut().enumerate() {
             work.dropout = dropout(i);
+            work.target = outputs.as_deref_mut().map(|outputs| Shared(outputs[i].as_mut_ptr()));
         }
         let weights = &self.weights;
         forward(&net, &|i| &weights[i], lanes, &mut self.work[..lanes.len()], true);
@@ -236,6 +264,9 @@ impl Pass<'_> {
     /// If there is no such lane.
     pub fn outputs(&self, lane: usize) -> &[f32] {
         let work = &self.tape.work[..self.lanes.len()][lane];
+        if work.target.is_some() {
+            return &[]; // written to the caller's memory
+        }
         work.outputs.slice(work.schedule.outputs * self.tape.spec.output_width())
     }
 

@@ -4,7 +4,7 @@
 //! disjoint rows: (lane, direction, some sorted rows) for a recurrence, (lane, some rows of the outputs)
 //! for the output layer.
 
-use crate::cpu::buffer::{Buffer, Slots};
+use crate::cpu::buffer::{Buffer, Shared, Slots};
 use crate::cpu::team::{Member, share};
 use crate::error::{Result, check_finite, check_shape};
 use crate::exec::dropout::Dropout;
@@ -80,8 +80,10 @@ pub(crate) struct LaneWork {
     pub table: Table,
     /// By layer, then direction.
     pub layers: Vec<LayerWork>,
-    /// (output steps, B, m), or (selected slots, m)
+    /// (output steps, B, m), or (selected slots, m); unused where `target` is set
     pub outputs: Buffer,
+    /// The caller's memory for the outputs of this pass, in their place.
+    pub target: Option<Shared>,
     /// As many as any row of x, or state, or output, is wide.
     pub zeros: Buffer,
     pub save: bool,
@@ -131,7 +133,9 @@ impl LaneWork {
             self.table.index_symbols(net, &self.schedule, tokens);
             self.table.fill(net, weights, lane.params);
         }
-        self.outputs.reserve(self.schedule.outputs * spec.output_width());
+        if self.target.is_none() {
+            self.outputs.reserve(self.schedule.outputs * spec.output_width());
+        }
         self.waves.set(spec.layers(), self.schedule.alive.len(), rows);
     }
 
@@ -214,8 +218,8 @@ impl LaneWork {
     unsafe fn output(&self, net: &Net, weights: &Weights, params: &[f32], rows: Range<usize>) {
         let (m, last) = (net.spec.output_width(), net.spec.layers() - 1);
         let (n, units) = (net.spec.hidden(last), net.spec.output_units());
-        let to = self.outputs.shared();
-        // SAFETY: rows of `outputs`, and the packed rows they name are rows of `h`.
+        let to = self.target.unwrap_or_else(|| self.outputs.shared());
+        // SAFETY: rows of the outputs, and the packed rows they name are rows of `h`.
         unsafe {
             let mut terms = Terms::new();
             for direction in 0..net.directions() {

@@ -124,7 +124,7 @@ impl<'a> Batch<'a> {
     }
 
     /// Shape of the outputs: (output steps, B, m), or (selected slots, 1, m).
-    pub(crate) fn output_shape(&self, spec: &NetSpec) -> [usize; 3] {
+    pub fn output_shape(&self, spec: &NetSpec) -> [usize; 3] {
         let m = spec.output_width();
         match self.selected {
             Some(slots) => [slots.len(), 1, m],

@@ -5,8 +5,9 @@ pub mod memory;
 pub(crate) mod weight_format;
 
 use crate::cpu::Cpu;
+use crate::cpu::buffer::Shared;
 use crate::cpu::sync::{OnceLock, Pool};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, check_shape};
 use crate::exec::net::Net;
 use crate::exec::pass::{Lane, LaneWork, check_params, forward};
 use crate::exec::weights::{Way, Weights};
@@ -307,6 +308,19 @@ impl Model {
         self.run_with(batch, start, false, |_| {})
     }
 
+    /// The same with outputs written to the caller's memory, in the shape of [`Batch::output_shape`].
+    /// Returns the last states.
+    pub fn run_into(
+        &self,
+        batch: &Batch,
+        start: Option<&States>,
+        outputs: &mut [f32],
+    ) -> Result<States> {
+        check_shape("outputs", outputs.len(), &batch.output_shape(&self.spec))?;
+        let target = Some(Shared(outputs.as_mut_ptr()));
+        self.pass(batch, start, false, target, |work| work.last(&self.net()))
+    }
+
     /// The same, showing the pass's memory to `look` at its end; with `save` it holds the states of every step.
     pub(crate) fn run_with(
         &self,
@@ -315,6 +329,24 @@ impl Model {
         save: bool,
         look: impl FnOnce(&LaneWork),
     ) -> Result<Outputs> {
+        self.pass(batch, start, save, None, |work| {
+            let shape = batch.output_shape(&self.spec);
+            let values = work.outputs.slice(shape.iter().product()).to_vec();
+            look(work);
+            Outputs { values, last: work.last(&self.net()), shape }
+        })
+    }
+
+    /// A forward pass, and what `result` makes of its memory. Outputs go to `target`, if there is one,
+    /// which is large enough for them.
+    fn pass<T>(
+        &self,
+        batch: &Batch,
+        start: Option<&States>,
+        save: bool,
+        target: Option<Shared>,
+        result: impl FnOnce(&LaneWork) -> T,
+    ) -> Result<T> {
         batch.check(&self.spec)?;
         if let Some(start) = start {
             start.check("start", &self.spec, batch.rows())?;
@@ -323,16 +355,15 @@ impl Model {
         let solved = self.solved_start(start, batch.rows(), runs)?;
         let start = solved.as_ref().or(start);
         let lanes = [Lane { params: &self.params, batch: *batch, start }];
-        let net = self.net();
         let mut work = self.work.take().unwrap_or_default();
         memory::probe_run(&self.spec, batch, save, || work.bytes().1)?;
-        forward(&net, &|_| &self.weights, &lanes, core::slice::from_mut(&mut work), save);
-        let shape = batch.output_shape(&self.spec);
-        let values = work.outputs.slice(shape.iter().product()).to_vec();
-        let last = work.last(&net);
-        look(&work);
+        work.target = target;
+        let works = core::slice::from_mut(&mut work);
+        forward(&self.net(), &|_| &self.weights, &lanes, works, save);
+        let result = result(&work);
+        work.target = None;
         self.work.put(work);
-        Ok(Outputs { values, last, shape })
+        Ok(result)
     }
 
     /// Where the network's start is to be solved: the state to begin with. A sequence that does not run

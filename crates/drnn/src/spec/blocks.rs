@@ -14,6 +14,7 @@
 use crate::error::{Error, Result};
 use crate::prelude::*;
 use core::ops::Range;
+use core::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 /// Which blocks of `weight_hh` may be non-zero. All others stay zero: so do their gradients.
@@ -207,6 +208,34 @@ impl Blocks {
             ));
         }
         Ok(self)
+    }
+}
+
+impl FromStr for Connections {
+    type Err = Error;
+
+    /// A [name](Connections::name) other than `listed`, or a list of blocks as to-from pairs:
+    /// `0-0,1-0,1-1`.
+    fn from_str(text: &str) -> Result<Connections> {
+        let pair = |pair: &str| {
+            let (to, from) = pair.split_once('-')?;
+            Some((to.trim().parse().ok()?, from.trim().parse().ok()?))
+        };
+        Ok(match text {
+            "stacked" => Connections::Stacked,
+            "lower" => Connections::Lower,
+            "upper" => Connections::Upper,
+            "all" => Connections::All,
+            list => match list.split(',').map(pair).collect() {
+                Some(pairs) => Connections::List(pairs),
+                None => {
+                    return Err(Error::Spec(format!(
+                        "connections `{text}`, expected stacked, lower, upper, all, or a list of \
+                         to-from pairs: 0-0,1-0,1-1"
+                    )));
+                }
+            },
+        })
     }
 }
 

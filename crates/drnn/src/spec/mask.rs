@@ -2,6 +2,7 @@
 //! `output.weight` too.
 
 use crate::error::{Error, Result};
+use crate::prelude::*;
 use crate::spec::NetSpec;
 use crate::spec::blocks::{Blocks, Role};
 use crate::spec::params::Layout;
@@ -81,6 +82,26 @@ fn each_range(spec: &NetSpec, layout: &Layout, visit: &mut dyn FnMut(Outside, Ra
             visit(outside, start + columns.start..start + columns.end);
         }
     });
+}
+
+impl NetSpec {
+    /// Which values of the flat vector training may change: false where [`Blocks`] keep zeros.
+    ///
+    /// ```
+    /// use drnn::{Blocks, Cell, NetSpec, Padding};
+    ///
+    /// let spec = NetSpec::builder(Cell::Lstm).dense(2).blocks(Blocks::new([3, 3]));
+    /// let spec = spec.delay(1, Padding::Null).build()?;
+    /// let free = spec.free_mask();
+    /// assert_eq!(free.len(), spec.parameters());
+    /// assert_eq!(free.iter().filter(|free| **free).count(), spec.free_parameters());
+    /// # Ok::<(), drnn::Error>(())
+    /// ```
+    pub fn free_mask(&self) -> Vec<bool> {
+        let mut free = vec![true; self.parameters()];
+        each_range(self, &Layout::new(self), &mut |_, range| free[range].fill(false));
+        free
+    }
 }
 
 /// Sets all of it to zero.
