@@ -324,6 +324,19 @@ fn a_second_ctrl_c_ends_it_at_once() {
     assert_eq!(server.end().0, Some(130));
 }
 
+#[cfg(unix)]
+#[test]
+fn ctrl_c_is_caught_as_soon_as_the_address_is_announced() {
+    let folder = folder();
+    for _ in 0..20 {
+        let server = Server::start(folder.path(), "small.safetensors");
+        server.signal("-INT");
+        let (code, said) = server.end();
+        assert_eq!(code, Some(0), "{said}");
+        assert!(said.contains("all accepted requests are finished"), "{said}");
+    }
+}
+
 /// Python with this module; `DRNN_PYTHON` names another than `python3`.
 fn python(module: &str) -> Option<PathBuf> {
     let python = std::env::var_os("DRNN_PYTHON").unwrap_or_else(|| "python3".into());

@@ -165,33 +165,38 @@ async fn serve(options: Options, models: drnn_serve::Models) -> Result<(), Failu
     Ok(())
 }
 
-/// Ctrl-C, and SIGTERM on Unix.
+/// Ctrl-C, and SIGTERM on Unix. Both are caught from `new` on, also before `next` is called.
 struct Signals {
     #[cfg(unix)]
+    interrupt: tokio::signal::unix::Signal,
+    #[cfg(unix)]
     terminate: tokio::signal::unix::Signal,
+    #[cfg(windows)]
+    interrupt: tokio::signal::windows::CtrlC,
 }
 
 impl Signals {
     fn new() -> Result<Signals, Failure> {
+        let cannot = |e| Failure::Input(format!("signals cannot be caught: {e}"));
         #[cfg(unix)]
         {
             use tokio::signal::unix::{SignalKind, signal};
-            let terminate = signal(SignalKind::terminate());
-            let cannot = |e| Failure::Input(format!("signals cannot be caught: {e}"));
-            Ok(Signals { terminate: terminate.map_err(cannot)? })
+            let interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
+            let terminate = signal(SignalKind::terminate()).map_err(cannot)?;
+            Ok(Signals { interrupt, terminate })
         }
-        #[cfg(not(unix))]
-        Ok(Signals {})
+        #[cfg(windows)]
+        Ok(Signals { interrupt: tokio::signal::windows::ctrl_c().map_err(cannot)? })
     }
 
     async fn next(&mut self) {
         #[cfg(unix)]
         tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
+            _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
         }
-        #[cfg(not(unix))]
-        let _ = tokio::signal::ctrl_c().await;
+        #[cfg(windows)]
+        self.interrupt.recv().await;
     }
 }
 
