@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the tables of docs/PAPER.md from results/, between their markers. Needs Python only.
 
-    python tools/results_tables.py
+    drnn report results/paper && python tools/results_tables.py
 """
 
 import json
@@ -9,34 +9,6 @@ import pathlib
 import re
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-
-# Test BPC as the paper prints it.
-PAPER_BPC = {
-    "large-lstm": 2.075,
-    "large-lstm-2": 2.087,
-    "large-lstm-5": 2.155,
-    "large-dlstm-1": 1.390,
-    "large-dlstm-5": 0.755,
-    "large-dlstm-8": 0.706,
-    "large-dlstm-10": 0.709,
-    "large-bilstm": 1.037,
-    "large-bilstm-2": 0.677,
-    "large-bilstm-5": 0.677,
-    "small-lstm": 2.195,
-    "small-lstm-2": 2.215,
-    "small-lstm-5": 2.255,
-    "small-dlstm-1": 1.518,
-    "small-dlstm-2": 1.208,
-    "small-dlstm-3": 1.039,
-    "small-dlstm-5": 0.920,
-    "small-dlstm-8": 0.905,
-    "small-dlstm-10": 0.935,
-    "small-dlstm-15": 1.014,
-    "small-bilstm": 1.187,
-    "small-bilstm-2": 0.846,
-    "small-bilstm-5": 0.841,
-}
-WINDOW = 180
 
 
 def pos():
@@ -63,35 +35,44 @@ def pos():
     return "\n".join(rows)
 
 
+def section(heading):
+    """A section of results/paper/report.md, which `drnn report results/paper` writes."""
+    text = (ROOT / "results/paper/report.md").read_text()
+    found = re.search(rf"^## {re.escape(heading)}$(.*?)(?=^## |\Z)", text, re.M | re.S)
+    assert found, f"results/paper/report.md has no section {heading}"
+    return found[1]
+
+
+def tables(heading):
+    """The tables of a section, as lists of rows, which are lists of cells."""
+    blocks = re.findall(r"(?:^\|.*\n)+", section(heading), re.M)
+    cells = lambda line: [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+    return [[cells(line) for line in block.splitlines()] for block in blocks]
+
+
+def claims():
+    """Every claim of the paper with its verdict."""
+    (table,) = tables("Claims")
+    return "\n".join("| " + " | ".join(row) + " |" for row in table)
+
+
 def mlm():
-    """results/paper/mlm: test BPC per masked target, one training for each seed, next to the paper's."""
-    files = [*sorted((ROOT / "results/paper/mlm").glob("*.json")), ROOT / "results/mlm-small-dlstm-8-f16/mlm.json"]
-    found = {}
-    for path in files:
-        results = json.loads(path.read_text())
-        for run in results["runs"]:
-            found.setdefault(run["row"], []).append((results["provenance"]["seed"], run["test_bpc"]))
+    """Test BPC per masked target next to the paper's, large networks, then small ones."""
+    large, small = tables("Masked characters: Table mlm")[:2]
     rows = [
-        "| network | size | drnn, BPC | paper, per target | paper, as printed |",
-        "|---|---|--:|--:|--:|",
+        "| network | size | drnn, BPC | seeds | paper, per target | / sd | paper, as printed |",
+        "|---|---|--:|--:|--:|--:|--:|",
     ]
-    for row, printed in PAPER_BPC.items():
-        size, net, *number = row.split("-")
-        number = int(number[0]) if number else 1
-        delay = number if net == "dlstm" else 0
-        title = {"lstm": "LSTM", "dlstm": f"d-LSTM, d = {delay}", "bilstm": "Bi-LSTM"}[net]
-        if net != "dlstm" and number > 1:
-            title += f", {number} layers"
-        ours = ", ".join(f"{bpc:.3f}" for _, bpc in sorted(found.get(row, []))) or "not trained"
-        per_target = printed * (WINDOW + delay) / WINDOW
-        rows.append(f"| {title} | {size} | {ours} | {per_target:.3f} | {printed:.3f} |")
+    for size, table in [("large", large), ("small", small)]:
+        for name, ours, seeds, paper, _, sds, _, printed, _ in table[2:]:
+            rows.append("| " + " | ".join([name, size, ours, seeds, paper, sds, printed]) + " |")
     return "\n".join(rows)
 
 
 def main():
     path = ROOT / "docs/PAPER.md"
     text = path.read_text()
-    for name, table in [("mlm", mlm()), ("pos", pos())]:
+    for name, table in [("claims", claims()), ("mlm", mlm()), ("pos", pos())]:
         mark = re.compile(rf"(<!-- {name}: .*? -->\n).*?(<!-- /{name} -->)", re.S)
         text, count = mark.subn(lambda found: found[1] + table + "\n" + found[2], text)
         assert count == 1, f"{path} has no markers for the table {name}"

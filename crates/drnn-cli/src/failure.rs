@@ -1,7 +1,6 @@
 //! Why a command ends early, and the exit code that says so.
 
 use std::io::ErrorKind;
-use std::process::ExitCode;
 
 /// The longest error message that is printed, in characters: messages quote users' files.
 const MAX_MESSAGE: usize = 4_000;
@@ -21,25 +20,25 @@ pub enum Failure {
 
 impl Failure {
     /// Prints the message to stderr and returns the exit code.
-    pub fn report(self) -> ExitCode {
+    pub fn report(self) -> u8 {
         match self {
             // The reader of our output has seen enough: `drnn bench | head`.
-            Failure::Output(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+            Failure::Output(error) if error.kind() == ErrorKind::BrokenPipe => 0,
             Failure::Output(error) => {
                 eprintln!("error: cannot write the result: {error}");
-                ExitCode::from(2)
+                2
             }
             Failure::Input(message) => {
                 eprintln!("error: {}", drnn::text::shortened(&message, MAX_MESSAGE));
-                ExitCode::from(2)
+                2
             }
             Failure::Check(message) => {
                 eprintln!("check failed: {message}");
-                ExitCode::from(1)
+                1
             }
             Failure::Interrupted(message) => {
                 eprintln!("{message}");
-                ExitCode::from(130)
+                130
             }
         }
     }

@@ -75,8 +75,9 @@ mod training;
 pub use data::{Dataset, Examples, Gathered, Generated, Inputs, Recipe, TargetData, order};
 pub use error::{Error, IoCause, Result};
 pub use loss::{
-    Confusion, ConfusionMatrix, IGNORE, LossSum, Metric, Targets, argmax,
-    class_weighted_cross_entropy, loss, weighted_cross_entropy,
+    Confusion, ConfusionMatrix, IGNORE, LossSum, MAX_CLASS_WEIGHT, Metric, Targets, argmax,
+    balanced_class_weights, class_weighted_cross_entropy, loss, named_class_weights,
+    weighted_cross_entropy,
 };
 pub use machine::{cpu_name, machine};
 pub use optim::{Adam, AdamOptions, Reason, Schedule, Stopping, clip_scale, norm};

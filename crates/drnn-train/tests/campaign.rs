@@ -20,7 +20,7 @@ fn protocol() -> Protocol {
 
 fn cells() -> Vec<GridCell> {
     let pairs = [(5, 0), (5, 7), (10, 7)].map(|(g, a)| (Gamma::tenths(g).unwrap(), a));
-    grid(&pairs, &[PaperNet::Lstm, PaperNet::BiLstm, PaperNet::DLstm(5)], 2)
+    grid(&pairs, &[PaperNet::Lstm, PaperNet::BiLstm, PaperNet::DLstm(5)], &[0, 1])
 }
 
 /// Trains cells into a file.

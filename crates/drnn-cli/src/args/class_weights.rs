@@ -3,7 +3,8 @@
 use crate::Failure;
 use crate::args::reading::Reading;
 use drnn::text::shortened;
-use drnn_tasks::text::{listed, quote};
+use drnn_tasks::text::quote;
+use drnn_train::{MAX_CLASS_WEIGHT, balanced_class_weights, named_class_weights};
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -27,8 +28,6 @@ impl FromStr for ClassWeights {
     }
 }
 
-/// More than this makes steps so large that training is of no use.
-const MAX_WEIGHT: f32 = 1e6;
 /// At most this many classes are described.
 const SHOWN: usize = 12;
 
@@ -41,20 +40,10 @@ impl ClassWeights {
         reading: Reading,
     ) -> Result<Vec<f32>, Failure> {
         match self {
-            ClassWeights::Balanced => Ok(balanced(counts)),
-            ClassWeights::Named(text) => named(&pairs(text, reading)?, names),
+            ClassWeights::Balanced => Ok(balanced_class_weights(counts)),
+            ClassWeights::Named(text) => Ok(named_class_weights(&pairs(text, reading)?, names)?),
         }
     }
-}
-
-/// The mean weight of a step is 1: steps / (classes * steps of the class).
-fn balanced(counts: &[usize]) -> Vec<f32> {
-    let (all, classes) = (counts.iter().sum::<usize>(), counts.iter().filter(|n| **n > 0).count());
-    let weight = |&n: &usize| match n {
-        0 => 1.0,
-        n => (all as f64 / (classes as f64 * n as f64)) as f32,
-    };
-    counts.iter().map(weight).collect()
 }
 
 /// Classes and weights of a list, or of the file of that name.
@@ -87,7 +76,10 @@ fn pairs(list: &str, reading: Reading) -> Result<Vec<(String, f32)>, Failure> {
         let cut = entry.rsplit_once(['=', ',', '\t', ';']);
         let found = cut.and_then(|(class, weight)| {
             let weight = weight.trim().parse::<f32>().ok();
-            Some((class.trim().to_string(), weight.filter(|w| (0.0..=MAX_WEIGHT).contains(w))?))
+            Some((
+                class.trim().to_string(),
+                weight.filter(|w| (0.0..=MAX_CLASS_WEIGHT).contains(w))?,
+            ))
         });
         found.ok_or_else(|| {
             let line = line.map_or(String::new(), |line| format!(":{line}"));
@@ -96,29 +88,6 @@ fn pairs(list: &str, reading: Reading) -> Result<Vec<(String, f32)>, Failure> {
         })
     };
     entries.into_iter().map(pair).collect()
-}
-
-/// Classes that are not named have the weight 1.
-fn named(pairs: &[(String, f32)], names: &[String]) -> Result<Vec<f32>, Failure> {
-    let mut weights = vec![None; names.len()];
-    for (class, weight) in pairs {
-        let Some(at) = names.iter().position(|name| name == class) else {
-            return Err(Failure::Input(format!(
-                "--class-weights: no class {} in the training set, which has {}",
-                quote(class),
-                listed(names.iter().map(String::as_str))
-            )));
-        };
-        if weights[at].replace(*weight).is_some() {
-            let why = format!("--class-weights: {} has two weights", quote(class));
-            return Err(Failure::Input(why));
-        }
-    }
-    let weights: Vec<f32> = weights.into_iter().map(|weight| weight.unwrap_or(1.0)).collect();
-    match weights.iter().any(|weight| *weight > 0.0) {
-        true => Ok(weights),
-        false => Err(Failure::Input("--class-weights: all weights are 0".into())),
-    }
 }
 
 /// For the description of the data: a checkpoint of other weights is refused.

@@ -94,7 +94,7 @@ pub struct NetworkArguments {
     delay: Option<usize>,
     /// One layer in blocks instead of a stack, with these connections: stacked, lower, upper, all, or
     /// a list of to-from pairs such as 0-0,1-0,1-1; delayed networks only
-    #[arg(long, value_parser = parse_connections, value_name = "CONNECTIONS")]
+    #[arg(long, value_name = "CONNECTIONS")]
     blocks: Option<Connections>,
     /// How the blocks start: one after another, or all at once [default: held]
     #[arg(long, value_enum, requires = "blocks")]
@@ -131,23 +131,6 @@ pub struct NetworkArguments {
 pub enum BlockStart {
     Held,
     Free,
-}
-
-/// Connections by name, or as a list.
-pub fn parse_connections(text: &str) -> Result<Connections, String> {
-    let pair = |pair: &str| {
-        let (to, from) = pair.split_once('-')?;
-        Some((to.trim().parse().ok()?, from.trim().parse().ok()?))
-    };
-    Ok(match text {
-        "stacked" => Connections::Stacked,
-        "lower" => Connections::Lower,
-        "upper" => Connections::Upper,
-        "all" => Connections::All,
-        list => Connections::List(list.split(',').map(pair).collect::<Option<_>>().ok_or(
-            "expected stacked, lower, upper, all, or a list of to-from pairs: 0-0,1-0,1-1",
-        )?),
-    })
 }
 
 fn parse_padding(text: &str) -> Result<Padding, String> {

@@ -69,7 +69,7 @@ impl TrainingOptions {
         let schedule = self.schedule.map_or(suggested.schedule, |name| match name {
             ScheduleName::Constant => Schedule::Constant,
             ScheduleName::Cosine => Schedule::Cosine,
-            ScheduleName::Plateau => Schedule::Plateau { factor: 0.5, patience: 3 },
+            ScheduleName::Plateau => Schedule::PLATEAU,
         });
         let patience = self.patience.map(|n| n as usize).or(suggested.stopping.patience);
         Options {

@@ -3,7 +3,6 @@
 
 use crate::Failure;
 use crate::args::import::ImportArguments;
-use crate::args::network::parse_connections;
 use crate::args::reading::Reading;
 use crate::console::{note, progress};
 use crate::files::paths::{check_not_read, make_folder};
@@ -46,7 +45,7 @@ pub struct Flatten {
     start: Start,
     /// Connections that later training may use: stacked, lower, upper, all, or a list of to-from pairs
     /// such as 0-0,1-0,1-1
-    #[arg(long, value_parser = parse_connections, default_value = "stacked")]
+    #[arg(long, default_value = "stacked")]
     connections: Connections,
     /// With --start solved: the stack's start states, [layers, B, n] [default: zeros]
     #[arg(long, value_name = "H")]

@@ -1,8 +1,9 @@
 //! `drnn report`: makes the reports on results files again.
 
 use crate::Failure;
+use crate::campaign::Campaign;
 use crate::files::paths::{check_not_read, same_file, write_files};
-use crate::report::{Report, report};
+use crate::report::{Report, paper, report};
 use clap::Args;
 use drnn_train::sine::results::MAX_RESULTS;
 use std::io::Write;
@@ -15,7 +16,7 @@ use std::path::{Path, PathBuf};
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
     /// Results files of `drnn reproduce`, `drnn sweep` or `drnn train`: reversal.json, sweep.json, ...; or a campaign's
-    /// results.jsonl, finished or not
+    /// results.jsonl, finished or not; or the folder of `drnn reproduce all`: the whole paper
     #[arg(required = true)]
     results: Vec<PathBuf>,
     /// Folder for the report; with several results files, a folder in it for each
@@ -30,6 +31,12 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut reports = Vec::new();
     for (path, folder) in results.iter().zip(folders) {
         let refuse = |why| Failure::Input(format!("{}: {why}", path.display()));
+        if path.join("tasks").is_dir() {
+            let campaign = Campaign::open(path, None)?;
+            let records: Vec<_> = campaign.records.values().collect();
+            reports.push((folder, paper::report(&records).map_err(refuse)?));
+            continue;
+        }
         let bytes = drnn::io::read_file(path, MAX_RESULTS)
             .map_err(|e| refuse(format!("cannot be read: {e}")))?;
         let report = report(path, &bytes).map_err(refuse)?;
@@ -48,6 +55,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// The folder of each report.
 fn folders(results: &[PathBuf], out: Option<&Path>) -> Result<Vec<PathBuf>, Failure> {
     let folder_of = |path: &Path| match path.parent() {
+        _ if path.is_dir() => path.to_path_buf(),
         Some(folder) if !folder.as_os_str().is_empty() => folder.to_path_buf(),
         _ => PathBuf::from("."),
     };

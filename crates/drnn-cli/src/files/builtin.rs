@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
-/// `models/README.md` describes how they were trained, and on what data.
-const TAGGER: &[u8] = include_bytes!("../../models/tagger-en.safetensors");
-const CHARACTERS: &[u8] = include_bytes!("../../models/chars-en.safetensors");
-const CHARACTERS_LSTM: &[u8] = include_bytes!("../../models/chars-en-lstm.safetensors");
-const CHARACTERS_BILSTM: &[u8] = include_bytes!("../../models/chars-en-bilstm.safetensors");
+/// `models/README.md` describes how they were trained, and on what data. Statics, not constants: of a
+/// constant, every crate that uses it has a copy.
+static TAGGER: &[u8] = include_bytes!("../../models/tagger-en.safetensors");
+static CHARACTERS: &[u8] = include_bytes!("../../models/chars-en.safetensors");
+static CHARACTERS_LSTM: &[u8] = include_bytes!("../../models/chars-en-lstm.safetensors");
+static CHARACTERS_BILSTM: &[u8] = include_bytes!("../../models/chars-en-bilstm.safetensors");
 
 /// All of them, by name.
-pub const ALL: [(&str, &[u8]); 4] = [
+pub static ALL: [(&str, &[u8]); 4] = [
     ("chars-en", CHARACTERS),
     ("chars-en-lstm", CHARACTERS_LSTM),
     ("chars-en-bilstm", CHARACTERS_BILSTM),

@@ -6,6 +6,7 @@
 //! print it is light.
 
 use super::page::{Figure, MAX_CELL, MAX_TITLE, Page, Part, Table};
+use super::paper::{Claim, Verdict};
 use crate::plot::page::escaped as xml;
 use drnn::text::shortened;
 use std::fmt::Write;
@@ -31,9 +32,21 @@ pub fn page(page: &Page) -> String {
 <h1>{title}</h1>
 "#
     );
+    let linked = page.parts.iter().any(|part| matches!(part, Part::Contents(_)));
     for part in &page.parts {
         let _ = match part {
+            Part::Heading(text) if linked => {
+                writeln!(out, "<h2 id=\"{}\">{}</h2>", anchor(text), escaped(text))
+            }
             Part::Heading(text) => writeln!(out, "<h2>{}</h2>", escaped(text)),
+            Part::Lead(text) => writeln!(out, "<p class=\"lead\">{}</p>", escaped(text)),
+            Part::Contents(headings) => {
+                let link =
+                    |text: &&str| format!("<a href=\"#{}\">{}</a>\n", anchor(text), escaped(text));
+                let links: String = headings.iter().map(link).collect();
+                writeln!(out, "<nav aria-label=\"Contents\">\n{links}</nav>")
+            }
+            Part::Claims(found) => claims(&mut out, found),
             Part::Text(text) => writeln!(out, "<p>{}</p>", escaped(text)),
             Part::Alarm(text) => {
                 writeln!(out, "<p class=\"alarm\" role=\"alert\">{}</p>", escaped(text))
@@ -56,6 +69,32 @@ pub fn page(page: &Page) -> String {
         };
     }
     out + "</main>\n</body>\n</html>\n"
+}
+
+/// The id of a heading: its letters and digits in lower case, with hyphens between words.
+fn anchor(text: &str) -> String {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    words.map(str::to_lowercase).collect::<Vec<_>>().join("-")
+}
+
+/// How many claims have each verdict, then a card for each claim.
+fn claims(out: &mut String, claims: &[Claim]) -> std::fmt::Result {
+    writeln!(out, "<p class=\"tally\">")?;
+    for verdict in Verdict::ALL {
+        let count = claims.iter().filter(|claim| claim.verdict == verdict).count();
+        let (class, text) = (verdict.class(), verdict.text());
+        writeln!(out, "<span class=\"verdict {class}\"><b>{count}</b> {text}</span>")?;
+    }
+    writeln!(out, "</p>\n<ol class=\"claims\">")?;
+    for Claim { claim, verdict, evidence } in claims {
+        let (class, text) = (verdict.class(), verdict.text());
+        let (claim, evidence) = (escaped(claim), escaped(evidence));
+        writeln!(
+            out,
+            "<li class=\"{class}\"><span class=\"verdict {class}\">{text}</span><h3>{claim}</h3><p>{evidence}</p></li>"
+        )?;
+    }
+    writeln!(out, "</ol>")
 }
 
 fn table(out: &mut String, Table { caption, head, rows }: &Table) -> std::fmt::Result {

@@ -1,6 +1,7 @@
 //! A report as Markdown. Pictures are separate files in the same folder.
 
 use super::page::{MAX_CELL, MAX_TITLE, Page, Part, Table};
+use super::paper::Claim;
 use drnn::text::shortened;
 use std::fmt::Write;
 
@@ -10,7 +11,15 @@ pub fn page(page: &Page) -> String {
         out.push('\n');
         let _ = match part {
             Part::Heading(text) => writeln!(out, "## {}", escaped(text)),
-            Part::Text(text) => writeln!(out, "{}", escaped(text)),
+            Part::Text(text) | Part::Lead(text) => writeln!(out, "{}", escaped(text)),
+            Part::Contents(_) => Ok(()), // pages of Markdown have their own
+            Part::Claims(claims) => {
+                let head = ["claim", "verdict", "evidence"].map(String::from);
+                let rows = claims.iter().map(|Claim { claim, verdict, evidence }| {
+                    vec![claim.clone(), verdict.text().into(), evidence.clone()]
+                });
+                claims_table(&mut out, &head, &rows.collect::<Vec<_>>())
+            }
             Part::Alarm(text) => writeln!(out, "**{}**", escaped(text)),
             Part::List(items) => {
                 items.iter().try_for_each(|item| writeln!(out, "- {}", escaped(item)))
@@ -35,6 +44,19 @@ pub fn page(page: &Page) -> String {
         };
     }
     out
+}
+
+/// As [`table`], with whole cells.
+fn claims_table(out: &mut String, head: &[String], rows: &[Vec<String>]) -> std::fmt::Result {
+    for row in [head].into_iter().chain(rows.iter().map(Vec::as_slice)).enumerate() {
+        let (i, cells) = row;
+        let cells: Vec<String> = cells.iter().map(|cell| escaped(cell)).collect();
+        writeln!(out, "| {} |", cells.join(" | "))?;
+        if i == 0 {
+            writeln!(out, "|{}", "---|".repeat(head.len()))?;
+        }
+    }
+    Ok(())
 }
 
 fn table(out: &mut String, head: &[String], rows: &[Vec<String>], align: &str) -> std::fmt::Result {

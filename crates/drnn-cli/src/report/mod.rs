@@ -8,7 +8,9 @@
 //! |---|---|
 //! | `kinds` | the kinds of results files |
 //! | `mlm`, `reversal`, `sine` | results of the `drnn reproduce` command of that name, and their reports |
+//! | `paper` | the report on a campaign: the whole paper |
 //! | `pos`, `sweep`, `training_run` | the same for `drnn reproduce pos`, `drnn sweep`, `drnn train` |
+//! | `depth`, `runtime`, `theorem` | results of the commands of these names, which have tables but no report |
 //! | `training` | what reports on trainings share |
 //! | `curves` | measure and losses of a training, epoch by epoch |
 //! | `baselines` | what simple predictors achieve, compared with the network |
@@ -21,22 +23,26 @@
 
 pub mod baselines;
 mod curves;
+pub mod depth;
 mod html;
 mod kinds;
 mod markdown;
 pub mod mlm;
 pub mod page;
+pub mod paper;
 pub mod pos;
 pub mod predictions;
 mod provenance;
 pub mod reversal;
+pub mod runtime;
 pub mod sine;
 pub mod sweep;
+pub mod theorem;
 mod training;
 pub mod training_run;
 
 pub use kinds::{Report, Reported, report};
-pub use provenance::{Origin, Provenance};
+pub use provenance::{Head, Origin, Provenance, commit, version};
 
 use crate::Failure;
 use crate::console::warning;

@@ -1,5 +1,6 @@
 //! A report independent of its format: HTML, Markdown or text.
 
+use super::paper::Claim;
 use crate::plot::Picture;
 use drnn::text::shortened;
 use std::fmt::Write;
@@ -13,6 +14,12 @@ pub struct Page {
 /// A part of a page. Its text is plain; the writers escape it.
 pub enum Part {
     Heading(&'static str),
+    /// What the page is about, under its title.
+    Lead(String),
+    /// Links to these headings.
+    Contents(Vec<&'static str>),
+    /// Claims with their verdicts.
+    Claims(Vec<Claim>),
     Text(String),
     /// A sentence that must not be overlooked.
     Alarm(String),

@@ -5,6 +5,7 @@ use super::page::{Figure, Page, Part, Table, duration, mean_sd, moments};
 use super::training::{deviations_part, provenance_parts, title, training_facts};
 use super::{Provenance, check_runs, html, markdown};
 use crate::plot::{Line, Picture, Plot, Scale, Style};
+use clap::ValueEnum;
 use drnn::text::grouped;
 use drnn_train::tagger::{Ratio, Scores};
 use drnn_train::{Options, PaperNet, Reason};
@@ -13,6 +14,40 @@ use std::fmt::Write;
 
 /// The paper's tables: `lang,char_net,char_delay,word_net,word_delay,val_acc,val_acc_sd,test_acc,test_acc_sd`.
 const PAPER: &str = include_str!("paper-pos.csv");
+
+/// The paper's languages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Language {
+    En,
+    Fr,
+    De,
+}
+
+impl Language {
+    pub const ALL: [Language; 3] = [Language::En, Language::Fr, Language::De];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Language::En => "en",
+            Language::Fr => "fr",
+            Language::De => "de",
+        }
+    }
+
+    /// Differences from the paper with these files.
+    pub fn deviation(self) -> Option<&'static str> {
+        match self {
+            Language::En => None,
+            Language::Fr => Some(
+                "a later release of the French treebank than the paper's may be at hand: compare trends, not digits",
+            ),
+            Language::De => Some(
+                "the German treebank at hand may be the one that the paper's was made from, with 12 tags: compare trends, not digits",
+            ),
+        }
+    }
+}
 
 /// The contents of pos.json.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -70,21 +105,24 @@ impl From<Scores> for Accuracies {
     }
 }
 
-/// A row of the paper's tables: networks, and accuracy in per cent.
-struct PaperRow {
-    pair: [PaperNet; 2],
-    dev: f64,
-    test: f64,
+/// A row of the paper's tables: networks, and accuracy in per cent with its standard deviation.
+pub struct PaperRow {
+    pub pair: [PaperNet; 2],
+    pub dev: f64,
+    pub test: f64,
+    pub test_sd: f64,
 }
 
-fn paper_rows(lang: &str) -> Vec<PaperRow> {
+/// The paper's table of a language.
+pub fn paper_rows(lang: &str) -> Vec<PaperRow> {
     let row = |line: &str| {
         let cells: Vec<&str> = line.split(',').collect();
         let net = |kind: &str, delay: &str| match kind {
             "dlstm" => format!("dlstm-{delay}").parse().ok(),
             other => other.parse().ok(),
         };
-        let &[of, char_net, char_delay, word_net, word_delay, dev, _, test, _] = cells.as_slice()
+        let &[of, char_net, char_delay, word_net, word_delay, dev, _, test, test_sd] =
+            cells.as_slice()
         else {
             return None;
         };
@@ -92,7 +130,8 @@ fn paper_rows(lang: &str) -> Vec<PaperRow> {
             return None;
         }
         let pair = [net(char_net, char_delay)?, net(word_net, word_delay)?];
-        Some(PaperRow { pair, dev: dev.parse().ok()?, test: test.parse().ok()? })
+        let [dev, test, test_sd] = [dev, test, test_sd].map(|text| text.parse().ok());
+        Some(PaperRow { pair, dev: dev?, test: test?, test_sd: test_sd? })
     };
     PAPER.lines().filter_map(row).collect()
 }

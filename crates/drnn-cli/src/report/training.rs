@@ -51,7 +51,7 @@ pub fn provenance_parts(provenance: &Provenance) -> [Part; 3] {
         Part::Code(provenance.command.clone()),
         Part::Facts(vec![
             ("Version", format!("drnn {}", provenance.version)),
-            ("Commit", provenance.commit.clone().unwrap_or_else(unknown)),
+            ("Commit", commit_text(provenance.commit.as_deref(), provenance.modified)),
             ("Seed", provenance.seed.to_string()),
             ("Machine", machine),
             ("Threads", format!("{}, {}", provenance.threads, provenance.isa)),
@@ -59,6 +59,12 @@ pub fn provenance_parts(provenance: &Provenance) -> [Part; 3] {
             ("Took", duration(provenance.seconds)),
         ]),
     ]
+}
+
+/// A commit, and whether the sources differed from it.
+pub fn commit_text(commit: Option<&str>, modified: Option<bool>) -> String {
+    let commit = commit.unwrap_or("not known");
+    if modified == Some(true) { format!("{commit}, modified") } else { commit.into() }
 }
 
 /// Differences from the paper.

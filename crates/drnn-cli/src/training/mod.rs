@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Arguments of all commands that train: threads, device, checkpoints.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Running {
     /// Threads [default: all cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -333,7 +333,8 @@ pub fn command() -> String {
         true => word,
         false => format!("'{}'", word.replace('\'', r"'\''")),
     };
-    let words = std::env::args_os().skip(1).map(|word| quoted(word.to_string_lossy().into_owned()));
+    let words = crate::ARGUMENTS.get().into_iter().flatten().skip(1);
+    let words = words.map(|word| quoted(word.to_string_lossy().into_owned()));
     let words = words.filter(|word| !["--resume", "--quiet", "-q"].contains(&word.as_str()));
     ["drnn".to_string()].into_iter().chain(words).collect::<Vec<_>>().join(" ")
 }

@@ -74,6 +74,31 @@ impl PlaceArguments {
         }
     }
 
+    /// Options as they would be written, each after a space; defaults are left out.
+    pub fn command(self) -> String {
+        let device = match self.device {
+            Name::Cpu => return String::new(),
+            Name::Cuda => " --device cuda",
+            Name::Auto => " --device auto",
+        };
+        let precision = match self.precision {
+            Rounding::F32 => " --precision f32",
+            Rounding::Tf32 => " --precision tf32",
+            Rounding::F16 => "",
+        };
+        format!("{device}{precision}")
+    }
+
+    /// Whether a GPU may be used.
+    pub fn may_be_gpu(self) -> bool {
+        self.device != Name::Cpu
+    }
+
+    /// The same on the CPU.
+    pub fn on_cpu(self) -> PlaceArguments {
+        PlaceArguments { device: Name::Cpu, ..self }
+    }
+
     /// The CPU, for models that have no engine on a GPU; `cuda` is an error.
     pub fn only_cpu(self, what: &str) -> std::result::Result<Place, Failure> {
         match self.device {

@@ -146,6 +146,14 @@ impl Treebank {
         Ok(self)
     }
 
+    /// The first sentences of each part, for trials; the vocabulary stays.
+    pub fn first(mut self, sentences: usize) -> Treebank {
+        self.train = self.train.first(sentences);
+        self.dev = self.dev.first(sentences);
+        self.test = self.test.map(|test| test.first(sentences));
+        self
+    }
+
     /// The accuracy of the most frequent tag of each word.
     pub fn baseline(&self, test: Option<&Sentences>) -> Baseline {
         let no_word = self.vocabulary.tag(NO_WORD);

@@ -7,9 +7,11 @@
 //!
 //! both as means over the positions (cross-entropy) or values (squared error) that count.
 
+mod class_weights;
 mod confusion;
 mod metric;
 
+pub use class_weights::{MAX_CLASS_WEIGHT, balanced_class_weights, named_class_weights};
 pub use confusion::{Confusion, ConfusionMatrix};
 pub use metric::Metric;
 

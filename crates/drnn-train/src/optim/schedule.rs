@@ -26,6 +26,9 @@ pub enum Schedule {
 }
 
 impl Schedule {
+    /// Halved after three epochs without improvement.
+    pub const PLATEAU: Schedule = Schedule::Plateau { factor: 0.5, patience: 3 };
+
     /// The rate of epoch `epoch` of `epochs`, after validation losses `history`.
     pub fn rate(&self, base: f32, epoch: usize, epochs: usize, history: &[f64]) -> f32 {
         match *self {

@@ -31,6 +31,13 @@ impl Sentences {
         Sentences { starts: vec![0], ..Sentences::default() }
     }
 
+    /// The first `count` sentences, or all where there are fewer.
+    pub fn first(mut self, count: usize) -> Sentences {
+        self.starts.truncate(count + 1);
+        self.words.truncate(self.starts.last().copied().unwrap_or(0));
+        self
+    }
+
     /// Adds a sentence: forms with their tags, or without.
     pub fn push<'a>(
         &mut self,

@@ -4,6 +4,7 @@
 //! training. A group (`lstm-100-group132`) always computes in f16.
 
 use crate::Failure;
+use crate::report::commit;
 use crate::training::place::Place;
 use drnn::random::Rng;
 use drnn::{Cell, Cpu, NetSpec, Padding};
@@ -65,8 +66,8 @@ const BATCHES: usize = 128;
 /// Steps per call for other networks.
 const STEPS: usize = 64;
 
-/// The same random batch every time.
-struct Same(Gathered);
+/// The same batch every time.
+pub struct Same(pub Gathered);
 
 impl Dataset for Same {
     fn len(&self) -> usize {
@@ -101,17 +102,23 @@ impl Case {
             let same = Gathered { steps, rows, inputs, targets: answers, ..Gathered::default() };
             return Ok((spec, Box::new(Same(same)), rows));
         }
-        let (steps, rows) = (180 + self.delay, 128);
-        let mut below = |count: usize, limit: usize| -> Vec<u32> {
-            (0..count).map(|_| rng.below(limit) as u32).collect()
-        };
-        let inputs = Inputs::Tokens(below(steps * rows, 28));
-        let answers = TargetData::Classes(below(180 * rows, 27));
-        let same = Gathered { steps, rows, inputs, targets: answers, ..Gathered::default() };
+        let same = Same(character_batch(self.delay));
+        let rows = same.0.rows;
         let builder = if self.both_ways { builder.bidirectional() } else { builder };
         let builder = builder.tokens(28, 10).outputs(27).delay(self.delay, Padding::LookAhead);
-        Ok((builder.build()?, Box::new(Same(same)), rows))
+        Ok((builder.build()?, Box::new(same), rows))
     }
+}
+
+/// A random batch of the character table: 128 windows of 180 characters and a look-ahead of `delay`.
+pub fn character_batch(delay: usize) -> Gathered {
+    let (mut rng, steps, rows) = (Rng::new(1), 180 + delay, 128);
+    let mut below = |count: usize, limit: usize| -> Vec<u32> {
+        (0..count).map(|_| rng.below(limit) as u32).collect()
+    };
+    let inputs = Inputs::Tokens(below(steps * rows, 28));
+    let targets = TargetData::Classes(below(180 * rows, 27));
+    Gathered { steps, rows, inputs, targets, ..Gathered::default() }
 }
 
 /// The times of a case.
@@ -163,7 +170,7 @@ pub fn run(
     if json {
         let version = env!("CARGO_PKG_VERSION");
         let report = serde_json::json!({
-            "version": version, "commit": option_env!("DRNN_COMMIT"), "device": place.to_string(), "cases": outcomes,
+            "version": version, "commit": commit(), "device": place.to_string(), "cases": outcomes,
         });
         writeln!(out, "{report}")?;
     }

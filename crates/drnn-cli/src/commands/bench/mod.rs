@@ -4,6 +4,8 @@ mod cases;
 mod cuda;
 mod shape;
 
+pub use cuda::{Same, character_batch};
+
 use crate::Failure;
 use crate::memory::Force;
 use crate::training::place::{Place, PlaceArguments};

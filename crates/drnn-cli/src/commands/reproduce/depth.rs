@@ -2,15 +2,15 @@
 //!
 //! [`drnn::depth`] says what is counted and what the paper leaves out.
 
-use super::{ANOTHER, Head, check_unused};
+use super::{ANOTHER, check_unused};
 use crate::Failure;
 use crate::files::paths::write_files;
-use crate::plot::{Line, Picture, Plot, Scale, Style};
+use crate::plot::Picture;
+use crate::report::Head;
+use crate::report::depth::{CountedNetwork, DepthResults};
 use clap::Args;
 use drnn::depth::{Depth, check, depths};
-use drnn::text::grouped;
 use drnn::{Cell, Direction, NetSpec, Padding};
-use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -44,31 +44,9 @@ pub struct Arguments {
     json: bool,
 }
 
-/// The contents of depth.json.
-#[derive(Debug, Serialize)]
-struct Report {
-    #[serde(flatten)]
-    head: Head,
-    /// Checked pairs of input and output.
-    pairs_checked: usize,
-    offsets: Vec<i16>,
-    nets: Vec<CountedNetwork>,
-}
-
-/// A network, and for each offset its non-linearities; null where the output does not depend on the input.
-#[derive(Debug, Serialize)]
-struct CountedNetwork {
-    name: String,
-    layers: usize,
-    direction: Direction,
-    delay: usize,
-    longest: Vec<Option<usize>>,
-    shortest: Vec<Option<usize>>,
-}
-
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     check_unused(&arguments.out, &["depth.svg", "depth.csv", "depth.json"], ANOTHER)?;
-    let report = arguments.report()?;
+    let report = arguments.results()?;
     let json = serde_json::to_string(&report).map_err(std::io::Error::from)? + "\n";
     let files = [
         ("depth.svg", report.plot().svg()),
@@ -81,13 +59,19 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 impl Arguments {
-    fn report(&self) -> Result<Report, Failure> {
+    /// The paper's figure, for a campaign.
+    pub fn for_campaign() -> Arguments {
+        Arguments { out: PathBuf::new(), layers: 1, delay: 5, from: -8, to: 8, json: false }
+    }
+
+    /// Counts and checks all networks.
+    pub fn results(&self) -> Result<DepthResults, Failure> {
         let Arguments { layers, delay, from, to, .. } = self;
         let command = format!(
             "drnn reproduce depth --layers {layers} --delay {delay} --from {from} --to {to}"
         );
         let offsets: Vec<i16> = (*from..=*to).collect();
-        let mut report = Report {
+        let mut report = DepthResults {
             head: Head::new("depth", command),
             pairs_checked: 0,
             offsets,
@@ -140,101 +124,4 @@ fn name(spec: &NetSpec) -> String {
         let _ = write!(name, ", delay {}", spec.delay());
     }
     name
-}
-
-impl Report {
-    fn table(&self) -> String {
-        let mut rows =
-            vec![("offset dt".into(), self.offsets.iter().map(i16::to_string).collect())];
-        let cells = |numbers: &[Option<usize>]| -> Vec<String> {
-            numbers.iter().map(|n| n.map_or(".".into(), |n| n.to_string())).collect()
-        };
-        let mut detour = false;
-        for net in &self.nets {
-            rows.push((net.name.clone(), cells(&net.longest)));
-            if net.longest != net.shortest {
-                rows.push(("  shortest way".into(), cells(&net.shortest)));
-                detour = true;
-            }
-        }
-        let names = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-        let width = rows.iter().flat_map(|(_, cells)| cells).map(String::len).max().unwrap_or(0);
-        let mut out = String::from("non-linearities between input x_{t+dt} and output y_t\n\n");
-        for (name, cells) in &rows {
-            let _ = write!(out, "{name:names$} ");
-            cells.iter().for_each(|cell| {
-                let _ = write!(out, " {cell:>width$}");
-            });
-            out.push('\n');
-        }
-        out.push_str("\n. the output does not depend on that input\n");
-        if detour {
-            out.push_str(
-                "Bi-RNN of several layers: the longest path turns round at the ends of the sequence, \
-                 here the first and last offset\n",
-            );
-        }
-        let pairs = grouped(self.pairs_checked);
-        let _ = writeln!(
-            out,
-            "checked against the equations, {pairs} pairs of input and output: same counts, and a \
-             derivative exactly where there is a path"
-        );
-        out
-    }
-
-    fn csv(&self) -> String {
-        let mut out = String::from("net,layers,direction,delay,offset,longest,shortest\n");
-        let cell = |n: Option<usize>| n.map_or(String::new(), |n| n.to_string());
-        for net in &self.nets {
-            let direction = match net.direction {
-                Direction::Forward => "forward",
-                Direction::Bidirectional => "bidirectional",
-            };
-            let numbers = net.longest.iter().zip(&net.shortest);
-            for (offset, (&longest, &shortest)) in self.offsets.iter().zip(numbers) {
-                let CountedNetwork { name, layers, delay, .. } = net;
-                let (longest, shortest) = (cell(longest), cell(shortest));
-                let _ = writeln!(
-                    out,
-                    "\"{name}\",{layers},{direction},{delay},{offset},{longest},{shortest}"
-                );
-            }
-        }
-        out
-    }
-
-    fn plot(&self) -> Plot {
-        let mut lines = Vec::new();
-        for (colour, net) in self.nets.iter().enumerate() {
-            let points = |numbers: &[Option<usize>]| {
-                let pairs = self.offsets.iter().zip(numbers);
-                pairs.filter_map(|(&dt, &n)| Some((dt.into(), n? as f64))).collect()
-            };
-            // Up to dt = 0 an RNN and a Bi-RNN are equal: dashes show both.
-            let causal = net.direction == Direction::Forward && net.delay == 0;
-            let style = if causal { Style::Dashed } else { Style::Solid };
-            lines.push(Line {
-                name: net.name.clone(),
-                style,
-                colour,
-                points: points(&net.longest),
-                strength: 1.0,
-                bars: Vec::new(),
-            });
-            if net.longest != net.shortest {
-                let (name, points) = ("its shortest way".into(), points(&net.shortest));
-                let (strength, bars) = (1.0, Vec::new());
-                lines.push(Line { name, style: Style::Dotted, colour, strength, points, bars });
-            }
-        }
-        Plot {
-            title: "Non-linearities between an input and the output at \u{394}t = 0".into(),
-            x: "offset \u{394}t of the input: past < 0 < future".into(),
-            y: "non-linearities that can be applied".into(),
-            scale: Scale::FromZero,
-            guide: Some(0.0),
-            lines,
-        }
-    }
 }

@@ -1,17 +1,18 @@
 //! `drnn reproduce`: repeats the paper's experiments and checks them.
 
+mod all;
 mod depth;
 mod mlm;
 mod pos;
 mod reversal;
+mod runtime;
 mod sine;
 mod theorem;
 
 use crate::Failure;
-use crate::report::Origin;
+use crate::training::Running;
 use clap::{Args, Subcommand};
-use serde::Serialize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Reproduce the paper's experiments: prints a table, writes plots and data to a folder
 ///
@@ -26,23 +27,34 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Experiment {
+    All(all::Arguments),
     Depth(depth::Arguments),
     Mlm(mlm::Arguments),
     Pos(pos::Arguments),
     Reversal(reversal::Arguments),
+    Runtime(runtime::Arguments),
     Sine(sine::Arguments),
     Theorem(theorem::Arguments),
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     match &arguments.experiment {
+        Experiment::All(arguments) => all::run(arguments),
         Experiment::Depth(arguments) => depth::run(arguments),
         Experiment::Mlm(arguments) => mlm::run(arguments),
         Experiment::Pos(arguments) => pos::run(arguments),
         Experiment::Reversal(arguments) => reversal::run(arguments),
+        Experiment::Runtime(arguments) => runtime::run(arguments),
         Experiment::Sine(arguments) => sine::run(arguments),
         Experiment::Theorem(arguments) => theorem::run(arguments),
     }
+}
+
+/// Where a campaign runs an experiment: its data, the folder for checkpoints, threads and device.
+struct Job {
+    data: PathBuf,
+    folder: PathBuf,
+    running: Running,
 }
 
 /// Refuses a folder with results of an earlier run, which would be overwritten.
@@ -58,18 +70,3 @@ fn check_unused(out: &Path, results: &[&str], instead: &str) -> Result<(), Failu
 
 /// What helps where a run cannot be resumed.
 const ANOTHER: &str = "choose another --out";
-
-/// The head of a results file without a report: its kind and origin.
-#[derive(Debug, Serialize)]
-struct Head {
-    kind: &'static str,
-    format: u64,
-    #[serde(flatten)]
-    origin: Origin,
-}
-
-impl Head {
-    fn new(kind: &'static str, command: String) -> Head {
-        Head { kind, format: 1, origin: Origin::new(command) }
-    }
-}

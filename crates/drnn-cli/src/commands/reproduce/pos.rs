@@ -1,14 +1,15 @@
 //! `drnn reproduce pos`: the paper's tables of part-of-speech tagging.
 
+use super::Job;
 use crate::Failure;
 use crate::args::reading::Reading;
 use crate::console::progress;
 use crate::memory::Needs;
-use crate::report::pos::{PosResults, Run, paper_pairs};
+use crate::report::pos::{Language, PosResults, Run, paper_pairs};
 use crate::report::{Provenance, Reported, publish};
 use crate::training::treebank::{Treebank, WordSource};
 use crate::training::{self, Running, Watch};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use drnn::Cpu;
 use drnn::text::counted;
 use drnn_tasks::tagger::{Counting, Limits, Tagger};
@@ -60,120 +61,26 @@ pub struct Arguments {
     /// Print the contents of pos.json instead of text
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Language {
-    En,
-    Fr,
-    De,
-}
-
-impl Language {
-    fn name(self) -> &'static str {
-        match self {
-            Language::En => "en",
-            Language::Fr => "fr",
-            Language::De => "de",
-        }
-    }
-
-    /// Differences from the paper with these files.
-    fn deviation(self) -> Option<&'static str> {
-        match self {
-            Language::En => None,
-            Language::Fr => Some(
-                "a later release of the French treebank than the paper's may be at hand: compare trends, not digits",
-            ),
-            Language::De => Some(
-                "the German treebank at hand may be the one that the paper's was made from, with 12 tags: compare trends, not digits",
-            ),
-        }
-    }
+    /// Pairs that are no product of networks over characters and over words: a campaign's
+    #[arg(skip)]
+    pairs: Option<Vec<[PaperNet; 2]>>,
+    /// Only the first sentences of each part: a campaign's trial
+    #[arg(skip)]
+    sentences: Option<usize>,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let started = SystemTime::now();
-    let cpu = training::cpu(arguments.running.threads)?;
-    let place = arguments.running.place.only_cpu("taggers")?;
-    let lang = arguments.lang.name();
-    let files = arguments.files()?;
-    let files = [Some(files[0].as_path()), Some(&files[1]), Some(&files[2])];
-    let limits = Limits::default();
-    let bank = Treebank::read(
-        files,
-        Counting::Lines,
-        arguments.vectors.as_deref(),
-        false,
-        WordSource::TrainingSet(&limits),
-        Reading::default(),
-    )?;
-    let (options, pairs) = (arguments.options(), arguments.pairs()?);
-    let repeats = arguments.repeats.unwrap_or(if arguments.full { 5 } else { 1 });
-    let out = arguments.out.clone().unwrap_or_else(|| format!("out/pos-{lang}").into());
-    let one = cpu.with_threads(1);
-    let mut needs = Vec::new();
-    for &pair in &pairs {
-        let one = bank.needs(&bank.net(pair, &Sizes::default())?, &options, 1);
-        needs.extend(std::iter::repeat_n(one, repeats.into()));
-    }
-    let needs = Needs::side_by_side(needs, cpu.threads());
-    needs.check(arguments.running.force, "fewer of --char and --word, or --repeats")?;
-    let (mut trainers, mut which) = (Vec::new(), Vec::new());
-    for repetition in 0..usize::from(repeats) {
-        for &pair in &pairs {
-            let seed = seed::of_repetition(arguments.seed, repetition);
-            let options = Options { seed, ..options };
-            let net = bank.net(pair, &Sizes::default())?;
-            let engine = bank.learner(&one, net, &options)?;
-            let name = format!("pos {lang}; {}; {repetition}", bank.describe());
-            trainers.push(Trainer::with_engine(engine, options, &name, &bank.train, &bank.dev)?);
-            which.push((pair, repetition));
-        }
-    }
-    let folder = arguments.running.folder(&out, &["pos.json"], training::EARLIER)?;
-    let names: Vec<String> = which.iter().map(|([c, w], i)| format!("{c}_{w}_{i}")).collect();
-    let lanes = trainers.into_iter().zip(&names);
-    let lanes = lanes.map(|(trainer, name)| arguments.running.lane(trainer, &folder, name));
-    let mut lanes: Vec<_> = lanes.collect::<Result<_, _>>()?;
-    let deviations = arguments.deviations(&options, repeats.into());
-    progress!(
-        "{}\n{} trainings, {} epochs each, {} threads",
-        bank.describe(),
-        lanes.len(),
-        options.epochs,
-        cpu.threads()
-    );
-    deviations.iter().for_each(|deviation| progress!("differs from the paper: {deviation}"));
-    let command = training::command();
-    let watch = Watch::new(names.clone(), Metric::Accuracy, &out.join("log.jsonl"))?;
-    arguments.running.run(&cpu, &place, &mut lanes, &watch, &command, &|_, _| Ok(()))?;
-    let mut runs = Vec::new();
-    for (lane, (pair, repetition)) in lanes.iter_mut().zip(which) {
-        runs.push(scored(&mut lane.trainer, &bank, &cpu, pair, repetition)?);
-    }
-    let results = PosResults {
-        kind: PosResults::KIND.into(),
-        format: PosResults::FORMAT,
-        provenance: Provenance::new(
-            command,
-            arguments.seed,
-            &cpu,
-            &place,
-            started,
-            watch.earlier(),
-        ),
-        lang: lang.into(),
-        what: bank.describe(),
-        options,
-        deviations,
-        notes: bank.notes(),
-        runs,
-    };
-    publish(&results, &out, arguments.json)?;
-    let ran_away =
-        results.runs.iter().zip(&names).filter(|(run, _)| run.ended == Reason::NotFinite);
-    training::check_finite(ran_away.map(|(_, name)| name.as_str()))
+    let results = arguments.results(training::command())?;
+    publish(&results, &arguments.out(), arguments.json)?;
+    let ran_away = results.runs.iter().filter(|run| run.ended == Reason::NotFinite);
+    let names: Vec<String> =
+        ran_away.map(|run| lane_name([run.chars, run.words], run.repetition)).collect();
+    training::check_finite(names.iter().map(String::as_str))
+}
+
+/// The name of a training in progress, log and checkpoints.
+fn lane_name([chars, words]: [PaperNet; 2], repetition: usize) -> String {
+    format!("{chars}_{words}_{repetition}")
 }
 
 /// The finished training of a pair of networks, with its scores unless its loss became NaN.
@@ -203,7 +110,131 @@ fn scored(
 }
 
 impl Arguments {
-    fn options(&self) -> Options {
+    /// One training of each of these pairs with `seed`, for a campaign: by the paper's protocol, or on
+    /// `sentences` sentences for a trial.
+    pub fn for_campaign(
+        lang: Language,
+        pairs: Vec<[PaperNet; 2]>,
+        seed: u64,
+        (vectors, sentences): (Option<PathBuf>, Option<usize>),
+        job: Job,
+    ) -> Arguments {
+        Arguments {
+            lang,
+            data: job.data,
+            full: true,
+            chars: None,
+            words: None,
+            vectors,
+            repeats: Some(1),
+            epochs: sentences.map(|_| 1),
+            seed,
+            out: Some(job.folder),
+            running: job.running,
+            json: false,
+            pairs: Some(pairs),
+            sentences,
+        }
+    }
+
+    fn out(&self) -> PathBuf {
+        self.out.clone().unwrap_or_else(|| format!("out/pos-{}", self.lang.name()).into())
+    }
+
+    /// Trains and tests all pairs. Checkpoints are in the folder `out`.
+    pub fn results(&self, command: String) -> Result<PosResults, Failure> {
+        let started = SystemTime::now();
+        let cpu = training::cpu(self.running.threads)?;
+        let place = self.running.place.only_cpu("taggers")?;
+        let bank = self.treebank()?;
+        let (options, pairs) = (self.options(), self.pairs()?);
+        let repeats = usize::from(self.repeats.unwrap_or(if self.full { 5 } else { 1 }));
+        self.check_memory(&bank, &pairs, repeats, &cpu)?;
+        let all = (0..repeats).flat_map(|i| pairs.iter().map(move |&pair| (pair, i)));
+        let which: Vec<([PaperNet; 2], usize)> = all.collect();
+        let trainers = self.trainers(&bank, &which, &cpu.with_threads(1))?;
+        let out = self.out();
+        let folder = self.running.folder(&out, &["pos.json"], training::EARLIER)?;
+        let names: Vec<String> = which.iter().map(|&(pair, i)| lane_name(pair, i)).collect();
+        let lanes = trainers.into_iter().zip(&names);
+        let lanes = lanes.map(|(trainer, name)| self.running.lane(trainer, &folder, name));
+        let mut lanes: Vec<_> = lanes.collect::<Result<_, _>>()?;
+        let (count, epochs, threads) = (lanes.len(), options.epochs, cpu.threads());
+        let described = bank.describe();
+        progress!("{described}\n{count} trainings, {epochs} epochs each, {threads} threads");
+        let deviations = self.deviations(&options, repeats);
+        deviations.iter().for_each(|deviation| progress!("differs from the paper: {deviation}"));
+        let watch = Watch::new(names, Metric::Accuracy, &out.join("log.jsonl"))?;
+        self.running.run(&cpu, &place, &mut lanes, &watch, &command, &|_, _| Ok(()))?;
+        let mut runs = Vec::new();
+        for (lane, (pair, repetition)) in lanes.iter_mut().zip(which) {
+            runs.push(scored(&mut lane.trainer, &bank, &cpu, pair, repetition)?);
+        }
+        let provenance =
+            Provenance::new(command, self.seed, &cpu, &place, started, watch.earlier());
+        Ok(PosResults {
+            kind: PosResults::KIND.into(),
+            format: PosResults::FORMAT,
+            provenance,
+            lang: self.lang.name().into(),
+            what: described,
+            options,
+            deviations,
+            notes: bank.notes(),
+            runs,
+        })
+    }
+
+    fn treebank(&self) -> Result<Treebank, Failure> {
+        let files = treebank_files(&self.data, self.lang)?;
+        let bank = Treebank::read(
+            files.each_ref().map(|file| Some(file.as_path())),
+            Counting::Lines,
+            self.vectors.as_deref(),
+            false,
+            WordSource::TrainingSet(&Limits::default()),
+            Reading::default(),
+        )?;
+        Ok(match self.sentences {
+            Some(sentences) => bank.first(sentences),
+            None => bank,
+        })
+    }
+
+    fn check_memory(
+        &self,
+        bank: &Treebank,
+        pairs: &[[PaperNet; 2]],
+        repeats: usize,
+        cpu: &Cpu,
+    ) -> Result<(), Failure> {
+        let mut needs = Vec::new();
+        for &pair in pairs {
+            let one = bank.needs(&bank.net(pair, &Sizes::default())?, &self.options(), 1);
+            needs.extend(std::iter::repeat_n(one, repeats));
+        }
+        let needs = Needs::side_by_side(needs, cpu.threads());
+        needs.check(self.running.force, "fewer of --char and --word, or --repeats")
+    }
+
+    fn trainers<'a>(
+        &self,
+        bank: &'a Treebank,
+        which: &[([PaperNet; 2], usize)],
+        one: &Cpu,
+    ) -> Result<Vec<Trainer<'a, TaggerLearner>>, Failure> {
+        let trainer = |&(pair, repetition): &([PaperNet; 2], usize)| {
+            let seed = seed::of_repetition(self.seed, repetition);
+            let options = Options { seed, ..self.options() };
+            let net = bank.net(pair, &Sizes::default())?;
+            let engine = bank.learner(one, net, &options)?;
+            let name = format!("pos {}; {}; {repetition}", self.lang.name(), bank.describe());
+            Ok(Trainer::with_engine(engine, options, &name, &bank.train, &bank.dev)?)
+        };
+        which.iter().map(trainer).collect()
+    }
+
+    pub fn options(&self) -> Options {
         let epochs = self.epochs.map_or(if self.full { 20 } else { 10 }, |n| n as usize);
         Options { epochs, batch: 32, seed: self.seed, ..Options::default() }
     }
@@ -212,6 +243,7 @@ impl Arguments {
     fn pairs(&self) -> Result<Vec<[PaperNet; 2]>, Failure> {
         use PaperNet::{BiLstm, DLstm, Lstm};
         let pairs: Vec<[PaperNet; 2]> = match (&self.chars, &self.words) {
+            _ if self.pairs.is_some() => self.pairs.clone().unwrap_or_default(),
             (Some(chars), Some(words)) => {
                 chars.iter().flat_map(|&c| words.iter().map(move |&w| [c, w])).collect()
             }
@@ -236,6 +268,9 @@ impl Arguments {
         if options.epochs != 20 {
             found.push(format!("{} epochs (paper: 20)", options.epochs));
         }
+        if let Some(sentences) = self.sentences {
+            found.push(format!("the first {sentences} sentences of each part"));
+        }
         if repeats != 5 {
             found.push(format!("{} (paper: 5)", counted(repeats, "repetition")));
         }
@@ -246,38 +281,48 @@ impl Arguments {
         found.extend(self.lang.deviation().map(String::from));
         found
     }
+}
 
-    /// The treebank's three files.
-    fn files(&self) -> Result<[PathBuf; 3], Failure> {
-        let mut found = Vec::new();
-        collect(&self.data, 2, &mut found);
-        found.sort();
-        let lang = self.lang.name();
-        let one = |part: &str| {
-            let of_part = |path: &&PathBuf| {
-                let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-                name.starts_with(lang)
-                    && name.contains(part)
-                    && (name.contains(".conllu") || name.contains(".tsv"))
-            };
-            let paths: Vec<&PathBuf> = found.iter().filter(of_part).collect();
-            match paths.as_slice() {
-                [one] => Ok((*one).clone()),
-                [] => Err(Failure::Input(format!(
-                    "{}: no {lang}*{part}*.conllu or .tsv (plain or compressed) in it or its folders; the README says where \
-                     treebanks are to be had",
-                    self.data.display()
-                ))),
-                [a, b, ..] => Err(Failure::Input(format!(
-                    "{}: {} and {} could both be the {part} set; give a folder with one of them",
-                    self.data.display(),
-                    a.display(),
-                    b.display()
-                ))),
-            }
+/// The treebank's three files in a folder and its folders.
+pub fn treebank_files(data: &Path, lang: Language) -> Result<[PathBuf; 3], Failure> {
+    let mut found = Vec::new();
+    collect(data, 2, &mut found);
+    found.sort();
+    let (lang, data) = (lang.name(), data.display());
+    let one = |part: &str| {
+        let of_part = |path: &&PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+            name.starts_with(lang)
+                && name.contains(part)
+                && (name.contains(".conllu") || name.contains(".tsv"))
         };
-        Ok([one("train")?, one("dev")?, one("test")?])
-    }
+        let paths: Vec<&PathBuf> = found.iter().filter(of_part).collect();
+        match paths.as_slice() {
+            [one] => Ok((*one).clone()),
+            [] => Err(Failure::Input(format!(
+                "{data}: no {lang}*{part}*.conllu or .tsv (plain or compressed) in it or its folders; the \
+                 README says where treebanks are to be had"
+            ))),
+            [a, b, ..] => Err(Failure::Input(format!(
+                "{data}: {} and {} could both be the {part} set; give a folder with one of them",
+                a.display(),
+                b.display()
+            ))),
+        }
+    };
+    Ok([one("train")?, one("dev")?, one("test")?])
+}
+
+/// The file with GloVe's vectors in a folder and its folders, if there is one.
+pub fn glove_file(data: &Path) -> Option<PathBuf> {
+    let mut found = Vec::new();
+    collect(data, 2, &mut found);
+    found.sort();
+    let is_glove = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        name.starts_with("glove") && name.contains(".txt")
+    };
+    found.into_iter().find(is_glove)
 }
 
 /// All files in a folder and its sub-folders, up to `depth` levels.

@@ -1,7 +1,9 @@
 //! `drnn reproduce reversal`: trains networks of several delays to reverse a sequence.
 
+use super::Job;
 use crate::Failure;
 use crate::console::progress;
+use crate::files::training_folder::TrainingFolder;
 use crate::memory::Needs;
 use crate::report::reversal::{ReversalResults, ReversalTask, Run};
 use crate::report::{Provenance, Reported, publish};
@@ -10,6 +12,7 @@ use crate::training::{self, Running, Watch};
 use clap::Args;
 use drnn::Cpu;
 use drnn::text::counted;
+use drnn_train::lanes::Lane;
 use drnn_train::reversal::{Accuracy, Reversal};
 use drnn_train::{
     Dataset, Engine, Examples, Metric, Options, PaperNet, Reason, Schedule, Stopping, Trainer, seed,
@@ -36,6 +39,9 @@ pub struct Arguments {
     /// Delays of the d-LSTMs [default: 5,10,19; with --full 1 to 19]
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..=19))]
     delays: Option<Vec<u16>>,
+    /// Only these networks, without LSTM and Bi-LSTM if they are not named: lstm, bilstm, dlstm-D
+    #[arg(long, value_name = "NET,..", value_delimiter = ',', conflicts_with = "delays")]
+    nets: Option<Vec<PaperNet>>,
     /// Trainings of each network, from different seeds [default: 1; with --full 5]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=100))]
     repeats: Option<u16>,
@@ -62,63 +68,7 @@ pub struct Arguments {
 type Which = (PaperNet, usize);
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let started = SystemTime::now();
-    let cpu = training::cpu(arguments.running.threads)?; // before a folder is created
-    let place = arguments.running.place.find()?;
-    let which = arguments.which()?;
-    arguments.check_memory(&which, &place, &cpu)?;
-    let folder = arguments.running.folder(&arguments.out, &["reversal.json"], training::EARLIER)?;
-    let task = Reversal::default();
-    let (n, seed) = (arguments.sequences as usize, arguments.seed);
-    // Each set has its own random numbers.
-    let part = |part: u64, count: usize| task.examples(count, seed::of_part(seed, part));
-    let [train, valid, test] = [part(1, n)?, part(2, n / 5)?, part(3, n / 5)?];
-    let options = arguments.options();
-    let one = cpu.with_threads(1);
-    let mut trainers = Vec::new();
-    for &(net, repetition) in &which {
-        let spec = net.spec(task.symbols, task.symbols)?;
-        let seed = seed::of_repetition(seed, repetition);
-        let options = Options { seed, ..options };
-        let name = format!("reversal seed {} {net} {repetition}", arguments.seed);
-        let engine = place.network(&one, &spec, &options)?;
-        let data = [&train, &valid].map(|examples| examples as &dyn Dataset);
-        let trainer = Trainer::with_engine(engine, options, &name, data[0], data[1])?;
-        trainers.push(arguments.running.lane(trainer, &folder, &format!("{net}-{repetition}"))?);
-    }
-    arguments.announce(&which, &cpu);
-    let names: Vec<String> = which.iter().map(|(net, i)| format!("{net}-{i}")).collect();
-    let watch = Watch::new(names, Metric::Accuracy, &arguments.out.join("log.jsonl"))?;
-    arguments
-        .running
-        .run(&cpu, &place, &mut trainers, &watch, &arguments.command(), &|_, _| Ok(()))?;
-    let mut runs = Vec::new();
-    for (lane, &(net, repetition)) in trainers.iter_mut().zip(&which) {
-        runs.push(measure(&mut lane.trainer, net, repetition, &task, &test)?);
-    }
-    runs.sort_by_key(|run| (run.delay.unwrap_or(usize::MAX), run.repetition));
-    let results = ReversalResults {
-        kind: ReversalResults::KIND.into(),
-        format: ReversalResults::FORMAT,
-        provenance: Provenance::new(
-            arguments.command(),
-            seed,
-            &cpu,
-            &place,
-            started,
-            watch.earlier(),
-        ),
-        task: ReversalTask {
-            steps: task.steps,
-            symbols: task.symbols,
-            train: train.len(),
-            valid: valid.len(),
-            test: test.len(),
-        },
-        options,
-        deviations: arguments.deviations(),
-        runs,
-    };
+    let results = arguments.results(arguments.command())?;
     publish(&results, &arguments.out, arguments.json)?;
     let ran_away = results.runs.iter().filter(|run| run.ended == Reason::NotFinite);
     let names: Vec<_> = ran_away.map(|run| format!("{}-{}", run.net, run.repetition)).collect();
@@ -164,6 +114,89 @@ fn measure(
 }
 
 impl Arguments {
+    /// One training of each of these networks with `seed`, for a campaign: by the paper's protocol, or
+    /// with few sequences and at most `epochs` epochs for a trial.
+    pub fn for_campaign(
+        nets: Vec<PaperNet>,
+        seed: u64,
+        epochs: Option<u32>,
+        job: Job,
+    ) -> Arguments {
+        Arguments {
+            out: job.folder,
+            full: true,
+            delays: None,
+            nets: Some(nets),
+            repeats: Some(1),
+            epochs,
+            rate: None,
+            sequences: if epochs.is_some() { 200 } else { 10_000 },
+            seed,
+            running: job.running,
+            json: false,
+        }
+    }
+
+    /// Trains and tests all networks. Checkpoints are in the folder `out`.
+    pub fn results(&self, command: String) -> Result<ReversalResults, Failure> {
+        let started = SystemTime::now();
+        let cpu = training::cpu(self.running.threads)?; // before a folder is created
+        let place = self.running.place.find()?;
+        let which = self.which()?;
+        self.check_memory(&which, &place, &cpu)?;
+        let folder = self.running.folder(&self.out, &["reversal.json"], training::EARLIER)?;
+        let task = Reversal::default();
+        let n = self.sequences as usize;
+        // Each set has its own random numbers.
+        let part = |part: u64, count: usize| task.examples(count, seed::of_part(self.seed, part));
+        let sets = [part(1, n)?, part(2, n / 5)?, part(3, n / 5)?];
+        let mut lanes = self.lanes(&which, &sets, &folder, (&cpu, &place))?;
+        self.announce(&which, &cpu);
+        let names: Vec<String> = which.iter().map(|(net, i)| format!("{net}-{i}")).collect();
+        let watch = Watch::new(names, Metric::Accuracy, &self.out.join("log.jsonl"))?;
+        self.running.run(&cpu, &place, &mut lanes, &watch, &command, &|_, _| Ok(()))?;
+        let mut runs = Vec::new();
+        for (lane, &(net, repetition)) in lanes.iter_mut().zip(&which) {
+            runs.push(measure(&mut lane.trainer, net, repetition, &task, &sets[2])?);
+        }
+        runs.sort_by_key(|run| (run.delay.unwrap_or(usize::MAX), run.repetition));
+        let [train, valid, test] = sets.each_ref().map(Dataset::len);
+        let Reversal { steps, symbols } = task;
+        let provenance =
+            Provenance::new(command, self.seed, &cpu, &place, started, watch.earlier());
+        Ok(ReversalResults {
+            kind: ReversalResults::KIND.into(),
+            format: ReversalResults::FORMAT,
+            provenance,
+            task: ReversalTask { steps, symbols, train, valid, test },
+            options: self.options(),
+            deviations: self.deviations(),
+            runs,
+        })
+    }
+
+    /// A lane for each training.
+    fn lanes<'a>(
+        &self,
+        which: &[Which],
+        [train, valid, _]: &'a [Examples; 3],
+        folder: &TrainingFolder,
+        (cpu, place): (&Cpu, &Place),
+    ) -> Result<Vec<Lane<'a, Network>>, Failure> {
+        let (one, symbols) = (cpu.with_threads(1), Reversal::default().symbols);
+        let mut lanes = Vec::new();
+        for &(net, repetition) in which {
+            let seed = seed::of_repetition(self.seed, repetition);
+            let options = Options { seed, ..self.options() };
+            let name = format!("reversal seed {} {net} {repetition}", self.seed);
+            let engine = place.network(&one, &net.spec(symbols, symbols)?, &options)?;
+            let data = [train, valid].map(|examples| examples as &dyn Dataset);
+            let trainer = Trainer::with_engine(engine, options, &name, data[0], data[1])?;
+            lanes.push(self.running.lane(trainer, folder, &format!("{net}-{repetition}"))?);
+        }
+        Ok(lanes)
+    }
+
     /// Checks that data and all networks fit into memory, before a folder is created.
     fn check_memory(&self, which: &[Which], place: &Place, cpu: &Cpu) -> Result<(), Failure> {
         let (task, n) = (Reversal::default(), self.sequences as usize);
@@ -185,7 +218,7 @@ impl Arguments {
         )
     }
 
-    fn options(&self) -> Options {
+    pub fn options(&self) -> Options {
         let paper = Options {
             stopping: Stopping { patience: Some(10), min_delta: 1e-3, at_value: None },
             ..Options::default()
@@ -205,20 +238,36 @@ impl Arguments {
 
     /// All trainings, the longest first, so that threads finish at about the same time.
     fn which(&self) -> Result<Vec<Which>, Failure> {
+        let repeats = self.repeats.unwrap_or(if self.full { 5 } else { 1 });
+        let nets = self.networks()?;
+        let each = |i: usize| nets.iter().map(move |&net| (net, i)).collect::<Vec<_>>();
+        Ok((0..repeats.into()).flat_map(each).collect())
+    }
+
+    fn networks(&self) -> Result<Vec<PaperNet>, Failure> {
+        let refuse = |what: String| Err(Failure::Input(what));
+        if let Some(nets) = &self.nets {
+            if let Some(i) = (1..nets.len()).find(|&i| nets[..i].contains(&nets[i])) {
+                return refuse(format!("--nets: {} is given twice", nets[i]));
+            }
+            let bad = |net: &&PaperNet| matches!(net, PaperNet::DLstm(d) if !(1..=19).contains(d));
+            return match nets.iter().find(bad) {
+                Some(net) => refuse(format!("--nets: {net}: expected delays from 1 to 19")),
+                None => Ok(nets.clone()),
+            };
+        }
         let delays = self.delays.clone().unwrap_or_else(|| match self.full {
             true => (1..20).collect(),
             false => vec![5, 10, 19],
         });
         let twice = delays.iter().enumerate().find(|(i, d)| delays[..*i].contains(d));
         if let Some((_, twice)) = twice {
-            return Err(Failure::Input(format!("--delays: {twice} is given twice")));
+            return refuse(format!("--delays: {twice} is given twice"));
         }
         let mut nets: Vec<PaperNet> =
             delays.iter().rev().map(|&d| PaperNet::DLstm(d.into())).collect();
         nets.extend([PaperNet::BiLstm, PaperNet::Lstm]);
-        let repeats = self.repeats.unwrap_or(if self.full { 5 } else { 1 });
-        let each = |i: usize| nets.iter().map(move |&net| (net, i)).collect::<Vec<_>>();
-        Ok((0..repeats.into()).flat_map(each).collect())
+        Ok(nets)
     }
 
     /// The command line, with every option that changes the result.
@@ -230,6 +279,10 @@ impl Arguments {
         if let Some(delays) = &self.delays {
             let delays: Vec<_> = delays.iter().map(u16::to_string).collect();
             let _ = write!(command, " --delays {}", delays.join(","));
+        }
+        if let Some(nets) = &self.nets {
+            let nets: Vec<_> = nets.iter().map(PaperNet::to_string).collect();
+            let _ = write!(command, " --nets {}", nets.join(","));
         }
         for (name, value) in [
             ("repeats", self.repeats.map(|n| n.to_string())),

@@ -3,7 +3,7 @@
 //!
 //! [`drnn_train::sine`] defines the task, [`drnn_train::sine::results`] the file of results.
 
-use super::check_unused;
+use super::{Job, check_unused};
 use crate::Failure;
 use crate::console::{self, note, progress, warning};
 use crate::files::paths::make_folder;
@@ -12,9 +12,9 @@ use crate::files::training_folder::FolderLock;
 use crate::memory::{Force, Needs};
 use crate::report::Reported;
 use crate::report::sine::{MAX_DELAY, NAMES, SineResults, deviations};
-use crate::training;
 use crate::training::place::{Place, PlaceArguments};
 use crate::training::stop::Stop;
+use crate::training::{self, Running};
 use clap::Args;
 use drnn::NetSpec;
 use drnn_cuda::{CudaGroup, Precision};
@@ -60,12 +60,16 @@ pub struct Arguments {
         long,
         value_name = "NET,..",
         value_delimiter = ',',
-        default_value = "lstm,bilstm,dlstm-5,dlstm-10"
+        default_values_t = NETS
     )]
     nets: Vec<PaperNet>,
     /// Data sets for each gamma and a, each with its own filter and sequences [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     sets: Option<u64>,
+    /// Only these data sets, counted from 0, instead of --sets
+    #[arg(long, value_name = "I,..", value_delimiter = ',', conflicts_with = "sets",
+        value_parser = clap::value_parser!(u64).range(..1000))]
+    only_sets: Option<Vec<u64>>,
     /// Maximum number of epochs [default: 100]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     epochs: Option<u32>,
@@ -102,7 +106,7 @@ pub struct Arguments {
     force: Force,
     /// Train nothing, but merge these results files of one campaign into the folder
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["full", "gammas", "aheads", "cells", "nets",
-        "sets", "epochs", "rate", "batch", "sequences", "seed", "threads", "shard", "device", "precision"])]
+        "sets", "only_sets", "epochs", "rate", "batch", "sequences", "seed", "threads", "shard", "device", "precision"])]
     merge: Vec<PathBuf>,
     /// Print the contents of sine.json instead of text
     #[arg(long)]
@@ -134,6 +138,10 @@ fn rate(text: &str) -> Result<f32, String> {
 
 const RESULTS: &str = "results.jsonl";
 
+/// The paper's networks.
+pub const NETS: [PaperNet; 4] =
+    [PaperNet::Lstm, PaperNet::BiLstm, PaperNet::DLstm(5), PaperNet::DLstm(10)];
+
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let out = &arguments.out;
     if !arguments.resume {
@@ -141,7 +149,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         check_unused(out, &results, "continue it with --resume, or choose another --out")?;
     }
     let (_lock, results) =
-        if arguments.merge.is_empty() { arguments.train()? } else { arguments.join()? };
+        if arguments.merge.is_empty() { arguments.trained()? } else { arguments.join()? };
     let refuse = |why| Failure::Input(format!("{}: {why}", out.join(RESULTS).display()));
     let json = results.json().map_err(refuse)?;
     let mut files = results.files().map_err(refuse)?;
@@ -152,7 +160,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 impl Arguments {
-    fn protocol(&self) -> Result<Protocol, Failure> {
+    pub fn protocol(&self) -> Result<Protocol, Failure> {
         let paper = Protocol::default();
         let mut protocol = paper;
         if !self.full {
@@ -196,16 +204,59 @@ impl Arguments {
                 )));
             }
         }
-        let sets = self.sets.unwrap_or(if self.full { 5 } else { 1 });
-        let cells = campaign::grid(&pairs, &self.nets, sets);
-        if cells.len() < pairs.len() * self.nets.len() * sets as usize {
-            let names = "--gammas, --aheads, --cells or --nets";
+        let count = self.sets.unwrap_or(if self.full { 5 } else { 1 });
+        let sets: Vec<u64> = self.only_sets.clone().unwrap_or_else(|| (0..count).collect());
+        let cells = campaign::grid(&pairs, &self.nets, &sets);
+        if cells.len() < pairs.len() * self.nets.len() * sets.len() {
+            let names = "--gammas, --aheads, --cells, --nets or --only-sets";
             return Err(Failure::Input(format!("{names}: a value is given twice")));
         }
         Ok(cells)
     }
 
-    fn train(&self) -> Result<(FolderLock, SineResults), Failure> {
+    fn trained(&self) -> Result<(FolderLock, SineResults), Failure> {
+        let (lock, results) = self.train()?;
+        Ok((lock, SineResults::new(results.protocol(), results.records())))
+    }
+
+    /// All networks for these frequencies and data sets, for a campaign: by the paper's protocol, or
+    /// with few sequences and at most `epochs` epochs for a trial.
+    pub fn for_campaign(
+        gammas: Vec<Gamma>,
+        aheads: Vec<u8>,
+        set: u64,
+        epochs: Option<u32>,
+        job: Job,
+    ) -> Arguments {
+        let Running { threads, checkpoint_every, resume, place, force } = job.running;
+        Arguments {
+            full: true,
+            gammas: Some(gammas),
+            aheads: Some(aheads),
+            cells: None,
+            nets: NETS.to_vec(),
+            sets: None,
+            only_sets: Some(vec![set]),
+            epochs,
+            rate: None,
+            batch: epochs.map(|_| 50),
+            sequences: epochs.map(|_| 100),
+            seed: 1,
+            threads,
+            shard: None,
+            out: job.folder,
+            resume,
+            checkpoint_every,
+            place,
+            force,
+            merge: Vec::new(),
+            json: false,
+        }
+    }
+
+    /// Trains and tests all networks. The results and checkpoints are in the folder `out`, which may
+    /// have results of other cells.
+    pub fn train(&self) -> Result<(FolderLock, Results), Failure> {
         let (protocol, mut cells) = (self.protocol()?, self.grid()?);
         if let Some(shard) = self.shard {
             let all = std::mem::take(&mut cells);
@@ -259,7 +310,7 @@ impl Arguments {
                 training::command() + " --resume"
             )));
         }
-        Ok((lock, SineResults::new(&protocol, results.records())))
+        Ok((lock, results))
     }
 
     /// Checks that all concurrent trainings fit into memory, before a folder is created. GPU memory is

@@ -1,12 +1,16 @@
 //! `drnn reproduce theorem`: compares stacks with their flattened forms, and counts how often the
 //! paper's Lemma 1 gives a start state.
 
-use super::{ANOTHER, Head, check_unused};
+use super::{ANOTHER, check_unused};
 use crate::Failure;
 use crate::console;
 use crate::files::paths::make_folder;
 use crate::files::paths::write_files;
 use crate::memory::{Force, Needs};
+use crate::report::Head;
+use crate::report::theorem::{
+    DRAWN, DRAWN_UNITS, Entry, F32_TOLERANCE, F64_TOLERANCE, Solved, TheoremResults,
+};
 use crate::training;
 use clap::Args;
 use drnn::flatten::{flat_params, flat_spec};
@@ -18,22 +22,14 @@ use drnn::{
 };
 use drnn_train::seed;
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::Serialize;
-use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Maximum accepted differences.
-const F32_TOLERANCE: f64 = 1e-5;
-const F64_TOLERANCE: f64 = 1e-12;
 /// Inputs and outputs of the networks.
 const Q: usize = 8;
 const M: usize = 8;
-/// Networks per entry of the second table, and their units per layer.
-const DRAWN: usize = 200;
-const DRAWN_UNITS: usize = 8;
 
 /// A stack of k layers is one layer with delay k - 1: Theorem 1, for every cell, in both precisions
 ///
@@ -65,50 +61,11 @@ pub struct Arguments {
     force: Force,
 }
 
-/// The contents of theorem.json.
-#[derive(Debug, Serialize)]
-struct Report {
-    #[serde(flatten)]
-    head: Head,
-    f32_tolerance: f64,
-    f64_tolerance: f64,
-    theorem: Vec<Entry>,
-    solved: Vec<Solved>,
-}
-
-/// One network: largest differences between the stack and its flattened form.
-#[derive(Debug, Clone, Serialize)]
-struct Entry {
-    cell: &'static str,
-    units: Vec<usize>,
-    layers: usize,
-    /// A column of the table.
-    widths: String,
-    f32_answers: f64,
-    f32_states: f64,
-    f64_answers: f64,
-    f64_states: f64,
-}
-
-/// How many networks of a kind have a solved start.
-#[derive(Debug, Serialize)]
-struct Solved {
-    cell: &'static str,
-    layers: usize,
-    networks: usize,
-    /// From zero states.
-    from_zeros: usize,
-    /// From states that the network reaches on random input.
-    from_states: usize,
-    /// The reason of the first failure.
-    reason: Option<String>,
-}
-
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     arguments.check_memory()?;
     check_unused(&arguments.out, &["theorem.csv", "solved.csv", "theorem.json"], ANOTHER)?;
     make_folder(&arguments.out)?;
-    let report = arguments.report()?;
+    let report = arguments.results()?;
     let json = serde_json::to_string(&report).map_err(std::io::Error::from)? + "\n";
     let (theorem, solved) = (report.theorem_csv(), report.solved_csv());
     let checked = report.check();
@@ -137,7 +94,15 @@ fn name(cell: Cell) -> &'static str {
 }
 
 impl Arguments {
-    fn report(&self) -> Result<Report, Failure> {
+    /// The networks of the documentation, or few small ones for a trial of a campaign.
+    pub fn for_campaign(quick: bool, force: Force) -> Arguments {
+        let (layers, units) = if quick { (2, vec![4]) } else { (6, vec![4, 32, 256]) };
+        let (out, steps) = (PathBuf::new(), if quick { 20 } else { 200 });
+        Arguments { out, layers, units, steps, seed: 1, json: false, force }
+    }
+
+    /// Compares all networks with their flattened forms.
+    pub fn results(&self) -> Result<TheoremResults, Failure> {
         let units: Vec<String> = self.units.iter().map(u16::to_string).collect();
         let command = format!(
             "drnn reproduce theorem --layers {} --units {} --steps {} --seed {}",
@@ -169,7 +134,7 @@ impl Arguments {
         bar.finish_and_clear();
         let found = found.into_inner().unwrap_or_else(|p| p.into_inner());
         let theorem = found.into_iter().flatten().collect::<Result<_, Error>>()?;
-        Ok(Report {
+        Ok(TheoremResults {
             head: Head::new("theorem", command),
             f32_tolerance: F32_TOLERANCE,
             f64_tolerance: F64_TOLERANCE,
@@ -249,7 +214,7 @@ fn compare_forms(
     let states = found.h.iter().chain(&found.c).chain([&found.last]).fold(0.0f32, |a, b| a.max(*b));
     let [f64_answers, f64_states] = compare_f64(spec, stack.params(), &x, &start)?;
     Ok(Entry {
-        cell: name(spec.cell()),
+        cell: name(spec.cell()).into(),
         units: spec.units().to_vec(),
         layers: spec.layers(),
         widths: widths.clone(),
@@ -305,7 +270,7 @@ fn largest(a: &[Vec<f64>], b: &[Vec<f64>]) -> f64 {
 fn how_often(cell: Cell, layers: usize, seed: u64) -> Result<Solved, Failure> {
     let spec = NetSpec::builder(cell).dense(Q).units(vec![DRAWN_UNITS; layers]).build()?;
     let mut table = Solved {
-        cell: name(cell),
+        cell: name(cell).into(),
         layers,
         networks: DRAWN,
         from_zeros: 0,
@@ -332,138 +297,4 @@ fn how_often(cell: Cell, layers: usize, seed: u64) -> Result<Solved, Failure> {
         }
     }
     Ok(table)
-}
-
-impl Entry {
-    fn passes(&self) -> bool {
-        self.f32_answers.max(self.f32_states) <= F32_TOLERANCE
-            && self.f64_answers.max(self.f64_states) <= F64_TOLERANCE
-    }
-}
-
-impl Report {
-    fn check(&self) -> Result<(), Failure> {
-        let failed: Vec<_> = self.theorem.iter().filter(|entry| !entry.passes()).collect();
-        let Some(first) = failed.first() else { return Ok(()) };
-        Err(Failure::Check(format!(
-            "{} of {} networks differ from their flattened form, the first a {} of {:?} units",
-            failed.len(),
-            self.theorem.len(),
-            first.cell,
-            first.units
-        )))
-    }
-
-    fn theorem_csv(&self) -> String {
-        let mut csv =
-            String::from("cell,layers,units,f32_answers,f32_states,f64_answers,f64_states\n");
-        for e in &self.theorem {
-            let units: Vec<_> = e.units.iter().map(usize::to_string).collect();
-            let _ = writeln!(
-                csv,
-                "{},{},{},{:e},{:e},{:e},{:e}",
-                e.cell,
-                e.layers,
-                units.join("+"),
-                e.f32_answers,
-                e.f32_states,
-                e.f64_answers,
-                e.f64_states
-            );
-        }
-        csv
-    }
-
-    fn solved_csv(&self) -> String {
-        let mut csv = String::from("cell,layers,networks,from_zeros,from_states\n");
-        for s in &self.solved {
-            let _ = writeln!(
-                csv,
-                "{},{},{},{},{}",
-                s.cell, s.layers, s.networks, s.from_zeros, s.from_states
-            );
-        }
-        csv
-    }
-
-    fn table(&self) -> String {
-        let mut text = String::from(
-            "largest difference between a stack and its flattened form: outputs and all layers' states at \
-             their shift\nsingle precision / double precision\n\n",
-        );
-        let mut columns: Vec<&str> = Vec::new();
-        for entry in &self.theorem {
-            if !columns.contains(&entry.widths.as_str()) {
-                columns.push(&entry.widths);
-            }
-        }
-        let _ = write!(text, "{:10}{:>3}", "cell", "k");
-        for column in &columns {
-            let _ = write!(text, "{column:>18}");
-        }
-        for row in self.theorem.chunk_by(|a, b| (a.cell, a.layers) == (b.cell, b.layers)) {
-            let _ = write!(text, "\n{:10}{:>3}", row[0].cell, row[0].layers);
-            for e in row {
-                let (single, double) =
-                    (e.f32_answers.max(e.f32_states), e.f64_answers.max(e.f64_states));
-                let shown = format!("{single:.0e} / {double:.0e}");
-                let _ = write!(text, "{shown:>17}{}", if e.passes() { " " } else { "!" });
-            }
-        }
-        let _ = write!(
-            text,
-            "\n\nhow many of {DRAWN} random networks, n = {DRAWN_UNITS}, have a solved start (Lemma 1): \
-             from zeros / from states they have been in\n\n{:10}",
-            "k"
-        );
-        let layers = self.solved.iter().map(|s| s.layers).max().unwrap_or(0);
-        for k in 1..=layers {
-            let _ = write!(text, "{k:>14}");
-        }
-        for row in self.solved.chunk_by(|a, b| a.cell == b.cell) {
-            let _ = write!(text, "\n{:10}", row[0].cell);
-            for s in row {
-                let shown = format!("{} / {}", s.from_zeros, s.from_states);
-                let _ = write!(text, "{shown:>14}");
-            }
-        }
-        text.push_str("\ngru        never: its step cannot be inverted in closed form\n");
-        let reason = self.solved.iter().find_map(|s| Some((s, s.reason.as_ref()?)));
-        if let Some((s, reason)) = reason {
-            let _ = writeln!(text, "\nfor example, {} of {} layers: {reason}", s.cell, s.layers);
-        }
-        text
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_difference_above_its_tolerance_fails() {
-        let entry = |f32_states: f64, f64_answers: f64| Entry {
-            cell: "lstm",
-            units: vec![4, 4],
-            layers: 2,
-            widths: "n = 4".into(),
-            f32_answers: 0.0,
-            f32_states,
-            f64_answers,
-            f64_states: 0.0,
-        };
-        let report = |entries: Vec<Entry>| Report {
-            head: Head::new("theorem", String::new()),
-            f32_tolerance: F32_TOLERANCE,
-            f64_tolerance: F64_TOLERANCE,
-            theorem: entries,
-            solved: Vec::new(),
-        };
-        assert!(report(vec![entry(1e-5, 1e-12)]).check().is_ok());
-        for bad in [entry(1.1e-5, 0.0), entry(0.0, 1.1e-12), entry(f64::INFINITY, 0.0)] {
-            let report = report(vec![entry(0.0, 0.0), bad]);
-            assert!(matches!(report.check(), Err(Failure::Check(text)) if text.contains("1 of 2")));
-            assert!(report.table().contains('!'));
-        }
-    }
 }

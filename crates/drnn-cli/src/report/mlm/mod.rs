@@ -3,6 +3,8 @@
 mod plots;
 mod words;
 
+pub use words::title;
+
 use super::kinds::{Files, Reported};
 use super::{Provenance, bitmap, check_runs, html, markdown};
 use crate::plot::Picture;

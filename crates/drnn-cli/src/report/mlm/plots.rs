@@ -13,7 +13,7 @@ fn line(name: String, style: Style, colour: usize, points: Vec<(f64, f64)>) -> L
 
 /// Whether it is a point over its delay; others are horizontal lines.
 fn over_delay(row: &Row) -> bool {
-    row.layers == 1 && row.net != Architecture::BiLstm
+    row.layers == 1 && matches!(row.net, Architecture::Lstm | Architecture::DLstm)
 }
 
 fn name(size: Size) -> &'static str {

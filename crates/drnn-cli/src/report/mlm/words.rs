@@ -33,6 +33,8 @@ pub fn title(row: &Row) -> String {
         Architecture::Lstm => "LSTM".to_string(),
         Architecture::BiLstm => "Bi-LSTM".into(),
         Architecture::DLstm => format!("d-LSTM {}", row.delay),
+        Architecture::DGru => format!("d-GRU {}", row.delay),
+        Architecture::DRnn => format!("d-RNN {}", row.delay),
     };
     let layers = match row.layers {
         1 => String::new(),

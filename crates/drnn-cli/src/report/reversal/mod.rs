@@ -3,6 +3,8 @@
 mod plots;
 mod words;
 
+pub use plots::accuracy as accuracy_plot;
+
 use super::kinds::{Files, Reported};
 use super::page::moments;
 use super::training::title;

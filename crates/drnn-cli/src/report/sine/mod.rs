@@ -16,7 +16,8 @@ use drnn_train::PaperNet;
 use drnn_train::sine::campaign::{Gamma, GridCell, Protocol};
 use drnn_train::sine::results::{Record, Records, from_bytes};
 use drnn_train::sine::{STEPS, TAPS};
-pub use grid::deviations;
+pub use grid::{Step, deviations};
+pub use maps::{mean as mean_maps, sd as sd_maps};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -94,6 +95,17 @@ impl SineResults {
     /// The contents of sine.json.
     pub fn json(&self) -> Result<String, String> {
         Ok(serde_json::to_string(self).map_err(|e| format!("sine.json: {e}"))? + "\n")
+    }
+
+    /// The mean test error of a cell.
+    pub fn mse(&self, net: PaperNet, gamma: Gamma, ahead: usize) -> Option<f64> {
+        let at = |entry: &&Entry| (entry.net, entry.gamma, entry.ahead) == (net, gamma, ahead);
+        self.cells.iter().find(at)?.mean_mse
+    }
+
+    /// The step in the error of each delayed network after a = d.
+    pub fn steps(&self) -> Vec<Step> {
+        grid::Grid::of(self).steps()
     }
 
     /// The maximum number of data sets of a cell.

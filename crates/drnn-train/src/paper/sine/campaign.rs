@@ -82,9 +82,9 @@ impl fmt::Display for GridCell {
 }
 
 /// All cells of these, in order.
-pub fn grid(pairs: &[(Gamma, usize)], nets: &[PaperNet], sets: u64) -> Vec<GridCell> {
+pub fn grid(pairs: &[(Gamma, usize)], nets: &[PaperNet], sets: &[u64]) -> Vec<GridCell> {
     let mut cells = Vec::new();
-    for set in 0..sets {
+    for &set in sets {
         for &(gamma, ahead) in pairs {
             cells.extend(nets.iter().map(|&net| GridCell { set, gamma, ahead, net }));
         }
@@ -170,7 +170,7 @@ mod tests {
         let gammas = (1..=50).filter_map(Gamma::tenths);
         let pairs: Vec<_> = gammas.flat_map(|gamma| (0..=10).map(move |a| (gamma, a))).collect();
         let nets = [PaperNet::Lstm, PaperNet::BiLstm, PaperNet::DLstm(5), PaperNet::DLstm(10)];
-        let cells = grid(&pairs, &nets, 5);
+        let cells = grid(&pairs, &nets, &[0, 1, 2, 3, 4]);
         assert_eq!(cells.len(), 11_000);
         let mut shards: Vec<_> =
             (1..=7).flat_map(|index| Shard { index, count: 7 }.of(&cells)).collect();

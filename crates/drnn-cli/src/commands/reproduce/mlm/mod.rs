@@ -2,6 +2,9 @@
 
 mod text8;
 
+pub use text8::find as find_text8;
+
+use super::Job;
 use crate::Failure;
 use crate::console::progress;
 use crate::files::training_folder::TrainingFolder;
@@ -13,7 +16,7 @@ use crate::training::{self, Running, Watch};
 use clap::Args;
 use drnn::Cpu;
 use drnn::text::{counted, grouped};
-use drnn_train::chars::paper::{ROWS, Row};
+use drnn_train::chars::paper::{ROWS, Row, Size};
 use drnn_train::chars::{Masked, SHARE, WINDOW};
 use drnn_train::{Dataset, Engine, Metric, Options, Reason, Schedule, Trainer, seed};
 use std::path::PathBuf;
@@ -75,32 +78,7 @@ const FIRST: usize = 5_000_000;
 const REPEATS: u16 = 5;
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let started = SystemTime::now();
-    let cpu = training::cpu(arguments.running.threads)?; // before a folder is created
-    let place = arguments.running.place.find()?;
-    let (which, options) = (arguments.which()?, arguments.options());
-    let text = Text8::open(arguments.data.as_deref(), arguments.first(), arguments.seed)?;
-    arguments.check_memory(&which, &text, (&cpu, &place))?;
-    let folder = arguments.running.folder(&arguments.out, &["mlm.json"], training::EARLIER)?;
-    let earlier = training::logged_seconds(&arguments.out.join("log.jsonl"));
-    arguments.announce(&which, &text, &cpu);
-    let command = training::command();
-    let mut runs = Vec::new();
-    // One training per thread at a time: large networks need much memory.
-    for some in which.chunks(cpu.threads()) {
-        runs.extend(arguments.train(some, options, &text, (&cpu, &place), (&folder, &command))?);
-    }
-    let results = MlmResults {
-        kind: MlmResults::KIND.into(),
-        format: MlmResults::FORMAT,
-        provenance: Provenance::new(command, arguments.seed, &cpu, &place, started, earlier),
-        text: text.about.clone(),
-        window: WINDOW,
-        masked: SHARE,
-        options,
-        deviations: arguments.deviations(&text),
-        runs,
-    };
+    let results = arguments.results(training::command())?;
     publish(&results, &arguments.out, arguments.json)?;
     let ran_away = results.runs.iter().filter(|run| run.ended == Reason::NotFinite);
     training::check_finite(ran_away.map(|run| run.row.as_str()))
@@ -110,6 +88,54 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 type Which = (Row, usize);
 
 impl Arguments {
+    /// One training of each of these rows with `seed`, for a campaign: by the paper's protocol, or
+    /// on `first` characters for a trial.
+    pub fn for_campaign(rows: Vec<Row>, seed: u64, first: Option<u64>, job: Job) -> Arguments {
+        Arguments {
+            data: Some(job.data),
+            rows: Some(rows),
+            full: true,
+            first,
+            repeats: Some(1),
+            epochs: first.map(|_| 1),
+            batch: first.map(|_| 16),
+            rate: None,
+            seed,
+            out: job.folder,
+            running: job.running,
+            json: false,
+        }
+    }
+
+    /// Trains and tests all networks. Checkpoints are in the folder `out`.
+    pub fn results(&self, command: String) -> Result<MlmResults, Failure> {
+        let started = SystemTime::now();
+        let cpu = training::cpu(self.running.threads)?; // before a folder is created
+        let place = self.running.place.find()?;
+        let (which, options) = (self.which()?, self.options());
+        let text = Text8::open(self.data.as_deref(), self.first(), self.seed)?;
+        self.check_memory(&which, &text, (&cpu, &place))?;
+        let folder = self.running.folder(&self.out, &["mlm.json"], training::EARLIER)?;
+        let earlier = training::logged_seconds(&self.out.join("log.jsonl"));
+        self.announce(&which, &text, &cpu);
+        let mut runs = Vec::new();
+        // One training per thread at a time: large networks need much memory.
+        for some in which.chunks(cpu.threads()) {
+            runs.extend(self.train(some, options, &text, (&cpu, &place), (&folder, &command))?);
+        }
+        Ok(MlmResults {
+            kind: MlmResults::KIND.into(),
+            format: MlmResults::FORMAT,
+            provenance: Provenance::new(command, self.seed, &cpu, &place, started, earlier),
+            text: text.about.clone(),
+            window: WINDOW,
+            masked: SHARE,
+            options,
+            deviations: self.deviations(&text),
+            runs,
+        })
+    }
+
     /// Checks that all concurrent trainings fit into memory, before a folder is created.
     fn check_memory(
         &self,
@@ -205,7 +231,7 @@ impl Arguments {
         Ok((0..self.repeats().into()).flat_map(each).collect())
     }
 
-    fn options(&self) -> Options {
+    pub fn options(&self) -> Options {
         let (epochs, batch, rate, schedule) = match self.full {
             true => (20, 128, 1e-3, Schedule::Constant),
             false => (8, 16, 4e-3, Schedule::Cosine),
@@ -240,7 +266,7 @@ impl Arguments {
                 counted(self.repeats().into(), "repetition")
             ));
         }
-        let quick = |(row, _): &Which| row.printed.is_none();
+        let quick = |(row, _): &Which| row.size == Size::Quick;
         if self.which().is_ok_and(|which| which.iter().any(quick)) {
             found.push(
                 "quick networks have 75 thousand parameters; the paper's have 1.1 and 4.3 million"

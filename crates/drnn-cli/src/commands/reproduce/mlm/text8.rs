@@ -101,7 +101,8 @@ impl Text8 {
 /// Names of the file, in a folder or in one of its folders.
 const NAMES: [&str; 4] = ["text8", "text8.zip", "text8.gz", "text8.zst"];
 
-fn find(data: Option<&Path>) -> Result<PathBuf, Failure> {
+/// The text8 at `data`: the file, or one in that folder or one of its folders.
+pub fn find(data: Option<&Path>) -> Result<PathBuf, Failure> {
     let from_env = || std::env::var_os("DRNN_DATA").map(PathBuf::from);
     let Some(path) = data.map(Path::to_path_buf).or_else(from_env) else {
         return Err(Failure::Input(
