@@ -1,4 +1,4 @@
-"""Races the modules of drnn.torch against torch.nn's: training steps through autograd.
+"""Races drnn's Python package against torch.nn: training steps through autograd, ensembles, streams.
 
 Both have the same parameters and data, in one process and with the same number of threads. Rounds
 alternate, each contender first in every other one, and the ratio is that of the medians ("best": of
@@ -10,10 +10,15 @@ machine had other work, which slows torch's threads down far more than drnn's.
 
 import argparse
 import copy
+import datetime
 import json
+import os
+import platform
 import statistics
+import sys
 import time
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
@@ -35,26 +40,79 @@ class Trained(nn.Module):
         return self.linear(output if isinstance(output, torch.Tensor) else output.data)
 
 
+def step(model, loss_of):
+    """A training step without the optimizer, or a forward pass where nothing has a gradient."""
+    loss = loss_of(model)
+    if loss.requires_grad:
+        model.zero_grad(set_to_none=True)
+        loss.backward()
+    return loss
+
+
+def replaced(theirs, loss_of):
+    """Two contenders, torch.nn's model and the same with drnn's modules, after a step of each that
+    compares losses and gradients."""
+    ours = drnn.torch.replace(copy.deepcopy(theirs))
+    losses = [step(model, loss_of).item() for model in (theirs, ours)]
+    assert abs(losses[1] / losses[0] - 1) < 1e-4, losses
+    for expected, found in zip(theirs.parameters(), ours.parameters()):
+        if expected.grad is not None:
+            scale = max(float(expected.grad.abs().max()), 1e-9)
+            difference = float((found.grad - expected.grad).abs().max()) / scale
+            assert difference < 1e-3, difference
+    return {"torch": lambda: step(theirs, loss_of), "drnn": lambda: step(ours, loss_of)}
+
+
 def dense(kind, steps, rows, q, n, **options):
     """A training step on padded sequences; the input needs no gradient."""
-    model = Trained(kind(q, n, **options), n, 1)
     x = torch.randn(steps, rows, q)
-    return model, lambda model: model(x).square().mean()
+    model = Trained(kind(q, n, **options), n, 1)
+    return replaced(model, lambda model: model(x).square().mean())
 
 
 def packed(kind, rows, q, n, shortest, longest, **options):
     """A training step on sequences of many lengths, as after an embedding: x has a gradient."""
-    model = Trained(kind(q, n, **options), n, 1)
     lengths = torch.linspace(longest, shortest, rows).round().long()
     x = torch.randn(longest, rows, q, requires_grad=True)
-    return model, lambda model: model(pack_padded_sequence(x, lengths)).square().mean()
+    model = Trained(kind(q, n, **options), n, 1)
+    return replaced(model, lambda model: model(pack_padded_sequence(x, lengths)).square().mean())
 
 
 def inference(kind, steps, rows, q, n, **options):
     """Outputs alone."""
     model = Trained(kind(q, n, **options), n, 1).eval().requires_grad_(False)
     x = torch.randn(steps, rows, q)
-    return model, lambda model: model(x).square().mean()
+    return replaced(model, lambda model: model(x).square().mean())
+
+
+def ensemble(count, steps, rows, q, n):
+    """A training step of `count` networks: one after another, and together."""
+    models = [Trained(nn.LSTM(q, n), n, 1) for _ in range(count)]
+    together = drnn.torch.Ensemble(models)
+    x = torch.randn(steps, rows, q)
+
+    def one_by_one():
+        for model in models:
+            step(model, lambda model: model(x).square().mean())
+
+    def at_once():
+        return step(together, lambda model: model(x).square().flatten(1).mean(1).sum())
+
+    return {"torch": one_by_one, "drnn": at_once}
+
+
+def stream(n, q):
+    """One step of one sequence, as live data arrive."""
+    cell = nn.LSTMCell(q, n).requires_grad_(False)
+    weights = {f"{name}_l0": p.numpy() for name, p in cell.named_parameters()}
+    live = drnn.Stream(drnn.Model.from_state_dict(weights))
+    row, element = torch.randn(1, q), np.random.default_rng(1).standard_normal(q, np.float32)
+    state = [torch.zeros(1, n), torch.zeros(1, n)]
+
+    def theirs():
+        state[:] = cell(row, tuple(state))
+
+    return {"torch": theirs, "drnn": lambda: live.push(element)}
 
 
 CASES = {
@@ -71,51 +129,40 @@ CASES = {
         lambda: packed(nn.GRU, 32, 128, 128, 3, 60, num_layers=2, bidirectional=True),
     ),
     "train-gru-n256": ("GRU n=256 B=64 T=100 q=64", None, lambda: dense(nn.GRU, 100, 64, 64, 256)),
+    "train-rnn-n64": ("RNN n=64 B=16 T=50 q=16", None, lambda: dense(nn.RNN, 50, 16, 16, 64)),
+    "train-n64": ("LSTM n=64 B=16 T=50 q=64", None, lambda: dense(nn.LSTM, 50, 16, 64, 64)),
     "train-small": ("LSTM n=16 B=4 T=20 q=8", None, lambda: dense(nn.LSTM, 20, 4, 8, 16)),
+    "ensemble-8": ("8 LSTMs n=100 B=100 T=50 q=1", None, lambda: ensemble(8, 50, 100, 1, 100)),
+    "ensemble-32": ("32 LSTMs n=32 B=32 T=50 q=8", None, lambda: ensemble(32, 50, 32, 8, 32)),
+    "ensemble-128": ("128 LSTMs n=16 B=8 T=20 q=4", None, lambda: ensemble(128, 20, 8, 4, 16)),
     "infer-n256": (
         "LSTM n=256 B=1 T=100 q=64, no_grad",
         None,
         lambda: inference(nn.LSTM, 100, 1, 64, 256),
     ),
+    "stream-n256": ("Stream.push, nn.LSTMCell; n=256 q=64", 4.0, lambda: stream(256, 64)),
 }
 
 
-def step(model, loss_of):
-    loss = loss_of(model)
-    if loss.requires_grad:
-        model.zero_grad(set_to_none=True)
-        loss.backward()
-    return loss
-
-
-def measure(model, loss_of, times):
+def measure(run, times):
     begin = time.perf_counter()
     for _ in range(times):
-        step(model, loss_of)
+        run()
     return (time.perf_counter() - begin) / times
 
 
 def race(make, rounds, seconds):
     torch.manual_seed(1)
-    theirs, loss_of = make()
-    ours = drnn.torch.replace(copy.deepcopy(theirs))
-    contenders = {"torch": theirs, "drnn": ours}
-    losses = {name: step(model, loss_of).item() for name, model in contenders.items()}
-    gradients = [[p.grad for p in model.parameters()] for model in contenders.values()]
-    difference = 0.0
-    for expected, found in zip(*gradients):
-        if expected is not None:
-            scale = max(float(expected.abs().max()), 1e-9)
-            difference = max(difference, float((found - expected).abs().max()) / scale)
-    assert abs(losses["drnn"] / losses["torch"] - 1) < 1e-4, losses
+    contenders = make()
     times = {}
-    for name, model in contenders.items():
-        times[name] = max(1, round(seconds / measure(model, loss_of, 1)))
+    for name, run in contenders.items():
+        run()
+        times[name] = max(1, round(seconds / measure(run, 1)))
     found = {name: [] for name in contenders}
     for number in range(rounds):
         order = list(contenders.items())
-        for name, model in order if number % 2 == 0 else reversed(order):
-            found[name].append(measure(model, loss_of, times[name]))
+        for name, run in order if number % 2 == 0 else reversed(order):
+            found[name].append(measure(run, times[name]))
     medians = {name: statistics.median(values) for name, values in found.items()}
     spread = max((max(values) - min(values)) / medians[name] for name, values in found.items())
     return {
@@ -124,9 +171,15 @@ def race(make, rounds, seconds):
         "torch_ms": medians["torch"] * 1e3,
         "drnn_ms": medians["drnn"] * 1e3,
         "ratio": medians["torch"] / medians["drnn"],
-        "gradients_differ_by": difference,
         "rounds_ms": {name: [value * 1e3 for value in values] for name, values in found.items()},
     }
+
+
+def machine():
+    """The processor, and how many of its cores there are."""
+    with open("/proc/cpuinfo") as file:
+        names = [line.split(":")[1].strip() for line in file if line.startswith("model name")]
+    return {"processor": names[0] if names else platform.processor(), "cores": os.cpu_count()}
 
 
 def main():
@@ -139,7 +192,7 @@ def main():
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     print(f"drnn {drnn.__version__}, torch {torch.__version__}, {arguments.threads} threads")
-    print(f"{'case':15} {'torch':>10} {'drnn':>10} {'ratio':>6} {'best':>6} {'goal':>5}  training step, f32")
+    print(f"{'case':15} {'torch':>10} {'drnn':>10} {'ratio':>6} {'best':>6} {'goal':>5}  f32")
     results = {}
     for name in arguments.case or CASES:
         text, goal, make = CASES[name]
@@ -147,11 +200,19 @@ def main():
         results[name] = {"case": text, "goal": goal, **result}
         goal = "" if goal is None else f"{goal:.1f}x"
         best = f"{result['ratio_of_best_rounds']:>5.2f}x"
-        times = f"{result['torch_ms']:>7.2f} ms {result['drnn_ms']:>7.2f} ms"
+        times = f"{result['torch_ms']:>7.3g} ms {result['drnn_ms']:>7.3g} ms"
         noisy = f" (noisy: {result['spread']:.0%})" if result["spread"] > 0.25 else ""
-        print(f"{name:15} {times} {result['ratio']:>5.2f}x {best:>6} {goal:>5}  {text}{noisy}", flush=True)
+        ratio = f"{result['ratio']:>5.2f}x {best:>6} {goal:>5}"
+        print(f"{name:15} {times} {ratio}  {text}{noisy}", flush=True)
     if arguments.json:
-        head = {"threads": arguments.threads, "torch": torch.__version__, "drnn": drnn.__version__}
+        head = {
+            "command": " ".join(["python", "bench/torch_modules.py", *sys.argv[1:]]),
+            "date": datetime.date.today().isoformat(),
+            **machine(),
+            "threads": arguments.threads,
+            "torch": torch.__version__,
+            "drnn": drnn.__version__,
+        }
         with open(arguments.json, "w") as file:
             json.dump({**head, "results": results}, file, indent=1)
 

@@ -95,7 +95,7 @@ RULES = [
         r"\b(un)?packed\b",
         "compressed",
         within=("/read/", "docs/LIMITS.md", "crates/drnn-cli/"),
-        allowed=[r"packed (weights|rows|gates|steps|copy|for)"],
+        allowed=[r"packed[ -](weights|rows|gates|steps|copy|for|refs)"],
     ),
     # Words of losses: what a network gives is an output, or logits before the softmax.
     Rule(r"\banswers?\b", "outputs, logits", within=("/loss", "losses.rs")),

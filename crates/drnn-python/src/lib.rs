@@ -11,6 +11,7 @@
 //! | `error` | errors as exceptions |
 
 use pyo3::prelude::*;
+use std::ffi::OsString;
 
 mod arrays;
 mod autograd;
@@ -23,6 +24,12 @@ mod states;
 mod stream;
 mod task;
 mod training;
+
+/// Runs the program `drnn` with these arguments, its name first. Returns the exit code.
+#[pyfunction]
+fn run_program(py: Python, arguments: Vec<OsString>) -> u8 {
+    py.detach(|| drnn_cli::run(arguments))
+}
 
 #[pymodule]
 fn _drnn(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -39,5 +46,6 @@ fn _drnn(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(task::load_network, m)?)?;
     m.add_function(wrap_pyfunction!(training::recommended, m)?)?;
     m.add_function(wrap_pyfunction!(training::training_seed, m)?)?;
+    m.add_function(wrap_pyfunction!(run_program, m)?)?;
     autograd::register(m)
 }

@@ -3,6 +3,7 @@
 use crate::arrays;
 use crate::error::{library, tasks, type_error, value_error};
 use crate::model::{PyModel, import};
+use drnn_cli::builtin;
 use drnn_tasks::live::{Element, LiveModel, Predicted};
 use drnn_tasks::series::{ColumnKind, InputColumn};
 use drnn_tasks::tagger::tokenize;
@@ -10,14 +11,6 @@ use numpy::PyArrayDyn;
 use pyo3::prelude::*;
 use serde_json::Value;
 use std::path::PathBuf;
-
-/// Small models that come with the package, by name.
-const BUILT_IN: [(&str, &[u8]); 4] = [
-    ("chars-en", include_bytes!("../../drnn-cli/models/chars-en.safetensors")),
-    ("chars-en-lstm", include_bytes!("../../drnn-cli/models/chars-en-lstm.safetensors")),
-    ("chars-en-bilstm", include_bytes!("../../drnn-cli/models/chars-en-bilstm.safetensors")),
-    ("tagger-en", include_bytes!("../../drnn-cli/models/tagger-en.safetensors")),
-];
 
 /// A model with its task.
 #[pyclass(frozen, name = "LiveModel", module = "drnn._drnn")]
@@ -84,9 +77,9 @@ impl PyLiveModel {
         output: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<PyLiveModel> {
         let options = import(prefix, nonlinearity, embedding, output)?;
-        let built_in = BUILT_IN.iter().find(|(name, _)| path.to_str() == Some(*name));
+        let built_in = builtin::find(&path);
         let loaded = py.detach(|| match built_in {
-            Some((name, bytes)) if !path.exists() => LiveModel::from_bytes(name, bytes),
+            Some(bytes) if !path.exists() => LiveModel::from_bytes(&path.to_string_lossy(), bytes),
             _ => LiveModel::import(&path, &options),
         });
         loaded.map(PyLiveModel).map_err(tasks)
@@ -248,15 +241,15 @@ pub fn tokens(text: &str) -> Vec<String> {
 /// Names of the models that come with the package.
 #[pyfunction]
 pub fn built_in_models() -> Vec<&'static str> {
-    BUILT_IN.map(|(name, _)| name).to_vec()
+    builtin::ALL.map(|(name, _)| name).to_vec()
 }
 
 /// The network of a model with one, with its task.
 #[pyfunction]
 pub fn load_network(py: Python<'_>, path: PathBuf) -> PyResult<PyModel> {
-    let built_in = BUILT_IN.iter().find(|(name, _)| path.to_str() == Some(*name));
+    let built_in = builtin::find(&path);
     let model = py.detach(|| match built_in {
-        Some((_, bytes)) if !path.exists() => drnn::Model::from_bytes(bytes),
+        Some(bytes) if !path.exists() => drnn::Model::from_bytes(bytes),
         _ => drnn::Model::import(&path, &drnn::Import::default()),
     });
     Ok(PyModel::new(model.map_err(library)?))

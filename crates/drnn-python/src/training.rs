@@ -11,8 +11,8 @@ use drnn_train::series::{
     suggested,
 };
 use drnn_train::{
-    Advance, DelayScores, Epoch, Given, Learner, Metric, Options, Stopping, Tolerance, Trainer,
-    recommend,
+    AdamOptions, Advance, DelayScores, Epoch, Given, Learner, Metric, Options, Schedule, Stopping,
+    Tolerance, Trainer, balanced_class_weights, named_class_weights, recommend,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -175,7 +175,7 @@ impl PySeriesData {
     }
 
     /// Trains a network: the model of the best epoch, the epochs, and its scores.
-    #[pyo3(signature = (net, units, delay, epochs, batch, rate, patience, dropout, seed, progress))]
+    #[pyo3(signature = (net, units, delay, options, seed, progress))]
     #[allow(clippy::too_many_arguments, clippy::type_complexity)]
     fn train<'py>(
         &self,
@@ -183,11 +183,7 @@ impl PySeriesData {
         net: &str,
         units: Vec<usize>,
         delay: usize,
-        epochs: Option<u32>,
-        batch: Option<u32>,
-        rate: f32,
-        patience: Option<usize>,
-        dropout: f32,
+        options: TrainingOptions,
         seed: u64,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<(PyModel, Vec<Bound<'py, PyDict>>, Bound<'py, PyDict>, usize)> {
@@ -203,10 +199,11 @@ impl PySeriesData {
         let builder = if bidirectional { builder.bidirectional() } else { builder };
         let spec = builder.build().map_err(library)?;
         check_memory(&spec, 8)?; // weights for both passes, gradients, Adam's moments, the best model
-        let windows = self.windows.with_look_ahead(delay);
-        let suggested = suggested(drnn_train::Dataset::len(&windows), Given { batch, epochs });
-        let stopping = Stopping { patience, ..Stopping::default() };
-        let options = Options { rate, stopping, seed, dropout, ..suggested };
+        let mut windows = self.windows.with_look_ahead(delay);
+        if let Some(weights) = &options.class_weights {
+            windows = windows.with_class_weights(self.class_weights(weights)?);
+        }
+        let options = options.chosen(drnn_train::Dataset::len(&windows), seed)?;
         let run = || self.run(&spec, &windows, options, progress.as_ref());
         let (model, best, history, scores) = py.detach(run)?;
         let history = history.iter().map(|epoch| described(py, epoch)).collect::<PyResult<_>>()?;
@@ -218,10 +215,88 @@ impl PySeriesData {
     }
 }
 
+/// How a training goes, as Python's keywords say it.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct TrainingOptions {
+    epochs: Option<u32>,
+    batch: Option<u32>,
+    rate: f32,
+    schedule: Option<String>,
+    clip: Option<f64>,
+    dropout: f32,
+    weight_decay: f32,
+    class_weights: Option<ClassWeights>,
+    patience: Option<usize>,
+}
+
+/// `"balanced"`, or weights by class.
+#[derive(FromPyObject)]
+enum ClassWeights {
+    Named(Vec<(String, f32)>),
+    Word(String),
+}
+
+impl TrainingOptions {
+    /// With what suits `windows` sequences where nothing was given.
+    fn chosen(&self, windows: usize, seed: u64) -> PyResult<Options> {
+        let suggested = suggested(windows, Given { batch: self.batch, epochs: self.epochs });
+        let schedule = match self.schedule.as_deref() {
+            None => suggested.schedule,
+            Some("constant") => Schedule::Constant,
+            Some("cosine") => Schedule::Cosine,
+            Some("plateau") => Schedule::PLATEAU,
+            Some(other) => {
+                return Err(value_error(format!(
+                    "schedule '{other}', expected 'constant', 'cosine' or 'plateau'"
+                )));
+            }
+        };
+        let clip = self.clip.unwrap_or(0.0);
+        for (name, value) in [
+            ("rate", f64::from(self.rate)),
+            ("weight_decay", self.weight_decay.into()),
+            ("clip", clip),
+        ] {
+            if !(value >= 0.0 && value.is_finite()) {
+                return Err(value_error(format!("{name}={value}, expected 0 or more")));
+            }
+        }
+        Ok(Options {
+            rate: self.rate,
+            schedule,
+            clip: (clip > 0.0).then_some(clip),
+            dropout: self.dropout,
+            adam: AdamOptions { weight_decay: self.weight_decay, ..suggested.adam },
+            stopping: Stopping { patience: self.patience, ..Stopping::default() },
+            seed,
+            ..suggested
+        })
+    }
+}
+
 /// A model, the number of its epoch, all epochs, and scores by part of the data.
 type Trained = (drnn::Model, usize, Vec<Epoch>, Vec<(&'static str, Score)>);
 
 impl PySeriesData {
+    fn class_weights(&self, given: &ClassWeights) -> PyResult<Vec<f32>> {
+        let Some(names) = &self.task.classes else {
+            return Err(value_error(
+                "class_weights: the target holds numbers, not classes; classify=True makes a class \
+                 of each",
+            ));
+        };
+        match given {
+            ClassWeights::Named(pairs) => named_class_weights(pairs, names).map_err(training),
+            ClassWeights::Word(word) if word == "balanced" => {
+                Ok(balanced_class_weights(&self.train.class_counts(names)))
+            }
+            ClassWeights::Word(word) => Err(value_error(format!(
+                "class_weights '{word}', expected 'balanced' or a dict of weights by class"
+            ))),
+        }
+    }
+
     /// Called without the GIL, which is taken for signals and progress.
     fn run(
         &self,

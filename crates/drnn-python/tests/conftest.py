@@ -42,6 +42,14 @@ onnxruntime = module("onnxruntime")
 
 
 @pytest.fixture
+def nbclient(request):
+    """Nothing: what executes notebooks is installed, and is not imported here."""
+    for name in ("nbclient", "ipykernel"):
+        if not has(name):
+            lacking("nbclient", f"drnn-python {request.node.name}", f"no module {name}")
+
+
+@pytest.fixture
 def program(request):
     """Path of the program `drnn`."""
     path = os.environ.get("DRNN_PROGRAM") or shutil.which("drnn")

@@ -13,10 +13,18 @@ import drnn
 OPTIONS = doctest.NORMALIZE_WHITESPACE
 
 
+try:
+    import drnn.torch
+
+    PACKAGES = [drnn, drnn.torch]
+except ImportError:  # without PyTorch
+    PACKAGES = [drnn]
+PUBLIC = [(name, getattr(package, name)) for package in PACKAGES for name in package.__all__]
+
+
 def documented():
     yield "drnn", drnn.__doc__
-    for name in drnn.__all__:
-        value = getattr(drnn, name)
+    for name, value in PUBLIC:
         yield name, value.__doc__
         if inspect.isclass(value):
             for member in vars(value):
@@ -38,12 +46,12 @@ def test_example(name, text):
 
 
 def test_everything_public_is_documented():
-    for name in drnn.__all__:
-        value = getattr(drnn, name)
+    for name, value in PUBLIC:
         assert value.__doc__, name
         if inspect.isclass(value) and name != "StreamId":
             for member in vars(value):
-                if not member.startswith("_"):
+                # What torch prints of a module is torch's interface.
+                if not member.startswith("_") and member != "extra_repr":
                     assert getattr(value, member).__doc__, f"{name}.{member}"
 
 
@@ -58,11 +66,23 @@ def test_the_page(torch, pandas, matplotlib, tmp_path, monkeypatch):
     matplotlib.use("Agg")
     noise = np.random.default_rng(1).normal(size=(300, 2))
     frame = pandas.DataFrame({"wind": noise[:, 0], "temperature": noise[:, 1]})
-    names = {"frame": frame, "MyModel": lambda: torch.nn.Sequential(torch.nn.LSTM(3, 4))}
+
+    class MyModel(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm = torch.nn.LSTM(3, 4)
+
+        def forward(self, x):
+            return self.lstm(x)[0]
+
+    names = {"frame": frame, "MyModel": MyModel, "torch": torch}
     page = pathlib.Path(__file__).parents[3] / "docs" / "PYTHON.md"
     blocks = re.findall("```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     for block in blocks:
+        if "Ensemble" in block:
+            names.update(x=torch.randn(5, 2, 3), target=torch.randn(5, 2, 4))
         exec(block.replace("target=", "epochs=1, target="), names)  # noqa: S102
     assert names["y"].shape[-1] == 1
     assert (tmp_path / "weather.safetensors").exists()
+    assert isinstance(names["best"], MyModel)

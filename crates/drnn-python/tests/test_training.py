@@ -101,13 +101,23 @@ def test_plot(matplotlib):
         ({"window": 0}, "windows of 0"),
         ({"missing": "?"}, "missing '\\?'"),
         ({"dropout": 1.0}, "dropout of 1"),
+        ({"schedule": "linear"}, "schedule 'linear'"),
+        ({"clip": -1.0}, "clip=-1"),
+        ({"weight_decay": np.nan}, "weight_decay=NaN"),
+        ({"rate": -0.1}, "rate=-0.1"),
+        ({"class_weights": "balanced"}, "holds numbers, not classes"),
+        ({"class_weights": "some", "target": "c"}, "expected 'balanced' or a dict"),
+        ({"class_weights": {"c": 2}, "target": "c"}, "no class `c` .* has `a`, `b`"),
+        ({"class_weights": {"a": -2}, "target": "c"}, "not from 0 to 1,000,000"),
+        ({"class_weights": {"a": 0, "b": 0}, "target": "c"}, "all weights are 0"),
         ({"table": {"x": [1.0, np.nan] * 50, "y": np.arange(100.0)}}, "missing"),
         ({"x": noise(9)[:, None]}, "give a table"),
         ({"net": "bilstm", "ahead": 2, "delay": 0}, "a bidirectional network reads the whole"),
     ],
 )
 def test_bad_options(options, error):
-    options = {"table": look_ahead(100), "target": "y", "units": 4, "epochs": 1, **options}
+    table = {**look_ahead(100), "c": ["a", "b"] * 50}
+    options = {"table": table, "target": "y", "units": 4, "epochs": 1, **options}
     with pytest.raises((ValueError, TypeError), match=error):
         drnn.train_series(options.pop("table"), **options)
 
@@ -133,24 +143,43 @@ def test_an_error_of_the_callback_ends_the_training():
         drnn.train_series(look_ahead(100), target="y", units=4, progress=progress)
 
 
-def test_the_numbers_of_the_program(program, tmp_path):
+@pytest.mark.parametrize(
+    "given, options",
+    [
+        ("--target y", {"target": "y"}),
+        (
+            "--target y --schedule cosine --clip 0.1 --weight-decay 0.05 --patience 3",
+            {"target": "y", "schedule": "cosine", "clip": 0.1, "weight_decay": 0.05, "patience": 3},
+        ),
+        (
+            "--target y --schedule plateau --clip 0",
+            {"target": "y", "schedule": "plateau", "clip": None},
+        ),
+        ("--target c --class-weights balanced", {"target": "c", "class_weights": "balanced"}),
+        ("--target c --class-weights up=4", {"target": "c", "class_weights": {"up": 4}}),
+    ],
+)
+def test_the_numbers_of_the_program(program, tmp_path, given, options):
     """`drnn train series` on the same table."""
     table = look_ahead(300)
+    if options["target"] == "c":
+        table = {"x": table["x"], "c": np.where(table["y"] > 0.5, "up", "down")}
     with open(tmp_path / "table.csv", "w") as file:
-        print("x,y", file=file)
-        for x, y in zip(table["x"].tolist(), table["y"].tolist()):
-            print(f"{x!r},{y!r}", file=file)
-    command = "train series --csv table.csv --target y --net dgru --units 6 --delay 1 --epochs 7"
+        print(",".join(table), file=file)
+        for x, y in zip(table["x"].tolist(), table[options["target"]].tolist()):
+            print(f"{x!r},{y}", file=file)
+    command = f"train series --csv table.csv {given} --net dgru --units 6 --delay 1 --epochs 7"
     done = subprocess.run([program, *command.split(), "--out", "out"], cwd=tmp_path, check=False,
                           capture_output=True, text=True)  # fmt: skip
     assert done.returncode == 0, done.stderr
-    trained = drnn.train_series(table, target="y", net="dgru", units=6, delay=1, epochs=7)
+    trained = drnn.train_series(table, net="dgru", units=6, delay=1, epochs=7, **options)
     [path] = (tmp_path / "out").glob("**/model.safetensors")
     theirs = drnn.Model.load(path)
     for name, value in trained.model.state_dict().items():
         np.testing.assert_array_equal(theirs.state_dict()[name], value)
-    found = drnn.load(path).predict(table)["y"]
-    np.testing.assert_array_equal(found, trained.predict(table)["y"])
+    target = options["target"]
+    found = drnn.load(path).predict(table)[target]
+    np.testing.assert_array_equal(found, trained.predict(table)[target])
 
 
 def test_import_is_light():

@@ -190,11 +190,7 @@ class SeriesData:
         net: str,
         units: Sequence[int],
         delay: int,
-        epochs: Optional[int],
-        batch: Optional[int],
-        rate: float,
-        patience: Optional[int],
-        dropout: float,
+        options: Mapping[str, Any],
         seed: int,
         progress: Optional[Callable[[dict[str, Any], int], Any]],
     ) -> tuple[Model, list[dict[str, Any]], dict[str, dict[str, Any]], int]: ...
@@ -210,4 +206,5 @@ def recommended(
     tolerance: Optional[float] = None,
 ) -> Optional[int]: ...
 def training_seed(seed: int, i: int) -> int: ...
+def run_program(arguments: Sequence[str]) -> int: ...
 def __getattr__(name: str) -> Any: ...  # the functions of drnn.torch

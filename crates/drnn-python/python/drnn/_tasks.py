@@ -1,7 +1,10 @@
 """Models that know their task: taggers, masked characters, series."""
 
+from __future__ import annotations
+
 import json
 import os
+from typing import Any, Literal
 
 import numpy as np
 
@@ -9,7 +12,14 @@ from drnn import _drnn
 from drnn._tables import Table, as_field
 
 
-def load(path, *, prefix=None, nonlinearity="tanh", embedding=None, output=None):
+def load(
+    path: str | os.PathLike[str],
+    *,
+    prefix: str | None = None,
+    nonlinearity: str = "tanh",
+    embedding: str | Literal[False] | None = None,
+    output: str | Literal[False] | None = None,
+) -> TaskModel:
     """Loads a model with its task, from a file or by the name of one that comes with the package.
 
     Names: "tagger-en", "chars-en", "chars-en-lstm", "chars-en-bilstm". Files: drnn's own, or
@@ -31,19 +41,19 @@ class TaskModel:
     without a task. `info` describes what the model reads and predicts.
     """
 
-    def __init__(self, live, source):
+    def __init__(self, live: Any, source: Any):
         self._live = live
         self._source = source
         #: What the model reads and predicts, as a dict.
-        self.info = json.loads(live.info())
+        self.info: dict[str, Any] = json.loads(live.info())
 
     @property
-    def task(self):
+    def task(self) -> str:
         """ "tagger", "chars", "series" or "plain"."""
         return self.info["task"]
 
     @property
-    def model(self):
+    def model(self) -> _drnn.Model:
         """The network, as a `Model`. Taggers consist of two networks and have none."""
         if self.task == "tagger":
             raise TypeError("a tagger consists of two networks; there is no single Model")
@@ -58,7 +68,7 @@ class TaskModel:
                 f"{self.info['name']} is {self.info['description']}"
             )
 
-    def tag(self, text, *, probabilities=False):
+    def tag(self, text: Any, *, probabilities: bool = False) -> Any:
         """Tags words: a list of (word, tag), with `probabilities` (word, tag, probability).
 
         `text` is one sentence: a string, which is split into words, or a list of words. Several
@@ -82,7 +92,7 @@ class TaskModel:
             return tagged
         return [[(word, tag) for word, tag, _ in words] for words in tagged]
 
-    def fill(self, text, *, mask="_", alternatives=False):
+    def fill(self, text: str, *, mask: str = "_", alternatives: bool = False) -> Any:
         """Fills in the masked characters of a text.
 
         With `alternatives`, returns the text and, for each mask, the most probable characters with
@@ -101,7 +111,7 @@ class TaskModel:
             return filled, [list(others) for _, others in found if others]
         return filled
 
-    def predict(self, table, *, probabilities=False):
+    def predict(self, table: Any, *, probabilities: bool = False) -> Any:
         """Predictions for every row of a table, in the units of its data.
 
         `table` is a dict of columns, a NumPy structured array, a pandas DataFrame or a pyarrow
@@ -133,11 +143,11 @@ class TaskModel:
             columns.update((f"p({name})", values[:, i]) for i, name in enumerate(classes))
         return table.alike(columns)
 
-    def save(self, path):
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the model file, with the task inside."""
         self.model.save(path)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<TaskModel {self.info['name']}: {self.info['description']}>"
 
 

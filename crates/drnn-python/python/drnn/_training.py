@@ -1,6 +1,11 @@
 """Training of series."""
 
+from __future__ import annotations
+
+import os
 import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Union
 
 import numpy as np
 
@@ -9,10 +14,21 @@ from drnn._tables import Table, as_field, is_missing
 from drnn._tasks import TaskModel
 
 
+_Names = Union[str, Sequence[str], None]
+_Progress = Union[bool, Callable[[dict[str, Any], int], Any], None]
+
+
 class Training:
     """What `train_series` returns: the trained model, and how the training went."""
 
-    def __init__(self, model, history, scores, epoch, notes):
+    def __init__(
+        self,
+        model: _drnn.Model,
+        history: list[dict[str, Any]],
+        scores: dict[str, dict[str, Any]],
+        epoch: int,
+        notes: list[str],
+    ):
         #: The trained network, with the scales of its data: `model.save(path)`.
         self.model = model
         #: One dict for each epoch: losses, and accuracy or RMSE on the validation set.
@@ -23,24 +39,24 @@ class Training:
         self.epoch = epoch
         #: What should be known of how the data were read.
         self.notes = notes
-        self._task = None
+        self._task: TaskModel | None = None
 
     @property
-    def task(self):
+    def task(self) -> TaskModel:
         """The model with its task."""
         if self._task is None:
             self._task = TaskModel(_drnn.LiveModel.of("trained", self.model), self.model)
         return self._task
 
-    def predict(self, table, **options):
+    def predict(self, table: Any, **options: Any) -> Any:
         """Predictions in the units of the data; see `TaskModel.predict`."""
         return self.task.predict(table, **options)
 
-    def save(self, path):
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the model file, which `drnn.load` and the program `drnn` read."""
         self.model.save(path)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<Training {self.model.spec}: {_scores(self.scores)}>"
 
 
@@ -94,7 +110,6 @@ def _data(
     valid, test, seed,
 ):  # fmt: skip
     """The data, read as the program reads them: tables as CSV, arrays as .npy."""
-    import os
     import tempfile
 
     def names(value):
@@ -151,11 +166,37 @@ def _write(table, path):
 
 
 def train_series(
-    table=None, *, x=None, y=None, target=None, inputs=None, ahead=None, sequence=None, time=None,
-    categories=None, classify=None, missing="refuse", net="dlstm", units=100, layers=1, delay=None,
-    epochs=None, batch=None, rate=1e-2, patience=None, dropout=0.0, window=100, valid=0.1, test=0.1,
-    seed=1, progress=None,
-):  # fmt: skip
+    table: Any = None,
+    *,
+    x: Any = None,
+    y: Any = None,
+    target: _Names = None,
+    inputs: _Names = None,
+    ahead: int | Sequence[int] | None = None,
+    sequence: str | None = None,
+    time: str | None = None,
+    categories: _Names = None,
+    classify: bool | None = None,
+    missing: str = "refuse",
+    net: str = "dlstm",
+    units: int | Sequence[int] = 100,
+    layers: int = 1,
+    delay: int | None = None,
+    epochs: int | None = None,
+    batch: int | None = None,
+    rate: float = 1e-2,
+    schedule: str | None = None,
+    clip: float | None = 1.0,
+    dropout: float = 0.0,
+    weight_decay: float = 0.0,
+    class_weights: str | Mapping[Any, float] | None = None,
+    patience: int | None = None,
+    window: int = 100,
+    valid: float = 0.1,
+    test: float = 0.1,
+    seed: int = 1,
+    progress: _Progress = None,
+) -> Training:
     """Trains a network that predicts values or a class at every step of a series.
 
     It is the training of `drnn train series`, with the same defaults.
@@ -176,6 +217,11 @@ def train_series(
     delay : steps by which outputs come late; 5 by default for a network with a delay, 0 for a
         forecast
     epochs, batch : by default as many as give 1,600 updates
+    rate, schedule : the learning rate, and "constant", "cosine" or "plateau"
+    clip : maximum norm of a gradient; None for no clipping
+    dropout, weight_decay : between layers and on the last one's outputs; decoupled (AdamW)
+    class_weights : how much each class counts: "balanced", or a dict; 1 for those not named
+    patience : stop after so many epochs without improvement on the validation set
     valid, test : shares of the data
     progress : True for a bar, None for one in terminals and notebooks, False for none; or a
         function that is called after every epoch with a dict and the number of epochs
@@ -200,17 +246,35 @@ def train_series(
     if delay and not net.startswith("d"):
         raise ValueError(f"net '{net}' has no delay; 'd{net.removeprefix('bi')}' has one")
     callback, end = _watched(progress, f"{net}, delay {delay}")
-    return _train(data, net, units, layers, delay, epochs, batch, rate, patience, dropout, seed,
-                  callback, end)  # fmt: skip
+    options = _options(
+        epochs, batch, rate, schedule, clip, dropout, weight_decay, class_weights, patience
+    )
+    return _train(data, net, units, layers, delay, options, seed, callback, end)
 
 
-def _train(data, net, units, layers, delay, epochs, batch, rate, patience, dropout, seed, callback,
-           end):  # fmt: skip
+def _options(
+    epochs, batch, rate, schedule, clip, dropout, weight_decay, class_weights, patience
+):  # fmt: skip
+    """How a training goes."""
+    if class_weights is not None and not isinstance(class_weights, str):
+        class_weights = [(str(name), weight) for name, weight in dict(class_weights).items()]
+    return {
+        "epochs": epochs,
+        "batch": batch,
+        "rate": rate,
+        "schedule": schedule,
+        "clip": clip,
+        "dropout": dropout,
+        "weight_decay": weight_decay,
+        "class_weights": class_weights,
+        "patience": patience,
+    }
+
+
+def _train(data, net, units, layers, delay, options, seed, callback, end):
     units = [units] * layers if isinstance(units, int) else list(units)
     try:
-        model, history, scores, epoch = data.train(
-            net, units, delay, epochs, batch, rate, patience, dropout, seed, callback
-        )
+        model, history, scores, epoch = data.train(net, units, delay, options, seed, callback)
     finally:
         end()
     notes = data.notes
@@ -225,7 +289,13 @@ def _train(data, net, units, layers, delay, epochs, batch, rate, patience, dropo
 class Sweep:
     """What `sweep` returns: the quality of every delay, and the shortest delay that is enough."""
 
-    def __init__(self, measure, rows, trainings, recommended):
+    def __init__(
+        self,
+        measure: str,
+        rows: list[dict[str, Any]],
+        trainings: list[list[Training]],
+        recommended: int | None,
+    ):
         #: "accuracy" or "rmse"
         self.measure = measure
         #: One dict for each delay: its scores on the validation set, their mean, the test score.
@@ -234,21 +304,21 @@ class Sweep:
         self._recommended = recommended
 
     @property
-    def recommended(self):
+    def recommended(self) -> int | None:
         """The shortest delay that is not worse than the best; None if every training failed."""
         return None if self._recommended is None else self.rows[self._recommended]["delay"]
 
     @property
-    def best(self):
+    def best(self) -> Training | None:
         """The first training with the recommended delay."""
         return None if self._recommended is None else self._trainings[self._recommended][0]
 
     @property
-    def model(self):
+    def model(self) -> _drnn.Model | None:
         """The network of that training."""
         return None if self.best is None else self.best.model
 
-    def plot(self, ax=None):
+    def plot(self, ax: Any = None) -> Any:
         """Plots quality against delay with matplotlib, and returns the axes."""
         try:
             from matplotlib import pyplot
@@ -266,17 +336,45 @@ class Sweep:
         ax.set_ylabel(f"{self.measure}, validation set")
         return ax
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         rows = ", ".join(f"{row['delay']}: {_number(row['mean'])}" for row in self.rows)
         return f"<Sweep {self.measure} by delay {{{rows}}}, recommended {self.recommended}>"
 
 
 def sweep(
-    table=None, *, delays=None, repeats=1, tolerance=None, x=None, y=None, target=None, inputs=None,
-    ahead=None, sequence=None, time=None, categories=None, classify=None, missing="refuse",
-    net="dlstm", units=100, layers=1, epochs=None, batch=None, rate=1e-2, patience=None,
-    dropout=0.0, window=100, valid=0.1, test=0.1, seed=1, progress=None,
-):  # fmt: skip
+    table: Any = None,
+    *,
+    delays: Sequence[int] | None = None,
+    repeats: int = 1,
+    tolerance: float | None = None,
+    x: Any = None,
+    y: Any = None,
+    target: _Names = None,
+    inputs: _Names = None,
+    ahead: int | Sequence[int] | None = None,
+    sequence: str | None = None,
+    time: str | None = None,
+    categories: _Names = None,
+    classify: bool | None = None,
+    missing: str = "refuse",
+    net: str = "dlstm",
+    units: int | Sequence[int] = 100,
+    layers: int = 1,
+    epochs: int | None = None,
+    batch: int | None = None,
+    rate: float = 1e-2,
+    schedule: str | None = None,
+    clip: float | None = 1.0,
+    dropout: float = 0.0,
+    weight_decay: float = 0.0,
+    class_weights: str | Mapping[Any, float] | None = None,
+    patience: int | None = None,
+    window: int = 100,
+    valid: float = 0.1,
+    test: float = 0.1,
+    seed: int = 1,
+    progress: _Progress = None,
+) -> Sweep:
     """Trains one network for each delay, and finds the shortest delay that is good enough.
 
     `delays` are 0, 1, 2, 5 and 10 by default, as far as the data allow. `repeats` trains each
@@ -300,15 +398,16 @@ def sweep(
         raise ValueError(f"repeats={repeats}, expected 1 or more")
     if delays is None:
         delays = [delay for delay in (0, 1, 2, 5, 10) if delay <= data.longest_delay]
+    options = _options(
+        epochs, batch, rate, schedule, clip, dropout, weight_decay, class_weights, patience
+    )
     rows, trainings = [], []
     for delay in delays:
         runs = []
         for repeat in range(repeats):
             callback, end = _watched(progress, f"{net}, delay {delay}")
-            runs.append(
-                _train(data, net, units, layers, delay, epochs, batch, rate, patience, dropout,
-                       _drnn.training_seed(seed, repeat), callback, end)
-            )
+            own = _drnn.training_seed(seed, repeat)
+            runs.append(_train(data, net, units, layers, delay, options, own, callback, end))
         scores = [_nan(run.scores["valid"][data.measure]) for run in runs]
         row = {"delay": delay, "valid": scores, "mean": float(np.mean(scores))}
         if "test" in runs[0].scores:

@@ -127,6 +127,7 @@ class Case:
 
 def difference(found, expected):
     """The largest, relative to the largest value of the tensor."""
+    found, expected = found.detach(), expected.detach()
     if expected.numel() == 0:
         return 0.0
     scale = max(float(expected.abs().max()), 1e-2)

@@ -15,15 +15,15 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 import drnn.torch
-from drnn.torch import _ops
+from drnn.torch import _passes
 
 
 def forward_arguments(module, x, hx=None, sizes=None, save=True):
     config = module._config()
-    params = torch.cat([p.detach().reshape(-1) for p in module.parameters()]).requires_grad_()
+    weights = [p.detach().clone().requires_grad_() for p in module.parameters()]
     h0, c0 = module._start(config, x, hx, True, x.size(1) if sizes is None else int(sizes[0]))
     h0.requires_grad_()
-    return x.requires_grad_(), params, h0, c0, sizes, None, config.encode(), 0.0, save
+    return x.requires_grad_(), weights, h0, c0, sizes, None, config.encode(), 0.0, save
 
 
 @pytest.mark.parametrize("kind", list(OURS))
@@ -36,8 +36,8 @@ def test_opcheck(kind, packed):
     arguments = forward_arguments(module, x, sizes=sizes)
     torch.library.opcheck(torch.ops.drnn.rnn_forward.default, arguments)
     outputs, h, c, ticket = torch.ops.drnn.rnn_forward(*arguments)
-    x, params, h0, c0, sizes, seed, shape, dropout, _ = arguments
-    given = [t.detach() if isinstance(t, torch.Tensor) else t for t in (x, params, h0, c0, sizes)]
+    x, weights, h0, c0, sizes, seed, shape, dropout, _ = arguments
+    given = [x.detach(), [w.detach() for w in weights], h0.detach(), c0, sizes]
     d = [torch.randn_like(t) for t in (outputs, h, c)]
     for needs_x in (True, False):
         torch.library.opcheck(
@@ -82,7 +82,7 @@ def test_compile_without_graph_breaks(backend):
             assert torch.allclose(compiled(x)[0], expected, atol=1e-6)
         if backend == "inductor":
             break
-    assert len(_ops._TICKETS) == 0
+    assert len(_passes.TICKETS) == 0
 
 
 def test_compile_with_other_sizes_and_packed_input():
@@ -104,6 +104,29 @@ def test_compile_with_other_sizes_and_packed_input():
     assert torch.allclose(found, packed(x, lengths), atol=1e-6)
 
 
+@pytest.mark.parametrize("strict", [False, True])
+def test_export(strict):
+    model, x = Model(delay=2), torch.randn(6, 4, 3)
+    exported = torch.export.export(model, (x,), strict=strict)
+    assert any("drnn.rnn_forward" in str(node.target) for node in exported.graph.nodes)
+    assert torch.equal(exported.module()(x)[0], model(x)[0])
+
+
+def test_deterministic_mode_and_inference_mode():
+    model, x, found = Model(), torch.randn(6, 4, 3), []
+    torch.use_deterministic_algorithms(True)
+    try:
+        for _ in range(2):
+            model.zero_grad()
+            model(x)[0].square().sum().backward()
+            found.append([p.grad.clone() for p in model.parameters()])
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert all(torch.equal(a, b) for a, b in zip(*found))
+    with torch.inference_mode():
+        assert model(x)[0].is_inference()
+
+
 def test_several_passes_before_backward_in_any_order():
     torch.manual_seed(2)
     module = drnn.torch.LSTM(3, 7, 2)
@@ -114,13 +137,13 @@ def test_several_passes_before_backward_in_any_order():
         module(x)[0].square().sum().backward()
         alone.append([p.grad.clone() for p in module.parameters()])
     losses = [module(x)[0].square().sum() for x in xs]
-    assert len(_ops._TICKETS) == len(xs)
+    assert len(_passes.TICKETS) == len(xs)
     for i in [3, 0, 4, 2, 1]:
         module.zero_grad()
         losses[i].backward()
         for parameter, expected in zip(module.parameters(), alone[i]):
             assert torch.equal(parameter.grad, expected)
-    assert len(_ops._TICKETS) == 0
+    assert len(_passes.TICKETS) == 0
     module.zero_grad()
     sum(module(x)[0].square().sum() for x in xs).backward()
     for i, parameter in enumerate(module.parameters()):
@@ -140,10 +163,10 @@ def test_backward_twice_and_a_freed_graph():
     with pytest.raises(RuntimeError, match="second time"):
         loss.backward()
     output, last = module(x)
-    assert len(_ops._TICKETS) == 1
+    assert len(_passes.TICKETS) == 1
     del output, last
     gc.collect()
-    assert len(_ops._TICKETS) == 0, "freed with the graph"
+    assert len(_passes.TICKETS) == 0, "freed with the graph"
     output, _ = module(x)
     drnn.torch.empty_cache()
     output.sum().backward()
@@ -151,7 +174,7 @@ def test_backward_twice_and_a_freed_graph():
 
 def test_memory_is_reused():
     module, x = drnn.torch.LSTM(8, 64), torch.randn(30, 16, 8)
-    shape = _ops.shape_of(module._config().encode())
+    shape = _passes.shape_of(module._config())
     sizes = set()
     for _ in range(5):
         module(x)[0].sum().backward()
@@ -191,9 +214,7 @@ def test_second_derivatives(kind):
                 y = module(x)[0]
                 (g,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
                 parameters = list(module.parameters())
-                second = torch.autograd.grad(
-                    g.square().sum(), [x, *parameters], allow_unused=True
-                )
+                second = torch.autograd.grad(g.square().sum(), [x, *parameters], allow_unused=True)
                 results.append([torch.zeros(()) if s is None else s for s in second])
             for expected, found in zip(*results):
                 assert difference(found, expected) < 1e-4, str(case)

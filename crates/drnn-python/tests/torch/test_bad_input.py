@@ -184,26 +184,47 @@ def test_nan_after_the_end_of_a_sequence_is_not_read():
 
 def test_other_types_use_torch_with_one_warning():
     _modules._WARNED.clear()
-    for dtype in [torch.float64, torch.bfloat16]:
-        ours, theirs = (module.to(dtype) for module in pair("LSTM", 3, 5, 2, batch_first=True))
-        x = torch.randn(2, 4, 3, dtype=dtype)
-        with pytest.warns(UserWarning, match=str(dtype)):
-            found = ours(x)[0]
-        assert torch.equal(found, theirs(x)[0]) and found.dtype == dtype
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            ours(x)[0].sum().backward()
+    ours, theirs = (module.double() for module in pair("LSTM", 3, 5, 2, batch_first=True))
+    x = torch.randn(2, 4, 3, dtype=torch.float64)
+    with pytest.warns(UserWarning, match="torch.float64"):
+        found = ours(x)[0]
+    assert torch.equal(found, theirs(x)[0]) and found.dtype == torch.float64
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ours(x)[0].sum().backward()
     double = drnn.torch.LSTM(2, 3, bias=False, delay=2, dtype=torch.float64)
     x = torch.randn(3, 2, 2, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: double(x)[0], x)
-    ours, theirs = pair("GRU", 3, 5)
     x = torch.randn(4, 2, 3)
-    with pytest.warns(UserWarning, match="autocast"), torch.autocast("cpu", torch.bfloat16):
-        found = ours(x)[0]
-    with torch.autocast("cpu", torch.bfloat16):
-        assert torch.equal(found, theirs(x)[0])
     with pytest.warns(UserWarning, match="meta"):
         assert drnn.torch.GRU(3, 5, device="meta")(x.to("meta"))[0].shape == (4, 2, 5)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("how", ["module", "autocast"])
+def test_sixteen_bits_are_computed_with_thirty_two(kind, how):
+    torch.manual_seed(6)
+    ours, theirs = pair(kind, 3, 5, 2, batch_first=True)
+    x = torch.randn(2, 9, 3)
+    for dtype in [torch.bfloat16, torch.float16]:
+        if how == "module":
+            ours, theirs, x = ours.to(dtype), theirs.to(dtype), x.to(dtype)
+        expected = copy.deepcopy(theirs).double()(x.double())[0]
+        with warnings.catch_warnings(), torch.autocast("cpu", dtype, enabled=how == "autocast"):
+            warnings.simplefilter("error")
+            found, last = ours(x)
+            try:
+                torchs, torchs_last = theirs(x)
+            except RuntimeError:  # oneDNN has no float16 on some processors
+                torchs, torchs_last = found, last
+        assert found.dtype == torchs.dtype
+        states = zip(last, torchs_last) if kind == "LSTM" else [(last, torchs_last)]
+        assert all(a.dtype == b.dtype for a, b in states)
+        rounding = torch.finfo(found.dtype).eps / 2 * (1 + 1e-3) + 1e-6
+        assert ((found.double() - expected).abs() <= rounding * expected.abs() + 1e-6).all()
+        ours.zero_grad()
+        found.float().square().sum().backward()
+        assert all(p.grad is not None and p.grad.dtype == p.dtype for p in ours.parameters())
 
 
 def test_delay_of_other_types_equals_drnn():

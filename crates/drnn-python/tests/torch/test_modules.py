@@ -14,7 +14,7 @@ from cases import OURS, THEIRS, Case, difference
 from torch import nn
 
 import drnn.torch
-from drnn.torch import _ops
+from drnn.torch import _passes
 
 TOLERANCE = 1e-5
 
@@ -33,7 +33,7 @@ def check(case, seed):
 def test_random_modules_equal_torch_in_float64(block):
     for seed in range(block * 25, block * 25 + 25):
         check(Case(seed), seed)
-    assert len(_ops._TICKETS) == 0
+    assert len(_passes.TICKETS) == 0
 
 
 @pytest.mark.parametrize("block", range(6))

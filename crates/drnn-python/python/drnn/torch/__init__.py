@@ -21,8 +21,10 @@ try:
 except ImportError as error:
     raise ImportError("drnn.torch needs PyTorch: pip install torch") from error
 
-from ._ops import empty_cache
+from ._ensemble import Ensemble
+from ._flatten import Flattened, flatten, unflatten
 from ._modules import GRU, LSTM, RNN, DelayedGRU, DelayedLSTM, DelayedRNN
+from ._passes import empty_cache
 from ._replace import replace
 
 __all__ = [
@@ -32,6 +34,10 @@ __all__ = [
     "DelayedLSTM",
     "DelayedGRU",
     "DelayedRNN",
+    "Ensemble",
+    "Flattened",
+    "flatten",
+    "unflatten",
     "replace",
     "empty_cache",
 ]

@@ -8,10 +8,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from ._ops import shape_of
-from ._reference import Config, reference
+from ._config import Config, Inputs
+from ._function import is_transformed, recurrence
+from ._passes import shape_of
+from ._reference import reference
 
 _WARNED: set[str] = set()
+# torch.amp.is_autocast_available cannot be compiled by older versions of torch.
+_AUTOCAST_DEVICES = tuple(
+    kind for kind in ("cpu", "cuda", "xpu", "mps") if torch.amp.is_autocast_available(kind)
+)
+_COMPUTED_IN_FLOAT32 = (torch.float32, torch.bfloat16, torch.float16)
+_VMAP, _GRAD = torch._C._functorch.TransformType.Vmap, torch._C._functorch.TransformType.Grad
 _HAS_ONEDNN = torch.backends.mkldnn.is_available()
 
 
@@ -24,22 +32,31 @@ def _warn(reason: str) -> None:
 
 def _autocast(x: Tensor) -> bool:
     kind = x.device.type
-    return torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    return kind in _AUTOCAST_DEVICES and torch.is_autocast_enabled(kind)
 
 
-def _transformed() -> bool:
-    """Whether the call stands in a transform of torch.func or in forward-mode differentiation."""
+def _transforms() -> list:
+    """Those of ``torch.func`` that the call stands in."""
+    stack = torch._C._functorch.get_interpreter_stack() or []
+    return [interpreter.key() for interpreter in stack]
+
+
+def _has_higher_derivatives() -> bool:
+    """Whether the call is differentiated forward, or more than once by ``torch.func``."""
     if torch.compiler.is_compiling():
         return False
-    forward_mode = torch.autograd.forward_ad._current_level >= 0
-    return forward_mode or torch._C._functorch.peek_interpreter_stack() is not None
+    if torch.autograd.forward_ad._current_level >= 0:
+        return True
+    kinds = _transforms()
+    return kinds.count(_GRAD) > 1 or any(kind not in (_VMAP, _GRAD) for kind in kinds)
 
 
 def _torch_is_faster(config: Config, batch_sizes: Tensor | None) -> bool:
     """Whether torch has a kernel for inference that is as fast: its fused LSTM (oneDNN), which needs
     padded sequences. From 128 units on it was 1.0 to 1.6 times as fast as a call of drnn's."""
     fused = _HAS_ONEDNN and config.mode == "LSTM" and config.proj_size == 0
-    return fused and batch_sizes is None and config.delay == 0 and config.hidden_size >= 128
+    plain = batch_sizes is None and config.delay == 0 and not config.connections
+    return fused and plain and config.hidden_size >= 128 and not is_transformed()
 
 
 class _Recurrent(nn.RNNBase):
@@ -55,7 +72,7 @@ class _Recurrent(nn.RNNBase):
             raise ValueError(f'padding must be "null" or "look-ahead", got {padding!r}')
         self.delay, self.padding = delay, padding
         if delay:
-            shape_of(self._config().encode())  # raises where a delay makes no sense
+            shape_of(self._config())  # raises where a delay makes no sense
 
     def _config(self) -> Config:
         sizes = self.input_size, self.hidden_size, self.num_layers
@@ -108,8 +125,7 @@ class _Recurrent(nn.RNNBase):
             output, h, c = self._run(config, x, weights, h0, c0, batch_sizes)
 
         if batch_sizes is not None:
-            if config.look_ahead:
-                batch_sizes = batch_sizes[config.delay :]
+            batch_sizes = batch_sizes[config.ahead :]
             output = PackedSequence(output, batch_sizes, order, original_order)
             if original_order is not None:
                 h = h.index_select(1, original_order)
@@ -163,17 +179,15 @@ class _Recurrent(nn.RNNBase):
 
     def _obstacle(self, x: Tensor, tensors: list[Tensor]) -> str | None:
         """Why drnn's kernels cannot be used; empty where nothing is lost by it."""
-        if _autocast(x):
-            return "autocast is on"
         for tensor in tensors:
             if tensor.device.type != "cpu":
                 return f"there is no kernel for device {tensor.device.type} yet"
-            if tensor.dtype != torch.float32:
-                return f"there is no kernel for {tensor.dtype}, only for torch.float32"
+            if tensor.dtype not in _COMPUTED_IN_FLOAT32:
+                return f"there is no kernel for {tensor.dtype}"
             if tensor.layout != torch.strided:
                 return f"there is no kernel for layout {tensor.layout}"
-        if _transformed():
-            return "there are no transforms of torch.func and no forward-mode derivatives"
+        if _has_higher_derivatives():
+            return "there are no forward-mode and no higher derivatives of torch.func"
         if self.dropout >= 1 and self.training:
             return "everything is dropped"
         if x.numel() == 0 or tensors[0].numel() == 0 or self.num_layers > 1000:
@@ -187,6 +201,11 @@ class _Recurrent(nn.RNNBase):
         obstacle = self._obstacle(x, tensors)
         dropout = float(self.dropout) if self.training and self.num_layers > 1 else 0.0
         if obstacle is not None:
+            if not torch.compiler.is_compiling() and _VMAP in _transforms():
+                raise RuntimeError(
+                    f"drnn.torch: {obstacle or 'empty input'}, and torch's own operator cannot be "
+                    "mapped by torch.vmap; use float32 on the CPU, or one network after another"
+                )
             if obstacle:
                 _warn(obstacle)
             how = self.dropout, self.training
@@ -194,20 +213,33 @@ class _Recurrent(nn.RNNBase):
         save = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
         if not save and dropout == 0 and _torch_is_faster(config, batch_sizes):
             return reference(config, x, weights, self.bias, h0, c0, batch_sizes, 0.0, False)
-        if self.bias:
-            parts = [weight.reshape(-1) for weight in weights]
-        else:
-            zeros = torch.zeros(2 * config.bias_size)
-            parts = []
-            each = len(weights) // (self.num_layers * config.directions)
-            for i in range(0, len(weights), each):
-                parts += [weights[i].reshape(-1), weights[i + 1].reshape(-1), zeros]
-                parts += [weight.reshape(-1) for weight in weights[i + 2 : i + each]]
-        params = torch.cat(parts)
+        if _autocast(x) or any(tensor.dtype != torch.float32 for tensor in tensors):
+            return self._run_in_float32(config, x, weights, h0, c0, batch_sizes)
+        if not self.bias:
+            weights = self._with_biases(config, weights)
         seed = torch.randint(2**62, ()) if dropout > 0 else None
-        given = params, h0, c0, batch_sizes, seed, config.encode(), dropout, save
-        output, h, c, _ = torch.ops.drnn.rnn_forward(x, *given)
+        inputs = Inputs(x, weights, h0, c0, batch_sizes, seed, dropout)
+        output, h, c = recurrence(config, inputs, save)
         return output, h, None if c0 is None else c
+
+    def _run_in_float32(self, config: Config, x, weights, h0, c0, batch_sizes):
+        """Input, parameters and states of 16 bits, or autocast to them: computed with 32. Results
+        have the type of torch.nn's, which for a GRU under autocast is float32."""
+        dtype = x.dtype
+        if _autocast(x):
+            dtype = torch.float32 if self.mode == "GRU" else torch.get_autocast_dtype("cpu")
+        with torch.autocast("cpu", enabled=False):
+            x, h0, c0 = (None if t is None else t.float() for t in (x, h0, c0))
+            weights = [weight.float() for weight in weights]
+            results = self._run(config, x, weights, h0, c0, batch_sizes)
+        return tuple(None if result is None else result.to(dtype) for result in results)
+
+    def _with_biases(self, config: Config, weights: list[Tensor]) -> list[Tensor]:
+        """The weights of a module without biases, and zeros for them."""
+        zeros = torch.zeros(config.bias_size)
+        each = len(weights) // (1 if config.connections else self.num_layers * config.directions)
+        layers = (weights[i : i + each] for i in range(0, len(weights), each))
+        return [weight for w in layers for weight in (w[0], w[1], zeros, zeros, *w[2:])]
 
     def _run_episodes(self, config: Config, x, weights, h0, c0, batch_sizes, reset):
         """Cuts each sequence where its states are reset; the pieces are one packed batch."""

@@ -2,96 +2,23 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import threading
+from functools import lru_cache
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-_GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
+from drnn._drnn import Recurrence
+
+from ._config import Config, Inputs, flat
+
 _OPERATORS = {
     "LSTM": torch.lstm,
     "GRU": torch.gru,
     "RNN_TANH": torch.rnn_tanh,
     "RNN_RELU": torch.rnn_relu,
 }
-
-
-class Config(NamedTuple):
-    """A stack of recurrent layers without its parameters."""
-
-    mode: str
-    input_size: int
-    hidden_size: int
-    num_layers: int
-    bidirectional: bool
-    proj_size: int
-    delay: int
-    look_ahead: bool
-
-    def encode(self) -> str:
-        """As an argument of the operators, whose arguments are tensors, numbers and text."""
-        return " ".join([self.mode, *(str(int(field)) for field in self[1:])])
-
-    @staticmethod
-    def decode(text: str) -> Config:
-        mode, q, n, layers, both, p, delay, ahead = text.split(" ")
-        sizes = int(q), int(n), int(layers), both == "1", int(p), int(delay)
-        return Config(mode, *sizes, ahead == "1")
-
-    @property
-    def directions(self) -> int:
-        return 2 if self.bidirectional else 1
-
-    @property
-    def state_size(self) -> int:
-        """Width of h."""
-        return self.proj_size or self.hidden_size
-
-    @property
-    def output_size(self) -> int:
-        return self.directions * self.state_size
-
-    @property
-    def has_cell_state(self) -> bool:
-        return self.mode == "LSTM"
-
-    @property
-    def bias_size(self) -> int:
-        return _GATES[self.mode] * self.hidden_size
-
-    def shapes(self) -> list[tuple[int, ...]]:
-        """Of all parameters with biases, in torch's order, which is drnn's too."""
-        rows, shapes = self.bias_size, []
-        for layer in range(self.num_layers):
-            width = self.input_size if layer == 0 else self.output_size
-            for _ in range(self.directions):
-                shapes += [(rows, width), (rows, self.state_size), (rows,), (rows,)]
-                if self.proj_size:
-                    shapes.append((self.proj_size, self.hidden_size))
-        return shapes
-
-    def multiply_adds(self) -> int:
-        """Of one step of one sequence."""
-        return sum(shape[0] * shape[1] for shape in self.shapes() if len(shape) == 2)
-
-    def names(self, bias: bool) -> list[str]:
-        """Of the parameters, in the same order."""
-        names = []
-        for layer in range(self.num_layers):
-            for suffix in ["", "_reverse"][: self.directions]:
-                names += [f"weight_ih_l{layer}{suffix}", f"weight_hh_l{layer}{suffix}"]
-                if bias:
-                    names += [f"bias_ih_l{layer}{suffix}", f"bias_hh_l{layer}{suffix}"]
-                if self.proj_size:
-                    names.append(f"weight_hr_l{layer}{suffix}")
-        return names
-
-    def split(self, params: Tensor) -> list[Tensor]:
-        """The flat vector of parameters as views."""
-        shapes = self.shapes()
-        sizes = [shape[0] * shape[1] if len(shape) == 2 else shape[0] for shape in shapes]
-        return [part.view(shape) for part, shape in zip(params.split(sizes), shapes)]
 
 
 def reference(
@@ -106,6 +33,8 @@ def reference(
     train: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Outputs, h_n and c_n of x (T, B, q), or (N, q) where `batch_sizes` says it is packed."""
+    if config.connections:
+        return _flattened(config, x, weights, has_biases, h0, c0, batch_sizes)
     hx = h0 if c0 is None else (h0, c0)
     operator = _OPERATORS[config.mode]
     how = (has_biases, config.num_layers, dropout, train, config.bidirectional)
@@ -136,3 +65,126 @@ def reference(
         padded, _ = pad_packed_sequence(PackedSequence(output, batch_sizes))
         output = pack_padded_sequence(padded[delay:], lengths - delay).data
     return output, last[0], last[1] if c0 is not None else None
+
+
+@lru_cache(maxsize=16)
+def _free(config: Config) -> dict[str, Tensor]:
+    """By name, which weights are not zero because of the connections between blocks."""
+    mask = torch.from_numpy(Recurrence(*config).free_mask())
+    return dict(zip(config.names(True), config.split(mask)))
+
+
+def _flattened(config: Config, x, weights, has_biases, h0, c0, batch_sizes):
+    """A flattened stack, step by step: block i begins i steps late and ends as late."""
+    free = _free(config)
+    weights = [w * free[name].to(w) for name, w in zip(config.names(has_biases), weights)]
+    lengths = torch.full([h0.size(1)], x.size(0), device=x.device)
+    if batch_sizes is not None:
+        x, lengths = pad_packed_sequence(PackedSequence(x, batch_sizes))
+    blocks, rows, n = h0.shape
+    runs = lengths.to(x.device) + (config.delay - config.lag - config.ahead)
+    if int(lengths.min()) <= config.ahead:
+        raise RuntimeError(
+            f"every sequence needs more than {config.ahead} elements: the last {config.ahead} are "
+            "only looked at"
+        )
+    states = [None if s is None else s.transpose(0, 1).reshape(rows, -1) for s in (h0, c0)]
+    begin = torch.arange(blocks, device=x.device)
+    outputs = []
+    for t in range(int(runs.max()) + config.lag):
+        x_t = x[t] if t < x.size(0) else torch.zeros_like(x[0])
+        active = (begin <= t) & (t < runs.unsqueeze(1) + begin)
+        active = active.repeat_interleave(n, dim=1)
+        new = _cell(config, x_t, weights, has_biases, *states)
+        states = [None if s is None else torch.where(active, a, s) for a, s in zip(new, states)]
+        if t >= config.delay:
+            outputs.append(states[0][:, -n:])
+    h, c = (None if s is None else s.view(rows, blocks, n).transpose(0, 1) for s in states)
+    output = torch.stack(outputs)
+    if batch_sizes is not None:
+        output = pack_padded_sequence(output, lengths.cpu() - config.ahead).data
+    return output, h, c
+
+
+def _cell(config: Config, x, weights, has_biases, h, c):
+    """h and c (of an LSTM) after a step. `weight_hu` of a flattened GRU is last."""
+    biases = weights[2:4] if has_biases else (None, None)
+    from_x = torch.nn.functional.linear(x, weights[0], biases[0]).chunk(config.gates, dim=1)
+    from_h = torch.nn.functional.linear(h, weights[1], biases[1]).chunk(config.gates, dim=1)
+    if config.mode == "LSTM":
+        i, f, g, o = (a + b for a, b in zip(from_x, from_h))
+        c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+        return torch.sigmoid(o) * torch.tanh(c), c
+    if config.mode == "GRU":
+        r, z = (torch.sigmoid(a + b) for a, b in zip(from_x[:2], from_h[:2]))
+        candidate = torch.tanh(from_x[2] + h @ weights[-1].t() + r * from_h[2])
+        return (1 - z) * candidate + z * h, None
+    activation = torch.tanh if config.mode == "RNN_TANH" else torch.relu
+    return activation(from_x[0] + from_h[0]), None
+
+
+def reference_outputs(config: Config, inputs: Inputs) -> tuple[Tensor, Tensor, Tensor | None]:
+    """A forward pass by torch's operator, which computes with NaN and infinity too."""
+    if inputs.lanes:
+        lanes = range(inputs.lanes[0])
+        found = [reference_outputs(config, inputs.lane(lane)) for lane in lanes]
+        return tuple(None if each[0] is None else torch.stack(each) for each in zip(*found))
+    x, weights, h0, c0, batch_sizes, seed, dropout = inputs
+    given = config, x, weights, True, h0, c0, batch_sizes, dropout, dropout > 0
+    if seed is None:
+        return reference(*given)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(seed))
+        return reference(*given)
+
+
+def reference_gradients(config: Config, inputs: Inputs, upstream: tuple[Tensor, ...]):
+    """Gradients of x, of the weights as one vector, of h_0 and of c_0 (None without), from those of
+    outputs, h_n and c_n. In a thread of its own, because autograd is switched off for the thread
+    that computes an operator."""
+    found, failed = [], []
+
+    def work():
+        try:
+            variables = [t.detach().clone().requires_grad_() for t in inputs.differentiable()]
+            results = reference_outputs(config, inputs.with_differentiable(variables))
+            pairs = [(r, d) for r, d in zip(results, upstream) if r is not None]
+            results, gradients = zip(*pairs)
+            found.extend(torch.autograd.grad(results, variables, gradients))
+        except Exception as error:  # raised again below
+            failed.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    if failed:
+        raise failed[0]
+    d = inputs.with_differentiable([gradient.contiguous() for gradient in found])
+    return d.x, flat(inputs.lanes, d.weights), d.h0, d.c0
+
+
+def reference_second_gradients(
+    config: Config, inputs: Inputs, upstream: tuple[Tensor, ...], needs_x: bool, gradients
+) -> tuple[list[Tensor | None], Inputs]:
+    """Gradients of `upstream` (of outputs, h_n and c_n) and of `inputs`, from `gradients`, those of
+    what a backward pass returns: the gradients of x, of the weights as one vector, of h_0 and c_0."""
+    if torch.is_grad_enabled():
+        raise RuntimeError("drnn.torch has no third derivatives; use torch.nn's module instead")
+    if inputs.dropout > 0:
+        raise RuntimeError(
+            "drnn.torch has no second derivatives with dropout; use torch.nn's module instead"
+        )
+    count = 2 if inputs.c0 is None else 3
+    with torch.enable_grad():
+        variables = [t.detach().requires_grad_() for t in inputs.differentiable()]
+        upstream = [t.detach().requires_grad_() for t in upstream[:count]]
+        inputs = inputs.with_differentiable(variables)
+        results = reference_outputs(config, inputs)[:count]
+        found = torch.autograd.grad(results, variables, upstream, create_graph=True)
+        first = inputs.with_differentiable(list(found))
+        first = [first.x, flat(inputs.lanes, first.weights), first.h0, first.c0][: count + 1]
+    skip = 0 if needs_x else 1
+    wanted = gradients[skip : count + 1]
+    found = torch.autograd.grad(first[skip:], upstream + variables, wanted, allow_unused=True)
+    d_upstream = [*found[:count], *[None] * (3 - count)]
+    return d_upstream, inputs.with_differentiable(list(found[count:]))
