@@ -114,6 +114,7 @@ pub use cpu::peak;
 pub use cpu::{Cpu, InstructionSet};
 pub use error::{Error, FileError, Result, Shape, text};
 pub use exec::dropout::Dropout;
+pub use exec::params::Params;
 pub use exec::pass::Lane;
 pub use exec::wavefront::Plan;
 #[cfg(feature = "flatten")]

@@ -83,7 +83,7 @@ fn training_allocates_nothing(cpu: &Cpu, builder: NetSpecBuilder, dense: bool) {
     };
     let batch = batch.lengths(&lengths);
     let slots: Vec<u32> = (0..8 * 30).filter(|i| i / 30 < i % 30 % 9 && i % 4 == 0).collect();
-    let mut lanes = [Lane { params: model.params(), batch, start: None }; 3];
+    let mut lanes = [Lane { params: model.params().into(), batch, start: None }; 3];
     lanes[1].batch = batch.select_outputs(&slots);
     let d_outputs = vec![0.1; 8 * 30 * 3];
     let mut params = vec![vec![0.0; spec.parameters()]; 3];

@@ -108,7 +108,7 @@ fn positions_that_cannot_be_selected() {
     let (model, mut params) = (dense(), [0.0; 154]);
     let mut tape = Tape::new(model.spec()).unwrap();
     let selecting =
-        [Lane { params: model.params(), batch: batch.select_outputs(&[0, 4]), start: None }];
+        [Lane { params: model.params().into(), batch: batch.select_outputs(&[0, 4]), start: None }];
     let mut backward = |outputs: &[f32]| {
         let (last, params, input, start) = (None, &mut params[..], None, None);
         let gradient = Gradient { outputs, last, params, input, start };
@@ -159,7 +159,8 @@ fn gradients_of_nothing_are_zero() {
             None => Batch::tokens(&t, Steps(1), Rows(2)),
         };
         let d_outputs = vec![1.0; 2 * spec.output_width()];
-        let lanes = [Lane { params: model.params(), batch: batch.lengths(&[0, 0]), start: None }];
+        let lanes =
+            [Lane { params: model.params().into(), batch: batch.lengths(&[0, 0]), start: None }];
         let mut tape = Tape::new(&spec).unwrap();
         let mut params = vec![f32::NAN; spec.parameters()];
         tape.forward(&lanes)
@@ -182,11 +183,11 @@ fn training_passes() {
     let spec = model.spec().clone();
     let mut tape = Tape::new(&spec).unwrap();
     let good = Lane {
-        params: model.params(),
+        params: model.params().into(),
         batch: Batch::dense(&[0.0; 6], Steps(2), Rows(1)),
         start: None,
     };
-    let short = Lane { params: &model.params()[1..], ..good };
+    let short = Lane { params: model.params()[1..].into(), ..good };
     let error = tape.forward(&[short]).err().unwrap().to_string();
     assert_eq!(error, "`params` has 153 values, expected shape [154] (154 values)");
     let error = tape.forward(&[good, short]).err().unwrap().to_string();

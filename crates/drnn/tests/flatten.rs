@@ -203,7 +203,7 @@ fn a_relaxed_stack_begins_as_it_was_and_learns_new_connections() {
             assert!(difference.largest() < 1e-6, "{difference:?}");
             assert!(relaxed.spec().free_parameters() > flat.spec().free_parameters());
 
-            let lanes = [Lane { params: relaxed.params(), batch, start: None }];
+            let lanes = [Lane { params: relaxed.params().into(), batch, start: None }];
             let mut tape = Tape::new(relaxed.spec()).unwrap();
             let pass = tape.forward(&lanes).unwrap();
             let ones = vec![1.0; pass.outputs(0).len()];

@@ -124,7 +124,8 @@ fn by_tape(case: &Case, cpu: &Cpu) -> Results {
     let (x, lengths, params) = (narrow(&case.inputs), case.elements(), narrow(&case.params()));
     let start = States { h: narrow(&case.h0), c: narrow(&case.c0) };
     let d_last = States { h: narrow(&case.d_hn), c: narrow(&case.d_cn) };
-    let lanes = [Lane { params: &params, batch: batch(case, &x, &lengths), start: Some(&start) }];
+    let lanes =
+        [Lane { params: (&params).into(), batch: batch(case, &x, &lengths), start: Some(&start) }];
     let mut tape = Tape::on(cpu, &case.spec);
     let pass = tape.forward(&lanes).unwrap();
     let (outputs, last) = (widen(pass.outputs(0)), pass.last(0));

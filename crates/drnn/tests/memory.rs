@@ -115,7 +115,7 @@ impl Data {
 
 fn trained(cpu: &Cpu, spec: &NetSpec, batch: Batch, dropout: Option<Dropout>) -> drnn::Memory {
     let model = Model::init(spec, 1).unwrap();
-    let lanes = [Lane { params: model.params(), batch, start: None }];
+    let lanes = [Lane { params: model.params().into(), batch, start: None }];
     let mut tape = Tape::on(cpu, spec);
     let pass = match dropout {
         Some(dropout) => tape.forward_with_dropout(&lanes, &[dropout]).unwrap(),
@@ -197,7 +197,7 @@ fn what_cannot_be_had_is_an_error() {
     assert!(memory::run(&spec, BatchSize::new(1, 4000)) > 1 << 49);
     let refused = model.run(&batch, None);
     assert!(matches!(&refused, Err(Error::TooLarge(why)) if why.contains("memory")), "{refused:?}");
-    let lanes = [Lane { params: model.params(), batch, start: None }];
+    let lanes = [Lane { params: model.params().into(), batch, start: None }];
     let mut tape = Tape::on(&Cpu::new(1), &spec);
     assert!(matches!(tape.forward(&lanes), Err(Error::TooLarge(_))));
 }

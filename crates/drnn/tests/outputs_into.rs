@@ -36,7 +36,7 @@ fn training_passes_of_several_lanes() {
     let x = input(6 * 2 * 3);
     let batch = Batch::dense(&x, Steps(6), Rows(2));
     let lanes: Vec<Lane> =
-        models.iter().map(|m| Lane { params: m.params(), batch, start: None }).collect();
+        models.iter().map(|m| Lane { params: m.params().into(), batch, start: None }).collect();
     let factors: Vec<Dropout> = (0..3).map(|seed| Dropout::new(0.3, seed).unwrap()).collect();
     let len = 6 * 2 * 4;
     for dropout in [&[][..], &factors] {

@@ -3,7 +3,8 @@
 #[path = "common/random.rs"]
 mod random;
 
-use drnn::{Cpu, Gradient, InputSpec, Pass, Tape};
+use drnn::params::Layout;
+use drnn::{Cpu, Gradient, InputSpec, Lane, Params, Pass, Tape};
 use random::{Sample, train};
 
 /// Gradients of the parameters, of dense input and of the start.
@@ -78,7 +79,32 @@ fn other_batches_are_refused_and_the_pass_stays() {
 
     // A forward pass that is refused leaves the one before.
     tape.forward(&lanes).unwrap();
-    let short = [drnn::Lane { params: &s.params[1..], ..s.lane() }];
+    let short = [drnn::Lane { params: s.params[1..].into(), ..s.lane() }];
     assert!(tape.forward(&short).is_err());
     assert_eq!(back(tape.resume(&lanes).unwrap(), &s).0, expected.d_params);
+}
+
+#[test]
+fn parameters_may_lie_apart() {
+    let cpu = Cpu::new(2);
+    let mut count = 0;
+    for seed in 0..120 {
+        let s = Sample::new(seed);
+        let layout = Layout::new(&s.spec);
+        let tensors: Vec<Vec<f32>> =
+            layout.tensors().iter().map(|tensor| s.params[tensor.range.clone()].to_vec()).collect();
+        let tensors: Vec<&[f32]> = tensors.iter().map(Vec::as_slice).collect();
+        let lanes = [Lane { params: Params::Tensors(&tensors), ..s.lane() }];
+        let mut tape = Tape::on(&cpu, &s.spec);
+        let Ok(pass) = tape.forward(&lanes) else { continue };
+        let outputs = pass.outputs(0).to_vec();
+        let expected = train(&cpu, &[&s]).remove(0);
+        assert_eq!(outputs, expected.outputs, "{}", s.spec);
+        let (params, ..) = back(tape.resume(&lanes).unwrap(), &s);
+        assert_eq!(params, expected.d_params, "{}", s.spec);
+        let short = [Lane { params: Params::Tensors(&tensors[1..]), ..lanes[0] }];
+        assert!(tape.forward(&short).is_err(), "{}", s.spec);
+        count += 1;
+    }
+    assert!(count > 100, "{count} of 120 networks were trained");
 }

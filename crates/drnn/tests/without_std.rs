@@ -57,7 +57,7 @@ fn a_training_pass_has_the_slope_of_the_loss() {
         outputs.iter().map(|&y| f64::from(y)).sum::<f64>()
     };
     let mut tape = Tape::new(model.spec()).unwrap();
-    let lanes = [Lane { params: model.params(), batch, start: None }];
+    let lanes = [Lane { params: model.params().into(), batch, start: None }];
     let pass = tape.forward(&lanes).unwrap();
     let ones = vec![1.0; pass.outputs(0).len()];
     let mut gradient = vec![0.0; model.params().len()];

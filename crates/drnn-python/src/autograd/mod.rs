@@ -18,7 +18,7 @@ use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use sequences::Sequences;
 use std::sync::{Arc, Mutex};
-use work::{Gradients, Results, Work, flatten, set_states, write};
+use work::{Gradients, Results, Weights, Work, set_states, write};
 
 create_exception!(_drnn, NotFinite, PyValueError, "NaN or infinity where drnn computes with none.");
 
@@ -58,20 +58,24 @@ struct Inputs<'py> {
     sizes: Option<PyReadonlyArrayDyn<'py, i64>>,
 }
 
+/// The values of all weights, each of all lanes.
+fn values<'a>(weights: &'a [ReadF32], lanes: usize, spec: &NetSpec) -> PyResult<Vec<&'a [f32]>> {
+    let weights: Vec<&[f32]> =
+        weights.iter().map(|weight| weight.as_slice()).collect::<Result<_, _>>()?;
+    let found: usize = weights.iter().map(|weight| weight.len()).sum();
+    let expected = spec.parameters().checked_mul(lanes);
+    if lanes == 0 || expected != Some(found) {
+        return Err(PyRuntimeError::new_err(format!(
+            "{found} parameters, expected {} for each of {lanes} lanes",
+            spec.parameters(),
+        )));
+    }
+    Ok(weights)
+}
+
 impl Inputs<'_> {
     fn weights(&self, spec: &NetSpec) -> PyResult<Vec<&[f32]>> {
-        let weights: Vec<&[f32]> =
-            self.weights.iter().map(|weight| weight.as_slice()).collect::<Result<_, _>>()?;
-        let found: usize = weights.iter().map(|weight| weight.len()).sum();
-        let expected = spec.parameters().checked_mul(self.lanes);
-        if self.lanes == 0 || expected != Some(found) {
-            return Err(PyRuntimeError::new_err(format!(
-                "{found} parameters, expected {} for each of {} lanes",
-                spec.parameters(),
-                self.lanes
-            )));
-        }
-        Ok(weights)
+        values(&self.weights, self.lanes, spec)
     }
 
     fn sequences(&self, spec: &NetSpec) -> PyResult<Sequences> {
@@ -199,19 +203,14 @@ impl Recurrence {
                     None => false,
                 })
             };
-            let params = || {
-                let mut params = Vec::new();
-                flatten(&weights, 1, &mut params);
-                params
-            };
             let model = match shape.models.take(threads, same) {
                 Some(model) if same(&model) => model,
                 Some(mut model) => {
-                    model.set_params(&params()).map_err(to_python)?;
+                    model.set_params(&weights.concat()).map_err(to_python)?;
                     model
                 }
                 None => {
-                    let model = Model::from_params(&shape.spec, params());
+                    let model = Model::from_params(&shape.spec, weights.concat());
                     model.map_err(to_python)?.on(&cpu(threads)?)
                 }
             };
@@ -252,9 +251,10 @@ impl Recurrence {
         };
         let run = || {
             let Inputs { x, h0, c0, .. } = &inputs;
-            work.set_input(sequences, x, &weights, h0, c0.as_ref())?;
+            work.set_input(sequences, x, h0, c0.as_ref())?;
             let (x, results) = (x.as_slice()?, outputs.results()?);
-            py.detach(|| work.forward(x, &dropout, results))
+            let weights = Weights::new(&weights, inputs.lanes);
+            py.detach(|| work.forward(x, &weights, &dropout, results))
         };
         match run() {
             Ok(()) => Ok(Saved { shape: shape.clone(), owner, work: Mutex::new(Some(work)) }),
@@ -278,12 +278,13 @@ struct Saved {
 impl Saved {
     /// Runs backward, into the arrays given. False, and nothing written, if this pass has gone back
     /// already or had another number of lanes.
-    #[pyo3(signature = (lanes, x, d_outputs, d_h, d_c, d_params, d_x, d_h0, d_c0))]
+    #[pyo3(signature = (lanes, weights, x, d_outputs, d_h, d_c, d_params, d_x, d_h0, d_c0))]
     #[allow(clippy::too_many_arguments)] // Python's keywords
     fn backward(
         &self,
         py: Python,
         lanes: usize,
+        weights: Vec<ReadF32>,
         x: ReadF32,
         d_outputs: ReadF32,
         d_h: ReadF32,
@@ -298,7 +299,8 @@ impl Saved {
         };
         let mut run = || {
             work.set_last_gradients(&d_h, d_c.as_ref())?;
-            let x = x.as_slice()?;
+            let weights = values(&weights, lanes, &self.shape.spec)?;
+            let (weights, x) = (Weights::new(&weights, lanes), x.as_slice()?);
             let gradients = Gradients {
                 d_outputs: d_outputs.as_slice()?,
                 d_params: d_params.as_slice_mut()?,
@@ -309,7 +311,7 @@ impl Saved {
             if gradients.d_x.as_ref().is_some_and(|d_x| d_x.len() != x.len()) {
                 return Err(PyRuntimeError::new_err("d_x has another shape than x"));
             }
-            py.detach(|| work.backward(x, gradients))
+            py.detach(|| work.backward(x, &weights, gradients))
         };
         let result = run();
         self.shape.work.give_back(self.owner, work);

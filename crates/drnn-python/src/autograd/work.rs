@@ -3,7 +3,7 @@
 use super::pool::cpu;
 use super::sequences::Sequences;
 use super::{ReadF32, to_python};
-use drnn::{Dropout, Gradient, Lane, NetSpec, States, Tape};
+use drnn::{Dropout, Gradient, Lane, NetSpec, Params, States, Tape};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use std::mem;
@@ -14,8 +14,6 @@ pub(super) struct Work {
     /// Input width.
     q: usize,
     sequences: Sequences,
-    /// Parameters, flat, lane after lane.
-    params: Vec<f32>,
     /// States of each lane.
     start: Vec<States>,
     last: States,
@@ -73,15 +71,18 @@ pub(super) fn set_states(
     Ok(())
 }
 
-/// Parameters of each lane as one flat vector. Every weight holds those of all lanes.
-pub(super) fn flatten(weights: &[&[f32]], lanes: usize, params: &mut Vec<f32>) {
-    params.clear();
-    params.reserve(weights.iter().map(|weight| weight.len()).sum());
-    for lane in 0..lanes {
-        for weight in weights {
-            let len = weight.len() / lanes;
-            params.extend_from_slice(&weight[lane * len..][..len]);
-        }
+/// The tensors of each lane, where torch has them.
+pub(super) struct Weights<'a>(Vec<Vec<&'a [f32]>>);
+
+impl<'a> Weights<'a> {
+    /// Every one of `tensors` holds the values of all lanes.
+    pub(super) fn new(tensors: &[&'a [f32]], lanes: usize) -> Weights<'a> {
+        let own = |lane: usize, all: &&'a [f32]| {
+            let len = all.len() / lanes;
+            &all[lane * len..][..len]
+        };
+        let of = |lane| tensors.iter().map(|all| own(lane, all)).collect();
+        Weights((0..lanes).map(of).collect())
     }
 }
 
@@ -104,20 +105,16 @@ pub(super) struct Gradients<'a> {
 impl Work {
     pub(super) fn new(spec: &NetSpec, threads: usize) -> PyResult<Work> {
         let (sequences, last) = Default::default();
-        let ([start, d_last, d_start], [params, d_x]) = Default::default();
+        let ([start, d_last, d_start], d_x) = Default::default();
         let tape = Tape::on(&cpu(threads)?, spec);
         let q = spec.input().width();
-        Ok(Work { tape, q, sequences, params, start, last, d_last, d_start, d_x })
+        Ok(Work { tape, q, sequences, start, last, d_last, d_start, d_x })
     }
 
     /// Bytes held for the next pass.
     pub(super) fn bytes(&self) -> usize {
         let memory = self.tape.memory();
-        memory.saved
-            + memory.extra
-            + memory.fixed
-            + size_of_val(&self.params[..])
-            + size_of_val(&self.d_x[..])
+        memory.saved + memory.extra + memory.fixed + size_of_val(&self.d_x[..])
     }
 
     /// Takes what a pass reads; `x` is read again, where it lies.
@@ -125,12 +122,10 @@ impl Work {
         &mut self,
         sequences: Sequences,
         x: &ReadF32,
-        weights: &[&[f32]],
         h0: &ReadF32,
         c0: Option<&ReadF32>,
     ) -> PyResult<()> {
         let lanes = sequences.lanes();
-        flatten(weights, lanes, &mut self.params);
         set_states(&mut self.start, lanes, h0, c0)?;
         let memory = mem::take(&mut self.sequences).into_memory();
         self.sequences = sequences;
@@ -145,11 +140,12 @@ impl Work {
     pub(super) fn forward(
         &mut self,
         x: &[f32],
+        weights: &Weights,
         dropout: &[Dropout],
         results: Results,
     ) -> PyResult<()> {
-        let Work { tape, sequences, params, start, last, .. } = self;
-        let lanes = lanes(sequences, x, params, start);
+        let Work { tape, sequences, start, last, .. } = self;
+        let lanes = lanes(sequences, x, weights, start);
         let Results { outputs, h, c } = results;
         let mut outputs = parts_mut(outputs, lanes.len());
         let pass = tape.forward_into(&lanes, dropout, &mut outputs).map_err(to_python)?;
@@ -172,8 +168,14 @@ impl Work {
         set_states(&mut self.d_last, self.sequences.lanes(), d_h, d_c)
     }
 
-    pub(super) fn backward(&mut self, x: &[f32], gradients: Gradients) -> PyResult<()> {
-        let Work { tape, q, sequences, params, start, d_last, d_start, d_x: padded, .. } = self;
+    /// The weights are those of the forward pass.
+    pub(super) fn backward(
+        &mut self,
+        x: &[f32],
+        weights: &Weights,
+        gradients: Gradients,
+    ) -> PyResult<()> {
+        let Work { tape, q, sequences, start, d_last, d_start, d_x: padded, .. } = self;
         let Gradients { d_outputs, d_params, mut d_x, d_h0, d_c0 } = gradients;
         let count = sequences.lanes();
         d_start.resize_with(count, States::default);
@@ -191,7 +193,7 @@ impl Work {
             }
         }
         .into_iter();
-        let lanes = lanes(sequences, x, params, start);
+        let lanes = lanes(sequences, x, weights, start);
         let each = parts(d_outputs, count).zip(parts_mut(d_params, count));
         let mut gradients: Vec<Gradient> = each
             .zip(d_last.iter().zip(d_start.iter_mut()))
@@ -225,12 +227,12 @@ impl Work {
 fn lanes<'a>(
     sequences: &'a Sequences,
     x: &'a [f32],
-    params: &'a [f32],
+    weights: &'a Weights,
     start: &'a [States],
 ) -> Vec<Lane<'a>> {
-    let each = parts(params, sequences.lanes()).zip(start).enumerate();
-    each.map(|(lane, (params, start))| Lane {
-        params,
+    let each = weights.0.iter().zip(start).enumerate();
+    each.map(|(lane, (weights, start))| Lane {
+        params: Params::Tensors(weights),
         batch: sequences.batch(x, lane),
         start: Some(start),
     })

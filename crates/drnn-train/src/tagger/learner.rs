@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::loss::{LossSum, Targets, weighted_cross_entropy};
 use crate::optim::{Adam, AdamOptions, clip_scale, norm};
 use crate::training::{Batches, Engine, Inspect, State, Steps, forward};
-use drnn::{BundleTable, Cpu, Gradient, Lane, NetSpec, States, Tape};
+use drnn::{BundleTable, Cpu, Gradient, Lane, NetSpec, Params, States, Tape};
 use drnn_tasks::tagger::{SPECIAL, TaggerNet};
 
 /// Parameters, optimiser, and memory for a step.
@@ -81,7 +81,7 @@ impl TaggerLearner {
         let TaggerLearner { net, chars, words, encodings, gradient, d_outputs, d_x, .. } = self;
         let ([char_range, word_range, vector_range], params) = (net.ranges(), &self.state.params);
         let [char_tape, word_tape] = &mut self.tapes;
-        let lane = |params, batch| [Lane { params, batch, start: None }];
+        let lane = |params, batch| [Lane { params: Params::Flat(params), batch, start: None }];
         let char_lane = lane(&params[char_range.clone()], chars.batch());
         let char_pass = forward(char_tape, &char_lane, of_chars, adam)?;
         char_pass.last_into(0, encodings);

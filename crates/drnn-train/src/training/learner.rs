@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::loss::{LossSum, Targets, class_weighted_cross_entropy, loss};
 use crate::optim::{Adam, AdamOptions, clip_scale, norm};
 use crate::training::{Batches, Engine, Inspect, State, Steps};
-use drnn::{Cpu, Dropout, Gradient, Lane, Model, NetSpec, Pass, Tape};
+use drnn::{Cpu, Dropout, Gradient, Lane, Model, NetSpec, Params, Pass, Tape};
 
 /// Parameters, optimiser, and memory for a step.
 pub struct Learner {
@@ -48,7 +48,8 @@ impl Learner {
     /// norm is not finite.
     fn step(&mut self, batches: &Batches, weights: Option<&[f32]>) -> Result<(LossSum, f64)> {
         let State { params, adam } = &mut self.state;
-        let lanes = [Lane { params, batch: self.gathered.batch(), start: None }];
+        let batch = self.gathered.batch();
+        let lanes = [Lane { params: Params::from(&*params), batch, start: None }];
         let pass = match forward(&mut self.tape, &lanes, batches.dropout, adam) {
             // Data is checked when it is made, so the parameters have diverged.
             Err(drnn::Error::NotFinite { .. }) => return Ok((LossSum::default(), f64::NAN)),
@@ -148,7 +149,7 @@ impl Engine for Learner {
         inspect: &mut Inspect,
     ) -> Result<LossSum> {
         data.gather(epoch, chosen, &mut self.gathered);
-        let (params, batch) = (&self.state.params, self.gathered.batch());
+        let (params, batch) = (Params::from(&self.state.params), self.gathered.batch());
         let lanes = [Lane { params, batch, start: None }];
         let pass = self.tape.forward(&lanes)?;
         let (outputs, targets) = (pass.outputs(0), self.gathered.targets());

@@ -327,7 +327,7 @@ impl<'a> LayerGradient<'a> {
             // SAFETY: rows of a weight, or entries of a bias, that belong to this item's columns.
             unsafe {
                 let (to, cols) = (self.targets.params.at(to), share.columns.len());
-                transpose(from, share.sums_stride, (features.len(), cols), to, row);
+                transpose(self.net, from, share.sums_stride, (features.len(), cols), to, row);
             }
         };
         let recurrent = |share: &Share, h: &Rows, features: Range<usize>| {
@@ -340,7 +340,7 @@ impl<'a> LayerGradient<'a> {
             // SAFETY: rows of the weight that belong to this item's columns.
             unsafe {
                 let to = self.targets.params.at(w_hr.start + p.columns.start * p.units);
-                transpose(sums, p.sums_stride, (p.units, p.columns.len()), to, p.units);
+                transpose(self.net, sums, p.sums_stride, (p.units, p.columns.len()), to, p.units);
             }
         }
         let candidates = &self.net.layout.wiring(self.layer).candidates;

@@ -16,6 +16,7 @@ use crate::exec::net::Net;
 use crate::exec::pass::{Lane, LaneWork};
 use crate::kernel::pack::{pack, packed_len, panels};
 use crate::kernel::product::{Init, NULL_ROW, Term};
+use crate::kernel::transpose::Transpose;
 use crate::prelude::*;
 use crate::spec::wiring::InputBackwardGroup;
 
@@ -86,59 +87,23 @@ pub(crate) fn feature_stride(features: usize) -> usize {
     features.next_multiple_of(LINE) + LINE
 }
 
-/// `to[c, f] = from[f, c]` for `features` by `cols`; rows of `to` lie `row` apart. By squares of a cache line,
-/// so that each line is read and written once, however far apart rows are.
+/// `to[c, f] = from[f, c]` for `features` by `cols`; rows of `to` lie `row` apart.
 ///
 /// # Safety
 /// `to` has space for all of it, and nobody else uses it.
 pub(crate) unsafe fn transpose(
+    net: &Net,
     from: &[f32],
     stride: usize,
     (features, cols): (usize, usize),
     to: *mut f32,
     row: usize,
 ) {
-    for start in (0..cols).step_by(LINE) {
-        for first in (0..features).step_by(LINE) {
-            let (height, width) = (LINE.min(features - first), LINE.min(cols - start));
-            let line = |f: usize| &from[(first + f) * stride + start..][..width];
-            // SAFETY: start + width <= cols and first + height <= features.
-            unsafe {
-                let to = to.add(start * row + first);
-                if height == LINE && width == LINE {
-                    let mut square = [[0.0; LINE]; LINE];
-                    for (f, to) in square.iter_mut().enumerate() {
-                        to.copy_from_slice(&line(f)[..LINE]);
-                    }
-                    transpose_square(&square, to, row);
-                    continue;
-                }
-                for f in 0..height {
-                    for (c, x) in line(f).iter().enumerate() {
-                        *to.add(c * row + f) = *x;
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// A square of [`transpose`], by fours.
-///
-/// # Safety
-/// As there.
-#[inline(always)]
-unsafe fn transpose_square(square: &[[f32; LINE]; LINE], to: *mut f32, row: usize) {
-    for c in (0..LINE).step_by(4) {
-        for f in (0..LINE).step_by(4) {
-            let lines: [[f32; 4]; 4] =
-                core::array::from_fn(|j| core::array::from_fn(|i| square[f + i][c + j]));
-            for (j, line) in lines.into_iter().enumerate() {
-                // SAFETY: the caller's promise.
-                unsafe { to.add((c + j) * row + f).cast::<[f32; 4]>().write_unaligned(line) }
-            }
-        }
-    }
+    assert!(features == 0 || from.len() >= (features - 1) * stride + cols, "rows of that length");
+    let (from, rows) = (from.as_ptr(), features);
+    let transpose = Transpose { from, stride, rows, cols, to, to_stride: row };
+    // SAFETY: `from` was just checked, `to` is the caller's promise.
+    unsafe { (net.cpu.kernels.transpose)(&transpose) }
 }
 
 /// Gradients of `output.weight` and `output.bias`, for this part's columns.
@@ -219,7 +184,7 @@ pub(crate) unsafe fn embedded_input(
 ) {
     let (e, columns) = (net.spec.input().width(), net.columns(0));
     let width = net.cpu.kernels.width;
-    let embedding = &lane.params[net.layout.embedding().unwrap_or_default()];
+    let embedding = lane.params.get(net.layout.embedding().unwrap_or_default());
     let stride = feature_stride(e);
     let symbols = &work.table.symbols;
     workspace.features.reserve(BLOCK * stride);
@@ -253,29 +218,7 @@ pub(crate) unsafe fn embedded_input(
         // SAFETY: this group's rows of the weight.
         unsafe {
             let to = params.at(weight.start + rows.start * e);
-            transpose(sums, sums_stride, (e, cols.len()), to, e)
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn transposes_whole_squares_and_edges() {
-        for (features, cols) in [(1, 1), (16, 16), (17, 15), (5, 40), (70, 33)] {
-            let (stride, row) = (cols + 3, features + 2);
-            let from: Vec<f32> = (0..features * stride).map(|i| i as f32).collect();
-            let mut to = vec![-1.0; cols * row];
-            // SAFETY: `cols` rows of `row` floats, of which `features` are written.
-            unsafe { transpose(&from, stride, (features, cols), to.as_mut_ptr(), row) };
-            for (c, line) in to.chunks(row).enumerate() {
-                for (f, x) in line.iter().enumerate() {
-                    let expected = if f < features { from[f * stride + c] } else { -1.0 };
-                    assert_eq!(*x, expected, "{features} by {cols}: {f}, {c}");
-                }
-            }
+            transpose(net, sums, sums_stride, (e, cols.len()), to, e)
         }
     }
 }

@@ -29,7 +29,7 @@ use crate::spec::params::Layout;
 /// let spec = NetSpec::builder(Cell::Gru).dense(2).units([8]).outputs(1).build()?;
 /// let model = Model::init(&spec, 1)?;
 /// let x = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]; // one sequence of three vectors
-/// let lanes = [Lane { params: model.params(), batch: Batch::dense(&x, Steps(3), Rows(1)), start: None }];
+/// let lanes = [Lane { params: model.params().into(), batch: Batch::dense(&x, Steps(3), Rows(1)), start: None }];
 ///
 /// let mut tape = Tape::new(&spec)?;
 /// let pass = tape.forward(&lanes)?;
@@ -158,9 +158,9 @@ impl Tape {
         let batches = lanes.iter().map(|lane| &lane.batch);
         let drops = !lanes.is_empty() && dropout(0).is_some();
         memory::probe_training(&self.spec, batches, drops, || self.memory())?;
-        let width = self.cpu.kernels.width;
+        let kernels = self.cpu.kernels;
         if self.work.len() < lanes.len() {
-            self.weights.resize_with(lanes.len(), || Weights::new(width, WeightFormat::F32));
+            self.weights.resize_with(lanes.len(), || Weights::new(kernels, WeightFormat::F32));
             self.work.resize_with(lanes.len(), Default::default);
             self.back.resize_with(lanes.len(), Default::default);
         }
@@ -200,7 +200,7 @@ impl Tape {
     /// let model = Model::init(&spec, 1)?;
     /// let x = [0.1, 0.2, 0.3, 0.4];
     /// let batch = Batch::dense(&x, Steps(2), Rows(1));
-    /// let lanes = [Lane { params: model.params(), batch, start: None }];
+    /// let lanes = [Lane { params: model.params().into(), batch, start: None }];
     ///
     /// let mut tape = Tape::new(&spec)?;
     /// let outputs = tape.forward(&lanes)?.outputs(0).to_vec(); // the pass ends here ..
@@ -227,7 +227,7 @@ impl Tape {
             return Err(Error::Shape { name: "lanes".into(), found, expected });
         }
         for (i, lane) in lanes.iter().enumerate() {
-            lane.check(&self.spec, &self.layout).map_err(|e| e.in_lane(i, lanes.len()))?;
+            lane.check_again(&self.spec, &self.layout).map_err(|e| e.in_lane(i, lanes.len()))?;
             self.again.set(&self.spec, &lane.batch);
             if self.again != self.work[i].schedule {
                 let why =

@@ -2,6 +2,7 @@
 
 pub(crate) mod dropout;
 pub(crate) mod net;
+pub(crate) mod params;
 pub(crate) mod pass;
 pub(crate) mod recur;
 pub(crate) mod schedule;

@@ -2,6 +2,7 @@
 
 use crate::cpu::Cpu;
 use crate::cpu::denormals::FlushDenormals;
+use crate::exec::params::Params;
 use crate::exec::wavefront::Plan;
 use crate::exec::weights::Weights;
 use crate::kernel::dots::{Dots, NARROW};
@@ -154,7 +155,7 @@ impl<'a> Net<'a> {
     pub unsafe fn output(
         &self,
         weights: &Weights,
-        params: &[f32],
+        params: Params,
         rows: usize,
         to: *mut f32,
         terms: &mut Terms,
@@ -162,12 +163,12 @@ impl<'a> Net<'a> {
         let (Some([weight, bias]), Some(m)) = (self.layout.output(), self.spec.outputs()) else {
             return;
         };
-        let (bias, w_stride) = (params[bias].as_ptr(), self.spec.hidden_width());
+        let (bias, w_stride) = (params.get(bias).as_ptr(), self.spec.hidden_width());
         let first = self.spec.output_units().start;
         let n = w_stride / self.directions();
         for (direction, term) in terms.as_mut_slice().iter_mut().enumerate() {
             term.w = match m <= NARROW {
-                true => params[weight.clone()][direction * n + first..].as_ptr(),
+                true => params.get(weight.clone())[direction * n + first..].as_ptr(),
                 false => weights.output[direction].ptr(),
             };
         }

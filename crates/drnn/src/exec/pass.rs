@@ -6,9 +6,10 @@
 
 use crate::cpu::buffer::{Buffer, Shared, Slots};
 use crate::cpu::team::{Member, share};
-use crate::error::{Result, check_finite, check_shape};
+use crate::error::Result;
 use crate::exec::dropout::Dropout;
 use crate::exec::net::{Net, pieces};
+use crate::exec::params::Params;
 use crate::exec::recur::{Feed, FeedPart, Recurrence};
 use crate::exec::schedule::Schedule;
 use crate::exec::table::Table;
@@ -18,7 +19,6 @@ use crate::kernel::product::{NULL_ROW, Term, Terms};
 use crate::model::batch::{Batch, Elements, States, cell_state_parts, state_parts};
 use crate::prelude::*;
 use crate::spec::NetSpec;
-use crate::spec::mask::check_outside;
 use crate::spec::params::Layout;
 use crate::spec::wiring::columns;
 use core::ops::Range;
@@ -26,8 +26,8 @@ use core::ops::Range;
 /// A model and its data, one of several that run side by side.
 #[derive(Debug, Clone, Copy)]
 pub struct Lane<'a> {
-    /// The model's parameters, flat.
-    pub params: &'a [f32],
+    /// The model's parameters.
+    pub params: Params<'a>,
     /// Its sequences.
     pub batch: Batch<'a>,
     /// Their states before the first step; zeros if None.
@@ -36,25 +36,19 @@ pub struct Lane<'a> {
 
 impl Lane<'_> {
     pub(crate) fn check(&self, spec: &NetSpec, layout: &Layout) -> Result<()> {
-        check_params(spec, layout, self.params)?;
+        self.params.check(spec, layout)?;
+        self.check_again(spec, layout)
+    }
+
+    /// The same for parameters that were checked when the pass went forward, but for their lengths.
+    pub(crate) fn check_again(&self, spec: &NetSpec, layout: &Layout) -> Result<()> {
+        self.params.check_lengths(layout)?;
         self.batch.check(spec)?;
         if let Some(start) = self.start {
             start.check("start", spec, self.batch.rows())?;
         }
         Ok(())
     }
-}
-
-/// Right length, every value finite, and zeros where blocks have them; the error names the tensor.
-pub(crate) fn check_params(spec: &NetSpec, layout: &Layout, params: &[f32]) -> Result<()> {
-    check_shape("params", params.len(), &[layout.len()])?;
-    if check_finite("params", params).is_ok() {
-        return check_outside(spec, layout, params);
-    }
-    for tensor in layout.tensors() {
-        check_finite(&tensor.name, &params[tensor.range.clone()])?;
-    }
-    Ok(())
 }
 
 /// One direction of one layer.
@@ -215,7 +209,7 @@ impl LaneWork {
     ///
     /// # Safety
     /// The recurrences are done, and nobody else writes these rows.
-    unsafe fn output(&self, net: &Net, weights: &Weights, params: &[f32], rows: Range<usize>) {
+    unsafe fn output(&self, net: &Net, weights: &Weights, params: Params, rows: Range<usize>) {
         let (m, last) = (net.spec.output_width(), net.spec.layers() - 1);
         let (n, units) = (net.spec.hidden(last), net.spec.output_units());
         let to = self.target.unwrap_or_else(|| self.outputs.shared());

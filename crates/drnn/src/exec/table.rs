@@ -2,6 +2,7 @@
 
 use crate::cpu::buffer::Buffer;
 use crate::exec::net::Net;
+use crate::exec::params::Params;
 use crate::exec::schedule::Schedule;
 use crate::exec::weights::Weights;
 use crate::kernel::product::{Init, NULL_ROW, Term};
@@ -61,10 +62,10 @@ impl Table {
     }
 
     /// `rows[s] = bias + E[symbols[s]] W_ih^T`, and the bias alone for the zero vector.
-    pub fn fill(&mut self, net: &Net, weights: &Weights, params: &[f32]) {
+    pub fn fill(&mut self, net: &Net, weights: &Weights, params: Params) {
         let (count, columns) = (self.symbols.len(), net.columns(0));
         let width = net.spec.input().width();
-        let e = &params[net.layout.embedding().unwrap_or_default()];
+        let e = params.get(net.layout.embedding().unwrap_or_default());
         for (direction, layer) in weights.layers.iter().enumerate().take(net.directions()) {
             self.rows[direction].reserve((count + 1) * columns);
             let rows = self.rows[direction].slice_mut((count + 1) * columns);

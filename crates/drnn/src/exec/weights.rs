@@ -3,10 +3,12 @@
 
 use crate::cpu::buffer::{Buffer, Slots};
 use crate::cpu::team::Team;
+use crate::exec::params::Params;
 use crate::io::half_precision::{f32_to_bf16, f32_to_f16};
+use crate::kernel::dispatch::Kernels;
 use crate::kernel::int8;
 use crate::kernel::int8::quantize::row_scales;
-use crate::kernel::pack::{items, pack, packed_len, pieces};
+use crate::kernel::pack::{items, pack, pack_f32, packed_len, pieces};
 use crate::model::memory::floats;
 use crate::model::weight_format::WeightFormat;
 use crate::prelude::*;
@@ -32,14 +34,15 @@ impl Packed {
         scales: &[f32],
         packing: Packing,
     ) {
-        let Packing { width, format, team } = packing;
+        let Packing { kernels, format, team } = packing;
+        let width = kernels.width;
         let floats = packed_floats(k.0, cols.0, width, format);
         self.data.reserve(floats);
         match format {
             WeightFormat::F32 => {
                 let to = self.data.slice_mut(floats);
                 if floats < SHARED {
-                    return pack(to, w, k, cols, width, |x| x);
+                    return pack_f32(kernels, to, w, k, cols);
                 }
                 let slots = Slots::new(to);
                 team.each(items(k.0, cols, width), |item| {
@@ -47,7 +50,7 @@ impl Packed {
                         let place = piece.place();
                         // SAFETY: pieces are apart, and within the packed matrix.
                         let to = unsafe { slots.some(place.start, place.len()) };
-                        piece.pack(to, w, k, cols, &|x| x);
+                        piece.pack_f32(kernels, to, w, k, cols);
                     }
                 });
             }
@@ -77,8 +80,7 @@ const SHARED: usize = 1 << 16;
 /// What kernels a matrix is packed for, and by whom.
 #[derive(Clone, Copy)]
 struct Packing<'a> {
-    /// Floats of a vector.
-    width: usize,
+    kernels: &'static Kernels,
     format: WeightFormat,
     team: &'a Team,
 }
@@ -152,7 +154,7 @@ pub(crate) enum Way {
 
 /// A whole network, packed one way or the other, in the same memory.
 pub(crate) struct Weights {
-    width: usize,
+    kernels: &'static Kernels,
     /// Of matrices packed forward.
     pub format: WeightFormat,
     /// By layer, then direction.
@@ -163,9 +165,9 @@ pub(crate) struct Weights {
 }
 
 impl Weights {
-    /// Nothing yet; `width` is the kernels'.
-    pub fn new(width: usize, format: WeightFormat) -> Weights {
-        Weights { width, format, layers: Vec::new(), output: Vec::new() }
+    /// Nothing yet.
+    pub fn new(kernels: &'static Kernels, format: WeightFormat) -> Weights {
+        Weights { kernels, format, layers: Vec::new(), output: Vec::new() }
     }
 
     /// Packs `params`, into the same memory as before. Backward, the first layer's `weight_ih` is left
@@ -177,11 +179,11 @@ impl Weights {
         input: bool,
         spec: &NetSpec,
         layout: &Layout,
-        params: &[f32],
+        params: Params,
     ) {
         let directions = spec.direction().count();
         let format = if way == Way::Forward { self.format } else { WeightFormat::F32 };
-        let packing = Packing { width: self.width, format, team };
+        let packing = Packing { kernels: self.kernels, format, team };
         self.layers.resize_with(spec.layers() * directions, Default::default);
         for layer in 0..spec.layers() {
             for direction in 0..directions {
@@ -194,7 +196,7 @@ impl Weights {
             }
         }
         if let (Some([weight, _]), Some(m)) = (layout.output(), spec.outputs()) {
-            let (hidden, weight) = (spec.hidden_width(), &params[weight]);
+            let (hidden, weight) = (spec.hidden_width(), params.get(weight));
             let n = hidden / directions;
             let backward_groups = &layout.wiring(spec.layers() - 1).backward_groups;
             self.output.resize_with(directions.max(backward_groups.len()), Default::default);
@@ -283,7 +285,7 @@ pub(crate) fn packed_bytes(
 struct Source<'a> {
     spec: &'a NetSpec,
     layout: &'a Layout,
-    params: &'a [f32],
+    params: Params<'a>,
     layer: usize,
     direction: usize,
     packing: Packing<'a>,
@@ -304,13 +306,13 @@ impl<'a> Source<'a> {
 
     /// The whole matrix that these are rows of.
     fn matrix(&self, rows: &Rows) -> &'a [f32] {
-        &self.params[self.layout.recurrent(rows.matrix, self.layer, self.direction)]
+        self.params.get(self.layout.recurrent(rows.matrix, self.layer, self.direction))
     }
 
     /// `weight_hr`, if there is one, and its shape (p, n).
     fn projection(&self) -> Option<(&'a [f32], usize, usize)> {
         let range = self.layout.projection(self.layer, self.direction)?;
-        Some((&self.params[range], self.spec.hidden(self.layer), self.spec.units()[self.layer]))
+        Some((self.params.get(range), self.spec.hidden(self.layer), self.spec.units()[self.layer]))
     }
 }
 
@@ -318,7 +320,7 @@ impl LayerWeights {
     fn set_forward(&mut self, from: &Source) {
         let (n, q, parts) = from.sizes();
         let [w_ih, _, b_ih, b_hh] =
-            from.layout.layer(from.layer, from.direction).map(|r| &from.params[r]);
+            from.layout.layer(from.layer, from.direction).map(|r| from.params.get(r));
         let (wiring, packing) = (from.layout.wiring(from.layer), from.packing);
         self.format = packing.format;
         let groups = &wiring.groups;
@@ -363,7 +365,8 @@ impl LayerWeights {
 
     fn set_backward(&mut self, from: &Source, x: bool) {
         let (_, q, parts) = from.sizes();
-        let w_ih = &from.params[from.layout.layer(from.layer, from.direction)[0].clone()];
+        let [w_ih, ..] = from.layout.layer(from.layer, from.direction);
+        let w_ih = from.params.get(w_ih);
         let wiring = from.layout.wiring(from.layer);
         self.format = from.packing.format;
         self.parts = if x { parts } else { 0 };

@@ -126,7 +126,7 @@ impl Model {
         // As if it were flattened: then it must have that structure.
         let blocks = Blocks::new(widths.clone()).start(StartState::Free);
         let flat = rebuilt(spec, spec.delay()).blocks(blocks).build()?;
-        crate::spec::mask::check_outside(&flat, self.layout(), self.params())?;
+        crate::spec::mask::check_outside(&flat, self.layout(), self.params().into())?;
         let stack = rebuilt(spec, delay).units(widths).build()?;
         let params = stack_params(&stack, &flat, self.params());
         self.like(&stack, params)

@@ -22,6 +22,7 @@ use super::simd::Portable;
 use super::simd::Simd128;
 #[cfg(target_arch = "x86_64")]
 use super::simd::{Avx2, Avx512};
+use super::transpose::{self, Transpose};
 use crate::cpu::InstructionSet;
 use crate::model::weight_format::WeightFormat;
 use crate::prelude::*;
@@ -43,6 +44,7 @@ pub struct Kernels {
     product: unsafe fn(&Product),
     product_int8: unsafe fn(&Product),
     pub dots: unsafe fn(&Dots),
+    pub transpose: unsafe fn(&Transpose),
     forward: [unsafe fn(&CellForward); 5],
     backward: [unsafe fn(&CellBackward); 5],
     /// The reset gate of a GRU that has it before the product, and its backward pass.
@@ -109,6 +111,10 @@ macro_rules! instantiate {
                 unsafe { dots::dots::<$simd>(p) }
             }
             $(#[target_feature(enable = $features)])?
+            unsafe fn transpose(p: &Transpose) {
+                unsafe { transpose::transpose::<$simd>(p) }
+            }
+            $(#[target_feature(enable = $features)])?
             unsafe fn rnn_tanh(p: &CellForward) {
                 unsafe { cells::forward::<RnnTanh, $simd>(p) }
             }
@@ -169,6 +175,7 @@ macro_rules! instantiate {
                 product,
                 product_int8,
                 dots,
+                transpose,
                 forward: [rnn_tanh, rnn_relu, lstm, gru, gru_reset_before],
                 backward: [
                     rnn_tanh_back,

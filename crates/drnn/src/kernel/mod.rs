@@ -9,6 +9,7 @@
 //! | `int8` | the same with int8 weights |
 //! | `dots` | the same for a handful of columns |
 //! | `cells` | gate arithmetic, forward and backward |
+//! | `transpose` | a matrix on its side |
 //! | `dispatch` | the choice of instruction set |
 
 #![allow(
@@ -24,3 +25,4 @@ mod math;
 pub mod pack;
 pub mod product;
 mod simd;
+pub mod transpose;

@@ -3,6 +3,8 @@
 //! The columns of `W` are cut into vectors, the vectors into panels of at most four, as even as
 //! possible. A panel holds, for each k, its vectors side by side; columns past the end are zero.
 
+use super::dispatch::Kernels;
+use super::transpose::Transpose;
 use core::ops::Range;
 
 /// At most this many vectors side by side in a panel.
@@ -48,6 +50,21 @@ pub fn pack<T: Copy + Default>(
     }
 }
 
+/// [`pack`] of f32 as they are.
+pub fn pack_f32(
+    kernels: &Kernels,
+    to: &mut [f32],
+    w: &[f32],
+    k: (usize, usize),
+    cols: (usize, usize),
+) {
+    for item in 0..items(k.0, cols, kernels.width) {
+        for piece in pieces(k.0, cols, kernels.width, item) {
+            piece.pack_f32(kernels, &mut to[piece.place()], w, k, cols);
+        }
+    }
+}
+
 /// Some k of one panel.
 pub struct Piece {
     /// First column of the panel, and how many it has, those past the end included.
@@ -86,6 +103,40 @@ impl Piece {
     /// Where it lies among the packed numbers.
     pub fn place(&self) -> Range<usize> {
         self.panel + self.k.start * self.span..self.panel + self.k.end * self.span
+    }
+
+    /// [`Piece::pack`] of f32 as they are.
+    pub fn pack_f32(
+        &self,
+        kernels: &Kernels,
+        to: &mut [f32],
+        w: &[f32],
+        k: (usize, usize),
+        cols: (usize, usize),
+    ) {
+        if k.1 != 1 || cols.1 == 1 {
+            return self.pack(to, w, k, cols, &|x| x);
+        }
+        if self.k.is_empty() {
+            return;
+        }
+        let real = self.span.min(cols.0 - self.from);
+        let from = &w[self.from * cols.1 + self.k.start..];
+        assert!(from.len() > (real - 1) * cols.1 + self.k.len() - 1, "a matrix of that shape");
+        assert!(to.len() >= self.k.len() * self.span, "space for it");
+        let transpose = Transpose {
+            from: from.as_ptr(),
+            stride: cols.1,
+            rows: real,
+            cols: self.k.len(),
+            to: to.as_mut_ptr(),
+            to_stride: self.span,
+        };
+        // SAFETY: both were just checked to be as large, and are borrowed apart.
+        unsafe { (kernels.transpose)(&transpose) }
+        if real < self.span {
+            to.chunks_exact_mut(self.span).for_each(|row| row[real..].fill(0.0));
+        }
     }
 
     /// Packs it; `to` is its place.

@@ -9,7 +9,8 @@ use crate::cpu::buffer::Shared;
 use crate::cpu::sync::{OnceLock, Pool};
 use crate::error::{Error, Result, check_shape};
 use crate::exec::net::Net;
-use crate::exec::pass::{Lane, LaneWork, check_params, forward};
+use crate::exec::params::Params;
+use crate::exec::pass::{Lane, LaneWork, forward};
 use crate::exec::weights::{Way, Weights};
 #[cfg(feature = "flatten")]
 use crate::flatten::solve::{Solver, solve_rows};
@@ -123,7 +124,7 @@ impl Model {
     /// is not finite, or one is not zero where [`Blocks`](crate::Blocks) are not connected, the
     /// model keeps those it has. Weights are rounded to the model's [format](Model::weight_format).
     pub fn set_params(&mut self, params: &[f32]) -> Result<()> {
-        check_params(&self.spec, &self.layout, params)?;
+        Params::from(params).check(&self.spec, &self.layout)?;
         let mut params = params.to_vec();
         self.format.round_params(&self.layout, &mut params)?;
         self.params = params;
@@ -133,7 +134,7 @@ impl Model {
             true,
             &self.spec,
             &self.layout,
-            &self.params,
+            Params::from(&self.params),
         );
         self.fingerprint = OnceLock::new();
         #[cfg(feature = "flatten")]
@@ -144,7 +145,7 @@ impl Model {
     /// The same on `cpu`, packed for it alone.
     pub(crate) fn from_params_on(cpu: &Cpu, spec: &NetSpec, params: Vec<f32>) -> Result<Model> {
         let layout = Layout::new(spec);
-        check_params(spec, &layout, &params)?;
+        Params::from(&params).check(spec, &layout)?;
         Ok(Model::assemble(cpu.clone(), spec, layout, params, WeightFormat::F32))
     }
 
@@ -162,7 +163,7 @@ impl Model {
         params: Vec<f32>,
         format: WeightFormat,
     ) -> Model {
-        let weights = Weights::new(cpu.kernels.width, format);
+        let weights = Weights::new(cpu.kernels, format);
         let spec = spec.clone();
         let (work, fingerprint) = Default::default();
         let model = Model {
@@ -182,14 +183,14 @@ impl Model {
     }
 
     fn packed(mut self) -> Model {
-        self.weights = Weights::new(self.cpu.kernels.width, self.format);
+        self.weights = Weights::new(self.cpu.kernels, self.format);
         self.weights.set(
             &self.cpu.team,
             Way::Forward,
             true,
             &self.spec,
             &self.layout,
-            &self.params,
+            Params::from(&self.params),
         );
         self
     }
@@ -354,7 +355,7 @@ impl Model {
         let runs = |row: usize| self.spec.output_steps(batch.length(row)) > 0;
         let solved = self.solved_start(start, batch.rows(), runs)?;
         let start = solved.as_ref().or(start);
-        let lanes = [Lane { params: &self.params, batch: *batch, start }];
+        let lanes = [Lane { params: Params::from(&self.params), batch: *batch, start }];
         let mut work = self.work.take().unwrap_or_default();
         memory::probe_run(&self.spec, batch, save, || work.bytes().1)?;
         work.target = target;

@@ -2,6 +2,7 @@
 //! `output.weight` too.
 
 use crate::error::{Error, Result};
+use crate::exec::params::Params;
 use crate::prelude::*;
 use crate::spec::NetSpec;
 use crate::spec::blocks::{Blocks, Role};
@@ -110,10 +111,10 @@ pub(crate) fn clear_outside(spec: &NetSpec, layout: &Layout, params: &mut [f32])
 }
 
 /// Refuses parameters that are not zero there, and says where the largest lies.
-pub(crate) fn check_outside(spec: &NetSpec, layout: &Layout, params: &[f32]) -> Result<()> {
+pub(crate) fn check_outside(spec: &NetSpec, layout: &Layout, params: Params) -> Result<()> {
     let mut worst = (None, 0.0f32);
     each_range(spec, layout, &mut |outside, range| {
-        for x in &params[range] {
+        for x in params.get(range) {
             if x.abs() > worst.1 {
                 worst = (Some(outside), x.abs());
             }

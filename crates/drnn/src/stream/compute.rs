@@ -2,6 +2,7 @@
 
 use crate::cpu::team::Member;
 use crate::exec::net::Net;
+use crate::exec::params::Params;
 use crate::exec::recur::{meet, own_units, wait};
 use crate::exec::wavefront::Hold;
 use crate::kernel::cells::CellForward;
@@ -271,7 +272,7 @@ impl Steps {
                 let mut term = Term::rows(h.add(units.start), n, units.len(), core::ptr::null());
                 term.index = self.active[rows.start..].as_ptr();
                 terms.push(term);
-                net.output(&model.weights, &model.params, rows.len(), to, &mut terms);
+                net.output(&model.weights, Params::from(&model.params), rows.len(), to, &mut terms);
             } else {
                 for (i, &slot) in self.active[rows].iter().enumerate() {
                     let h = h.add(slot as usize * n + units.start);

@@ -142,7 +142,7 @@ impl Sample {
     }
 
     pub fn lane(&self) -> Lane<'_> {
-        Lane { params: &self.params, batch: self.batch(), start: Some(&self.start) }
+        Lane { params: (&self.params).into(), batch: self.batch(), start: Some(&self.start) }
     }
 
     pub fn model(&self, cpu: &Cpu) -> Model {

@@ -237,7 +237,7 @@ pub fn train(cpu: &Cpu, shape: &Shape, lanes: usize) -> Result<Work> {
         for data in &mut data {
             let Data { params, x, tokens, d_answers, gradient } = data;
             let batch = batch(&shape, x, tokens, &lengths);
-            lanes.push(Lane { params, batch, start: None });
+            lanes.push(Lane { params: (&*params).into(), batch, start: None });
             let answers = d_answers.as_slice();
             gradients.push(Gradient {
                 outputs: answers,

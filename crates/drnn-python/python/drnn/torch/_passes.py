@@ -142,12 +142,12 @@ def backward_pass(
     there is none), from those of outputs, h_n and c_n."""
     inputs = inputs.contiguous()
     d_outputs, d_h, d_c = (gradient.contiguous() for gradient in upstream)
-    x, _, h0, c0, *_ = inputs
+    x, weights, h0, c0, *_ = inputs
     d_params = x.new_empty(*inputs.lanes, shape.recurrence.parameters)
     d_h0, d_c0 = torch.empty_like(h0), None if c0 is None else torch.empty_like(c0)
     d_x = torch.empty_like(x) if needs_x else None
     arguments = (
-        *(math.prod(inputs.lanes), _array(x)),
+        *(math.prod(inputs.lanes), [_weight_array(weight) for weight in weights], _array(x)),
         *(_array(d_outputs), _array(d_h), None if c0 is None else _array(d_c)),
         *(_array(d_params), _array(d_x), _array(d_h0), _array(d_c0)),
     )

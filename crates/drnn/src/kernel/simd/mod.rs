@@ -64,4 +64,25 @@ pub unsafe trait Simd: Copy {
     unsafe fn where_positive(test: Self::V, then: Self::V) -> Self::V;
     /// Sum of all elements.
     unsafe fn total(a: Self::V) -> f32;
+
+    /// `to[c, r] = from[r, c]` for a square of `WIDTH` rows, which lie `stride` and `to_stride` apart.
+    #[inline(always)]
+    unsafe fn transpose(from: *const f32, stride: usize, to: *mut f32, to_stride: usize) {
+        // By fours, which every compiler turns into vectors.
+        for c in (0..Self::WIDTH).step_by(4) {
+            for r in (0..Self::WIDTH).step_by(4) {
+                // SAFETY: the caller's promise; every width is a multiple of four.
+                unsafe {
+                    let rows: [[f32; 4]; 4] = core::array::from_fn(|i| {
+                        from.add((r + i) * stride + c).cast::<[f32; 4]>().read_unaligned()
+                    });
+                    let columns: [[f32; 4]; 4] =
+                        core::array::from_fn(|j| core::array::from_fn(|i| rows[i][j]));
+                    for (j, column) in columns.into_iter().enumerate() {
+                        to.add((c + j) * to_stride + r).cast::<[f32; 4]>().write_unaligned(column);
+                    }
+                }
+            }
+        }
+    }
 }

@@ -8,6 +8,12 @@
 use super::Simd;
 use core::arch::x86_64::*;
 
+/// Row `i` of a matrix.
+#[inline(always)]
+unsafe fn row<S: Simd>(from: *const f32, i: usize, stride: usize) -> S::V {
+    S::load(from.add(i * stride))
+}
+
 /// AVX2 with FMA and F16C: 16 registers of eight.
 #[derive(Clone, Copy)]
 pub struct Avx2;
@@ -99,6 +105,27 @@ unsafe impl Simd for Avx2 {
         let four = _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
         let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
         _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))
+    }
+    #[inline(always)]
+    unsafe fn transpose(from: *const f32, stride: usize, to: *mut f32, to_stride: usize) {
+        // Squares of four, in each half of a register: columns j and 4 + j of rows i to i + 3.
+        let mut fours = [_mm256_setzero_ps(); 8];
+        for i in [0, 4] {
+            let (a, b) = (row::<Avx2>(from, i, stride), row::<Avx2>(from, i + 1, stride));
+            let (c, d) = (row::<Avx2>(from, i + 2, stride), row::<Avx2>(from, i + 3, stride));
+            let (ab_low, ab_high) = (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+            let (cd_low, cd_high) = (_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
+            fours[i] = _mm256_shuffle_ps::<0x44>(ab_low, cd_low);
+            fours[i + 1] = _mm256_shuffle_ps::<0xee>(ab_low, cd_low);
+            fours[i + 2] = _mm256_shuffle_ps::<0x44>(ab_high, cd_high);
+            fours[i + 3] = _mm256_shuffle_ps::<0xee>(ab_high, cd_high);
+        }
+        for j in 0..4 {
+            let (low, high) = (fours[j], fours[4 + j]);
+            let to = to.add(j * to_stride);
+            _mm256_storeu_ps(to, _mm256_permute2f128_ps::<0x20>(low, high));
+            _mm256_storeu_ps(to.add(4 * to_stride), _mm256_permute2f128_ps::<0x31>(low, high));
+        }
     }
 }
 
@@ -193,5 +220,33 @@ unsafe impl Simd for Avx512 {
     #[inline(always)]
     unsafe fn total(a: __m512) -> f32 {
         _mm512_reduce_add_ps(a)
+    }
+    #[inline(always)]
+    unsafe fn transpose(from: *const f32, stride: usize, to: *mut f32, to_stride: usize) {
+        // Squares of four, in each quarter of a register: columns j, 4 + j, 8 + j and 12 + j of rows i to
+        // i + 3.
+        let mut fours = [_mm512_setzero_ps(); 16];
+        for i in [0, 4, 8, 12] {
+            let (a, b) = (row::<Avx512>(from, i, stride), row::<Avx512>(from, i + 1, stride));
+            let (c, d) = (row::<Avx512>(from, i + 2, stride), row::<Avx512>(from, i + 3, stride));
+            let (ab_low, ab_high) = (_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+            let (cd_low, cd_high) = (_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+            fours[i] = _mm512_shuffle_ps::<0x44>(ab_low, cd_low);
+            fours[i + 1] = _mm512_shuffle_ps::<0xee>(ab_low, cd_low);
+            fours[i + 2] = _mm512_shuffle_ps::<0x44>(ab_high, cd_high);
+            fours[i + 3] = _mm512_shuffle_ps::<0xee>(ab_high, cd_high);
+        }
+        for j in 0..4 {
+            let (a, b, c, d) = (fours[j], fours[4 + j], fours[8 + j], fours[12 + j]);
+            // Quarters 0 and 2, and 1 and 3, of two squares each.
+            let ab = [_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b)];
+            let cd = [_mm512_shuffle_f32x4::<0x88>(c, d), _mm512_shuffle_f32x4::<0xdd>(c, d)];
+            for odd in 0..2 {
+                let to = to.add((4 * odd + j) * to_stride);
+                _mm512_storeu_ps(to, _mm512_shuffle_f32x4::<0x88>(ab[odd], cd[odd]));
+                let to = to.add(8 * to_stride);
+                _mm512_storeu_ps(to, _mm512_shuffle_f32x4::<0xdd>(ab[odd], cd[odd]));
+            }
+        }
     }
 }
