@@ -6,14 +6,19 @@ the fastest rounds). A row whose rounds differ by more than a quarter is marked 
 machine had other work, which slows torch's threads down far more than drnn's.
 
     python bench/torch_modules.py [--case NAME] [--threads 2] [--rounds 7] [--json FILE]
+    python bench/torch_modules.py --grid 60 [--seed 1]
+
+`--grid` races modules of random shapes instead, in training and in inference.
 """
 
 import argparse
 import copy
 import datetime
 import json
+import math
 import os
 import platform
+import random
 import statistics
 import sys
 import time
@@ -144,6 +149,64 @@ CASES = {
 }
 
 
+# Multiply-adds of a forward pass, at most, so that a cell of the grid takes seconds.
+LARGEST = 3e9
+
+
+def random_cases(count, seed):
+    """Shapes that nobody chose: sizes are even on a logarithmic scale. A quarter has both directions, a
+    quarter two layers, a quarter is packed."""
+    rng = random.Random(seed)
+
+    def size(least, most):
+        return round(math.exp(rng.uniform(math.log(least), math.log(most))))
+
+    cases = {}
+    while len(cases) < 2 * count:
+        kind = rng.choice([nn.LSTM, nn.LSTM, nn.GRU, nn.RNN])
+        n, rows, steps, q = size(8, 1024), size(1, 256), size(5, 200), size(1, 512)
+        both, layers = rng.random() < 0.25, 1 + (rng.random() < 0.25)
+        is_packed = rows > 1 and rng.random() < 0.25
+        gates = {nn.LSTM: 4, nn.GRU: 3, nn.RNN: 1}[kind]
+        if steps * rows * n * (n + q) * gates * layers * (1 + both) > LARGEST:
+            continue
+        options = {"num_layers": layers, "bidirectional": both}
+        text = f"{'Bi-' if both else ''}{kind.__name__}{', 2 layers,' if layers == 2 else ''}"
+        text += f" n={n} B={rows} T={steps} q={q}{', packed lengths from 3' if is_packed else ''}"
+        shape = kind, steps, rows, q, n
+        train = lambda shape=shape, options=options: dense(*shape, **options)
+        if is_packed:
+            shape = kind, rows, q, n, min(3, steps), steps
+            train = lambda shape=shape, options=options: packed(*shape, **options)
+        cases[f"train-{len(cases) // 2}"] = (text, None, train)
+        shape = kind, steps, rows, q, n
+        infer = lambda shape=shape, options=options: inference(*shape, **options)
+        text = text.split(", packed")[0]
+        cases[f"infer-{len(cases) // 2}"] = (text, None, infer)
+    return cases
+
+
+def summary(results):
+    """Geometric mean, smallest and largest ratio of a grid, and how many are below 1."""
+    found = {}
+    for what in ("train", "infer"):
+        for kind in ("LSTM", "GRU", "RNN"):
+            cells = [
+                result["ratio"]
+                for name, result in results.items()
+                if name.startswith(what) and f"{kind} n=" in result["case"].replace(", 2 layers,", "")
+            ]
+            if cells:
+                found[f"{what} {kind}"] = {
+                    "shapes": len(cells),
+                    "geometric_mean": math.exp(statistics.mean(map(math.log, cells))),
+                    "smallest": min(cells),
+                    "largest": max(cells),
+                    "below_1": sum(ratio < 1 for ratio in cells),
+                }
+    return found
+
+
 def measure(run, times):
     begin = time.perf_counter()
     for _ in range(times):
@@ -185,6 +248,8 @@ def machine():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--case", action="append", choices=list(CASES), help="all if not given")
+    parser.add_argument("--grid", type=int, metavar="COUNT", help="as many random shapes instead")
+    parser.add_argument("--seed", type=int, default=1, help="of --grid")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.3, help="time of a contender per round")
@@ -194,8 +259,9 @@ def main():
     print(f"drnn {drnn.__version__}, torch {torch.__version__}, {arguments.threads} threads")
     print(f"{'case':15} {'torch':>10} {'drnn':>10} {'ratio':>6} {'best':>6} {'goal':>5}  f32")
     results = {}
-    for name in arguments.case or CASES:
-        text, goal, make = CASES[name]
+    cases = random_cases(arguments.grid, arguments.seed) if arguments.grid else CASES
+    for name in arguments.case or cases:
+        text, goal, make = cases[name]
         result = race(make, arguments.rounds, arguments.seconds)
         results[name] = {"case": text, "goal": goal, **result}
         goal = "" if goal is None else f"{goal:.1f}x"
@@ -204,6 +270,11 @@ def main():
         noisy = f" (noisy: {result['spread']:.0%})" if result["spread"] > 0.25 else ""
         ratio = f"{result['ratio']:>5.2f}x {best:>6} {goal:>5}"
         print(f"{name:15} {times} {ratio}  {text}{noisy}", flush=True)
+    grid = summary(results) if arguments.grid else {}
+    for name, cells in grid.items():
+        mean, ends = cells["geometric_mean"], f"{cells['smallest']:.2f} to {cells['largest']:.2f}"
+        below = f"{cells['below_1']} of {cells['shapes']} below 1"
+        print(f"{name:10} {mean:.2f}x ({ends}), {below}")
     if arguments.json:
         head = {
             "command": " ".join(["python", "bench/torch_modules.py", *sys.argv[1:]]),
@@ -214,7 +285,8 @@ def main():
             "drnn": drnn.__version__,
         }
         with open(arguments.json, "w") as file:
-            json.dump({**head, "results": results}, file, indent=1)
+            grid = {"grid": grid} if grid else {}
+            json.dump({**head, **grid, "results": results}, file, indent=1)
 
 
 if __name__ == "__main__":

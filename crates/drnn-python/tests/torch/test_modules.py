@@ -14,7 +14,7 @@ from cases import OURS, THEIRS, Case, difference
 from torch import nn
 
 import drnn.torch
-from drnn.torch import _passes
+from drnn.torch import _modules, _passes
 
 TOLERANCE = 1e-5
 
@@ -59,6 +59,25 @@ def test_no_grad_has_the_bits_of_training():
                 parameter.mul_(1.5)
             changed, _ = case.ours(case.x, hx)
         assert not torch.equal(changed, output), "parameters are read at every call"
+
+
+@pytest.mark.parametrize("limit", [0, 10**12], ids=["drnn", "torch"])
+def test_inference_of_wide_lstms(limit, monkeypatch):
+    """Short passes are left to torch's kernel, long ones are drnn's; compiled ones too."""
+    monkeypatch.setattr(_modules, "_LONG_PASS", limit)
+    torch._dynamo.reset()
+    theirs = nn.LSTM(5, 130, num_layers=2)
+    ours = drnn.torch.replace(copy.deepcopy(theirs))
+    compiled = torch.compile(ours, fullgraph=True, backend="aot_eager", dynamic=True)
+    with torch.no_grad():
+        for steps, rows in [(7, 3), (9, 2), (4, 5)]:
+            x = torch.randn(steps, rows, 5)
+            expected, (h, c) = theirs(x)
+            for module in (ours, compiled):
+                found, last = module(x)
+                assert torch.allclose(found, expected, atol=1e-6)
+                assert torch.allclose(last[0], h, atol=1e-6)
+                assert torch.allclose(last[1], c, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", list(OURS))
