@@ -20,6 +20,7 @@ import os
 import platform
 import random
 import statistics
+import subprocess
 import sys
 import time
 
@@ -245,6 +246,14 @@ def machine():
     return {"processor": names[0] if names else platform.processor(), "cores": os.cpu_count()}
 
 
+def commit():
+    """Of the clone that this file lies in, "-dirty" if it has changes; None outside of one."""
+    describe = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--match="]
+    here = os.path.dirname(os.path.abspath(__file__))
+    done = subprocess.run(describe, cwd=here, capture_output=True, text=True)
+    return done.stdout.strip() or None
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--case", action="append", choices=list(CASES), help="all if not given")
@@ -279,6 +288,7 @@ def main():
         head = {
             "command": " ".join(["python", "bench/torch_modules.py", *sys.argv[1:]]),
             "date": datetime.date.today().isoformat(),
+            "commit": commit(),
             **machine(),
             "threads": arguments.threads,
             "torch": torch.__version__,

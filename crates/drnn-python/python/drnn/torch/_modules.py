@@ -281,9 +281,9 @@ class _Recurrent(nn.RNNBase):
         sizes = alive.sum(1).cpu()
         # The first piece of a sequence has its start state, unless that is reset too.
         keeps = ((step == 0) & ~reset[0, row]).to(x.dtype).view(1, -1, 1)
-        begin = [None if s is None else s.index_select(1, row) * keeps for s in (h0, c0)]
+        h0, c0 = (None if s is None else s.index_select(1, row) * keeps for s in (h0, c0))
         packed = x.reshape(steps * rows, -1).index_select(0, index)
-        output, h, c = self._run(config, packed, weights, *begin, sizes)
+        output, h, c = self._run(config, packed, weights, h0, c0, sizes)
         place = torch.empty_like(index)
         place[index] = torch.arange(index.numel(), device=x.device)
         output = output.index_select(0, place).view(steps, rows, -1)
