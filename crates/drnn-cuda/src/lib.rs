@@ -60,6 +60,7 @@ mod persistent;
 mod plain;
 #[cfg(test)]
 mod recorded;
+mod recurrence;
 mod runtime;
 mod step;
 
@@ -67,6 +68,10 @@ pub use error::{Error, Result, Status};
 pub use estimate::estimate;
 pub use group::{CudaGroup, CudaLane};
 pub use learner::CudaLearner;
+pub use recurrence::{
+    BackwardArguments, Format, ForwardArguments, LayerArrays, Lengths, Recurrence,
+    RecurrenceOptions, RecurrenceSpec, Way,
+};
 pub use runtime::device::Device;
 pub use runtime::gemm::Precision;
 pub use step::cpu_only::check_options;
