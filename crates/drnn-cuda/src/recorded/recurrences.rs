@@ -334,3 +334,9 @@ fn arguments_that_are_wrong_are_named() {
     let refused = unsafe { planned.backward(stream.raw().cast(), &call) };
     assert!(refused.expect_err("a refusal").to_string().contains("planned without training"));
 }
+
+#[test]
+fn threads_may_share_a_plan() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Recurrence>();
+}

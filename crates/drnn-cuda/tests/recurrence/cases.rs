@@ -272,8 +272,9 @@ impl<'a, C: Card> Run<'a, C> {
             let lens = [expected.last.h.len(), expected.last.c.len()];
             lens.map(|len| Array::new(card, &vec![f32::NAN; len], Format::F32))
         };
-        let lengths32: Vec<u32> = expected.lengths.iter().map(|l| *l as u32).collect();
-        // Beyond T counts as T.
+        // Negative counts as none, and beyond T as T.
+        let length32 = |l: &usize| if *l == 0 { u32::MAX } else { *l as u32 };
+        let lengths32: Vec<u32> = expected.lengths.iter().map(length32).collect();
         let length64 = |l: &usize| if *l == steps { 1 << 40 } else { *l as u64 };
         let lengths64: Vec<u64> = expected.lengths.iter().map(length64).collect();
         Run {
