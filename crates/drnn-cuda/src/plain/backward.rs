@@ -81,7 +81,8 @@ impl PlainPass<'_> {
                 break; // the initial state is constant
             }
             let d_h = matrix(&self.work.d_h, 0, r.n);
-            // Only the GRU's cell kernel, and those of sequences with given states, write a part of d_h.
+            // Only the GRU's cell kernel, and those of sequences with given states, write a part of
+            // d_h.
             let adds = self.pass.plan.cell == Cell::Gru || self.from_states;
             let mut beta = if adds { 1.0 } else { 0.0 };
             for (first, columns, from, stride) in self.recurrent(layer, r) {

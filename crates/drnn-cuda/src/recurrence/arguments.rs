@@ -3,15 +3,16 @@
 use super::Recurrence;
 use crate::error::{Error, Result};
 
-/// Parameters, or their gradients, of one direction of a layer: device addresses of f32 in PyTorch's
-/// layout, gates in its order (LSTM i, f, g, o; GRU r, z, n).
+/// Parameters, or their gradients, of one direction of a layer: device addresses of f32 in
+/// PyTorch's layout, gates in its order (LSTM i, f, g, o; GRU r, z, n).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct LayerArrays {
     /// (gates n, inputs of the layer).
     pub w_ih: u64,
     /// (gates n, n).
     pub w_hh: u64,
-    /// (gates n); 0 for a layer without biases, which are zeros then, and whose gradient is dropped.
+    /// (gates n); 0 for a layer without biases, which are zeros then, and whose gradient is
+    /// dropped.
     pub b_ih: u64,
     /// (gates n), or 0.
     pub b_hh: u64,
@@ -31,8 +32,8 @@ pub enum Lengths {
     I64(u64),
 }
 
-/// Arrays of a forward pass, as device addresses. 0 stands for an optional one that is not there. T,
-/// B, q and n as in the specification; `directions` is 1 or 2. No two arrays may overlap.
+/// Arrays of a forward pass, as device addresses. 0 stands for an optional one that is not there.
+/// T, B, q and n as in the specification; `directions` is 1 or 2. No two arrays may overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ForwardArguments<'a> {
     /// (T, B, q). What stands after a sequence's end is not read.

@@ -1,5 +1,5 @@
-//! Whole calls executed on the CPU, compared with `drnn`'s own forward and backward passes: host code
-//! and kernels together. Needs a C++ compiler with `_Float16`.
+//! Whole calls executed on the CPU, compared with `drnn`'s own forward and backward passes: host
+//! code and kernels together. Needs a C++ compiler with `_Float16`.
 
 use super::*;
 use crate::persistent::DeviceLimits;
@@ -226,6 +226,20 @@ fn gradients_that_are_not_finite_stay_so() {
             assert!(weights.iter().any(|x| !x.is_finite()), "{bad}: {weights:?}");
         }
     }
+    // Gradients of other sequences keep their scale.
+    let case = Case { scale: 1e-30, ..persistent(Cell::Lstm, 6, 1, false) };
+    let mut expected = Expected::of(&case);
+    expected.d_y[..case.spec.units].fill(f32::INFINITY);
+    let run = card.run(case, &expected);
+    run.forward();
+    run.backward();
+    let (found, q) = (run.d_x.values(&card), case.spec.inputs);
+    let largest = expected.d_x.iter().fold(0.0f32, |a, b| a.max(b.abs()));
+    for (at, (found, expected)) in found.iter().zip(&expected.d_x).enumerate() {
+        let far = (found - expected).abs();
+        assert!(at / q % case.rows == 0 || far <= case.tolerance * largest, "{at}: {found}");
+    }
+    assert!(!found[0].is_finite());
     let (case, expected) = exploding();
     let run = card.run(case, &expected);
     run.forward();

@@ -1,5 +1,5 @@
-//! The arrays in a caller's memory. The same code measures and places them, so that what is promised
-//! is what is used.
+//! The arrays in a caller's memory. The same code measures and places them, so that what is
+//! promised is what is used.
 
 use super::call::Direction;
 use super::{Recurrence, Way};

@@ -2,8 +2,8 @@
 //! and streams that a caller owns.
 //!
 //! ```text
-//! caller's arrays ─ formats, lengths, first states ─► passes of `plain` or `persistent` ─► caller's
-//!                   (kernels/recurrence)              in the caller's memory               arrays
+//! caller's ── formats, lengths, first states ──► passes of `plain` or `persistent` ──► caller's
+//! arrays      (kernels/recurrence)               in the caller's memory                arrays
 //! ```
 //!
 //! | file | what |
@@ -79,7 +79,8 @@ pub struct RecurrenceOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Way {
-    /// A cuBLAS product and an elementwise kernel for each step, f32 or TF32: every cell, every GPU.
+    /// A cuBLAS product and an elementwise kernel for each step, f32 or TF32: every cell, every
+    /// GPU.
     Plain,
     /// All steps in one launch, f16 factors and f32 sums: LSTMs, GRUs and tanh RNNs of up to 1024
     /// units on Hopper. States are f32 between calls; h is rounded to f16 from step to step.
@@ -91,8 +92,8 @@ pub enum Way {
 /// A plan owns no device memory but a cuBLAS handle. Callers own all arrays, name them by their
 /// device addresses and pass a stream; a call submits kernels and returns. It neither allocates nor
 /// synchronises and keeps nothing, so it may be captured into a CUDA graph: run
-/// [`warm_up`](Recurrence::warm_up) first, and one forward and one backward pass, since cuBLAS loads
-/// its own kernels at their first use.
+/// [`warm_up`](Recurrence::warm_up) first, and one forward and one backward pass, since cuBLAS
+/// loads its own kernels at their first use.
 ///
 /// Calls from several threads are submitted one after another. Calls whose work may run at the same
 /// time on the device need their own `workspace` and `saved`.
@@ -128,8 +129,8 @@ impl Recurrence {
     pub const ALIGNMENT: usize = 256;
 
     /// Plans passes over `rows` sequences of up to `steps` steps, B and T: chooses the kernels and
-    /// says how much memory they need, without compiling or allocating anything. The error says what
-    /// there are no kernels for.
+    /// says how much memory they need, without compiling or allocating anything. The error says
+    /// what there are no kernels for.
     pub fn plan(
         device: &Device,
         spec: RecurrenceSpec,
@@ -249,9 +250,9 @@ impl Recurrence {
     ///
     /// With [`Way::Persistent`], gradients in f16 are scaled by a power of two that the device
     /// derives from the largest gradient that is given, so gradients of any scale are as precise as
-    /// f16 allows. Those that still grow beyond the range of f16, by more than 2^15 within the pass,
-    /// are infinite and make what depends on them infinite or NaN, never wrong in silence. Gradients
-    /// 2^24 times smaller than the largest may be zero.
+    /// f16 allows. Those that still grow beyond the range of f16, by more than 2^15 within the
+    /// pass, are infinite and make what depends on them infinite or NaN, never wrong in silence.
+    /// Gradients 2^24 times smaller than the largest may be zero.
     ///
     /// # Safety
     /// As [`forward`](Recurrence::forward), with [`BackwardArguments`]; `saved` is what the forward
@@ -337,7 +338,7 @@ fn check_indices(plan: &Plan, shape: Shape) -> Result<()> {
         return Ok(());
     }
     Err(Error::Unsupported(format!(
-        "{} steps of {rows} sequences are too many for one call; take smaller batches or fewer steps",
+        "{} steps of {rows} sequences are too many for one call; take smaller batches",
         shape.steps
     )))
 }

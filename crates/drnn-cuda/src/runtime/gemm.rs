@@ -47,8 +47,8 @@ pub(crate) struct Gemm {
     handle: sys::cublasHandle_t,
     compute: sys::cublasComputeType_t,
     device: Device,
-    /// Allocated once, so that cuBLAS allocates nothing during a graph capture; `None` where callers
-    /// have their own.
+    /// Allocated once, so that cuBLAS allocates nothing during a graph capture; `None` where
+    /// callers have their own.
     _workspace: Option<Buffer<u8>>,
 }
 

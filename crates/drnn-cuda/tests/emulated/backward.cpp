@@ -1,5 +1,6 @@
 // Compares persistent/backward.cu with the equations, step by step, from random saved slots and
-// states; with FROM_STATES, gradients of last and first states too. Arguments: units, lanes, rows, steps, tiles whose weights stay in registers.
+// states; with FROM_STATES, gradients of last and first states too. Arguments: units, lanes, rows,
+// steps, tiles whose weights stay in registers.
 #include "hopper.hpp"
 
 #include "params.h"

@@ -1,5 +1,6 @@
 // Compares persistent/forward.cu with the equations, step by step: h within f16 rounding, zeros at
-// both ends; with FROM_STATES, first states there, and last states. Arguments: units, lanes, rows, steps, k-steps whose weights stay in registers.
+// both ends; with FROM_STATES, first states there, and last states. Arguments: units, lanes, rows,
+// steps, k-steps whose weights stay in registers.
 #include "hopper.hpp"
 
 #include "params.h"
@@ -135,7 +136,8 @@ int main(int, char** arguments) {
                 return FROM_STATES ? all[(lane * rows + row) * n + unit] : 0;
             };
             for (u32 unit = 0; unit < n; unit++)
-                state[unit] = first_of(first, unit), before[unit] = rounded(first_of(first_h, unit));
+                state[unit] = first_of(first, unit),
+                before[unit] = rounded(first_of(first_h, unit));
             for (u32 taken = 0; taken < steps; taken++) {
                 const u32 s = r.step(lane, taken);
                 for (u32 unit = 0; unit < n; unit++) {

@@ -1,5 +1,5 @@
-//! [`Recurrence`] on a GPU, compared with the CPU: every way, first and last states, lengths, formats,
-//! gradients of any scale, calls inside a captured graph. Skipped without a GPU.
+//! [`Recurrence`] on a GPU, compared with the CPU: every way, first and last states, lengths,
+//! formats, gradients of any scale, calls inside a captured graph. Skipped without a GPU.
 
 mod cases;
 mod half;

@@ -8,10 +8,10 @@
 // backward replaces those by their gradients. A row that has ended before this step (step >=
 // run[row]) has h = c = 0 and passes no gradient on.
 //
-// With FROM_STATES, sequences begin with given states, the reverse direction of each at its own end.
-// Where a row does not run, its states in memory stay as they are, and so do the gradients on their
-// way to its first or last state; d_h then is zero or a part of the sum wherever the row runs, and
-// the product that follows adds to it.
+// With FROM_STATES, sequences begin with given states, the reverse direction of each at its own
+// end. Where a row does not run, its states in memory stay as they are, and so do the gradients on
+// their way to its first or last state; d_h then is zero or a part of the sum wherever the row
+// runs, and the product that follows adds to it.
 
 #ifndef FROM_STATES
 #define FROM_STATES 0

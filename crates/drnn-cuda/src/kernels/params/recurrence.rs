@@ -41,8 +41,8 @@ params! {
         stride: u32,
     }
 
-    /// `to` (positions, width) in some format from `from` f32, rows `stride` apart; zeros after each
-    /// sequence's end. Multiplied by the scale unless `header` is null.
+    /// `to` (positions, width) in some format from `from` f32, rows `stride` apart; zeros after
+    /// each sequence's end. Multiplied by the scale unless `header` is null.
     WriteValues for "write_values" {
         header: *const Header,
         from: *const f32,
@@ -70,7 +70,7 @@ params! {
         stride: u32,
     }
 
-    /// The bits of the largest magnitude of `values` (positions, width) up to each sequence's end,
+    /// The bits of the largest finite magnitude of `values` (positions, width) up to each sequence's end,
     /// all if `run` is null, unless `largest` is larger already.
     Largest for "largest" {
         values: *const Values,

@@ -238,8 +238,8 @@ persistent_backward(const __grid_constant__ PersistentBackward p)
         const u64 in_lane = (u64)(row[a] + e % 2) * p.n + block * 32 + unit[a] + 8 * (e / 2);
         return (u64)lane_id * rows * p.n + in_lane;
     };
-    // What arrives at the first state: d_h from the products of the step after it, and what the cell
-    // passes on directly.
+    // What arrives at the first state: d_h from the products of the step after it, and what the
+    // cell passes on directly.
     auto first_h = [&](u32 a, u32 e, float d_h) {
         return scale * (CELL == GRU ? d_h + d_state[a][e] : d_h);
     };

@@ -28,9 +28,9 @@
 // and c_stride values further. There are two exchange buffers, used by passes alternately
 // (exchange.cu). With TABLE, x W_ih^T is instead a row of table (lanes, symbols, N, 4).
 //
-// With FROM_STATES, sequences begin with given states, the reverse direction of each at its own end.
-// First states of h are in the exchange in the place after the last step, and at both ends of h.
-// The reverse direction holds them until the row begins; where else a row does not run, h is 0.
+// With FROM_STATES, sequences begin with given states, the reverse direction of each at its own
+// end. First states of h are in the exchange in the place after the last step, and at both ends of
+// h. The reverse direction holds them until the row begins; where else a row does not run, h is 0.
 // First and last states of the cell (c, or h) are f32.
 //
 // t counts steps in processing order; s is the time step.
@@ -387,7 +387,8 @@ persistent_forward(const __grid_constant__ PersistentForward p)
         }
         if (t >= FIRST_PRODUCT) {
             const u64 h_at = matrix_descriptor(shared_address(shared.h[0]), NB);
-            multiply<BELOW * SEGMENT_K_STEPS, 1>(sum, w, weights_at, h_at, full, t - FIRST_PRODUCT & 1);
+            multiply<BELOW * SEGMENT_K_STEPS, 1>(
+                sum, w, weights_at, h_at, full, t - FIRST_PRODUCT & 1);
             __syncwarp();
             if (warp_lane == 0) mbarrier_arrive(empty);
         }

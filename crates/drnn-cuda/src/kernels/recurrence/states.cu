@@ -1,8 +1,8 @@
 // First and last states of recurrences whose sequences begin with given states.
 //
-// The forward direction of a row reads its first state at index 0 of H and C (S + 2, B, ..), and step
-// s writes index s + 1. The reverse direction begins at the row's own end: it reads its first state
-// at index run[row] + 1, and its last state is at index 1.
+// The forward direction of a row reads its first state at index 0 of H and C (S + 2, B, ..), and
+// step s writes index s + 1. The reverse direction begins at the row's own end: it reads its first
+// state at index run[row] + 1, and its last state is at index 1.
 
 __device__ __forceinline__ u32 thread_id() { return blockIdx.x * blockDim.x + threadIdx.x; }
 
@@ -40,7 +40,8 @@ extern "C" __global__ void last_states_half(const LastStatesHalf p) {
 extern "C" __global__ void place_states_half(const PlaceStatesHalf p) {
     const u32 at = thread_id(), all_rows = p.groups * p.block_rows;
     if (at >= p.lanes * all_rows * p.padded) return;
-    const u32 unit = at % p.padded, place = at / p.padded % all_rows, lane = at / p.padded / all_rows;
+    const u32 unit = at % p.padded, place = at / p.padded % all_rows;
+    const u32 lane = at / p.padded / all_rows;
     const u32 row = p.first_row + place, group = place / p.block_rows;
     const bool real = row < p.rows && unit < p.n;
     const u64 from = ((u64)lane * p.rows + row) * p.n + unit;

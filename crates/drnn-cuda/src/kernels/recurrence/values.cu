@@ -1,10 +1,11 @@
-// Arrays of a caller of `Recurrence`: f32, f16 or bf16, with the lengths of sequences on the device.
+// Arrays of a caller of `Recurrence`: f32, f16 or bf16, with the lengths of sequences on the
+// device.
 //
 // Position i of (positions, width) is step i / rows of sequence i % rows. What stands after a
 // sequence's end is never read, and written as zeros.
 //
-// Nothing is clamped to the range of f16: a value beyond it becomes infinite, so that gradients that
-// depend on it are not finite either, rather than wrong.
+// Nothing is clamped to the range of f16: a value beyond it becomes infinite, so that gradients
+// that depend on it are not finite either, rather than wrong.
 
 // As `format_word` in recurrence/format.rs.
 static const u32 F32 = 0, F16 = 1, BF16 = 2;
@@ -91,23 +92,23 @@ extern "C" __global__ void write_states_half(const WriteStatesHalf p) {
 // states, lies in [1, 2). That is exact, and leaves a factor of 2^15 to the largest f16 and 2^24 to
 // the smallest one, whatever loss the gradients come from.
 
-// Bits of magnitudes are ordered as the magnitudes, with infinity and then NaN above all. The
-// maximum does not depend on the order in which threads arrive.
+// Bits of magnitudes are ordered as the magnitudes. What is not finite does not count: it needs no
+// scale, and other gradients keep theirs. The maximum does not depend on the order in which threads
+// arrive.
 extern "C" __global__ void largest(const Largest p) {
     u32 found = 0;
     for (u32 at = thread_id(); at < p.positions * p.width; at += gridDim.x * blockDim.x) {
         if (!runs(p.run, at / p.width, p.rows)) continue;
         const u32 bits = __float_as_int(load(p.values, p.format, at)) & 0x7fffffff;
-        found = bits > found ? bits : found;
+        if (bits < 0x7f800000 && bits > found) found = bits;
     }
     found = __reduce_max_sync(~0u, found);
     if (threadIdx.x % 32 == 0 && found > 0) atomicMax(p.largest, found);
 }
 
-// One thread. Zeros, infinity and NaN need no scale; subnormal numbers have that of the smallest
-// normal one.
+// One thread. Zeros need no scale; subnormal numbers have that of the smallest normal one.
 extern "C" __global__ void set_scale(const SetScale p) {
     const u32 exponent = *p.largest >> 23;
-    if (*p.largest == 0 || exponent == 0xff) p.header->weight = 1;
+    if (*p.largest == 0) p.header->weight = 1;
     else p.header->weight = __int_as_float((exponent == 0 ? 1 : exponent) << 23);
 }
