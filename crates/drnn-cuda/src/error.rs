@@ -52,6 +52,11 @@ pub enum Error {
     #[error("cuBLAS failed")]
     Cublas(#[source] Status),
 
+    /// An argument of a call is missing, has the wrong number of parts, or is not aligned. The
+    /// message names it.
+    #[error("{0}")]
+    Argument(String),
+
     /// There are no kernels for this network, or not for so large a batch. The message says why.
     #[error("{0}")]
     Unsupported(String),

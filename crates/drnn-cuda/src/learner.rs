@@ -16,7 +16,7 @@ use crate::runtime::device::Device;
 use crate::runtime::gemm::{Gemm, Precision};
 use crate::runtime::stream::{Event, Graph, Stream};
 use crate::step::cpu_only;
-use crate::step::pass::{Pass, Until};
+use crate::step::pass::{Pass, Tensors, Until};
 use crate::step::plan::{Plan, Shape, Staged, TargetType};
 use crate::step::staging::{Step, shape, stage, target_type};
 use crate::step::state::DeviceState;
@@ -228,8 +228,19 @@ impl CudaLearner {
         let work = self.work.as_ref().expect("reserved by `add`");
         let kernels = self.device.kernels()?;
         let CudaLearner { plan, gemm, stream, side_stream, state, .. } = self;
-        let pass =
-            Pass { plan, shape, first_word, kernels, gemm, stream, side_stream, state, work };
+        let pass = Pass {
+            plan,
+            shape,
+            first_word,
+            kernels,
+            gemm,
+            stream,
+            side_stream,
+            params: Tensors::Vector(&state.params),
+            gradient: Tensors::Vector(&state.gradient),
+            partial_losses: state.losses.at(0),
+            work,
+        };
         if shape.step_rows() == 0 {
             // No sequence is long enough for an output: nothing to run, and no gradient.
             stream.clear(&state.losses, 0, state.losses.len())?;
@@ -237,8 +248,12 @@ impl CudaLearner {
         } else {
             match &work.recurrent {
                 Recurrent::Persistent(work) => {
-                    let pass =
-                        PersistentPass { pass, net: &self.persistent_nets[&shape.rows], work };
+                    let pass = PersistentPass {
+                        pass,
+                        net: &self.persistent_nets[&shape.rows],
+                        work,
+                        states: None,
+                    };
                     pass.forward(until, packed)?;
                     if train {
                         pass.backward()?;
@@ -246,7 +261,13 @@ impl CudaLearner {
                     stream.wait_for(side_stream)?;
                 }
                 Recurrent::Plain(work) => {
-                    let pass = PlainPass { pass, work, resident: &self.resident };
+                    let pass = PlainPass {
+                        pass,
+                        work,
+                        resident: &self.resident,
+                        cells: &kernels.cells,
+                        from_states: false,
+                    };
                     pass.forward(until)?;
                     if train {
                         pass.backward()?;

@@ -20,6 +20,43 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # As a library
+//!
+//! [`Recurrence`] runs forward and backward passes of recurrent layers on memory and streams of a
+//! caller, such as PyTorch: device addresses in, nothing allocated, nothing waited for.
+//!
+//! ```no_run
+//! use drnn::Cell;
+//! use drnn_cuda::{
+//!     Device, Format, ForwardArguments, LayerArrays, Lengths, Precision, Recurrence,
+//!     RecurrenceOptions, RecurrenceSpec,
+//! };
+//! # let allocate = |bytes: usize| -> u64 { 0 };
+//! # let (x, y, lengths, stream) = (0, 0, 0, std::ptr::null_mut());
+//! # let parameters = [LayerArrays::default(); 4];
+//!
+//! let device = Device::find()?;
+//! let spec =
+//!     RecurrenceSpec { cell: Cell::Lstm, inputs: 64, units: 512, layers: 2, bidirectional: true };
+//! let options =
+//!     RecurrenceOptions { format: Format::Bf16, precision: Precision::F16, training: true };
+//! let (steps, rows) = (180, 128);
+//! let planned = Recurrence::plan(&device, spec, [steps, rows], options)?;
+//! planned.warm_up()?; // compiles and loads
+//! let call = ForwardArguments {
+//!     x,                       // (T, B, q) bf16
+//!     parameters: &parameters, // f32, layer by layer and direction by direction
+//!     lengths: Lengths::I64(lengths),
+//!     y, // (T, B, 2 n) bf16
+//!     saved: allocate(planned.saved_bytes()),
+//!     workspace: allocate(planned.workspace_bytes()),
+//!     ..ForwardArguments::default() // first states are zeros, last states are not wanted
+//! };
+//! // SAFETY: the arrays have the sizes that `ForwardArguments` says.
+//! unsafe { planned.forward(stream, &call)? };
+//! # Ok::<(), drnn_cuda::Error>(())
+//! ```
+//!
 //! # Requirements
 //!
 //! CUDA is not needed to build this crate. At run time it needs NVIDIA's driver, NVRTC and cuBLAS
@@ -43,6 +80,7 @@
 //! | `plain/` | recurrences on every GPU, step by step; small LSTMs in one launch |
 //! | `persistent/` | recurrences on Hopper in one launch on many multiprocessors |
 //! | `learner.rs` | [`CudaLearner`] |
+//! | `recurrence/` | [`Recurrence`]: calls on a caller's memory and stream |
 //! | `group/` | [`CudaGroup`]: kernels, data sets on the device, the rendezvous of lanes |
 //! | `estimate.rs` | device memory that training needs, without a GPU |
 //! | `recorded/` | tests: everything that is launched, checked without a GPU |
@@ -60,6 +98,7 @@ mod persistent;
 mod plain;
 #[cfg(test)]
 mod recorded;
+mod recurrence;
 mod runtime;
 mod step;
 
@@ -67,6 +106,10 @@ pub use error::{Error, Result, Status};
 pub use estimate::estimate;
 pub use group::{CudaGroup, CudaLane};
 pub use learner::CudaLearner;
+pub use recurrence::{
+    BackwardArguments, Format, ForwardArguments, LayerArrays, Lengths, Recurrence,
+    RecurrenceOptions, RecurrenceSpec, Way,
+};
 pub use runtime::device::Device;
 pub use runtime::gemm::Precision;
 pub use step::cpu_only::check_options;

@@ -8,6 +8,7 @@
 //! | `resident` | small LSTMs, all steps in one launch, a block per 16 rows |
 //! | `persistent` | large recurrences, all steps in one launch over many multiprocessors |
 //! | `group` | many small LSTMs at once |
+//! | `recurrence` | a caller's arrays: formats, lengths, states, the scale of gradients |
 //! | `params` | the parameter struct of every kernel, in Rust and in C |
 //! | `sources` | which files make a translation unit |
 
@@ -88,15 +89,74 @@ impl HalfKernels {
     }
 }
 
-/// The kernels that every device loads.
+/// One step of each cell in f32.
 #[derive(Debug)]
-pub(crate) struct Kernels {
+pub(crate) struct CellKernels {
     pub lstm_forward: Kernel<LstmForward>,
     pub lstm_backward: Kernel<LstmBackward>,
     pub gru_forward: Kernel<GruForward>,
     pub gru_backward: Kernel<GruBackward>,
     pub rnn_forward: Kernel<RnnForward>,
     pub rnn_backward: Kernel<RnnBackward>,
+}
+
+impl CellKernels {
+    fn new(cells: &Module) -> Result<CellKernels> {
+        Ok(CellKernels {
+            lstm_forward: cells.kernel()?,
+            lstm_backward: cells.kernel()?,
+            gru_forward: cells.kernel()?,
+            gru_backward: cells.kernel()?,
+            rnn_forward: cells.kernel()?,
+            rnn_backward: cells.kernel()?,
+        })
+    }
+}
+
+/// What [`crate::Recurrence`] needs besides.
+#[derive(Debug)]
+pub(crate) struct RecurrenceKernels {
+    /// Cells of sequences that begin with given states.
+    pub cells: CellKernels,
+    pub count_steps: Kernel<CountSteps>,
+    pub read_values: Kernel<ReadValues>,
+    pub read_values_half: Kernel<ReadValuesHalf>,
+    pub write_values: Kernel<WriteValues>,
+    pub write_states_half: Kernel<WriteStatesHalf>,
+    pub place_states: Kernel<PlaceStates>,
+    pub last_states: Kernel<LastStates>,
+    pub last_states_half: Kernel<LastStatesHalf>,
+    pub place_states_half: Kernel<PlaceStatesHalf>,
+    pub largest: Kernel<Largest>,
+    pub set_scale: Kernel<SetScale>,
+}
+
+impl RecurrenceKernels {
+    /// Compiles, or takes from the cache, and loads all of them.
+    pub fn new(device: &Device) -> Result<RecurrenceKernels> {
+        let (values, states) = (sources::recurrence_values(), sources::recurrence_states());
+        let (values, states) = (Module::new(device, &values)?, Module::new(device, &states)?);
+        Ok(RecurrenceKernels {
+            cells: CellKernels::new(&Module::new(device, &sources::cells_from_states())?)?,
+            count_steps: values.kernel()?,
+            read_values: values.kernel()?,
+            read_values_half: values.kernel()?,
+            write_values: values.kernel()?,
+            write_states_half: values.kernel()?,
+            place_states: states.kernel()?,
+            last_states: states.kernel()?,
+            last_states_half: states.kernel()?,
+            place_states_half: states.kernel()?,
+            largest: values.kernel()?,
+            set_scale: values.kernel()?,
+        })
+    }
+}
+
+/// The kernels that every device loads.
+#[derive(Debug)]
+pub(crate) struct Kernels {
+    pub cells: CellKernels,
     pub embed: Kernel<Embed>,
     pub embed_backward: Kernel<EmbedBackward>,
     pub add_output_bias: Kernel<AddOutputBias>,
@@ -123,12 +183,7 @@ impl Kernels {
         let (pack, rows, exchange) =
             (load(&sources.pack)?, load(&sources.rows)?, load(&sources.exchange)?);
         Ok(Kernels {
-            lstm_forward: cells.kernel()?,
-            lstm_backward: cells.kernel()?,
-            gru_forward: cells.kernel()?,
-            gru_backward: cells.kernel()?,
-            rnn_forward: cells.kernel()?,
-            rnn_backward: cells.kernel()?,
+            cells: CellKernels::new(&cells)?,
             embed: tokens.kernel()?,
             embed_backward: tokens.kernel()?,
             add_output_bias: loss.kernel()?,
@@ -177,7 +232,13 @@ mod tests {
             let s = Sources::new();
             let all =
                 [s.cells, s.tokens, s.loss, s.sums, s.adam, s.half, s.pack, s.rows, s.exchange];
-            for source in all.into_iter().chain([1, 13, 16].map(sources::resident)) {
+            let own = [
+                sources::cells_from_states(),
+                sources::recurrence_values(),
+                sources::recurrence_states(),
+            ];
+            let all = all.into_iter().chain([1, 13, 16].map(sources::resident)).chain(own);
+            for source in all {
                 compiled(&source, arch, &format!("all{}", source.defines.concat()));
             }
         }
@@ -222,6 +283,11 @@ mod tests {
             let specs = forward.into_iter().flatten().chain([tiling.backward()]);
             for (at, spec) in specs.enumerate() {
                 let what = format!("{cell:?} {units} {lanes:?} {batch} {at}");
+                compiled(&spec.source, "sm_90a", &what);
+            }
+            let from_states = [tiling.forward_from_states(limits), tiling.backward_from_states()];
+            for (at, spec) in from_states.into_iter().enumerate() {
+                let what = format!("{cell:?} {units} {lanes:?} {batch} from states {at}");
                 compiled(&spec.source, "sm_90a", &what);
             }
         }

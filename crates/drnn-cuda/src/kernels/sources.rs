@@ -3,11 +3,14 @@
 use super::params::*;
 use crate::runtime::compile::Source;
 
-const COMMON: &str = include_str!("common/common.cuh");
+pub(crate) const COMMON: &str = include_str!("common/common.cuh");
 const LSTM: &str = include_str!("common/lstm.cuh");
 const CELL: &str = include_str!("common/cell.cuh");
-const HOPPER: &str = include_str!("common/hopper.cuh");
+pub(crate) const HOPPER: &str = include_str!("common/hopper.cuh");
 const GROUP: &str = include_str!("group/common.cuh");
+
+/// Compiles recurrences that begin with given states: cells and persistent kernels.
+pub(crate) const FROM_STATES: &str = "FROM_STATES=1";
 
 /// A file of kernels after `$headers`, with the declarations of the structs that they take.
 macro_rules! source {
@@ -35,13 +38,7 @@ pub(crate) struct Sources {
 impl Sources {
     pub fn new() -> Sources {
         Sources {
-            cells: source!(
-                "cells",
-                [COMMON, LSTM],
-                [LstmForward, LstmBackward, GruForward, GruBackward, RnnForward, RnnBackward],
-                "elementwise/cells.cu",
-                Vec::new()
-            ),
+            cells: cells(Vec::new()),
             tokens: source!(
                 "tokens",
                 [COMMON],
@@ -108,6 +105,44 @@ impl Sources {
     }
 }
 
+/// Cells, step by step.
+fn cells(defines: Vec<String>) -> Source {
+    source!(
+        "cells",
+        [COMMON, LSTM],
+        [LstmForward, LstmBackward, GruForward, GruBackward, RnnForward, RnnBackward],
+        "elementwise/cells.cu",
+        defines
+    )
+}
+
+/// The same for sequences that begin with given states.
+pub(crate) fn cells_from_states() -> Source {
+    cells(vec![FROM_STATES.into()])
+}
+
+/// Arrays of a caller: their formats, lengths of sequences, the scale of gradients.
+pub(crate) fn recurrence_values() -> Source {
+    source!(
+        "recurrence_values",
+        [COMMON],
+        [CountSteps, ReadValues, ReadValuesHalf, WriteValues, WriteStatesHalf, Largest, SetScale],
+        "recurrence/values.cu",
+        Vec::new()
+    )
+}
+
+/// First and last states.
+pub(crate) fn recurrence_states() -> Source {
+    source!(
+        "recurrence_states",
+        [COMMON],
+        [PlaceStates, LastStates, LastStatesHalf, PlaceStatesHalf],
+        "recurrence/states.cu",
+        Vec::new()
+    )
+}
+
 /// LSTMs whose weights stay in the registers of `warps` warps.
 pub(crate) fn resident(warps: usize) -> Source {
     source!(
@@ -123,7 +158,7 @@ pub(crate) fn persistent_forward(defines: Vec<String>) -> Source {
     source!(
         "persistent_forward",
         [COMMON, HOPPER, LSTM, CELL],
-        [PersistentForward],
+        [PersistentForward, PersistentForwardFromStates],
         "persistent/forward.cu",
         defines
     )
@@ -133,7 +168,7 @@ pub(crate) fn persistent_backward(defines: Vec<String>) -> Source {
     source!(
         "persistent_backward",
         [COMMON, HOPPER, LSTM, CELL],
-        [PersistentBackward],
+        [PersistentBackward, PersistentBackwardFromStates],
         "persistent/backward.cu",
         defines
     )

@@ -1,9 +1,9 @@
 //! The backward pass with persistent kernels.
 
-use super::Launch;
 use super::forward::{PersistentPass, matrix};
 use super::slots::Slots;
 use super::workspace::TABLE_PARTIALS;
+use super::{Launch, LaunchKernels};
 use crate::error::Result;
 use crate::kernels::params::{
     PartialsToEmbeddings, PersistentBackward, TableToPartials, TableToWeights, ToHalf, UnpackBias,
@@ -38,7 +38,7 @@ impl PersistentPass<'_> {
     }
 
     /// Address of the batch's header, which has the loss scale.
-    fn header(&self) -> u64 {
+    pub fn header(&self) -> u64 {
         self.pass.part(0)
     }
 
@@ -74,9 +74,9 @@ impl PersistentPass<'_> {
         self.pass.scatter(&kernels.half.rows, &self.work.d_above, w.stride)
     }
 
-    fn launch_backward(&self, launch: &Launch, above: &Buffer<u16>) -> Result<()> {
+    pub fn launch_backward(&self, launch: &Launch, above: &Buffer<u16>) -> Result<()> {
         let Pass { shape, stream, .. } = self.pass;
-        let Launch { layers, tiling, backward, .. } = launch;
+        let Launch { layers, tiling, kernels, .. } = launch;
         let gates = self.lane_arrays(launch, |layer, direction| self.gates(layer, direction));
         let c = self.lane_arrays(launch, |layer, direction| self.c(layer, direction));
         let (all_groups, mut first_group) = (tiling.all_groups(shape.rows), 0);
@@ -105,7 +105,26 @@ impl PersistentPass<'_> {
             };
             let blocks = tiling.lanes * groups * tiling.blocks();
             // SAFETY: the workspace is large enough for the shape.
-            unsafe { backward.launch(stream, blocks, &params)? }
+            match (kernels, self.states) {
+                (LaunchKernels::Zeros { backward, .. }, _) => unsafe {
+                    backward.launch(stream, blocks, &params)?;
+                },
+                (LaunchKernels::States { backward: Some(backward), .. }, Some(states)) => {
+                    let [d_last_h, d_last_c] = self.of_launch(launch, states.d_last);
+                    let [d_first_h, d_first_c] = self.of_launch(launch, states.d_first);
+                    let params = params.with_states(
+                        ptr(self.header()),
+                        ptr(d_last_h),
+                        ptr(d_last_c),
+                        ptr(d_first_h),
+                        ptr(d_first_c),
+                        size(self.pass.plan.layers[layers.start][0].n),
+                    );
+                    // SAFETY: as above; callers' arrays have the shapes of states.
+                    unsafe { backward.launch(stream, blocks, &params)? }
+                }
+                (LaunchKernels::States { .. }, _) => unreachable!("states, and kernels to train"),
+            }
             first_group += groups;
         }
         self.bias_gradients(launch, all_groups)
@@ -113,14 +132,14 @@ impl PersistentPass<'_> {
 
     /// Bias gradients, summed over groups.
     fn bias_gradients(&self, launch: &Launch, groups: usize) -> Result<()> {
-        let Pass { plan, kernels, state, .. } = self.pass;
+        let Pass { plan, kernels, gradient, .. } = self.pass;
         let (cell, padded) = (plan.cell, launch.tiling.padded);
         for (lane, (_, r)) in self.lanes(launch).into_iter().enumerate() {
             let params = UnpackBias {
                 header: ptr(self.header()),
                 from: ptr(self.work.d_bias.at(lane * groups * padded * 4)),
-                b_ih: ptr(state.gradient.at(r.b_ih)),
-                b_hh: ptr(state.gradient.at(r.b_hh)),
+                b_ih: ptr(gradient.at(r.b_ih)),
+                b_hh: ptr(gradient.at(r.b_hh)),
                 by_gate_ih: Slots::of_w_ih(cell).by_gate(),
                 by_gate_hh: Slots::of_w_hh(cell).by_gate(),
                 gates: size(cell.gates()),
@@ -150,7 +169,7 @@ impl PersistentPass<'_> {
         let params = UnpackGradient {
             header: ptr(self.header()),
             from: ptr(padded.at),
-            to: ptr(self.pass.state.gradient.at(to)),
+            to: ptr(self.pass.gradient.at(to)),
             by_gate: slots.by_gate(),
             per_unit: size(per_unit),
             gates: size(gates),
@@ -164,7 +183,7 @@ impl PersistentPass<'_> {
     }
 
     /// Gradients of W_hh, and of W_ih unless it is part of a table.
-    fn weight_gradients(&self, layer: usize, r: &Recurrence) -> Result<()> {
+    pub fn weight_gradients(&self, layer: usize, r: &Recurrence) -> Result<()> {
         let (shape, cell) = (self.pass.shape, self.pass.plan.cell);
         let padded = self.work.layers[layer].padded;
         let gates = self.gates(layer, r.direction);
@@ -185,7 +204,7 @@ impl PersistentPass<'_> {
     }
 
     /// The gradient of the layer's input; the reverse direction adds to the forward direction's.
-    fn input_gradient(&self, layer: usize, r: &Recurrence, to: &Buffer<u16>) -> Result<()> {
+    pub fn input_gradient(&self, layer: usize, r: &Recurrence, to: &Buffer<u16>) -> Result<()> {
         let padded = self.work.layers[layer].padded;
         let sizes = [self.pass.shape.step_rows(), padded.inputs, 4 * padded.n];
         let factors = [self.gates(layer, r.direction), self.w_ih(layer, r)];
@@ -195,7 +214,7 @@ impl PersistentPass<'_> {
 
     /// Gradients of the embeddings, and of W_ih if it is part of a table.
     fn input_backward(&self, r: &Recurrence) -> Result<()> {
-        let Pass { plan, shape, kernels, stream, state, .. } = self.pass;
+        let Pass { plan, shape, kernels, stream, gradient, .. } = self.pass;
         let InputSpec::Tokens { symbols, embedding } = plan.spec.input() else { return Ok(()) };
         let (padded, gates) = (self.work.layers[0].padded, self.gates(0, r.direction));
         if !self.uses_table(0) {
@@ -208,7 +227,7 @@ impl PersistentPass<'_> {
             }
             self.pass.embed_backward(&self.work.d_x)?;
             let count = symbols * embedding;
-            let (header, values) = (ptr(self.header()), ptr(state.gradient.at(0)));
+            let (header, values) = (ptr(self.header()), ptr(gradient.at(0)));
             let params = Unscale { header, values, count: size(count) };
             return self.each(&kernels.half.unscale, count, &params);
         }
@@ -219,8 +238,8 @@ impl PersistentPass<'_> {
         let params = TableToWeights {
             header: ptr(self.header()),
             d_table: ptr(d_table.at),
-            embeddings: ptr(state.params.at(0)),
-            d_w_ih: ptr(state.gradient.at(r.w_ih)),
+            embeddings: ptr(self.pass.params.at(0)),
+            d_w_ih: ptr(gradient.at(r.w_ih)),
             by_gate: Slots::of_w_ih(plan.cell).by_gate(),
             gates: size(plan.cell.gates()),
             symbols: size(symbols),
@@ -233,7 +252,7 @@ impl PersistentPass<'_> {
         let partial = self.work.table_partials.at(0);
         let params = TableToPartials {
             d_table,
-            w_ih: ptr(state.params.at(r.w_ih)),
+            w_ih: ptr(self.pass.params.at(r.w_ih)),
             partial: ptr(partial),
             by_gate,
             gates,
@@ -249,7 +268,7 @@ impl PersistentPass<'_> {
         let params = PartialsToEmbeddings {
             header: ptr(self.header()),
             partial: ptr(partial),
-            d_embeddings: ptr(state.gradient.at(0)),
+            d_embeddings: ptr(gradient.at(0)),
             count: symbols * e,
             chunks: size(TABLE_PARTIALS),
             add: size(r.direction),

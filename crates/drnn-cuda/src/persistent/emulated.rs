@@ -4,7 +4,9 @@
 
 use super::tiling::{CONSUMER_THREADS, DeviceLimits, KernelSpec, Tiling, WARP, padded};
 use crate::kernels::params::{
-    PackBackward, PackForward, Params, PersistentBackward, PersistentForward,
+    LastStates, LastStatesHalf, PackBackward, PackForward, Params, PersistentBackward,
+    PersistentBackwardFromStates, PersistentForward, PersistentForwardFromStates, PlaceStates,
+    PlaceStatesHalf,
 };
 use drnn::Cell;
 use drnn_testing::{Need, skip};
@@ -36,7 +38,13 @@ fn compile(folder: &Path, kind: &KernelSpec, sanitizer: bool) -> Result<PathBuf,
         PackForward::declaration(),
         PackBackward::declaration(),
         PersistentForward::declaration(),
+        PersistentForwardFromStates::declaration(),
         PersistentBackward::declaration(),
+        PersistentBackwardFromStates::declaration(),
+        PlaceStates::declaration(),
+        PlaceStatesHalf::declaration(),
+        LastStates::declaration(),
+        LastStatesHalf::declaration(),
     ];
     std::fs::write(folder.join("params.h"), structs.concat()).map_err(|e| e.to_string())?;
     let mut command = compiler();
@@ -121,11 +129,23 @@ fn check(tiling: Tiling, units: usize, steps: usize, table: bool) {
     }
 }
 
+/// The same for sequences that begin with given states.
+fn check_from_states(tiling: Tiling, units: usize, steps: usize) {
+    let folder = tempfile::tempdir().expect("a folder");
+    for kind in [tiling.forward_from_states(H200), tiling.backward_from_states()] {
+        let Some(program) = program(folder.path(), &kind, kind.source.name) else { return };
+        run(&program, &kind, tiling, [units, steps], None);
+    }
+}
+
 /// Forward with one slow producer thread: the first and the last of each warp in turn. The first copies
 /// and arrives at mbarriers, the last only waits.
 fn check_slow_producers(tiling: Tiling, units: usize, steps: usize) {
+    check_slow(tiling, tiling.forward(false, H200).expect("fits"), units, steps);
+}
+
+fn check_slow(tiling: Tiling, kind: KernelSpec, units: usize, steps: usize) {
     let folder = tempfile::tempdir().expect("a folder");
-    let kind = tiling.forward(false, H200).expect("fits");
     let Some(program) = program(folder.path(), &kind, kind.source.name) else { return };
     for warp in CONSUMER_THREADS / WARP..kind.threads / WARP {
         for thread in [0, WARP - 1] {
@@ -182,6 +202,28 @@ fn no_producer_can_miss_a_phase() {
     check_slow_producers(stack(Cell::RnnTanh, 33, 24, 2), 33, 6);
 }
 
+#[test]
+fn every_cell_from_given_states() {
+    check_from_states(layer(Cell::Lstm, 33, 16, 2, 1), 33, 3);
+    check_from_states(layer(Cell::Lstm, 40, 24, 1, 2), 40, 5);
+    check_from_states(layer(Cell::Gru, 6, 16, 1, 2), 6, 5);
+    check_from_states(layer(Cell::RnnTanh, 40, 48, 1, 2), 40, 3);
+}
+
+#[test]
+fn layers_from_given_states() {
+    check_from_states(stack(Cell::Lstm, 40, 16, 3), 40, 7);
+    check_from_states(stack(Cell::Gru, 33, 32, 2), 33, 6);
+    check_from_states(above(layer(Cell::Gru, 33, 24, 1, 2)), 33, 5);
+}
+
+#[test]
+fn no_producer_can_miss_a_phase_from_given_states() {
+    for tiling in [layer(Cell::RnnTanh, 33, 24, 1, 1), stack(Cell::RnnTanh, 33, 24, 2)] {
+        check_slow(tiling, tiling.forward_from_states(H200), 33, 6);
+    }
+}
+
 /// So much of h that it is loaded by bulk copies.
 #[test]
 fn bulk_copies() {
@@ -189,4 +231,5 @@ fn bulk_copies() {
     let forward = tiling.forward(false, H200).expect("fits");
     assert!(forward.source.defines.contains(&"BULK=1".to_string()));
     check(tiling, 201, 3, false);
+    check_from_states(tiling, 201, 3);
 }

@@ -1,11 +1,12 @@
 //! The forward pass with persistent kernels.
 
 use super::slots::Slots;
+use super::tiling::Tiling;
 use super::workspace::{LayerWorkspace, PersistentWorkspace, has_table};
-use super::{Launch, PersistentNet};
+use super::{GivenStates, Launch, LaunchKernels, PersistentNet};
 use crate::error::Result;
 use crate::kernels::params::{
-    AddOutputBiasPadded, Params, PersistentForward, SymbolTable, ToHalf, ptr, size,
+    AddOutputBiasPadded, Params, PersistentForward, PlaceStatesHalf, SymbolTable, ToHalf, ptr, size,
 };
 use crate::runtime::gemm::{Form, Matrix, OutputType};
 use crate::runtime::kernel::Kernel;
@@ -20,6 +21,8 @@ pub(crate) struct PersistentPass<'a> {
     pub pass: Pass<'a>,
     pub net: &'a PersistentNet,
     pub work: &'a PersistentWorkspace,
+    /// What sequences begin with; `None` for zeros.
+    pub states: Option<&'a GivenStates<'a>>,
 }
 
 /// The row-major matrix that begins at value `at` of a buffer.
@@ -53,7 +56,7 @@ impl PersistentPass<'_> {
     /// Computes the states of all layers; saves what backward needs if `save`. Meanwhile the side
     /// stream packs weights and resets the other h exchange.
     fn states(&self, save: bool, packed: bool) -> Result<()> {
-        let Pass { shape, stream, side_stream, .. } = self.pass;
+        let Pass { stream, side_stream, .. } = self.pass;
         let side = PersistentPass { pass: Pass { stream: side_stream, ..self.pass }, ..*self };
         side_stream.wait_for(stream)?;
         self.input(packed)?;
@@ -64,8 +67,7 @@ impl PersistentPass<'_> {
                 stream.wait_for(side_stream)?;
             }
             self.launch_forward(launch, save, [at, below])?;
-            let len = launch.tiling.exchange_len(shape.steps, launch.tiling.all_groups(shape.rows));
-            (below, at) = (at, at + len);
+            (below, at) = (at, at + self.exchange_len(&launch.tiling));
         }
         if !packed {
             side.pack_output()?;
@@ -80,18 +82,13 @@ impl PersistentPass<'_> {
     }
 
     /// Launches an elementwise kernel with a thread per value.
-    pub(super) fn each<P: Params>(
-        &self,
-        kernel: &Kernel<P>,
-        values: usize,
-        params: &P,
-    ) -> Result<()> {
+    pub fn each<P: Params>(&self, kernel: &Kernel<P>, values: usize, params: &P) -> Result<()> {
         // SAFETY: callers pass addresses of buffers as long as the sizes say.
         unsafe { kernel.launch(self.pass.stream, [values.div_ceil(THREADS), 1], THREADS, params) }
     }
 
     /// A GEMM with f16 factors.
-    pub(super) fn product(
+    pub fn product(
         &self,
         form: Form,
         sizes: [usize; 3],
@@ -105,7 +102,7 @@ impl PersistentPass<'_> {
 
     /// Converts x to f16, or computes the tables that replace it.
     fn input(&self, packed: bool) -> Result<()> {
-        let Pass { plan, shape, kernels, state, .. } = self.pass;
+        let Pass { plan, shape, kernels, params, .. } = self.pass;
         let slots = shape.step_rows();
         let tokens = self.pass.part(self.pass.staged().input);
         let k = self.work.layers[0].padded.inputs;
@@ -123,8 +120,8 @@ impl PersistentPass<'_> {
         for r in &plan.layers[0] {
             let padded = self.work.layers[0].padded.n;
             let params = SymbolTable {
-                embeddings: ptr(state.params.at(0)), // the first of all parameters
-                w_ih: ptr(state.params.at(r.w_ih)),
+                embeddings: ptr(params.at(0)), // the first of all parameters
+                w_ih: ptr(params.at(r.w_ih)),
                 table: ptr(self.table(r).at),
                 slots: Slots::of_w_ih(plan.cell).word(),
                 symbols: size(symbols),
@@ -156,20 +153,22 @@ impl PersistentPass<'_> {
     }
 
     /// The input of layer `layer`, (S, B, K).
-    pub(super) fn layer_input(&self, layer: usize) -> Matrix {
+    pub fn layer_input(&self, layer: usize) -> Matrix {
         let k = self.work.layers[layer].padded.inputs;
         match layer {
             0 => matrix(&self.work.x, 0, k),
-            // After the step of zeros.
-            _ => {
-                let below = &self.work.layers[layer - 1];
-                matrix(&self.work.h, below.h + self.pass.shape.rows * k, k)
-            }
+            _ => self.layer_output(layer - 1),
         }
     }
 
+    /// The output of layer `layer`, (S, B, W): H after the step of first states.
+    pub fn layer_output(&self, layer: usize) -> Matrix {
+        let LayerWorkspace { padded, h, .. } = &self.work.layers[layer];
+        matrix(&self.work.h, h + self.pass.shape.rows * padded.width, padded.width)
+    }
+
     /// A direction's gates, (S, B, 4 N).
-    pub(super) fn gates(&self, layer: usize, direction: usize) -> Matrix {
+    pub fn gates(&self, layer: usize, direction: usize) -> Matrix {
         let LayerWorkspace { padded, gates, .. } = &self.work.layers[layer];
         let stride = 4 * padded.n;
         matrix(&self.work.gates, gates + direction * self.pass.shape.step_rows() * stride, stride)
@@ -183,7 +182,7 @@ impl PersistentPass<'_> {
     }
 
     /// Its H, (S + 2, B, N) of (S + 2, B, W).
-    pub(super) fn h(&self, layer: usize, direction: usize) -> Matrix {
+    pub fn h(&self, layer: usize, direction: usize) -> Matrix {
         let LayerWorkspace { padded, h, .. } = &self.work.layers[layer];
         matrix(&self.work.h, h + direction * padded.n, padded.width)
     }
@@ -210,7 +209,7 @@ impl PersistentPass<'_> {
     }
 
     /// Its W_ih, (4 N, K).
-    pub(super) fn w_ih(&self, layer: usize, r: &Recurrence) -> Matrix {
+    pub fn w_ih(&self, layer: usize, r: &Recurrence) -> Matrix {
         let LayerWorkspace { padded, w_ih, .. } = &self.work.layers[layer];
         matrix(w_ih, r.direction * 4 * padded.n * padded.inputs, padded.inputs)
     }
@@ -227,7 +226,7 @@ impl PersistentPass<'_> {
 
     /// Whether a launch needs x W_ih^T of its first layer from a GEMM: it is neither in a table nor
     /// computed by the recurrence itself.
-    pub(super) fn needs_input_product(&self, launch: &Launch) -> bool {
+    pub fn needs_input_product(&self, launch: &Launch) -> bool {
         let inside = launch.tiling.below > 0 && !launch.tiling.stacked;
         !self.uses_table(launch.layers.start) && !inside
     }
@@ -245,14 +244,14 @@ impl PersistentPass<'_> {
     }
 
     /// `exchange` and `below` are offsets into the h exchange: this launch's, and the one below's.
-    fn launch_forward(
+    pub fn launch_forward(
         &self,
         launch: &Launch,
         save: bool,
         [mut exchange, mut below]: [usize; 2],
     ) -> Result<()> {
         let Pass { shape, stream, .. } = self.pass;
-        let Launch { layers, tiling, forward, .. } = launch;
+        let Launch { layers, tiling, kernels, .. } = launch;
         let first = layers.start;
         let (padded, tokens) = (self.work.layers[first].padded, self.uses_table(first));
         if self.needs_input_product(launch) {
@@ -292,11 +291,78 @@ impl PersistentPass<'_> {
             };
             let blocks = tiling.lanes * groups * tiling.blocks();
             // SAFETY: the workspace is large enough for the shape, launch after launch.
-            unsafe { forward.launch(stream, blocks, &params)? }
-            exchange += tiling.exchange_len(shape.steps, groups);
-            below += tiling.exchange_len(shape.steps, groups);
+            match (kernels, self.states) {
+                (LaunchKernels::Zeros { forward, .. }, _) => unsafe {
+                    forward.launch(stream, blocks, &params)?;
+                },
+                (LaunchKernels::States { forward, .. }, Some(states)) => {
+                    self.place_states(launch, states, &params)?;
+                    let of_cell = usize::from(self.pass.plan.cell.has_cell_state());
+                    let from = self.of_launch(launch, states.first)[of_cell];
+                    let last = self.of_launch(launch, states.last)[of_cell];
+                    let n = size(self.pass.plan.layers[first][0].n);
+                    let params = params.with_states(ptr(from), ptr(last), n);
+                    // SAFETY: as above; callers' arrays have the shapes of states.
+                    unsafe { forward.launch(stream, blocks, &params)? }
+                }
+                (LaunchKernels::States { .. }, None) => unreachable!("states are given"),
+            }
+            exchange += tiling.exchange_len(self.exchange_steps(), groups);
+            below += tiling.exchange_len(self.exchange_steps(), groups);
         }
         Ok(())
+    }
+
+    /// Steps of the h exchange: given states have a place after the last step.
+    fn exchange_steps(&self) -> usize {
+        self.pass.shape.steps + usize::from(self.states.is_some())
+    }
+
+    /// Length of the h exchange of a launch, all waves.
+    pub fn exchange_len(&self, tiling: &Tiling) -> usize {
+        tiling.exchange_len(self.exchange_steps(), tiling.all_groups(self.pass.shape.rows))
+    }
+
+    /// Addresses of the states of a launch's first lane, of h and c.
+    pub(super) fn of_launch(&self, launch: &Launch, states: [u64; 2]) -> [u64; 2] {
+        let layer = &self.pass.plan.layers[launch.layers.start];
+        let each = self.pass.shape.rows * layer[0].n * size_of::<f32>();
+        let before = (launch.layers.start * layer.len() * each) as u64;
+        states.map(|at| if at == 0 { 0 } else { at + before })
+    }
+
+    /// Puts the first states of a wave where the kernel reads them.
+    fn place_states(
+        &self,
+        launch: &Launch,
+        states: &GivenStates,
+        params: &PersistentForward,
+    ) -> Result<()> {
+        let (tiling, [first_h, first_c]) = (&launch.tiling, self.of_launch(launch, states.first));
+        let PersistentForward { lanes, groups, steps, .. } = *params;
+        let before = tiling.exchange_len(steps as usize, groups as usize) * size_of::<u16>();
+        let has_c = self.pass.plan.cell.has_cell_state();
+        let params = PlaceStatesHalf {
+            first_h: ptr(first_h),
+            first_c: ptr(if has_c { first_c } else { first_h }),
+            h: params.h,
+            c: params.c,
+            exchange: params.h_exchange_even.wrapping_byte_add(before),
+            h_stride: params.h_stride,
+            c_stride: params.c_stride,
+            width: params.width,
+            lanes,
+            groups,
+            block_rows: size(tiling.rows),
+            first_row: params.first_row,
+            steps,
+            rows: params.rows,
+            n: size(self.pass.plan.layers[launch.layers.start][0].n),
+            padded: size(tiling.padded),
+            save: params.save,
+        };
+        let threads = lanes as usize * groups as usize * tiling.rows * tiling.padded;
+        self.each(&states.kernels.place_states_half, threads, &params)
     }
 
     /// States of the last layer that outputs are computed from: (A, B, W), or (selected, W).
@@ -315,7 +381,7 @@ impl PersistentPass<'_> {
     }
 
     fn output_layer(&self) -> Result<()> {
-        let Pass { plan, shape, kernels, state, work, .. } = self.pass;
+        let Pass { plan, shape, kernels, params, work, .. } = self.pass;
         let [_, bias] = plan.output.expect("`supports` requires an output layer");
         let (m, width) = (plan.spec.output_width(), self.w_out().stride);
         let rows = m.next_multiple_of(8);
@@ -329,7 +395,7 @@ impl PersistentPass<'_> {
         let params = AddOutputBiasPadded {
             from: ptr(to.at),
             outputs: ptr(work.outputs.at(0)),
-            bias: ptr(state.params.at(bias)),
+            bias: ptr(params.at(bias)),
             run: ptr(mask.run),
             delay: size(mask.delay),
             rows: size(mask.rows),

@@ -36,10 +36,14 @@ mod workspace;
 
 pub(crate) use forward::PersistentPass;
 pub(crate) use tiling::{DeviceLimits, KernelSpec, Lanes, Tiling};
-pub(crate) use workspace::PersistentWorkspace;
+pub(crate) use workspace::{LayerWorkspace, Padded, PersistentWorkspace};
 
 use crate::error::{Error, Result};
-use crate::kernels::params::{Params, PersistentBackward, PersistentForward};
+use crate::kernels::RecurrenceKernels;
+use crate::kernels::params::{
+    Params, PersistentBackward, PersistentBackwardFromStates, PersistentForward,
+    PersistentForwardFromStates,
+};
 use crate::plain::resident;
 use crate::runtime::device::Device;
 use crate::runtime::kernel::{Kernel, Module};
@@ -54,20 +58,18 @@ pub(crate) struct CooperativeKernel<P> {
     threads: usize,
     /// Bytes of shared memory.
     shared: usize,
-    /// [`KernelSpec::in_registers`].
-    in_registers: usize,
 }
 
 impl<P: Params> CooperativeKernel<P> {
     /// Compiles and loads it, and checks that a block fits a multiprocessor.
     pub fn new(device: &Device, spec: &KernelSpec) -> Result<CooperativeKernel<P>> {
-        let KernelSpec { threads, shared, in_registers, ref source } = *spec;
+        let KernelSpec { threads, shared, ref source, .. } = *spec;
         let kernel = Module::new(device, source)?.kernel::<P>()?;
         kernel.allow_shared(shared)?;
         if kernel.max_active_blocks(threads, shared)? == 0 {
             return Err(Error::Unsupported(format!("{} does not fit on {device}", source.name)));
         }
-        Ok(CooperativeKernel { kernel, threads, shared, in_registers })
+        Ok(CooperativeKernel { kernel, threads, shared })
     }
 
     /// A cooperative launch of `blocks` blocks.
@@ -86,36 +88,56 @@ impl<P> CooperativeKernel<P> {
     /// # Safety
     /// As [`Kernel::cast`].
     pub unsafe fn cast<Q>(self) -> CooperativeKernel<Q> {
-        let CooperativeKernel { kernel, threads, shared, in_registers } = self;
+        let CooperativeKernel { kernel, threads, shared } = self;
         // SAFETY: the caller's contract.
-        CooperativeKernel { kernel: unsafe { kernel.cast() }, threads, shared, in_registers }
+        CooperativeKernel { kernel: unsafe { kernel.cast() }, threads, shared }
     }
 }
 
 /// Whether a network runs in persistent kernels: Hopper, an output layer, every layer fits, and at
 /// least one is too large for [`resident`].
 pub(crate) fn supports(device: &Device, plan: &Plan) -> bool {
+    let large = |n| resident::groups(plan.cell, n).is_none();
+    plan.output.is_some()
+        && plan.layers.iter().any(|l| large(l[0].n))
+        && supports_layers(device, plan)
+}
+
+/// Whether there are persistent kernels for every layer of a network: on Hopper, for layers that
+/// fit.
+pub(crate) fn supports_layers(device: &Device, plan: &Plan) -> bool {
     let limits = device.limits();
     let alone = |count| Lanes::Directions { count, below: 0 };
     let fits = |n, count| Tiling::of(plan.cell, n, alone(count), 1, limits).is_some();
-    let large = |n| resident::groups(plan.cell, n).is_none();
-    device.is_hopper()
-        && plan.output.is_some()
-        && plan.layers.iter().any(|l| large(l[0].n))
-        && plan.layers.iter().all(|l| fits(l[0].n, l.len()))
+    device.is_hopper() && plan.layers.iter().all(|l| fits(l[0].n, l.len()))
 }
 
 /// Consecutive layers whose recurrences run in one launch.
 #[derive(Debug, Clone)]
 pub(crate) struct Launch {
-    layers: Range<usize>,
-    tiling: Tiling,
+    pub layers: Range<usize>,
+    pub tiling: Tiling,
     /// Offsets of its weights in [`PersistentWorkspace::packed`], forward and backward, and of its
     /// biases.
     packed: [usize; 2],
     biases: usize,
-    forward: CooperativeKernel<PersistentForward>,
-    backward: CooperativeKernel<PersistentBackward>,
+    /// [`KernelSpec::in_registers`], forward and backward.
+    in_registers: [usize; 2],
+    kernels: LaunchKernels,
+}
+
+/// The kernels of a launch, by what sequences begin with.
+#[derive(Debug, Clone, Copy)]
+enum LaunchKernels {
+    Zeros {
+        forward: CooperativeKernel<PersistentForward>,
+        backward: CooperativeKernel<PersistentBackward>,
+    },
+    /// Given states; backward only for training.
+    States {
+        forward: CooperativeKernel<PersistentForwardFromStates>,
+        backward: Option<CooperativeKernel<PersistentBackwardFromStates>>,
+    },
 }
 
 impl Launch {
@@ -126,40 +148,84 @@ impl Launch {
     }
 }
 
+/// Given states, and where last states go; addresses of arrays (layers directions, B, n) of f32, of
+/// h and of c. A null one is zeros, or not wanted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct GivenStates<'a> {
+    pub kernels: &'a RecurrenceKernels,
+    pub first: [u64; 2],
+    pub last: [u64; 2],
+    /// Their gradients.
+    pub d_first: [u64; 2],
+    pub d_last: [u64; 2],
+}
+
 /// The launches of a network, for batches of one number of rows.
 #[derive(Debug, Clone)]
 pub(crate) struct PersistentNet {
-    launches: Vec<Launch>,
+    pub launches: Vec<Launch>,
 }
 
 impl PersistentNet {
     /// Chooses the tilings and compiles the kernels.
     pub fn new(device: &Device, plan: &Plan, rows: usize) -> Result<PersistentNet> {
-        let (limits, rows) = (device.limits(), rows.max(1));
-        let tilings = tilings(plan, rows, limits)
+        let limits = device.limits();
+        PersistentNet::with_kernels(device, plan, rows, |layers, tiling| {
+            let table = layers.start == 0 && workspace::has_table(plan);
+            let forward = tiling.forward(table, limits).expect("a tiling fits with a table too");
+            let backward = tiling.backward();
+            let kernels = LaunchKernels::Zeros {
+                forward: device.cooperative_kernel(&forward)?,
+                backward: device.cooperative_kernel(&backward)?,
+            };
+            Ok(([forward.in_registers, backward.in_registers], kernels))
+        })
+    }
+
+    /// The same for sequences that begin with given states.
+    pub fn from_states(
+        device: &Device,
+        plan: &Plan,
+        rows: usize,
+        training: bool,
+    ) -> Result<PersistentNet> {
+        let limits = device.limits();
+        PersistentNet::with_kernels(device, plan, rows, |_, tiling| {
+            let forward = tiling.forward_from_states(limits);
+            let backward = tiling.backward_from_states();
+            let in_registers = [forward.in_registers, backward.in_registers];
+            let backward = training.then(|| device.cooperative_kernel(&backward)).transpose()?;
+            let forward = device.cooperative_kernel(&forward)?;
+            Ok((in_registers, LaunchKernels::States { forward, backward }))
+        })
+    }
+
+    fn with_kernels(
+        device: &Device,
+        plan: &Plan,
+        rows: usize,
+        kernels: impl Fn(&Range<usize>, &Tiling) -> Result<([usize; 2], LaunchKernels)>,
+    ) -> Result<PersistentNet> {
+        let tilings = tilings(plan, rows.max(1), device.limits())
             .ok_or_else(|| Error::Unsupported(format!("{} on {device}", plan.spec)))?;
         let (mut packed, mut biases) = ([0; 2], 0);
         let launch = |(layers, tiling): (Range<usize>, Tiling)| {
-            let table = layers.start == 0 && workspace::has_table(plan);
-            let forward = tiling.forward(table, limits).expect("a tiling fits with a table too");
             let begin = (packed, biases);
             packed = [0, 1].map(|pass| packed[pass] + 8 * tiling.lanes * tiling.packed()[pass]);
             biases += 4 * tiling.lanes * tiling.padded;
-            Ok(Launch {
-                layers,
-                tiling,
-                packed: begin.0,
-                biases: begin.1,
-                forward: device.cooperative_kernel(&forward)?,
-                backward: device.cooperative_kernel(&tiling.backward())?,
-            })
+            let (in_registers, kernels) = kernels(&layers, &tiling)?;
+            Ok(Launch { layers, tiling, packed: begin.0, biases: begin.1, in_registers, kernels })
         };
         Ok(PersistentNet { launches: tilings.into_iter().map(launch).collect::<Result<_>>()? })
     }
 }
 
 /// All layers of a stack in one launch if that takes fewer launches, else layer by layer.
-fn tilings(plan: &Plan, rows: usize, limits: DeviceLimits) -> Option<Vec<(Range<usize>, Tiling)>> {
+pub(crate) fn tilings(
+    plan: &Plan,
+    rows: usize,
+    limits: DeviceLimits,
+) -> Option<Vec<(Range<usize>, Tiling)>> {
     let of =
         |layer: usize, lanes| Tiling::of(plan.cell, plan.layers[layer][0].n, lanes, rows, limits);
     let (count, directions) = (plan.layers.len(), plan.layers[0].len());

@@ -18,7 +18,7 @@ const RESET_PER_THREAD: usize = 8;
 
 impl PersistentPass<'_> {
     /// Packs the weights that a launch reads in the forward pass.
-    pub(super) fn weights_forward(&self, launch: &Launch) -> Result<()> {
+    pub fn weights_forward(&self, launch: &Launch) -> Result<()> {
         if self.needs_input_product(launch) {
             self.pack_w_ih(launch.layers.start)?;
         }
@@ -87,7 +87,7 @@ impl PersistentPass<'_> {
     }
 
     /// Packs W_ih of a layer's directions for GEMMs.
-    fn pack_w_ih(&self, layer: usize) -> Result<()> {
+    pub fn pack_w_ih(&self, layer: usize) -> Result<()> {
         let padded = self.work.layers[layer].padded;
         self.pass.plan.layers[layer].iter().try_for_each(|r| {
             let slots = Slots::of_w_ih(self.pass.plan.cell);
@@ -104,15 +104,15 @@ impl PersistentPass<'_> {
 
     /// Packs a launch's weights and biases in the order in which its threads read them.
     fn pack_forward(&self, launch: &Launch) -> Result<()> {
-        let Pass { plan, state, kernels, .. } = self.pass;
+        let Pass { plan, params, kernels, .. } = self.pass;
         let (tiling, cell) = (&launch.tiling, plan.cell);
         let [packed, _] = tiling.packed();
         for (lane, (layer, r)) in self.lanes(launch).into_iter().enumerate() {
             let params = PackForward {
-                w_ih: ptr(state.params.at(r.w_ih)),
-                w_hh: ptr(state.params.at(r.w_hh)),
-                b_ih: ptr(state.params.at(r.b_ih)),
-                b_hh: ptr(state.params.at(r.b_hh)),
+                w_ih: ptr(params.at(r.w_ih)),
+                w_hh: ptr(params.at(r.w_hh)),
+                b_ih: ptr(params.at(r.b_ih)),
+                b_hh: ptr(params.at(r.b_hh)),
                 to: ptr(self.work.packed[0].at(launch.packed[0] + 8 * lane * packed)),
                 bias: ptr(self.work.bias.at(launch.biases + lane * 4 * tiling.padded)),
                 slots_ih: Slots::of_w_ih(cell).word(),
@@ -121,7 +121,7 @@ impl PersistentPass<'_> {
                 below: size(launch.units_below(layer, &r)),
                 padded: size(tiling.padded),
                 segments: size(tiling.segments()),
-                in_registers: size(launch.forward.in_registers),
+                in_registers: size(launch.in_registers[0]),
             };
             self.each(&kernels.half.pack_forward, packed.max(4 * tiling.padded), &params)?;
         }
@@ -129,14 +129,14 @@ impl PersistentPass<'_> {
     }
 
     /// Packs a launch's transposed weights in the order in which its threads read them.
-    fn pack_backward(&self, launch: &Launch) -> Result<()> {
-        let Pass { plan, state, kernels, .. } = self.pass;
+    pub fn pack_backward(&self, launch: &Launch) -> Result<()> {
+        let Pass { plan, params, kernels, .. } = self.pass;
         let (tiling, cell) = (&launch.tiling, plan.cell);
         let [_, packed] = tiling.packed();
         for (lane, (layer, r)) in self.lanes(launch).into_iter().enumerate() {
             let params = PackBackward {
-                w_ih: ptr(state.params.at(r.w_ih)),
-                w_hh: ptr(state.params.at(r.w_hh)),
+                w_ih: ptr(params.at(r.w_ih)),
+                w_hh: ptr(params.at(r.w_hh)),
                 to: ptr(self.work.packed[1].at(launch.packed[1] + 8 * lane * packed)),
                 slots_ih: Slots::of_w_ih(cell).word(),
                 slots_hh: Slots::of_w_hh(cell).word(),
@@ -145,7 +145,7 @@ impl PersistentPass<'_> {
                 padded: size(tiling.padded),
                 segments: size(tiling.segments_back()),
                 tiles: size(tiling.tiles()),
-                in_registers: size(launch.backward.in_registers),
+                in_registers: size(launch.in_registers[1]),
             };
             self.each(&kernels.half.pack_backward, packed, &params)?;
         }
@@ -156,7 +156,7 @@ impl PersistentPass<'_> {
     /// padded units, columns, and contiguous columns without and with padding.
     fn pack_weights(&self, from: usize, to: Matrix, slots: Slots, per_unit: usize) -> PackWeights {
         PackWeights {
-            from: ptr(self.pass.state.params.at(from)),
+            from: ptr(self.pass.params.at(from)),
             to: ptr(to.at),
             slots: slots.word(),
             per_unit: size(per_unit),

@@ -274,6 +274,16 @@ impl Tiling {
         KernelSpec { threads: CONSUMER_THREADS, shared, in_registers, source }
     }
 
+    /// The forward kernel for sequences that begin with given states; they have no table.
+    pub fn forward_from_states(&self, limits: DeviceLimits) -> KernelSpec {
+        self.forward(false, limits).expect("a tiling fits without a table too").with_states()
+    }
+
+    /// The backward kernel for sequences that begin with given states.
+    pub fn backward_from_states(&self) -> KernelSpec {
+        self.backward().with_states()
+    }
+
     /// Definitions of both kernels, then `own`.
     fn defines<const COUNT: usize>(&self, shared: usize, own: [String; COUNT]) -> Vec<String> {
         let cell = match self.cell {
@@ -303,6 +313,13 @@ pub(crate) struct KernelSpec {
     /// Forward: products, backward: tiles, whose weights stay in registers.
     pub in_registers: usize,
     pub source: Source,
+}
+
+impl KernelSpec {
+    fn with_states(mut self) -> KernelSpec {
+        self.source.defines.push(sources::FROM_STATES.into());
+        self
+    }
 }
 
 #[cfg(test)]

@@ -44,9 +44,9 @@ impl PlainPass<'_> {
             self.pass.stream.copy_within(d.at, to.at, positions * m * size_of::<f32>())?;
             return self.pass.scatter(rows, d_above, width);
         };
-        let w = matrix(&self.pass.state.params, weight, width);
+        let w = self.pass.params.matrix(weight, width);
         self.pass.gemm.f32(Form::Times, [positions, width, m], [d, w], 0.0, to)?;
-        let dw = matrix(&self.pass.state.gradient, weight, width);
+        let dw = self.pass.gradient.matrix(weight, width);
         self.pass.gemm.f32(
             Form::TransposedTimes,
             [m, width, positions],
@@ -58,26 +58,36 @@ impl PlainPass<'_> {
         self.pass.scatter(rows, d_above, width)
     }
 
-    fn recurrence_backward(&self, layer: usize, r: &Recurrence, above: &Buffer<f32>) -> Result<()> {
+    /// All steps of one direction of a layer, and the gradients of its parameters.
+    pub fn recurrence_backward(
+        &self,
+        layer: usize,
+        r: &Recurrence,
+        above: &Buffer<f32>,
+    ) -> Result<()> {
         if let Some(resident) = &self.resident[layer] {
             resident.backward(self, layer, r, above)?;
             return self.weight_gradients(layer, r);
         }
         let rows = self.pass.shape.rows;
-        self.pass.stream.clear(&self.work.d_h, 0, rows * r.n)?;
-        self.pass.stream.clear(&self.work.d_c, 0, rows * r.n)?;
+        if !self.from_states {
+            self.pass.stream.clear(&self.work.d_h, 0, rows * r.n)?;
+            self.pass.stream.clear(&self.work.d_c, 0, rows * r.n)?;
+        }
         let order = r.order(self.pass.shape.steps);
         for (taken, &s) in order.iter().enumerate().rev() {
             self.cell_backward(layer, r, s, above)?;
-            if taken == 0 {
+            if taken == 0 && !self.from_states {
                 break; // the initial state is constant
             }
             let d_h = matrix(&self.work.d_h, 0, r.n);
-            // Only the GRU's cell kernel has written a part of d_h.
-            let mut beta = if self.pass.plan.cell == Cell::Gru { 1.0 } else { 0.0 };
+            // Only the GRU's cell kernel, and those of sequences with given states, write a part of
+            // d_h.
+            let adds = self.pass.plan.cell == Cell::Gru || self.from_states;
+            let mut beta = if adds { 1.0 } else { 0.0 };
             for (first, columns, from, stride) in self.recurrent(layer, r) {
                 let d = matrix(from, s * rows * stride, stride);
-                let w = matrix(&self.pass.state.params, r.w_hh + first * r.n, r.n);
+                let w = self.pass.params.matrix(r.w_hh + first * r.n, r.n);
                 self.pass.gemm.f32(Form::Times, [rows, r.n, columns], [d, w], beta, d_h)?;
                 beta = 1.0;
             }
@@ -100,7 +110,7 @@ impl PlainPass<'_> {
         let d_above = ptr(above.at(from_above));
         let (width, step) = (size(r.width), size(s));
         let (rows, n) = (size(self.pass.shape.rows), size(r.n));
-        let kernels = self.pass.kernels;
+        let kernels = self.cells;
         match self.pass.plan.cell {
             Cell::Lstm => {
                 let params = LstmBackward {
@@ -157,10 +167,10 @@ impl PlainPass<'_> {
     /// Gradients of a recurrence's weights and biases.
     fn weight_gradients(&self, layer: usize, r: &Recurrence) -> Result<()> {
         let (gradient, rows, slots) =
-            (&self.pass.state.gradient, self.pass.shape.rows, self.pass.shape.step_rows());
+            (self.pass.gradient, self.pass.shape.rows, self.pass.shape.step_rows());
         let work = &self.work.recurrences[layer][r.direction];
         let gates = matrix(&work.gates, 0, r.gates);
-        let dw_ih = matrix(gradient, r.w_ih, r.inputs);
+        let dw_ih = gradient.matrix(r.w_ih, r.inputs);
         let sizes = [r.gates, r.inputs, slots];
         self.pass.gemm.f32(Form::TransposedTimes, sizes, [gates, self.input(layer)], 0.0, dw_ih)?;
         // h before every step: H shifted by one step.
@@ -168,7 +178,7 @@ impl PlainPass<'_> {
         let at = first * rows * r.width + r.direction * r.n;
         let h_before = matrix(&self.work.h[layer], at, r.width);
         for (first, columns, from, stride) in self.recurrent(layer, r) {
-            let dw = matrix(gradient, r.w_hh + first * r.n, r.n);
+            let dw = gradient.matrix(r.w_hh + first * r.n, r.n);
             let d = matrix(from, 0, stride);
             self.pass.gemm.f32(
                 Form::TransposedTimes,
@@ -186,11 +196,10 @@ impl PlainPass<'_> {
     }
 
     /// The gradient of the layer's input, summed over both directions.
-    fn input_gradient(&self, layer: usize, to: &Buffer<f32>) -> Result<()> {
+    pub fn input_gradient(&self, layer: usize, to: &Buffer<f32>) -> Result<()> {
         for r in &self.pass.plan.layers[layer] {
             let gates = &self.work.recurrences[layer][r.direction].gates;
-            let (gates, w) =
-                (matrix(gates, 0, r.gates), matrix(&self.pass.state.params, r.w_ih, r.inputs));
+            let (gates, w) = (matrix(gates, 0, r.gates), self.pass.params.matrix(r.w_ih, r.inputs));
             let to = matrix(to, 0, r.inputs);
             let beta = if r.direction == 0 { 0.0 } else { 1.0 };
             self.pass.gemm.f32(

@@ -77,14 +77,15 @@ impl PlainPass<'_> {
         }
     }
 
-    fn recurrence(&self, layer: usize, r: &Recurrence) -> Result<()> {
-        let (params, work) = (&self.pass.state.params, &self.work.recurrences[layer][r.direction]);
+    /// All steps of one direction of a layer.
+    pub fn recurrence(&self, layer: usize, r: &Recurrence) -> Result<()> {
+        let (params, work) = (self.pass.params, &self.work.recurrences[layer][r.direction]);
         let (rows, steps) = (self.pass.shape.rows, self.pass.shape.steps);
-        let w_ih = matrix(params, r.w_ih, r.inputs);
+        let w_ih = params.matrix(r.w_ih, r.inputs);
         let gates = matrix(&work.gates, 0, r.gates);
         let sizes = [self.pass.shape.step_rows(), r.gates, r.inputs];
         self.pass.gemm.f32(Form::TimesTransposed, sizes, [self.input(layer), w_ih], 0.0, gates)?;
-        if self.pass.plan.cell.has_cell_state() {
+        if self.pass.plan.cell.has_cell_state() && !self.from_states {
             self.pass.stream.clear(&work.c, 0, rows * r.n)?;
             self.pass.stream.clear(&work.c, (steps + 1) * rows * r.n, rows * r.n)?;
         }
@@ -97,10 +98,10 @@ impl PlainPass<'_> {
             let h_before = matrix(h, before * rows * r.width + r.direction * r.n, r.width);
             for (first, columns, to, stride) in self.recurrent(layer, r) {
                 let fresh = !std::ptr::eq(to, &work.gates);
-                if taken == 0 && !fresh {
+                if taken == 0 && !fresh && !self.from_states {
                     continue; // the initial h is zero
                 }
-                let w = matrix(params, r.w_hh + first * r.n, r.n);
+                let w = params.matrix(r.w_hh + first * r.n, r.n);
                 let to = matrix(to, s * rows * stride, stride);
                 let beta = if fresh { 0.0 } else { 1.0 };
                 self.pass.gemm.f32(
@@ -120,11 +121,11 @@ impl PlainPass<'_> {
         let (before, after) = r.around(s);
         let h_at = |step: usize| self.h_at(layer, r, step);
         let c_at = |step: usize| self.c_at(layer, r, step);
-        let [bias_ih, bias_hh] = [r.b_ih, r.b_hh].map(|at| ptr(self.pass.state.params.at(at)));
+        let [bias_ih, bias_hh] = [r.b_ih, r.b_hh].map(|at| ptr(self.pass.params.at(at)));
         let (gates, run) = (self.gates_at(layer, r, s), ptr(self.pass.run()));
         let (h_stride, step) = (size(r.width), size(s));
         let (rows, n) = (size(self.pass.shape.rows), size(r.n));
-        let kernels = self.pass.kernels;
+        let kernels = self.cells;
         match self.pass.plan.cell {
             Cell::Lstm => {
                 let params = LstmForward {
@@ -184,7 +185,7 @@ impl PlainPass<'_> {
         self.pass.gather(&self.pass.kernels.rows, h, &self.work.d_above, width)?;
         let Some([weight, bias]) = self.pass.plan.output else { return Ok(()) };
         let positions = self.pass.shape.computed_outputs();
-        let w = matrix(&self.pass.state.params, weight, width);
+        let w = self.pass.params.matrix(weight, width);
         let to = matrix(&self.pass.work.outputs, 0, m);
         self.pass.gemm.f32(
             Form::TimesTransposed,
@@ -196,7 +197,7 @@ impl PlainPass<'_> {
         let mask = self.pass.output_mask();
         let params = AddOutputBias {
             outputs: ptr(to.at),
-            bias: ptr(self.pass.state.params.at(bias)),
+            bias: ptr(self.pass.params.at(bias)),
             run: ptr(mask.run),
             delay: size(mask.delay),
             rows: size(mask.rows),

@@ -13,9 +13,10 @@ pub(crate) mod resident;
 mod workspace;
 
 pub(crate) use resident::Resident;
-pub(crate) use workspace::PlainWorkspace;
+pub(crate) use workspace::{PlainWorkspace, RecurrenceWorkspace};
 
 use crate::error::Result;
+use crate::kernels::CellKernels;
 use crate::kernels::params::Params;
 use crate::runtime::kernel::Kernel;
 use crate::step::pass::{Pass, THREADS};
@@ -28,6 +29,10 @@ pub(crate) struct PlainPass<'a> {
     pub work: &'a PlainWorkspace,
     /// By layer: kernels that run all steps at once, if the layer is small enough.
     pub resident: &'a [Option<Resident>],
+    pub cells: &'a CellKernels,
+    /// Whether sequences begin with given states instead of zeros. The caller puts them, and the
+    /// gradients of last states, where the passes read them.
+    pub from_states: bool,
 }
 
 impl PlainPass<'_> {
@@ -38,13 +43,13 @@ impl PlainPass<'_> {
     }
 
     /// Address of its columns of step `step` of H, which begins with a step of zeros.
-    fn h_at(&self, layer: usize, r: &Recurrence, step: usize) -> u64 {
+    pub fn h_at(&self, layer: usize, r: &Recurrence, step: usize) -> u64 {
         let at = step * self.pass.shape.rows * r.width + r.direction * r.n;
         self.work.h[layer].at(at)
     }
 
     /// Address of step `step` of its C, (B, n).
-    fn c_at(&self, layer: usize, r: &Recurrence, step: usize) -> u64 {
+    pub fn c_at(&self, layer: usize, r: &Recurrence, step: usize) -> u64 {
         let c = &self.work.recurrences[layer][r.direction].c;
         c.at(step * self.pass.shape.rows * r.n)
     }

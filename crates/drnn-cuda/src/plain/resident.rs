@@ -65,7 +65,7 @@ impl Resident {
     /// All steps forward: `gates` holds x W_ih^T and is overwritten by the gates; writes c and h.
     pub fn forward(&self, pass: &PlainPass, layer: usize, r: &Recurrence) -> Result<()> {
         let work = &pass.work.recurrences[layer][r.direction];
-        let weights = &pass.pass.state.params;
+        let weights = pass.pass.params;
         let params = ResidentForward {
             gates: ptr(work.gates.at(0)),
             w_hh: ptr(weights.at(r.w_hh)),
@@ -95,7 +95,7 @@ impl Resident {
         let params = ResidentBackward {
             header: ptr(pass.pass.part(0)),
             gates: ptr(work.gates.at(0)),
-            w_hh: ptr(pass.pass.state.params.at(r.w_hh)),
+            w_hh: ptr(pass.pass.params.at(r.w_hh)),
             c: ptr(work.c.at(0)),
             d_above: ptr(above.at(r.direction * r.n)),
             run: ptr(pass.pass.run()),

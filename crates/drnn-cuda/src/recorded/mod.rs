@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `cpu_only` | training options that a GPU cannot do are refused |
 //! | `networks` | the paper's and others, at several batches, on two cards |
+//! | `recurrences` | calls of the library, with every optional argument |
 //! | `golden` | all work of some steps, line by line, compared with `tests/plans` |
 
 mod cpu_only;
 mod golden;
 mod networks;
+mod recurrences;
 
 use crate::persistent::DeviceLimits;
 use crate::runtime::device::Device;

@@ -1,8 +1,8 @@
 //! The GPU: found at run time, with its context and its compiled kernels.
 
 use crate::error::{Error, Result};
-use crate::kernels::Kernels;
 use crate::kernels::params::Params;
+use crate::kernels::{Kernels, RecurrenceKernels};
 use crate::persistent::{CooperativeKernel, DeviceLimits, KernelSpec};
 use crate::plain::Resident;
 use crate::runtime::driver::{ctx, mem_get_info};
@@ -35,6 +35,7 @@ struct Inner {
     shared: usize,
     memory: usize,
     kernels: OnceLock<Result<Kernels>>,
+    recurrence_kernels: OnceLock<Result<RecurrenceKernels>>,
     /// By number of warps.
     resident: Mutex<HashMap<usize, Resident>>,
     cooperative: Mutex<HashMap<KernelVariant, CooperativeKernel<()>>>,
@@ -94,6 +95,7 @@ impl Device {
             shared,
             memory,
             kernels: OnceLock::new(),
+            recurrence_kernels: OnceLock::new(),
             resident: Mutex::default(),
             cooperative: Mutex::default(),
         })))
@@ -123,6 +125,12 @@ impl Device {
     /// The kernels that every network uses, compiled and loaded on first use.
     pub(crate) fn kernels(&self) -> Result<&Kernels> {
         self.0.kernels.get_or_init(|| Kernels::new(self)).as_ref().map_err(Clone::clone)
+    }
+
+    /// The kernels that only [`crate::Recurrence`] uses, compiled and loaded on first use.
+    pub(crate) fn recurrence_kernels(&self) -> Result<&RecurrenceKernels> {
+        let kernels = &self.0.recurrence_kernels;
+        kernels.get_or_init(|| RecurrenceKernels::new(self)).as_ref().map_err(Clone::clone)
     }
 
     /// The register-resident kernels for recurrences of `groups` times 8 units, loaded on first
@@ -212,6 +220,7 @@ impl Device {
             shared: limits.shared,
             memory: 0,
             kernels: OnceLock::new(),
+            recurrence_kernels: OnceLock::new(),
             resident: Mutex::default(),
             cooperative: Mutex::default(),
         }))

@@ -41,14 +41,15 @@ impl std::fmt::Display for Precision {
     }
 }
 
-/// A cuBLAS handle bound to a stream.
+/// A cuBLAS handle, bound to a stream and to a workspace.
 #[derive(Debug)]
 pub(crate) struct Gemm {
     handle: sys::cublasHandle_t,
     compute: sys::cublasComputeType_t,
     device: Device,
-    /// Allocated once, so that cuBLAS allocates nothing during a graph capture.
-    _workspace: Buffer<u8>,
+    /// Allocated once, so that cuBLAS allocates nothing during a graph capture; `None` where
+    /// callers have their own.
+    _workspace: Option<Buffer<u8>>,
 }
 
 // SAFETY: a handle may move between threads, and one thread uses it at a time.
@@ -98,6 +99,14 @@ impl Gemm {
     /// A handle whose products run in `stream`.
     pub fn new(device: &Device, stream: &Stream, precision: Precision) -> Result<Gemm> {
         let workspace = Buffer::zeros(device, WORKSPACE)?;
+        let mut gemm = Gemm::unbound(device, precision)?;
+        gemm.bind(stream, &workspace)?;
+        gemm._workspace = Some(workspace);
+        Ok(gemm)
+    }
+
+    /// A handle that [`Gemm::bind`] binds before its first product.
+    pub fn unbound(device: &Device, precision: Precision) -> Result<Gemm> {
         let compute = match precision {
             Precision::F32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
             Precision::Tf32 | Precision::F16 => {
@@ -108,13 +117,17 @@ impl Gemm {
             let _guard = device.no_capture_guard()?;
             driver::create_handle()?
         };
-        let gemm = Gemm { handle, compute, device: device.clone(), _workspace: workspace };
-        // SAFETY: handle, stream and workspace are alive as long as `gemm` is used.
+        Ok(Gemm { handle, compute, device: device.clone(), _workspace: None })
+    }
+
+    /// From now on products run in `stream` with `workspace`; both must outlive them.
+    pub fn bind(&self, stream: &Stream, workspace: &Buffer<u8>) -> Result<()> {
+        // SAFETY: the handle is alive, and so are stream and workspace while it is used.
         unsafe {
-            driver::set_stream(handle, stream.raw().cast())?;
-            driver::set_workspace(handle, gemm._workspace.at(0), WORKSPACE)?;
+            driver::set_stream(self.handle, stream.raw().cast())?;
+            driver::set_workspace(self.handle, workspace.at(0), workspace.len())?;
         }
-        Ok(gemm)
+        Ok(())
     }
 
     /// `C = beta C +` the product of f32 factors, rounded to the handle's precision. `sizes` are M,

@@ -10,6 +10,7 @@ pub(crate) trait Pod: Copy + Default {}
 impl Pod for u8 {}
 impl Pod for u16 {}
 impl Pod for u32 {}
+impl Pod for u64 {}
 impl Pod for f32 {}
 impl Pod for f64 {}
 
@@ -20,12 +21,14 @@ fn wait() -> Result<()> {
     Ok(unsafe { stream::synchronize(stream::null()) }?)
 }
 
-/// An array in device memory, freed on drop.
+/// An array in device memory: allocated, and freed on drop, or a part of memory that someone else
+/// owns.
 #[derive(Debug)]
 pub(crate) struct Buffer<T: Pod> {
     device: Device,
     address: u64,
     len: usize,
+    owned: bool,
     values: PhantomData<T>,
 }
 
@@ -40,7 +43,14 @@ impl<T: Pod> Buffer<T> {
         let _guard = device.no_capture_guard()?;
         // SAFETY: freed once, by `drop`.
         let address = unsafe { driver::filled::<T>(len, byte) }?;
-        Ok(Buffer { device: device.clone(), address, len, values: PhantomData })
+        Ok(Buffer { device: device.clone(), address, len, owned: true, values: PhantomData })
+    }
+
+    /// `len` values from `address` on, whose memory someone else owns and keeps for as long as the
+    /// device works with it.
+    pub fn borrowed(device: &Device, address: u64, len: usize) -> Result<Buffer<T>> {
+        driver::borrow::<T>(address, len)?;
+        Ok(Buffer { device: device.clone(), address, len, owned: false, values: PhantomData })
     }
 
     /// A copy of `values`.
@@ -97,6 +107,9 @@ impl<T: Pod> Buffer<T> {
 
 impl<T: Pod> Drop for Buffer<T> {
     fn drop(&mut self) {
+        if !self.owned {
+            return driver::end_borrow(self.address);
+        }
         // SAFETY: allocated by `filled`, freed once; the driver waits for work that still uses it.
         let _ =
             self.device.no_capture_guard().map(|_guard| unsafe { driver::free_sync(self.address) });

@@ -11,8 +11,9 @@ use cudarc::driver::sys;
 pub(crate) struct Stream {
     device: Device,
     raw: sys::CUstream,
-    /// Recorded at the end of this stream when another one has to wait for it.
-    tail: Event,
+    /// Recorded at the end of this stream when another one has to wait for it. A stream that
+    /// someone else owns has none.
+    tail: Option<Event>,
 }
 
 // SAFETY: any thread that has made the context current may use the stream.
@@ -33,10 +34,16 @@ impl Stream {
     }
 
     fn with_priority(device: &Device, priority: i32) -> Result<Stream> {
-        let tail = Event::new(device)?;
+        let tail = Some(Event::new(device)?);
         let _guard = device.no_capture_guard()?;
         let raw = stream::create_with_priority(stream::StreamKind::NonBlocking, priority)?;
         Ok(Stream { device: device.clone(), raw, tail })
+    }
+
+    /// A stream that someone else owns, null for the default stream. Other streams cannot wait for
+    /// it.
+    pub fn borrowed(device: &Device, raw: sys::CUstream) -> Stream {
+        Stream { device: device.clone(), raw, tail: None }
     }
 
     /// The driver's handle, valid while `self` lives.
@@ -53,10 +60,11 @@ impl Stream {
     /// Work submitted to this stream from now on waits for all work submitted to `other` so far.
     /// If `other` is being captured, this stream joins the capture until `other` waits for it.
     pub fn wait_for(&self, other: &Stream) -> Result<()> {
-        other.tail.record(other)?;
+        let tail = other.tail.as_ref().expect("a stream of our own");
+        tail.record(other)?;
         let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
         // SAFETY: the stream and the event are alive and of this context.
-        Ok(unsafe { stream::wait_event(self.raw, other.tail.raw, flags) }?)
+        Ok(unsafe { stream::wait_event(self.raw, tail.raw, flags) }?)
     }
 
     /// Copies the first `words` of `from` to the start of `to`, asynchronously.
@@ -121,7 +129,10 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // SAFETY: made by `new`, destroyed once.
+        if self.tail.is_none() {
+            return;
+        }
+        // SAFETY: made by `with_priority`, destroyed once.
         let _ = self.device.no_capture_guard().map(|_guard| unsafe { stream::destroy(self.raw) });
     }
 }

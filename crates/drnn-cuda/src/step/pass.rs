@@ -10,7 +10,7 @@ use crate::runtime::gemm::{Gemm, Matrix};
 use crate::runtime::memory::Buffer;
 use crate::runtime::stream::Stream;
 use crate::step::plan::{Plan, Shape, Staged, TargetType};
-use crate::step::state::{DeviceState, LOSSES};
+use crate::step::state::LOSSES;
 use crate::step::workspace::{CHUNKS, Workspace};
 use drnn::InputSpec;
 
@@ -42,8 +42,40 @@ pub(crate) struct Pass<'a> {
     pub stream: &'a Stream,
     /// A stream of lower priority for work that may overlap with the pass.
     pub side_stream: &'a Stream,
-    pub state: &'a DeviceState,
+    /// The parameters, and where their gradient goes.
+    pub params: Tensors<'a>,
+    pub gradient: Tensors<'a>,
+    /// Address of the partial sums of losses and hits, (blocks, 2).
+    pub partial_losses: u64,
     pub work: &'a Workspace,
+}
+
+/// Where the parameters of a network, or their gradients, lie in device memory. Tensors are found
+/// by the place of their first value in the parameter vector ([`drnn::params::Layout`]).
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Tensors<'a> {
+    /// The vector itself.
+    Vector(&'a Buffer<f32>),
+    /// An array for each tensor: its place in the vector, ascending from 0, and its address.
+    Arrays(&'a [(usize, u64)]),
+}
+
+impl Tensors<'_> {
+    /// Device address of a value of the parameter vector.
+    pub fn at(self, value: usize) -> u64 {
+        match self {
+            Tensors::Vector(vector) => vector.at(value),
+            Tensors::Arrays(arrays) => {
+                let (first, address) = arrays[arrays.partition_point(|(at, _)| *at <= value) - 1];
+                address + ((value - first) * size_of::<f32>()) as u64
+            }
+        }
+    }
+
+    /// The row-major matrix that begins at value `at`.
+    pub fn matrix(self, at: usize, stride: usize) -> Matrix {
+        Matrix { at: self.at(at), stride }
+    }
 }
 
 /// The row-major matrix that begins at value `at` of a buffer.
@@ -73,7 +105,7 @@ impl Pass<'_> {
         let slots = self.shape.step_rows();
         let params = Embed {
             tokens: ptr(self.part(self.staged().input)),
-            table: ptr(self.state.params.at(0)), // embeddings are the first parameters
+            table: ptr(self.params.at(0)), // embeddings are the first parameters
             x: ptr(self.work.embedded.at(0)),
             slots: size(slots),
             e: size(embedding),
@@ -93,7 +125,7 @@ impl Pass<'_> {
             starts: ptr(self.part(staged.starts)),
             by_symbol: ptr(self.part(staged.by_symbol)),
             d_x: ptr(d_x.at(0)),
-            d_table: ptr(self.state.gradient.at(0)), // embeddings are the first parameters
+            d_table: ptr(self.gradient.at(0)), // embeddings are the first parameters
             e: size(embedding),
         };
         let grid = [symbols, embedding];
@@ -110,7 +142,7 @@ impl Pass<'_> {
         let sums = SumLosses {
             losses: ptr(losses),
             hits: ptr(hits),
-            partial: ptr(self.state.losses.at(0)),
+            partial: ptr(self.partial_losses),
             positions: size(positions),
         };
         let (losses, hits, m) = (ptr(losses), ptr(hits), size(m));
@@ -159,7 +191,7 @@ impl Pass<'_> {
         to: usize,
         copy: Option<usize>,
     ) -> Result<()> {
-        let (partial, gradient) = (self.work.partial.at(0), &self.state.gradient);
+        let (partial, gradient) = (self.work.partial.at(0), self.gradient);
         let chunks = CHUNKS.min(rows.div_ceil(32));
         let by_chunk = SumColumns {
             values: ptr(values),

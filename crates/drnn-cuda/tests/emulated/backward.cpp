@@ -1,5 +1,6 @@
 // Compares persistent/backward.cu with the equations, step by step, from random saved slots and
-// states. Arguments: units, lanes, rows, steps, tiles whose weights stay in registers.
+// states; with FROM_STATES, gradients of last and first states too. Arguments: units, lanes, rows,
+// steps, tiles whose weights stay in registers.
 #include "hopper.hpp"
 
 #include "params.h"
@@ -59,7 +60,26 @@ int main(int, char** arguments) {
         .all_groups = r.groups(),
         .steps = steps,
         .rows = rows};
-    launch(r.blocks(), THREADS, THREADS, SHARED, [&] { persistent_backward(params); });
+    // In device memory they are not scaled.
+    const Header header = {.weight = 0.25f};
+    const std::vector<float> d_last_h = r.states(), d_last_c = r.states();
+    std::vector<float> d_first_h(d_last_h.size()), d_first_c(d_last_c.size());
+#if FROM_STATES
+    PersistentBackwardFromStates from_states;
+    memcpy(&from_states, &params, offsetof(PersistentBackward, rows) + 4);
+    from_states.header = &header, from_states.n = n;
+    from_states.d_last_h = d_last_h.data(), from_states.d_first_h = d_first_h.data();
+    if (CELL == LSTM)
+        from_states.d_last_c = d_last_c.data(), from_states.d_first_c = d_first_c.data();
+    else from_states.d_last_c = nullptr, from_states.d_first_c = nullptr;
+#endif
+    launch(r.blocks(), THREADS, THREADS, SHARED, [&] {
+#if FROM_STATES
+        persistent_backward_from_states(from_states);
+#else
+        persistent_backward(params);
+#endif
+    });
 
     auto d_at = [&](u32 lane, u32 step, u32 row, u32 unit, u32 slot) {
         return half_to_float(gates[lane * slots + ((step * rows + row) * N + unit) * 4 + slot]);
@@ -79,9 +99,14 @@ int main(int, char** arguments) {
         return sum;
     };
     float worst = 0, largest = 0;
+    // Of c, or of h past the products, that remains at the end: by lane, row, unit.
+    std::vector<std::vector<std::vector<float>>> d_states(lanes);
     for (u32 lane = 0; lane < lanes; lane++)
         for (u32 row = 0; row < rows; row++) {
             std::vector<float> d_state(n, 0);
+            const u32 length = r.run[row], states = (lane * rows + row) * n;
+            for (u32 unit = 0; FROM_STATES && CELL == LSTM && unit < n; unit++)
+                d_state[unit] = d_last_c[states + unit] / header.weight;
             for (u32 taken = steps; taken-- > 0;) {
                 const u32 s = r.step(lane, taken);
                 for (u32 unit = 0; unit < n; unit++) {
@@ -95,15 +120,18 @@ int main(int, char** arguments) {
                     if (taken + 1 < steps)
                         d_h += dh_from(
                             r.w_hh[lane], r.slots_hh, lane, r.step(lane, taken + 1), row, unit);
+                    if (FROM_STATES && s + 1 == (r.reverse(lane) ? 1 : length))
+                        d_h += d_last_h[states + unit] / header.weight;
                     float d[4];
                     for (u32 k = 0; k < 4; k++)
                         d[k] = half_to_float(
                             saved[lane * slots + ((s * rows + row) * N + unit) * 4 + k]);
-                    const bool running = s < r.run[row];
+                    const bool running = s < length;
+                    const float held = FROM_STATES ? d_state[unit] : 0;
                     cell_backward(
                         d, d_h, d_state[unit], c_at(lane, s + 1, row, unit),
                         c_at(lane, r.reverse(lane) ? s + 2 : s, row, unit));
-                    if (!running) d_state[unit] = 0;
+                    if (!running) d_state[unit] = held;
                     for (u32 k = 0; k < 4; k++) {
                         const float expected = running ? d[k] : 0;
                         worst = std::max(worst, std::fabs(d_at(lane, s, row, unit, k) - expected));
@@ -111,7 +139,25 @@ int main(int, char** arguments) {
                     }
                 }
             }
+            d_states[lane].push_back(d_state);
         }
+    // Of the first states: from the slots of each row's first step.
+    for (u32 lane = 0; FROM_STATES && lane < lanes; lane++)
+        for (u32 row = 0; row < rows; row++)
+            for (u32 unit = 0; unit < n; unit++) {
+                const u32 length = r.run[row], at = (lane * rows + row) * n + unit;
+                const u32 s = r.reverse(lane) ? length - 1 : 0;
+                float expected = d_last_h[at] / header.weight;
+                if (length > 0) {
+                    expected = dh_from(r.w_hh[lane], r.slots_hh, lane, s, row, unit);
+                    if (CELL == GRU) expected += d_states[lane][row][unit];
+                }
+                worst = std::max(worst, std::fabs(d_first_h[at] / header.weight - expected));
+                if (CELL == LSTM)
+                    worst = std::max(
+                        worst,
+                        std::fabs(d_first_c[at] / header.weight - d_states[lane][row][unit]));
+            }
     // Gradients of biases are sums over steps and rows.
     for (u32 lane = 0; lane < lanes; lane++)
         for (u32 at = 0; at < n * 4; at++) {

@@ -1,5 +1,6 @@
 // Compares persistent/forward.cu with the equations, step by step: h within f16 rounding, zeros at
-// both ends. Arguments: units, lanes, rows, steps, k-steps whose weights stay in registers.
+// both ends; with FROM_STATES, first states there, and last states. Arguments: units, lanes, rows,
+// steps, k-steps whose weights stay in registers.
 #include "hopper.hpp"
 
 #include "params.h"
@@ -7,6 +8,7 @@
 #include "recurrence.hpp"
 
 #include "../../src/kernels/persistent/forward.cu"
+#include "../../src/kernels/recurrence/states.cu"
 
 int main(int, char** arguments) {
     Recurrence r(arguments, BELOW);
@@ -34,7 +36,13 @@ int main(int, char** arguments) {
     }
     const u32 slots = steps * rows * N * 4, saved = (steps + 2) * rows * N, symbols = TABLE ? 6 : 0;
     std::vector<u16> gates(lanes * slots), c(lanes * saved), h(lanes * saved);
-    std::vector<u16> h_exchange(steps * lanes * r.groups() * N * NB, 0xffff);
+    // First states have a place after the last step.
+    const u32 step_stride = lanes * r.groups() * N * NB;
+    std::vector<u16> h_exchange((steps + FROM_STATES) * step_stride, 0xffff);
+    // Of h, and of the cell: c, or h again.
+    const std::vector<float> first_h = r.states(), other = r.states();
+    const std::vector<float>& first = CELL == LSTM ? other : first_h;
+    std::vector<float> last(first.size());
     std::vector<u16> table((STACKED ? 1 : lanes) * symbols * N * 4);
     std::vector<u32> tokens(symbols ? steps * rows : 0);
     for (u16& x : gates) x = half(random_number(0.5f));
@@ -82,8 +90,37 @@ int main(int, char** arguments) {
         .steps = steps,
         .rows = rows,
         .save = 1};
+#if FROM_STATES
+    each(step_stride, [&] {
+        place_states_half(
+            {.first_h = first_h.data(),
+             .first_c = first.data(),
+             .h = h.data(),
+             .c = c.data(),
+             .exchange = h_exchange.data() + steps * step_stride,
+             .h_stride = params.h_stride,
+             .c_stride = params.c_stride,
+             .width = params.width,
+             .lanes = lanes,
+             .groups = r.groups(),
+             .block_rows = NB,
+             .first_row = 0,
+             .steps = steps,
+             .rows = rows,
+             .n = n,
+             .padded = N,
+             .save = 1});
+    });
+    PersistentForwardFromStates from_states;
+    memcpy(&from_states, &params, offsetof(PersistentForward, save) + 4);
+    from_states.first = first.data(), from_states.last = last.data(), from_states.n = n;
+#endif
     launch(r.blocks(), CONSUMER_THREADS + PRODUCER_THREADS, CONSUMER_THREADS, SHARED, [&] {
+#if FROM_STATES
+        persistent_forward_from_states(from_states);
+#else
         persistent_forward(params);
+#endif
     });
 
     auto h_at = [&](u32 lane, u32 step, u32 row, u32 unit) {
@@ -95,6 +132,12 @@ int main(int, char** arguments) {
     for (u32 lane = 0; lane < lanes; lane++)
         for (u32 row = 0; row < rows; row++) {
             std::vector<float> state(n, 0), before(n, 0), after(n);
+            auto first_of = [&](const std::vector<float>& all, u32 unit) {
+                return FROM_STATES ? all[(lane * rows + row) * n + unit] : 0;
+            };
+            for (u32 unit = 0; unit < n; unit++)
+                state[unit] = first_of(first, unit),
+                before[unit] = rounded(first_of(first_h, unit));
             for (u32 taken = 0; taken < steps; taken++) {
                 const u32 s = r.step(lane, taken);
                 for (u32 unit = 0; unit < n; unit++) {
@@ -126,8 +169,8 @@ int main(int, char** arguments) {
                         }
                         slot[k] = sum;
                     }
-                    after[unit] = state[unit] = s < r.run[row] ? state[unit] : 0;
                     if (s < r.run[row]) after[unit] = cell_forward(slot, state[unit]);
+                    else after[unit] = r.reverse(lane) ? first_of(first_h, unit) : 0;
                 }
                 for (u32 unit = 0; unit < n; unit++) {
                     before[unit] = h_at(lane, s + 1, row, unit); // with what it has rounded
@@ -135,9 +178,13 @@ int main(int, char** arguments) {
                 }
             }
             for (u32 unit = 0; unit < N; unit++) {
-                if (h_at(lane, 0, row, unit) != 0 || h_at(lane, steps + 1, row, unit) != 0)
-                    fail("h does not end with zeros");
+                const float end = unit < n ? rounded(first_of(first_h, unit)) : 0;
+                if (h_at(lane, 0, row, unit) != end || h_at(lane, steps + 1, row, unit) != end)
+                    fail("h does not end with first states");
             }
+            for (u32 unit = 0; FROM_STATES && unit < n; unit++)
+                worst = std::max(
+                    worst, std::fabs(last[(lane * rows + row) * n + unit] - state[unit]));
         }
     return verdict("h", worst, 1);
 }

@@ -24,6 +24,7 @@
 #include <unistd.h>
 #include <vector>
 
+typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -45,6 +46,7 @@ inline u32 min(u32 a, u32 b) { return a < b ? a : b; }
 #define __grid_constant__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __shared__ static // one block at a time: see `run`
 
 [[noreturn]] inline void fail(const char* what) {
     fprintf(stderr, "%s\n", what);
@@ -81,9 +83,9 @@ struct Block {
     u32 all_phases = 0;
 };
 struct Index {
-    u32 x;
+    u32 x, y;
 };
-inline thread_local Index threadIdx, blockIdx, blockDim;
+inline thread_local Index threadIdx, blockIdx, blockDim, gridDim;
 inline thread_local Block* block;
 inline thread_local Warp* warp;
 
@@ -123,6 +125,31 @@ inline bool __any_sync(u32, bool value) {
     });
 }
 
+inline u32 __reduce_max_sync(u32, u32 value) {
+    return exchange<u32>(
+        value, [](const u32* words, u32) { return *std::max_element(words, words + 32); });
+}
+inline u32 atomicMax(u32* at, u32 value) {
+    u32 found = __atomic_load_n(at, __ATOMIC_RELAXED);
+    while (found < value && !__atomic_compare_exchange_n(
+                                at, &found, value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    }
+    return found;
+}
+
+// As in common.cuh.
+inline double block_sum(double value, double* shared) {
+    shared[threadIdx.x] = value;
+    __syncthreads();
+    for (u32 half = blockDim.x / 2; half > 0; half /= 2) {
+        if (threadIdx.x < half) shared[threadIdx.x] += shared[threadIdx.x + half];
+        __syncthreads();
+    }
+    double sum = shared[0];
+    __syncthreads();
+    return sum;
+}
+
 // Exit status where the machine does not allow enough threads.
 static const int UNSUPPORTED = 77;
 
@@ -156,11 +183,45 @@ void launch(u32 blocks, u32 threads, u32 first, u32 bytes, Kernel kernel) {
     }
     for (std::thread& t : running) t.join();
     for (auto& b : all) operator delete[](b->allocation.release(), std::align_val_t(1024));
+    alarm(0);
+}
+
+// Runs a kernel of any kind. Mode 0: threads that are independent; 1: threads of a block run
+// together; 2: all blocks together, and the first 256 threads have the named barrier.
+template <class Kernel>
+int run(u32 x, u32 y, u32 threads, u32 shared, u32 mode, Kernel kernel) {
+    if (mode == 2) return launch(x, threads, 256, shared, kernel), 0;
+    for (u32 b = 0; b < x * y; b++) {
+        auto one = [&] {
+            blockIdx = {b % x, b / x}, blockDim = {threads, 1}, gridDim = {x, y};
+            kernel();
+        };
+        if (mode == 1) launch(1, threads, threads, 1, one);
+        for (u32 t = 0; mode == 0 && t < threads; t++) threadIdx = {t, 0}, one();
+    }
+    return 0;
 }
 
 // ---- numbers
 
 static const u32 NONE = 0xffffffffu;
+struct Values;
+struct Header {
+    float weight, rate;
+    double max_norm;
+    u32 count, spare[3];
+};
+inline float __int_as_float(u32 bits) {
+    float x;
+    memcpy(&x, &bits, 4);
+    return x;
+}
+inline u32 __float_as_int(float x) {
+    u32 bits;
+    memcpy(&bits, &x, 4);
+    return bits;
+}
+inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 inline u16 half(float x) {
     _Float16 h = (_Float16)x;
     u16 bits;

@@ -48,6 +48,12 @@ struct Recurrence {
             run[row] = (u32)((random_number(0.5f) + 0.5f) * (steps + 1));
     }
 
+    // Random states, (lanes, B, n).
+    std::vector<float> states() const {
+        std::vector<float> all(lanes * rows * n);
+        for (float& x : all) x = random_number(0.9f);
+        return all;
+    }
     u32 groups() const { return (rows + NB - 1) / NB; }
     u32 blocks() const { return lanes * groups() * N / 32; }
     // Width of H: all directions, or one layer of a stack.

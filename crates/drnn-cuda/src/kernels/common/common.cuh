@@ -45,6 +45,9 @@ struct Task;
 struct Progress;
 struct Recipe;
 
+// Defined nowhere: f32, f16 or bf16, as a parameter `format` says.
+struct Values;
+
 // Not a symbol, class or sequence. An embedding lookup of it reads zeros.
 static const u32 NONE = 0xffffffffu;
 

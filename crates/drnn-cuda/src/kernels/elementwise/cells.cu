@@ -7,6 +7,15 @@
 // `gates` holds the sums of the products (x W_ih^T + h' W_hh^T) and receives the activated gates;
 // backward replaces those by their gradients. A row that has ended before this step (step >=
 // run[row]) has h = c = 0 and passes no gradient on.
+//
+// With FROM_STATES, sequences begin with given states, the reverse direction of each at its own
+// end. Where a row does not run, its states in memory stay as they are, and so do the gradients on
+// their way to its first or last state; d_h then is zero or a part of the sum wherever the row
+// runs, and the product that follows adds to it.
+
+#ifndef FROM_STATES
+#define FROM_STATES 0
+#endif
 
 struct ExactActivation {
     static __device__ __forceinline__ float sigmoid(float x) { return ::sigmoid(x); }
@@ -48,6 +57,7 @@ extern "C" __global__ void lstm_forward(const LstmForward p) {
     own[n] = gates.f;
     own[2 * n] = gates.g;
     own[3 * n] = gates.o;
+    if (FROM_STATES && !at.running) return;
     p.c[at.row * n + u] = c;
     p.h[(u64)at.row * p.h_stride + u] = h;
 }
@@ -72,7 +82,9 @@ extern "C" __global__ void lstm_backward(const LstmBackward p) {
     own[n] = d.f;
     own[2 * n] = d.g;
     own[3 * n] = d.o;
+    if (FROM_STATES && !at.running) return;
     p.d_c[cell] = dc;
+    if (FROM_STATES) p.d_h[cell] = 0;
 }
 
 // gates (B, 3n), of which the third holds x W_in^T alone; from_h (B, n): h' W_hn^T, receives b_hn
@@ -93,6 +105,7 @@ extern "C" __global__ void gru_forward(const GruForward p) {
     own[n] = z;
     own[2 * n] = candidate;
     p.from_h[at.row * n + u] = gated;
+    if (FROM_STATES && !at.running) return;
     p.h[(u64)at.row * p.h_stride + u] = h;
 }
 
@@ -117,6 +130,7 @@ extern "C" __global__ void gru_backward(const GruBackward p) {
     own[n] = dz;
     own[2 * n] = dn;
     p.from_h[cell] = d_gated;
+    if (FROM_STATES && !at.running) return;
     p.d_h[cell] = dh_before;
 }
 
@@ -129,6 +143,7 @@ extern "C" __global__ void rnn_forward(const RnnForward p) {
         float sum = p.gates[(u64)at.row * p.n + at.unit] + p.bias_ih[at.unit] + p.bias_hh[at.unit];
         h = p.relu ? (sum <= 0 ? 0 : sum) : tanhf(sum); // NaN stays NaN
     }
+    if (FROM_STATES && !at.running) return;
     p.h[(u64)at.row * p.h_stride + at.unit] = h;
 }
 
@@ -143,4 +158,5 @@ extern "C" __global__ void rnn_backward(const RnnBackward p) {
         d = dh * (p.relu ? (y <= 0 ? 0.0f : 1.0f) : 1 - y * y);
     }
     p.gates[cell] = d;
+    if (FROM_STATES && at.running) p.d_h[cell] = 0;
 }

@@ -20,11 +20,12 @@ params! {
         n: u32,
     }
 
-    /// `gates` become their gradients; `d_c` is read for step s + 1 and written for step s - 1.
+    /// `gates` become their gradients; `d_c` is read for step s + 1 and written for step s - 1, and
+    /// `d_h` too if the sequence begins with given states.
     LstmBackward for "lstm_backward" {
         gates: *mut f32,
         d_above: *const f32,
-        d_h: *const f32,
+        d_h: *mut f32,
         d_c: *mut f32,
         c_before: *const f32,
         c: *const f32,
@@ -80,12 +81,12 @@ params! {
         n: u32,
     }
 
-    /// `gates` receive their gradients.
+    /// `gates` receive their gradients. `d_h` as for an LSTM.
     RnnBackward for "rnn_backward" {
         gates: *mut f32,
         h: *const f32,
         d_above: *const f32,
-        d_h: *const f32,
+        d_h: *mut f32,
         run: *const u32,
         h_stride: u32,
         d_stride: u32,

@@ -25,12 +25,14 @@ mod elementwise;
 mod group;
 mod optimiser;
 mod persistent;
+mod recurrence;
 mod resident;
 
 pub(crate) use elementwise::*;
 pub(crate) use group::*;
 pub(crate) use optimiser::*;
 pub(crate) use persistent::*;
+pub(crate) use recurrence::*;
 pub(crate) use resident::*;
 
 /// The parameters of a kernel.
@@ -122,6 +124,7 @@ pointees! {
     u8, "u8";
     u16, "u16";
     u32, "u32";
+    u64, "u64";
     f32, "float";
     f64, "double";
 }
@@ -138,6 +141,8 @@ c_structs! {
     Task, "Task";
     Progress, "Progress";
     RecipeWords, "Recipe";
+    /// f32, f16 or bf16, as a parameter `format` says.
+    Values, "Values";
 }
 
 impl<T: Pointee> Field for *const T {

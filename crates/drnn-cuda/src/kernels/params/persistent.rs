@@ -1,6 +1,6 @@
 //! Parameters of `persistent/*.cu`: recurrences spread over many multiprocessors.
 
-use super::{Uint4, params};
+use super::{Header, Uint4, params};
 
 params! {
     /// `to` (blocks, k-steps, 2, 128) and `bias` (padded, 4) of one lane.
@@ -49,7 +49,40 @@ params! {
     FlipExchange for "flip_exchange" {
         parity: *mut u32,
     }
+}
 
+/// Declares the parameters of a persistent kernel, and those of the same kernel for sequences that
+/// begin with given states, which has more fields.
+macro_rules! with_states {
+    (
+        $(#[$doc:meta])*
+        $name:ident for $kernel:literal { $($(#[$field_doc:meta])* $field:ident: $type:ty,)* }
+        $(#[$more_doc:meta])*
+        $more:ident for $more_kernel:literal {
+            $($(#[$own_doc:meta])* $own:ident: $own_type:ty,)*
+        }
+    ) => {
+        params! {
+            $(#[$doc])*
+            $name for $kernel { $($(#[$field_doc])* $field: $type,)* }
+
+            $(#[$more_doc])*
+            $more for $more_kernel {
+                $($field: $type,)*
+                $($(#[$own_doc])* $own: $own_type,)*
+            }
+        }
+
+        impl $name {
+            /// The same with states.
+            pub fn with_states(self, $($own: $own_type),*) -> $more {
+                $more { $($field: self.$field,)* $($own,)* }
+            }
+        }
+    };
+}
+
+with_states! {
     /// Shapes as in `persistent/forward.cu`. Strides are f16 from one lane to the next.
     PersistentForward for "persistent_forward" {
         packed: *const Uint4,
@@ -82,6 +115,16 @@ params! {
         save: u32,
     }
 
+    /// States of the cell (c of an LSTM, h of others) are (lanes, B, n), or null. First states are
+    /// at both ends of `h` and `c` too, and those of h in the exchange, after its last step.
+    PersistentForwardFromStates for "persistent_forward_from_states" {
+        first: *const f32,
+        last: *mut f32,
+        n: u32,
+    }
+}
+
+with_states! {
     /// Shapes as in `persistent/backward.cu`. Strides are f16 from one lane to the next.
     PersistentBackward for "persistent_backward" {
         packed: *const Uint4,
@@ -103,5 +146,15 @@ params! {
         all_groups: u32,
         steps: u32,
         rows: u32,
+    }
+
+    /// Gradients of states are (lanes, B, n), or null; those in device memory are not scaled.
+    PersistentBackwardFromStates for "persistent_backward_from_states" {
+        header: *const Header,
+        d_last_h: *const f32,
+        d_last_c: *const f32,
+        d_first_h: *mut f32,
+        d_first_c: *mut f32,
+        n: u32,
     }
 }

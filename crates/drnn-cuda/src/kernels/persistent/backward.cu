@@ -28,7 +28,20 @@
 // already scaled in d_above (loss scaling), so that the division by the number of positions does
 // not make them underflow in f16.
 //
+// With FROM_STATES, sequences begin with given states: the gradient of a row's last state enters at
+// its last step, that of its first state leaves after its first one, and gradients of c wait where
+// the row does not run. Nothing is clamped to the range of f16: values beyond it become infinite.
+//
 // t counts steps in the order of the backward pass; s is the time step.
+
+#ifndef FROM_STATES
+#define FROM_STATES 0
+#endif
+#if FROM_STATES
+#define LIMITED(x) (x)
+#else
+#define LIMITED(x) clamp_to_half(x)
+#endif
 
 static const u32 BLOCKS = N / 32;
 static const u32 COLUMNS = NB / 8;
@@ -91,8 +104,8 @@ __device__ __forceinline__ void multiply_and_send(
 #pragma unroll
         for (u32 j = 0; j < COLUMNS; j++) {
             uint2 v = make_uint2(
-                pack(clamp_to_half(d[4 * j]), clamp_to_half(d[4 * j + 1])),
-                pack(clamp_to_half(d[4 * j + 2]), clamp_to_half(d[4 * j + 3])));
+                pack(LIMITED(d[4 * j]), LIMITED(d[4 * j + 1])),
+                pack(LIMITED(d[4 * j + 2]), LIMITED(d[4 * j + 3])));
             v.x = v.x & ~1u | bit, v.y = v.y & ~1u | bit;
             st_relaxed_v2((below ? to_below : to_own) + (u64)owner * BLOCKS * PART + j * 256, v);
         }
@@ -146,8 +159,14 @@ __device__ __forceinline__ void gather_parts(float (&d_h)[4], const Inbox (&inbo
     }
 }
 
+#if FROM_STATES
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
-persistent_backward(const __grid_constant__ PersistentBackward p) {
+persistent_backward_from_states(const __grid_constant__ PersistentBackwardFromStates p)
+#else
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+persistent_backward(const __grid_constant__ PersistentBackward p)
+#endif
+{
     Shared& shared = *(Shared*)dynamic_shared();
     const u32 lanes = p.lanes, groups = p.groups, steps = p.steps, rows = p.rows, width = p.width;
     u16* const dh_partials = p.dh_partials;
@@ -208,6 +227,29 @@ persistent_backward(const __grid_constant__ PersistentBackward p) {
 #pragma unroll
         for (u32 e = 0; e < 4; e++)
             c_now[a][e] = row_length[a][e % 2] ? c_at(step(0) + 1, a, e) : 0;
+
+#if FROM_STATES
+    const float scale = p.header->weight;
+    // A cell of the n units and B rows, and its place in arrays of the caller's.
+    auto is_real = [&](u32 a, u32 e) {
+        return active[a] && row[a] + e % 2 < rows && block * 32 + unit[a] + 8 * (e / 2) < p.n;
+    };
+    auto state_at = [&](u32 a, u32 e) {
+        const u64 in_lane = (u64)(row[a] + e % 2) * p.n + block * 32 + unit[a] + 8 * (e / 2);
+        return (u64)lane_id * rows * p.n + in_lane;
+    };
+    // What arrives at the first state: d_h from the products of the step after it, and what the
+    // cell passes on directly.
+    auto first_h = [&](u32 a, u32 e, float d_h) {
+        return scale * (CELL == GRU ? d_h + d_state[a][e] : d_h);
+    };
+#pragma unroll
+    for (u32 a = 0; a < CELLS; a++)
+#pragma unroll
+        for (u32 e = 0; e < 4; e++)
+            if (CELL == LSTM && p.d_last_c && is_real(a, e))
+                d_state[a][e] = p.d_last_c[state_at(a, e)] / scale;
+#endif
 
     // Prefetched to registers for the next step, while this one's products run: saved slots, the c
     // before it, and the gradient from above.
@@ -270,14 +312,28 @@ persistent_backward(const __grid_constant__ PersistentBackward p) {
                     low(saved[a][e].x), high(saved[a][e].x), low(saved[a][e].y),
                     high(saved[a][e].y)};
                 bool running = s < row_length[a][e % 2];
+#if FROM_STATES
+                const u32 length = row_length[a][e % 2];
+                const float held = d_state[a][e];
+                if (length > 0 && is_real(a, e)) {
+                    if (p.d_last_h && s == (reverse ? 0 : length - 1))
+                        d_h[e] += p.d_last_h[state_at(a, e)] / scale;
+                    if (p.d_first_h && reverse && s == length)
+                        p.d_first_h[state_at(a, e)] = first_h(a, e, d_h[e]);
+                }
+#endif
                 float before = half_to_float(c_ahead[a][e]);
                 cell_backward(
                     d, d_h[e] + half_to_float(above[a][e]), d_state[a][e], c_now[a][e], before);
+#if FROM_STATES
+                if (!running) d_state[a][e] = held;
+#else
                 if (!running) d_state[a][e] = 0;
+#endif
                 c_now[a][e] = before; // after a sequence's end too: the next step may be inside it
 #pragma unroll
                 for (u32 k = 0; k < 4; k++) {
-                    d[k] = running ? clamp_to_half(d[k]) : 0;
+                    d[k] = running ? LIMITED(d[k]) : 0;
                     bias[a][4 * (e / 2) + k] += d[k];
                 }
                 uint2 packed_d = make_uint2(pack(d[0], d[1]), pack(d[2], d[3]));
@@ -288,7 +344,7 @@ persistent_backward(const __grid_constant__ PersistentBackward p) {
                 }
             }
         }
-        if (t + 1 == steps && !sends_below) break;
+        if (!FROM_STATES && t + 1 == steps && !sends_below) break;
         if (t + 1 < steps) prefetch(t + 1);
         if (sends_below && t >= RING && warp == 0 && warp_lane < BLOCKS) {
             const u32* reader = read_counts + ((lane_id - 1) * groups + group) * BLOCKS + warp_lane;
@@ -312,6 +368,30 @@ persistent_backward(const __grid_constant__ PersistentBackward p) {
         else multiply_and_send<TILES>(w, weights_now, d_now, to_own, to_below, t);
     }
 
+#if FROM_STATES
+    // One more exchange: what the first step of every row sends.
+#pragma unroll
+    for (u32 a = 0; a < CELLS; a++) {
+        if (!active[a]) continue;
+        float d_h[4] = {0, 0, 0, 0};
+        Inbox inbox[SEGMENTS];
+        inbox[0] = {
+            own_parts(steps - 1) + (u64)block * BLOCKS * PART + (threadIdx.x + a * THREADS) * 4,
+            phase_bit(steps - 1, OWN_RING), true};
+        if (STACKED) inbox[SEGMENTS - 1] = {inbox[0].at, inbox[0].bit, false};
+        gather_parts(d_h, inbox);
+#pragma unroll
+        for (u32 e = 0; e < 4; e++) {
+            if (!is_real(a, e)) continue;
+            const u32 length = row_length[a][e % 2];
+            if (p.d_first_h && length == 0)
+                p.d_first_h[state_at(a, e)] = p.d_last_h ? p.d_last_h[state_at(a, e)] : 0;
+            else if (p.d_first_h && (!reverse || length == steps))
+                p.d_first_h[state_at(a, e)] = first_h(a, e, d_h[e]);
+            if (p.d_first_c) p.d_first_c[state_at(a, e)] = scale * d_state[a][e];
+        }
+    }
+#endif
     __syncthreads();
 #pragma unroll
     for (u32 a = 0; a < CELLS; a++) {

@@ -28,8 +28,18 @@
 // and c_stride values further. There are two exchange buffers, used by passes alternately
 // (exchange.cu). With TABLE, x W_ih^T is instead a row of table (lanes, symbols, N, 4).
 //
+// With FROM_STATES, sequences begin with given states, the reverse direction of each at its own
+// end. First states of h are in the exchange in the place after the last step, and at both ends of
+// h. The reverse direction holds them until the row begins; where else a row does not run, h is 0.
+// First and last states of the cell (c, or h) are f32.
+//
 // t counts steps in processing order; s is the time step.
 
+#ifndef FROM_STATES
+#define FROM_STATES 0
+#endif
+
+static const u32 FIRST_PRODUCT = FROM_STATES ? 0 : 1; // first step whose h_{s-1} may not be zero
 static const u32 BLOCKS = N / 32;
 static const u32 SEGMENTS = BELOW + 1;                 // operands: own h, then those below
 static const u32 SEGMENT_K_STEPS = N / 16;             // wgmma k-steps of one, 16 units of h each
@@ -197,8 +207,14 @@ __device__ __forceinline__ void multiply(
     wgmma_fence_operand(sum);
 }
 
+#if FROM_STATES
 extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS, 1)
-persistent_forward(const __grid_constant__ PersistentForward p) {
+persistent_forward_from_states(const __grid_constant__ PersistentForwardFromStates p)
+#else
+extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS, 1)
+persistent_forward(const __grid_constant__ PersistentForward p)
+#endif
+{
     Shared& shared = *(Shared*)dynamic_shared();
     const u32 groups = p.groups, steps = p.steps, rows = p.rows, symbols = p.symbols;
     const u32 block = blockIdx.x % BLOCKS, group = blockIdx.x / BLOCKS % groups;
@@ -262,9 +278,10 @@ persistent_forward(const __grid_constant__ PersistentForward p) {
         const bool loads_below = reads_below && (STACKED || warp == CONSUMER_THREADS / 32);
         if (loads_below) load_below(0);
         for (u32 t = 0; t < steps; t++) {
-            if (t > 1) mbarrier_wait(empty, t & 1);
+            if (t > FIRST_PRODUCT) mbarrier_wait(empty, t + FIRST_PRODUCT + 1 & 1);
             if (LOAD_AFTER_SEND && t > 0) mbarrier_wait(h_sent, t - 1 & 1);
-            if (t > 0) load(0, h_exchange + step(t - 1) * step_stride);
+            if (t >= FIRST_PRODUCT)
+                load(0, h_exchange + (t > 0 ? step(t - 1) : steps) * step_stride);
             // Prefetch: the layer below is ahead, so its h is there before it is needed.
             if (loads_below && t + 1 < steps) {
                 mbarrier_wait(empty_below, t & 1);
@@ -292,6 +309,10 @@ persistent_forward(const __grid_constant__ PersistentForward p) {
     const float2 own_bias = *(const float2*)(p.bias + ((u64)lane_id * N + unit) * 4 + 2 * odd);
     // After the exchange with its neighbour it has all four slots in row 2q + odd.
     const u32 row_in = 2 * q + odd;
+#if FROM_STATES
+    // Of a row, in arrays of the caller's.
+    auto state_at = [&](u32 row) { return ((u64)lane_id * rows + row) * p.n + unit; };
+#endif
     float state[COLUMNS];
     u32 row_length[COLUMNS]; // steps of the row's sequence
 #pragma unroll
@@ -299,11 +320,15 @@ persistent_forward(const __grid_constant__ PersistentForward p) {
         u32 row = row0 + 8 * j + row_in;
         state[j] = 0;
         row_length[j] = row < rows ? p.run[row] : 0;
+#if FROM_STATES
+        if (p.first && row < rows && unit < p.n) state[j] = p.first[state_at(row)];
+#endif
     }
     u16* const gates = p.gates + p.gates_stride * lane_id + (u64)unit * 4;
     // h and c have a step of zeros before the first and after the last.
     u16* const h = p.h + p.h_stride * lane_id + (u64)row0 * p.width + block * 32;
     u16* const c = p.c + p.c_stride * lane_id + (u64)row0 * N + block * 32;
+#if !FROM_STATES
     // The block writes its own part of those.
     for (u32 i = threadIdx.x; i < 2 * NB * 4; i += CONSUMER_THREADS) {
         const u32 row = i / 4 % NB, piece = i % 4 * 8;
@@ -312,6 +337,15 @@ persistent_forward(const __grid_constant__ PersistentForward p) {
         *(uint4*)(h + to * p.width + piece) = make_uint4(0, 0, 0, 0);
         if (p.save) *(uint4*)(c + to * N + piece) = make_uint4(0, 0, 0, 0);
     }
+#else
+    // The reverse direction holds h from the step before the first one.
+#pragma unroll
+    for (u32 j = 0; j < COLUMNS; j++) {
+        const u64 end = (u64)(steps + 1) * rows + 8 * j + row_in;
+        const bool real = row0 + 8 * j + row_in < rows;
+        shared.rows[1][0][8 * j + row_in][own] = real ? h[end * p.width + own] : 0;
+    }
+#endif
     // A warp sends 4 units of each row.
     u16* const send_to = h_exchange + ((block * 4 + own / 8) * NB * 8 + own / 4 % 2 * 4);
     // Input of the next step, prefetched to registers for rows 2q and 2q + 1: a symbol, or two
@@ -351,9 +385,10 @@ persistent_forward(const __grid_constant__ PersistentForward p) {
             __syncwarp();
             if (warp_lane == 0) mbarrier_arrive(empty_below);
         }
-        if (t > 0) { // h is zero before the first step
+        if (t >= FIRST_PRODUCT) {
             const u64 h_at = matrix_descriptor(shared_address(shared.h[0]), NB);
-            multiply<BELOW * SEGMENT_K_STEPS, 1>(sum, w, weights_at, h_at, full, t - 1 & 1);
+            multiply<BELOW * SEGMENT_K_STEPS, 1>(
+                sum, w, weights_at, h_at, full, t - FIRST_PRODUCT & 1);
             __syncwarp();
             if (warp_lane == 0) mbarrier_arrive(empty);
         }
@@ -372,7 +407,16 @@ persistent_forward(const __grid_constant__ PersistentForward p) {
                     odd ? sum[4 * j + 1] : got0, odd ? sum[4 * j + 3] : got1};
                 float h_new = 0;
                 if (s < row_length[j]) h_new = cell_forward(slots, state[j]);
+#if FROM_STATES
+                else {
+                    slots[0] = slots[1] = slots[2] = slots[3] = 0;
+                    // As in the step before: the thread's own value.
+                    if (reverse)
+                        h_new = half_to_float(shared.rows[t + 1 & 1][0][8 * j + row_in][own]);
+                }
+#else
                 else slots[0] = slots[1] = slots[2] = slots[3] = state[j] = 0;
+#endif
                 h_rows[8 * j + row_in][own] = half(h_new);
                 c_rows[8 * j + row_in][own] = half(state[j]);
                 if (saves) {
@@ -416,4 +460,11 @@ persistent_forward(const __grid_constant__ PersistentForward p) {
                 *(const uint4*)&shared.slots[t & 1][row][piece];
         }
     }
+#if FROM_STATES
+#pragma unroll
+    for (u32 j = 0; j < COLUMNS; j++) {
+        const u32 row = row0 + 8 * j + row_in;
+        if (p.last && row < rows && unit < p.n) p.last[state_at(row)] = state[j];
+    }
+#endif
 }

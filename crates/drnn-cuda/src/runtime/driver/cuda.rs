@@ -30,6 +30,15 @@ pub(crate) unsafe fn filled<T: Pod>(len: usize, byte: u8) -> std::result::Result
     }
 }
 
+/// Notes that `len` values from `at` on are used in memory that someone else owns: nothing to do,
+/// but the recorder checks it.
+pub(crate) fn borrow<T: Pod>(_at: u64, _len: usize) -> std::result::Result<(), DriverError> {
+    Ok(())
+}
+
+/// Ends [`borrow`].
+pub(crate) fn end_borrow(_at: u64) {}
+
 /// Machine code of `source` for `arch`, as [`load`] takes it.
 pub(crate) fn machine_code(source: &Source, arch: &str) -> Result<Vec<u8>> {
     source.machine_code(arch)

@@ -25,6 +25,15 @@ fn with<T>(act: impl FnOnce(&mut Recorder) -> Result<T>) -> Result<T> {
     act(&mut current.lock().unwrap_or_else(|p| p.into_inner()))
 }
 
+/// The same for calls that allocate, free, wait or load: a library must not make them on behalf of
+/// a caller whose stream may be capturing.
+fn capture_unsafe<T>(act: impl FnOnce(&mut Recorder) -> Result<T>) -> Result<T> {
+    with(|r| {
+        r.capture_unsafe_calls += 1;
+        act(r)
+    })
+}
+
 /// A handle with that number.
 fn handle<T>(number: usize) -> *mut T {
     std::ptr::without_provenance_mut(number)
@@ -45,20 +54,50 @@ pub(crate) mod ctx {
     }
 }
 
-pub(crate) unsafe fn filled<T: Pod>(len: usize, _byte: u8) -> Result<u64> {
-    with(|r| Ok(r.memory.allocate::<T>(len)))
+pub(crate) unsafe fn filled<T: Pod>(len: usize, byte: u8) -> Result<u64> {
+    capture_unsafe(|r| {
+        let place = r.executor.as_mut().map(|e| e.allocate((len * size_of::<T>()).max(16), byte));
+        Ok(r.memory.allocate::<T>(len, place))
+    })
 }
 
 pub(crate) unsafe fn free_sync(at: u64) -> Result<()> {
-    with(|r| destroyed(r.memory.free(at)))
+    capture_unsafe(|r| destroyed(r.memory.free(at)))
+}
+
+pub(crate) fn borrow<T: Pod>(at: u64, len: usize) -> Result<()> {
+    if len == 0 {
+        return Ok(());
+    }
+    with(|r| r.memory.borrow::<T>(at, len).map_err(Rejected))
+}
+
+pub(crate) fn end_borrow(at: u64) {
+    // Without a context nothing was borrowed.
+    let _ = with(|r| {
+        r.memory.end_borrow(at);
+        Ok(())
+    });
 }
 
 pub(crate) unsafe fn memcpy_htod_sync<T>(to: u64, from: &[T]) -> Result<()> {
-    with(|r| r.within("a copy", to, size_of_val(from)).map(drop))
+    capture_unsafe(|r| {
+        r.within("a copy", to, size_of_val(from))?;
+        if let Some(executor) = &r.executor {
+            executor.copy(from.as_ptr().addr() as u64, to, size_of_val(from));
+        }
+        Ok(())
+    })
 }
 
 pub(crate) unsafe fn memcpy_dtoh_sync<T>(to: &mut [T], from: u64) -> Result<()> {
-    with(|r| r.within("a copy", from, size_of_val(to)).map(drop))
+    capture_unsafe(|r| {
+        r.within("a copy", from, size_of_val(to))?;
+        if let Some(executor) = &r.executor {
+            executor.copy(from, to.as_mut_ptr().addr() as u64, size_of_val(to));
+        }
+        Ok(())
+    })
 }
 
 pub(crate) unsafe fn memcpy_htod_async<T>(
@@ -76,7 +115,10 @@ pub(crate) unsafe fn memcpy_dtod_async(
     bytes: usize,
     stream: sys::CUstream,
 ) -> Result<()> {
-    with(|r| r.put(stream.addr(), Node::Copy { from, to, bytes }))
+    with(|r| {
+        r.put(stream.addr(), Node::Copy { from, to, bytes })?;
+        r.execute(stream.addr(), |_, executor| executor.copy(from, to, bytes))
+    })
 }
 
 pub(crate) unsafe fn memset_d8_async(
@@ -85,13 +127,16 @@ pub(crate) unsafe fn memset_d8_async(
     bytes: usize,
     stream: sys::CUstream,
 ) -> Result<()> {
-    with(|r| r.put(stream.addr(), Node::Fill { at, byte, bytes }))
+    with(|r| {
+        r.put(stream.addr(), Node::Fill { at, byte, bytes })?;
+        r.execute(stream.addr(), |_, executor| executor.fill(at, byte, bytes))
+    })
 }
 
 pub(crate) unsafe fn malloc_host(bytes: usize, _flags: c_uint) -> Result<*mut c_void> {
     let mut words = vec![0u64; bytes.div_ceil(size_of::<u64>())];
     let at = words.as_mut_ptr().cast::<c_void>();
-    with(|r| {
+    capture_unsafe(|r| {
         r.host.insert(at.addr(), words);
         Ok(at)
     })
@@ -100,11 +145,11 @@ pub(crate) unsafe fn malloc_host(bytes: usize, _flags: c_uint) -> Result<*mut c_
 /// The memory of an H200, less what is allocated.
 pub(crate) fn mem_get_info() -> Result<(usize, usize)> {
     let all = 141_000_000_000_usize;
-    with(|r| Ok((all.saturating_sub(r.memory.bytes()), all)))
+    capture_unsafe(|r| Ok((all.saturating_sub(r.memory.bytes()), all)))
 }
 
 pub(crate) unsafe fn free_host(at: *mut c_void) -> Result<()> {
-    with(|r| destroyed(r.host.remove(&at.addr())))
+    capture_unsafe(|r| destroyed(r.host.remove(&at.addr())))
 }
 
 pub(crate) mod stream {
@@ -116,7 +161,7 @@ pub(crate) mod stream {
     }
 
     pub(crate) fn create_with_priority(_kind: StreamKind, _priority: i32) -> Result<sys::CUstream> {
-        with(|r| {
+        capture_unsafe(|r| {
             let number = r.number();
             r.streams.insert(number, Queue::default());
             Ok(handle(number))
@@ -124,7 +169,7 @@ pub(crate) mod stream {
     }
 
     pub(crate) unsafe fn synchronize(stream: sys::CUstream) -> Result<()> {
-        with(|r| match r.streams.get(&stream.addr()) {
+        capture_unsafe(|r| match r.streams.get(&stream.addr()) {
             Some(queue) if queue.captures() => reject("waits for a stream that captures"),
             None if !stream.is_null() => reject("waits for a stream that does not exist"),
             _ => Ok(()),
@@ -132,7 +177,7 @@ pub(crate) mod stream {
     }
 
     pub(crate) unsafe fn destroy(stream: sys::CUstream) -> Result<()> {
-        with(|r| destroyed(r.streams.remove(&stream.addr())))
+        capture_unsafe(|r| destroyed(r.streams.remove(&stream.addr())))
     }
 
     pub(crate) unsafe fn begin_capture(
@@ -194,7 +239,7 @@ pub(crate) mod event {
     use super::*;
 
     pub(crate) fn create(_flags: sys::CUevent_flags) -> Result<sys::CUevent> {
-        with(|r| Ok(handle(r.number())))
+        capture_unsafe(|r| Ok(handle(r.number())))
     }
 
     pub(crate) unsafe fn record(event: sys::CUevent, stream: sys::CUstream) -> Result<()> {
@@ -206,7 +251,7 @@ pub(crate) mod event {
     }
 
     pub(crate) unsafe fn synchronize(_event: sys::CUevent) -> Result<()> {
-        Ok(())
+        capture_unsafe(|_| Ok(()))
     }
 
     pub(crate) unsafe fn destroy(_event: sys::CUevent) -> Result<()> {
@@ -220,9 +265,13 @@ pub(crate) fn machine_code(source: &Source, _arch: &str) -> Result<Vec<u8>> {
 }
 
 pub(crate) unsafe fn load(code: &[u8]) -> Result<sys::CUmodule> {
-    let signatures = source::signatures(&String::from_utf8_lossy(code))?;
-    with(|r| {
+    let text = String::from_utf8_lossy(code);
+    let signatures = source::signatures(&text)?;
+    capture_unsafe(|r| {
         let number = r.number();
+        if let Some(executor) = &mut r.executor {
+            executor.load(number, &text);
+        }
         r.modules.insert(number, signatures.into_iter().map(Arc::new).collect());
         Ok(handle(number))
     })
@@ -243,7 +292,7 @@ pub(crate) mod module {
                 return reject(format!("no kernel {name:?} in its source"));
             };
             let (number, allowed) = (r.number(), check::DEFAULT_SHARED);
-            r.functions.insert(number, Function { signature, allowed });
+            r.functions.insert(number, Function { signature, allowed, module: module.addr() });
             Ok(handle(number))
         })
     }
@@ -291,9 +340,22 @@ pub(crate) unsafe fn launch<P: Params>(
     stream: sys::CUstream,
     params: &P,
 ) -> Result<()> {
-    let (function, params, fields) = (kernel.addr(), P::NAME, params.fields());
-    let launch = Launch { function, grid, threads, shared, cooperative: false, params, fields };
-    with(|r| r.put(stream.addr(), Node::Launch(launch)))
+    let (function, name, fields) = (kernel.addr(), P::NAME, params.fields());
+    let launch =
+        Launch { function, grid, threads, shared, cooperative: false, params: name, fields };
+    with(|r| {
+        r.put(stream.addr(), Node::Launch(launch))?;
+        r.execute(stream.addr(), |r, executor| {
+            let function = &r.functions[&kernel.addr()];
+            let name = &function.signature.name;
+            executor.launch(function.module, name, grid, threads, shared, argument(params));
+        })
+    })
+}
+
+/// A pointer to the only argument.
+fn argument<P: Params>(params: &P) -> *const c_void {
+    std::ptr::from_ref(params).cast()
 }
 
 pub(crate) unsafe fn launch_cooperative<P: Params>(
@@ -305,17 +367,25 @@ pub(crate) unsafe fn launch_cooperative<P: Params>(
     params: &P,
 ) -> Result<()> {
     let (function, grid) = (kernel.addr(), [blocks, 1]);
-    let (params, fields) = (P::NAME, params.fields());
-    let launch = Launch { function, grid, threads, shared, cooperative: true, params, fields };
-    with(|r| r.put(stream.addr(), Node::Launch(launch)))
+    let (name, fields) = (P::NAME, params.fields());
+    let launch =
+        Launch { function, grid, threads, shared, cooperative: true, params: name, fields };
+    with(|r| {
+        r.put(stream.addr(), Node::Launch(launch))?;
+        r.execute(stream.addr(), |r, executor| {
+            let function = &r.functions[&kernel.addr()];
+            let name = &function.signature.name;
+            executor.launch(function.module, name, grid, threads, shared, argument(params));
+        })
+    })
 }
 
 pub(crate) fn create_handle() -> Result<blas::cublasHandle_t> {
-    with(|r| Ok(handle(r.number())))
+    capture_unsafe(|r| Ok(handle(r.number())))
 }
 
 pub(crate) unsafe fn destroy_handle(products: blas::cublasHandle_t) -> Result<()> {
-    with(|r| destroyed(r.products.remove(&products.addr())))
+    capture_unsafe(|r| destroyed(r.products.remove(&products.addr())))
 }
 
 pub(crate) unsafe fn set_stream(
@@ -380,6 +450,7 @@ pub(crate) unsafe fn gemm_ex(
     with(|r| {
         let stream = r.products.get(&products.addr()).copied();
         let Some(stream) = stream else { return reject("products that belong to no stream") };
-        r.put(stream, Node::Product(product))
+        r.put(stream, Node::Product(product.clone()))?;
+        r.execute(stream, |_, executor| executor.product(&product))
     })
 }

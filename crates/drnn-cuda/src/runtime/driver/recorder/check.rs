@@ -17,11 +17,27 @@ const MAX_GRID: [usize; 2] = [(1 << 31) - 1, (1 << 16) - 1];
 const RESERVED: usize = 1 << 10;
 
 /// Fields that may be null.
-const NULLABLE: [(&str, &str); 4] = [
+const NULLABLE: [(&str, &str); 20] = [
     ("to_half", "header"),
     ("sum_chunks", "copy"),
     ("persistent_forward", "tokens"),
     ("group_outputs", "outputs"),
+    ("count_steps", "lengths32"),
+    ("count_steps", "lengths64"),
+    ("read_values_half", "header"),
+    ("write_values", "header"),
+    ("largest", "run"),
+    ("place_states", "given"),
+    ("place_states_half", "first_h"),
+    ("place_states_half", "first_c"),
+    ("persistent_forward_from_states", "table"),
+    ("persistent_forward_from_states", "tokens"),
+    ("persistent_forward_from_states", "first"),
+    ("persistent_forward_from_states", "last"),
+    ("persistent_backward_from_states", "d_last_h"),
+    ("persistent_backward_from_states", "d_last_c"),
+    ("persistent_backward_from_states", "d_first_h"),
+    ("persistent_backward_from_states", "d_first_c"),
 ];
 
 /// Fields that write f32 into a buffer of u32: targets, which may also be classes.
@@ -36,6 +52,8 @@ fn matches_buffer(of: &str, element: &str, constant: bool) -> bool {
         "u8" | "uint2" => element == "u8",
         "uint4" => element == "u16",
         "u32" | "Header" | "Task" | "Coefficients" | "Recipe" => element == "u32",
+        "u64" => element == "u64",
+        "Values" => element == "f32" || element == "u16",
         "double" | "Totals" | "Progress" => element == "f64",
         _ => false,
     }

@@ -70,9 +70,9 @@ pub(super) fn extents(call: &Call) -> Option<Extents> {
         _ if cell() => Some(cells(call)),
         _ if name.starts_with("group_") => group(call),
         _ if name.starts_with("resident_") => Some(resident(call)),
-        "persistent_forward" => Some(persistent_forward(call)),
-        "persistent_backward" => Some(persistent_backward(call)),
-        _ => [plain, half, pack, rows, exchange].iter().find_map(|file| file(call)),
+        _ if name.starts_with("persistent_forward") => Some(persistent_forward(call)),
+        _ if name.starts_with("persistent_backward") => Some(persistent_backward(call)),
+        _ => [plain, half, pack, rows, exchange, recurrence].iter().find_map(|file| file(call)),
     }
 }
 
@@ -274,6 +274,67 @@ fn exchange(call: &Call) -> Option<Extents> {
     })
 }
 
+/// `recurrence/values.cu`, `recurrence/states.cu`: a thread per value of what is written.
+fn recurrence(call: &Call) -> Option<Extents> {
+    let v = |name: &str| call.number(name);
+    let header = ("header", HEADER);
+    Some(match call.signature.name.as_str() {
+        "count_steps" => {
+            let rows = v("rows");
+            needs(rows, [("lengths32", rows), ("lengths64", rows), ("run", rows)])
+        }
+        "read_values" => {
+            let values = v("positions") * v("width");
+            needs(values, [("from", values), ("to", values), ("run", v("rows"))])
+        }
+        "read_values_half" => {
+            let (from, to) = (v("positions") * v("width"), v("positions") * v("stride"));
+            needs(to, [header, ("from", from), ("to", to), ("run", v("rows"))])
+        }
+        "write_values" => {
+            let (positions, width) = (v("positions"), v("width"));
+            let from = ("from", strided(positions, v("stride"), width));
+            let to = positions * width;
+            needs(to, [header, from, ("to", to), ("run", v("rows"))])
+        }
+        "write_states_half" => {
+            let (positions, width) = (v("positions"), v("width"));
+            let last = (width - 1) / v("n") * v("padded") + (width - 1) % v("n");
+            let from = ("from", strided(positions, v("stride"), last + 1));
+            let to = positions * width;
+            needs(to, [from, ("to", to), ("run", v("rows"))])
+        }
+        "largest" => {
+            let values = v("positions") * v("width");
+            needs(0, [("values", values), ("run", v("rows")), ("largest", 1)])
+        }
+        "set_scale" => needs(1, [("largest", 1), header]),
+        "place_states" => {
+            let (rows, n, places) = (v("rows"), v("n"), (v("steps") + 2) * v("rows"));
+            let to = ("to", strided(places, v("stride"), n));
+            needs(places * n, [("given", rows * n), to, ("run", rows)])
+        }
+        "last_states" | "last_states_half" => {
+            let (rows, n) = (v("rows"), v("n"));
+            // The forward direction's place depends on the lengths, index 1 at least.
+            let from = ("from", strided(2 * rows, v("stride"), n));
+            needs(rows * n, [from, ("to", rows * n), ("run", rows)])
+        }
+        "place_states_half" => {
+            let [lanes, groups, block_rows] = ["lanes", "groups", "block_rows"].map(v);
+            let [steps, rows, padded] = ["steps", "rows", "padded"].map(v);
+            let (positions, values) = ((steps + 2) * rows, lanes * groups * block_rows * padded);
+            let h = of_lanes(call, "h_stride", strided(positions, v("width"), padded));
+            let c = of_lanes(call, "c_stride", positions * padded);
+            let given = lanes * rows * v("n");
+            let first = [("first_h", given), ("first_c", given)];
+            let c = ("c", if v("save") == 0 { 0 } else { c });
+            needs(values, [first[0], first[1], ("h", h), c, ("exchange", values)])
+        }
+        _ => return None,
+    })
+}
+
 /// `rows.cu`: a thread per f32, or per 8 f16. Which rows of H and dH they access lies in memory.
 fn rows(call: &Call) -> Option<Extents> {
     let (gathers, vector) = match call.signature.name.as_str() {
@@ -339,9 +400,12 @@ fn persistent_forward(call: &Call) -> Extents {
     let positions = (steps + 2) * rows;
     let c = if saves { of_lanes(call, "c_stride", positions * padded) } else { 0 };
     let h = strided(positions, call.number("width"), padded);
+    let from_states = call.signature.name.ends_with("from_states");
+    // First states have a place after the last step.
+    let places = steps + usize::from(from_states);
     let [exchange, exchange_below] =
-        [lanes, below].map(|lanes| steps * lanes * groups * padded * block_rows);
-    let arrays = [
+        [lanes, below].map(|lanes| places * lanes * groups * padded * block_rows);
+    let arrays = vec![
         ("packed", lanes * padded / 32 * ((1 + below) * padded / 16) * 256 * 8),
         ("bias", lanes * padded * 4),
         ("gates", gates),
@@ -356,7 +420,22 @@ fn persistent_forward(call: &Call) -> Extents {
         ("parity", 1),
         ("run", rows),
     ];
-    needs(lanes * groups * padded / 32 * call.launch.threads, arrays)
+    let states = ["first", "last"];
+    let threads = lanes * groups * padded / 32 * call.launch.threads;
+    Extents { threads, arrays: with_states(call, arrays, states, lanes * rows) }
+}
+
+/// Adds the states of a kernel that begins with given ones, of so many rows.
+fn with_states<const COUNT: usize>(
+    call: &Call,
+    mut arrays: Vec<(&'static str, usize)>,
+    states: [&'static str; COUNT],
+    rows: usize,
+) -> Vec<(&'static str, usize)> {
+    if call.signature.name.ends_with("from_states") {
+        arrays.extend(states.map(|name| (name, rows * call.number("n"))));
+    }
+    arrays
 }
 
 fn persistent_backward(call: &Call) -> Extents {
@@ -368,7 +447,7 @@ fn persistent_backward(call: &Call) -> Extents {
     let (segments, ring) = if stacked { (2, 2 + call.number("RING")) } else { (1, 2) };
     let tiles = padded.div_ceil(64).div_ceil(2);
     let above = if stacked { padded } else { lanes * padded };
-    let arrays = [
+    let mut arrays = vec![
         ("packed", lanes * blocks * segments * tiles * 2048 * 8),
         ("gates", of_lanes(call, "gates_stride", slots * padded * 4)),
         ("c", of_lanes(call, "c_stride", (steps + 2) * rows * padded)),
@@ -378,7 +457,12 @@ fn persistent_backward(call: &Call) -> Extents {
         ("d_bias", written * padded * 4),
         ("run", rows),
     ];
-    needs(lanes * groups * blocks * call.launch.threads, arrays)
+    if call.signature.name.ends_with("from_states") {
+        arrays.push(("header", HEADER));
+    }
+    let states = ["d_last_h", "d_last_c", "d_first_h", "d_first_c"];
+    let threads = lanes * groups * blocks * call.launch.threads;
+    Extents { threads, arrays: with_states(call, arrays, states, lanes * rows) }
 }
 
 /// `group/*.cu`, with the sizes of `group/common.cuh`; images, gates and d_outputs are in buffers

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     live: BTreeMap<u64, Allocation>,
+    /// Views of parts of allocations, by address; the latest last.
+    views: BTreeMap<u64, Vec<Allocation>>,
     /// Address space used so far. Addresses are never reused, so that use after free is found.
     used: u64,
 }
@@ -34,9 +36,10 @@ impl Allocation {
 }
 
 impl Memory {
-    pub fn allocate<T>(&mut self, len: usize) -> u64 {
+    /// At a simulated address, or at `place`.
+    pub fn allocate<T>(&mut self, len: usize, place: Option<u64>) -> u64 {
         let (element, size) = (std::any::type_name::<T>(), size_of::<T>());
-        let at = FIRST + self.used;
+        let at = place.unwrap_or(FIRST + self.used);
         self.used += (len * size) as u64 / GAP * GAP + 2 * GAP;
         self.live.insert(at, Allocation { at, len, element, size, received: None });
         at
@@ -47,12 +50,47 @@ impl Memory {
         self.live.remove(&at)
     }
 
-    /// The allocation that contains an address, and the offset in it. An empty one contains its
-    /// first address.
+    /// The allocation that contains an address, and the offset in it; a view if there is one. An
+    /// empty one contains its first address.
     pub fn find(&self, at: u64) -> Option<(Allocation, usize)> {
-        let (_, allocation) = self.live.range(..=at).next_back()?;
-        let offset = (at - allocation.at) as usize;
-        (offset < allocation.bytes() || offset == 0).then_some((*allocation, offset))
+        let view = self.views.range(..=at).next_back().and_then(|(_, views)| views.last());
+        let (_, whole) = self.live.range(..=at).next_back()?;
+        let contains = |allocation: &&Allocation| {
+            let offset = (at - allocation.at) as usize;
+            offset < allocation.bytes() || offset == 0
+        };
+        let found = view.into_iter().chain([whole]).find(contains)?;
+        Some((*found, (at - found.at) as usize))
+    }
+
+    /// Makes a view of a part of an allocation. The error says why there is none.
+    pub fn borrow<T>(&mut self, at: u64, len: usize) -> Result<(), String> {
+        let (element, size) = (std::any::type_name::<T>(), size_of::<T>());
+        let view = Allocation { at, len, element, size, received: None };
+        let whole = self.live.range(..=at).next_back().map(|(_, whole)| *whole);
+        match whole.filter(|whole| at + view.bytes() as u64 <= whole.at + whole.bytes() as u64) {
+            None => Err(format!("{len} {element} outside of all allocations")),
+            Some(_) if !at.is_multiple_of(size as u64) => Err(format!("{element} not aligned")),
+            Some(_) => {
+                self.views.entry(at).or_default().push(view);
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends [`Memory::borrow`].
+    pub fn end_borrow(&mut self, at: u64) {
+        if let Some(views) = self.views.get_mut(&at) {
+            views.pop();
+            if views.is_empty() {
+                self.views.remove(&at);
+            }
+        }
+    }
+
+    /// Number of views.
+    pub fn views(&self) -> usize {
+        self.views.values().map(Vec::len).sum()
     }
 
     /// Notes a copy from the host.

@@ -7,7 +7,8 @@
 //!
 //! It rejects what would fail on a GPU, or worse, would not: pointers to buffers of the wrong type
 //! or beyond their ends, products of the wrong type, cooperative launches that do not fit,
-//! concurrent work that races. Nothing is computed, and reads return zeros. That a parameter struct
+//! concurrent work that races. Nothing is computed, and reads return zeros, but in tests with an
+//! [`Executor`]. That a parameter struct
 //! has the fields that its kernel reads needs no check here: there is one declaration
 //! (`kernels::params`).
 //!
@@ -18,11 +19,13 @@
 //! | `source` | kernels' names, structs and launch bounds, from their sources |
 //! | `node` | submitted work, and its line in a plan |
 //! | `check`, `extents` | what is rejected; how much kernels read and write |
+//! | `execute` | work executed on the CPU, for tests of numbers |
 //! | `order` | happens-before between streams: concurrent work must not race |
 //! | `names` | names of buffers |
 
 pub(crate) mod calls;
 mod check;
+mod execute;
 mod extents;
 mod memory;
 mod names;
@@ -35,6 +38,7 @@ pub(crate) use names::Names;
 
 use crate::persistent::DeviceLimits;
 use cudarc::driver::sys::CUcontext;
+pub(crate) use execute::{Executor, float_from_half, half_from_float};
 use memory::Memory;
 use order::{Captured, Clock, Queue, Submitted};
 use source::Signature;
@@ -77,6 +81,10 @@ pub(crate) struct Recorder {
     latest: usize,
     /// Work that ran, in order.
     submitted: Vec<Submitted>,
+    /// Calls so far that allocate, free, wait or load.
+    capture_unsafe_calls: usize,
+    /// Executes work on the CPU, if any does.
+    executor: Option<Executor>,
 }
 
 /// A kernel, and the dynamic shared memory that it is allowed.
@@ -84,6 +92,8 @@ pub(crate) struct Recorder {
 struct Function {
     signature: Arc<Signature>,
     allowed: usize,
+    /// Number of its module.
+    module: usize,
 }
 
 /// A context is the index of its recorder here, from 1. Recorders are never dropped.
@@ -109,6 +119,8 @@ pub(crate) fn context(limits: DeviceLimits) -> CUcontext {
         products: HashMap::new(),
         latest: 0,
         submitted: Vec::new(),
+        capture_unsafe_calls: 0,
+        executor: None,
     };
     let mut all = ALL.lock().unwrap_or_else(|p| p.into_inner());
     all.push(Box::leak(Box::new(Mutex::new(recorder))));
@@ -141,6 +153,37 @@ impl Recorder {
         nodes.iter().try_for_each(|submitted| self.check(&submitted.node))?;
         self.submitted.extend(nodes);
         Ok(())
+    }
+
+    /// From now on work is executed on the CPU, and new memory exists.
+    pub fn execute_with(&mut self, executor: Executor) {
+        self.executor = Some(executor);
+    }
+
+    /// Executes what was just submitted, unless it was captured.
+    fn execute(
+        &mut self,
+        stream: usize,
+        act: impl FnOnce(&Recorder, &mut Executor),
+    ) -> Result<(), Rejected> {
+        if self.streams.get(&stream).is_none_or(Queue::captures) {
+            return Ok(());
+        }
+        if let Some(mut executor) = self.executor.take() {
+            act(self, &mut executor);
+            self.executor = Some(executor);
+        }
+        Ok(())
+    }
+
+    /// Calls so far that allocate, free, wait or load.
+    pub fn capture_unsafe_calls(&self) -> usize {
+        self.capture_unsafe_calls
+    }
+
+    /// Views of allocations now.
+    pub fn views(&self) -> usize {
+        self.memory.views()
     }
 
     /// The work since the last call, a line each; `|` marks the side stream.

@@ -181,6 +181,42 @@ fn memory_is_filled_and_copied_within_buffers() {
 }
 
 #[test]
+fn views_of_a_callers_memory_are_arrays_of_their_own() {
+    let bench = Bench::new();
+    let memory = Buffer::<u8>::zeros(&bench.device, 96).unwrap();
+    let untyped = |at: u64| bench.to_half(|params, _| params.from = ptr(at)).unwrap();
+    assert!(untyped(memory.at(0)).contains("from is float, there is u8"));
+    let view = |at: usize, len| Buffer::<f32>::borrowed(&bench.device, memory.at(at), len);
+    let exact = view(32, 15).unwrap();
+    assert_eq!(bench.to_half(|params, _| params.from = ptr(exact.at(0))), None);
+    // Memory goes on after the view, which is too short.
+    let short = view(0, 8).unwrap();
+    assert!(untyped(short.at(0)).contains("from of values 0..15 of 8 f32"));
+    assert!(view(40, 15).unwrap_err().to_string().contains("outside of all allocations"));
+    assert!(view(2, 3).unwrap_err().to_string().contains("not aligned"));
+    drop((exact, short));
+    assert_eq!(bench.device.recorder().views(), 0);
+    assert!(untyped(memory.at(32)).contains("there is u8"));
+}
+
+#[test]
+fn calls_that_a_capture_forbids_are_counted() {
+    let Bench { device, stream, .. } = Bench::new();
+    let count = || device.recorder().capture_unsafe_calls();
+    let values = Buffer::<f32>::zeros(&device, 4).unwrap();
+    let before = count();
+    stream.clear(&values, 0, 4).unwrap();
+    let view = Buffer::<f32>::borrowed(&device, values.at(0), 2).unwrap();
+    drop((view, Stream::borrowed(&device, stream.raw())));
+    assert_eq!(count(), before);
+    stream.synchronize().unwrap();
+    values.get(0, 4).unwrap();
+    drop(Buffer::<f32>::zeros(&device, 4).unwrap());
+    // A wait, a copy, an allocation and its end.
+    assert_eq!(count(), before + 4);
+}
+
+#[test]
 fn products_stay_within_matrices_of_their_type() {
     let Bench { device, stream, .. } = Bench::new();
     let products = Gemm::new(&device, &stream, Precision::F32).unwrap();
