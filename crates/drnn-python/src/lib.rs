@@ -6,6 +6,7 @@
 //! | `task` | task models: taggers, masked characters, series |
 //! | `training` | training of series |
 //! | `autograd` | forward and backward passes for `drnn.torch` |
+//! | `cuda` | the same on a GPU, in torch's memory |
 //! | `arrays`, `states`, `state_dict` | arrays of Python as slices, and back |
 //! | `onnx` | export |
 //! | `error` | errors as exceptions |
@@ -15,6 +16,7 @@ use std::ffi::OsString;
 
 mod arrays;
 mod autograd;
+mod cuda;
 mod error;
 mod model;
 mod onnx;
@@ -47,5 +49,6 @@ fn _drnn(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(training::recommended, m)?)?;
     m.add_function(wrap_pyfunction!(training::training_seed, m)?)?;
     m.add_function(wrap_pyfunction!(run_program, m)?)?;
-    autograd::register(m)
+    autograd::register(m)?;
+    cuda::register(m)
 }

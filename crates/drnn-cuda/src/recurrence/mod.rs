@@ -38,7 +38,7 @@ use call::{Call, Direction};
 use drnn::{Cell, NetSpec};
 use std::ffi::c_void;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// What a recurrence computes: layers of one cell and one width, as PyTorch's modules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,7 +89,8 @@ pub enum Way {
 
 /// Recurrent layers for sequences of up to T steps in batches of B, planned for one device.
 ///
-/// A plan owns no device memory but a cuBLAS handle. Callers own all arrays, name them by their
+/// A plan owns no device memory; all plans of a device share one cuBLAS handle for each precision.
+/// Callers own all arrays, name them by their
 /// device addresses and pass a stream; a call submits kernels and returns. It neither allocates nor
 /// synchronises and keeps nothing, so it may be captured into a CUDA graph: run
 /// [`warm_up`](Recurrence::warm_up) first, and one forward and one backward pass, since cuBLAS
@@ -111,7 +112,7 @@ pub struct Recurrence {
 
 /// What [`Recurrence::warm_up`] prepares.
 struct Loaded {
-    gemm: Mutex<Gemm>,
+    gemm: Arc<Mutex<Gemm>>,
     /// With [`Way::Persistent`].
     net: Option<PersistentNet>,
 }
@@ -222,7 +223,7 @@ impl Recurrence {
                     Some(PersistentNet::from_states(device, plan, shape.rows, options.training)?)
                 }
             };
-            let gemm = Mutex::new(Gemm::unbound(device, options.precision)?);
+            let gemm = device.products(options.precision)?;
             Ok(Loaded { gemm, net })
         };
         self.loaded.get_or_init(load).as_ref().map_err(Clone::clone)

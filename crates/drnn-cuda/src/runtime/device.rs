@@ -6,10 +6,11 @@ use crate::kernels::{Kernels, RecurrenceKernels};
 use crate::persistent::{CooperativeKernel, DeviceLimits, KernelSpec};
 use crate::plain::Resident;
 use crate::runtime::driver::{ctx, mem_get_info};
+use crate::runtime::gemm::{Gemm, Precision};
 use crate::runtime::library;
 use cudarc::driver::result::{self, primary_ctx};
 use cudarc::driver::sys::{CUcontext, CUdevice_attribute as Attribute};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The lowest compute capability whose instructions the kernels use: Ampere, sm_80.
@@ -38,6 +39,8 @@ struct Inner {
     recurrence_kernels: OnceLock<Result<RecurrenceKernels>>,
     /// By number of warps.
     resident: Mutex<HashMap<usize, Resident>>,
+    /// By precision: handles that all calls of [`crate::Recurrence`] share.
+    products: Mutex<HashMap<Precision, Arc<Mutex<Gemm>>>>,
     cooperative: Mutex<HashMap<KernelVariant, CooperativeKernel<()>>>,
 }
 
@@ -48,22 +51,35 @@ unsafe impl Sync for Inner {}
 
 impl Device {
     /// The first GPU, with everything that training needs: driver, NVRTC, cuBLAS, compute
-    /// capability 8.0 or newer. The error says what is missing and how to install it. The search
-    /// runs once per process and its result is kept, and so is the context: cuBLAS does not survive
-    /// its re-creation.
+    /// capability 8.0 or newer. The error says what is missing and how to install it.
     pub fn find() -> Result<Device> {
-        static FOUND: OnceLock<Result<Device>> = OnceLock::new();
-        FOUND.get_or_init(Device::search).clone()
+        Device::at(0)
     }
 
-    fn search() -> Result<Device> {
+    /// The GPU of that number, in the driver's order, which is also PyTorch's. Each is searched for
+    /// once per process and the result is kept, and so is the context: cuBLAS does not survive its
+    /// re-creation.
+    pub fn at(number: usize) -> Result<Device> {
+        static FOUND: Mutex<BTreeMap<usize, Result<Device>>> = Mutex::new(BTreeMap::new());
+        let mut found = FOUND.lock().unwrap_or_else(|p| p.into_inner());
+        found.entry(number).or_insert_with(|| Device::search(number)).clone()
+    }
+
+    fn search(number: usize) -> Result<Device> {
         library::driver()?;
         let none = |error| Error::NoDevice(Error::from(error).to_string());
         result::init().map_err(none)?;
-        if result::device::get_count().map_err(none)? == 0 {
+        let count = result::device::get_count().map_err(none)?;
+        if count == 0 {
             return Err(Error::NoDevice("the driver reports none".into()));
         }
-        let device = result::device::get(0).map_err(none)?;
+        let ordinal = i32::try_from(number).ok().filter(|&ordinal| ordinal < count);
+        let Some(ordinal) = ordinal else {
+            return Err(Error::NoDevice(format!(
+                "number {number}, but the driver reports {count}"
+            )));
+        };
+        let device = result::device::get(ordinal).map_err(none)?;
         // SAFETY: `device` is a valid ordinal.
         let attribute = |which| unsafe { result::device::get_attribute(device, which) };
         let capability = (
@@ -97,6 +113,7 @@ impl Device {
             kernels: OnceLock::new(),
             recurrence_kernels: OnceLock::new(),
             resident: Mutex::default(),
+            products: Mutex::default(),
             cooperative: Mutex::default(),
         })))
     }
@@ -131,6 +148,18 @@ impl Device {
     pub(crate) fn recurrence_kernels(&self) -> Result<&RecurrenceKernels> {
         let kernels = &self.0.recurrence_kernels;
         kernels.get_or_init(|| RecurrenceKernels::new(self)).as_ref().map_err(Clone::clone)
+    }
+
+    /// The cuBLAS handle of [`crate::Recurrence`] for a precision, made on first use: handles take
+    /// device memory, and every batch shape has a plan of its own. A call locks it and binds it.
+    pub(crate) fn products(&self, precision: Precision) -> Result<Arc<Mutex<Gemm>>> {
+        let mut known = self.0.products.lock().unwrap_or_else(|p| p.into_inner());
+        if let Some(gemm) = known.get(&precision) {
+            return Ok(gemm.clone());
+        }
+        let gemm = Arc::new(Mutex::new(Gemm::unbound(self, precision)?));
+        known.insert(precision, gemm.clone());
+        Ok(gemm)
     }
 
     /// The register-resident kernels for recurrences of `groups` times 8 units, loaded on first
@@ -222,6 +251,7 @@ impl Device {
             kernels: OnceLock::new(),
             recurrence_kernels: OnceLock::new(),
             resident: Mutex::default(),
+            products: Mutex::default(),
             cooperative: Mutex::default(),
         }))
     }

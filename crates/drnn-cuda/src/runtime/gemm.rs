@@ -17,7 +17,7 @@ use cudarc::cublas::sys;
 use std::ffi::c_void;
 
 /// The number format of the factors of matrix products. Sums are f32 in all of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Precision {
     /// f32, as on the CPU.

@@ -150,7 +150,7 @@ impl Expected {
         // drnn's own gradients may not reach into the smallest floats: of unscaled ones.
         let unscaled = |values: &[f32]| values.iter().map(|x| x / scale).collect::<Vec<f32>>();
         let batch = Batch::dense(&x, Steps(steps), Rows(rows)).lengths(&lengths);
-        let lanes = [Lane { params: &params, batch, start: Some(&first) }];
+        let lanes = [Lane { params: (&params).into(), batch, start: Some(&first) }];
         let mut tape = Tape::new(&net).expect("a tape");
         let pass = tape.forward(&lanes).expect("a pass");
         let (y, last) = (pass.outputs(0).to_vec(), pass.last(0));

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from . import _cuda
 from ._config import Config, Inputs
 from ._function import is_transformed, recurrence
 from ._passes import shape_of
@@ -184,8 +185,21 @@ class _Recurrent(nn.RNNBase):
             states[i] = state
         return states[0], states[1] if lstm else None
 
-    def _obstacle(self, x: Tensor, tensors: list[Tensor]) -> str | None:
+    def _result_type(self, x: Tensor) -> torch.dtype:
+        """That of torch.nn's results: of a GRU under autocast on the CPU it is float32."""
+        if not _autocast(x):
+            return x.dtype
+        if self.mode == "GRU" and not x.is_cuda:
+            return torch.float32
+        return torch.get_autocast_dtype(x.device.type)
+
+    def _obstacle(self, config: Config, x: Tensor, batch_sizes, tensors) -> str | None:
         """Why drnn's kernels cannot be used; empty where nothing is lost by it."""
+        if x.is_cuda and not torch.compiler.is_compiling() and not is_transformed():
+            found = _cuda.obstacle(config, x, batch_sizes, tensors, self._result_type(x))
+            if found is not None:
+                return found
+            tensors = [tensor for tensor in tensors if not tensor.is_cuda]
         for tensor in tensors:
             if tensor.device.type != "cpu":
                 return f"there is no kernel for device {tensor.device.type} yet"
@@ -197,7 +211,7 @@ class _Recurrent(nn.RNNBase):
             return "there are no forward-mode and no higher derivatives of torch.func"
         if self.dropout >= 1 and self.training:
             return "everything is dropped"
-        if x.numel() == 0 or tensors[0].numel() == 0 or self.num_layers > 1000:
+        if x.numel() == 0 or self.hidden_size == 0 or self.num_layers > 1000:
             return ""
         if torch.jit.is_tracing() or torch.onnx.is_in_onnx_export():
             return ""
@@ -205,8 +219,11 @@ class _Recurrent(nn.RNNBase):
 
     def _run(self, config: Config, x, weights, h0, c0, batch_sizes):
         tensors = [*weights, x, h0] if c0 is None else [*weights, x, h0, c0]
-        obstacle = self._obstacle(x, tensors)
+        obstacle = self._obstacle(config, x, batch_sizes, tensors)
         dropout = float(self.dropout) if self.training and self.num_layers > 1 else 0.0
+        if obstacle is None and x.is_cuda:
+            given = config, x, weights, h0, c0, batch_sizes
+            return _cuda.run(*given, self._result_type(x), dropout)
         if obstacle is not None:
             if not torch.compiler.is_compiling() and _VMAP in _transforms():
                 raise RuntimeError(
@@ -232,9 +249,7 @@ class _Recurrent(nn.RNNBase):
     def _run_in_float32(self, config: Config, x, weights, h0, c0, batch_sizes):
         """Input, parameters and states of 16 bits, or autocast to them: computed with 32. Results
         have the type of torch.nn's, which for a GRU under autocast is float32."""
-        dtype = x.dtype
-        if _autocast(x):
-            dtype = torch.float32 if self.mode == "GRU" else torch.get_autocast_dtype("cpu")
+        dtype = self._result_type(x)
         with torch.autocast("cpu", enabled=False):
             x, h0, c0 = (None if t is None else t.float() for t in (x, h0, c0))
             weights = [weight.float() for weight in weights]
