@@ -27,10 +27,30 @@ static COMPILER: LazyLock<bool> = LazyLock::new(|| {
     command.output().is_ok_and(|output| output.status.success())
 });
 
-/// A simulated card that executes, unless there is no compiler.
+/// Threads that a kernel needs at most: a host thread for each of its own.
+const THREADS: usize = 4096;
+
+/// Whether the machine allows as many, tried once.
+static ENOUGH_THREADS: LazyLock<bool> = LazyLock::new(|| {
+    let gate = Mutex::new(());
+    let closed = gate.lock();
+    std::thread::scope(|scope| {
+        let wait = || drop(gate.lock());
+        let start = || std::thread::Builder::new().stack_size(1 << 16).spawn_scoped(scope, wait);
+        let started: std::io::Result<Vec<_>> = (0..THREADS).map(|_| start()).collect();
+        drop(closed);
+        started.is_ok()
+    })
+});
+
+/// A simulated card that executes, unless there is no compiler, or too few threads.
 fn card() -> Option<Simulated> {
     if !*COMPILER {
         skip(Need::Cxx, "no C++ compiler with _Float16");
+        return None;
+    }
+    if !*ENOUGH_THREADS {
+        skip(Need::Threads, format!("this machine does not allow {THREADS} threads"));
         return None;
     }
     let device = Device::recorded((9, 0), DeviceLimits { multiprocessors: 132, shared: 227 << 10 });

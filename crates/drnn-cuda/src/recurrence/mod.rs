@@ -151,12 +151,12 @@ impl Recurrence {
         let net = builder.build().map_err(|error| unsupported(error.to_string()))?;
         let plan = Plan::new(&net).map_err(Error::Unsupported)?;
         let shape = Shape { steps, outputs: steps, rows, selected: None };
-        check_indices(&plan, shape)?;
         let is_half = options.precision == Precision::F16;
         let way = match is_half && kernels_of_hopper::supports_layers(device, &plan) {
             true => Way::Persistent,
             false => Way::Plain,
         };
+        check_indices(&plan, shape, way)?;
         let device = device.clone();
         let (saved_bytes, workspace_bytes, loaded) = (0, 0, OnceLock::new());
         let mut planned = Recurrence {
@@ -319,27 +319,24 @@ impl<'a> Own<'a> {
     }
 }
 
-/// Fails if an index into an array does not fit the 32 bits of kernels and of cuBLAS. Units are
-/// padded to a multiple of 32, inputs to one of 8.
-fn check_indices(plan: &Plan, shape: Shape) -> Result<()> {
-    let (steps, rows) = (shape.steps.saturating_add(2), shape.rows);
-    let padded = |layer: &Vec<crate::step::plan::Recurrence>| {
-        let units = layer[0].n.next_multiple_of(32);
-        (4 * units).max(layer[0].inputs.next_multiple_of(8)).max(layer.len() * units)
+/// Fails if an index into an array does not fit the 32 bits of kernels and of cuBLAS. Persistent
+/// kernels pad units to a multiple of 32, inputs to one of 8, and the rows of the last group.
+fn check_indices(plan: &Plan, shape: Shape, way: Way) -> Result<()> {
+    // First states stand before and after the steps.
+    let (steps, rows) = (shape.steps.saturating_add(2), shape.rows.saturating_add(64));
+    plan.check_batch(steps, shape.rows)?;
+    let fits = |size: usize| size <= u32::MAX as usize;
+    let is_small = |layer: &Vec<crate::step::plan::Recurrence>| {
+        let (slots, inputs) = (4 * layer[0].n.next_multiple_of(32), layer[0].inputs + 8);
+        let widest = slots.max(inputs);
+        fits(steps.saturating_mul(rows).saturating_mul(widest)) && fits(slots * inputs)
     };
-    plan.check_batch(steps, rows)?;
-    let widest = plan.layers.iter().map(padded).max().unwrap_or(1);
-    // Rows of a last group that is not full.
-    let values = steps.saturating_mul(rows + 64).saturating_mul(widest);
-    let weights = plan.layers.iter().map(|layer| padded(layer).saturating_mul(padded(layer))).max();
-    if values <= u32::MAX as usize
-        && weights.is_some_and(|weights| weights <= u32::MAX as usize)
-        && steps.saturating_mul(rows) <= i32::MAX as usize
-    {
+    let persistent_fits = way == Way::Plain || plan.layers.iter().all(is_small);
+    if persistent_fits && steps.saturating_mul(rows) <= i32::MAX as usize {
         return Ok(());
     }
     Err(Error::Unsupported(format!(
-        "{} steps of {rows} sequences are too many for one call; take smaller batches",
-        shape.steps
+        "{} steps of {} sequences are too many for one call; take smaller batches",
+        shape.steps, shape.rows
     )))
 }
