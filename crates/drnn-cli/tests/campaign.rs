@@ -41,7 +41,7 @@ fn the_plan_is_listed() {
     assert!(table.contains("\nsine/gamma-0.1/set-4 "), "{table}");
     assert!(table.contains("\npos/fr/bilstm_dlstm-1/seed-2 "), "{table}");
     let last = table.lines().last().unwrap();
-    assert!(last.starts_with("623 tasks, 0 done; on cuda"), "{last}");
+    assert!(last.starts_with("629 tasks, 0 done; on cuda"), "{last}");
     let json = done(folder.path(), "reproduce all --list --json --seeds 1 --threads 2");
     let lines: Vec<Value> = json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     for (i, line) in lines.iter().enumerate() {
@@ -87,6 +87,17 @@ fn a_shrunken_campaign_is_run_listed_and_marked() {
     let pos = record(&folder.join("c"), "quick/pos/en/lstm_lstm/seed-1");
     assert_eq!(pos["data"][0]["name"], "en-train.tsv");
     assert_eq!(pos["provenance"]["concurrent"], 2);
+    // A flattened stack is the stack, until it is trained on.
+    let relaxed = record(&folder.join("c"), "quick/relax/lstm-2x64/seed-1");
+    let run = &relaxed["outcome"]["run"];
+    let arms: Vec<&str> =
+        run["arms"].as_array().unwrap().iter().map(|arm| arm["arm"].as_str().unwrap()).collect();
+    assert_eq!(arms, ["stack", "flattened", "longer", "relaxed", "delayed", "delayed-stack"]);
+    let of = |arm: usize, name: &str| run["arms"][arm][name].as_f64().unwrap();
+    assert_eq!(of(0, "test_bpc"), of(1, "test_bpc"));
+    assert_eq!((of(0, "epochs"), of(1, "epochs"), of(3, "epochs")), (1.0, 1.0, 2.0));
+    assert!(of(3, "test_bpc") != of(1, "test_bpc") && of(3, "test_bpc") != of(2, "test_bpc"));
+    assert_eq!(of(3, "parameters"), of(4, "parameters"));
     // Checkpoints of what is done are removed.
     assert!(!folder.join("c/work").exists());
 
@@ -94,7 +105,7 @@ fn a_shrunken_campaign_is_run_listed_and_marked() {
     let path = folder.join("c/tasks/quick/theorem.json");
     let before = std::fs::read(&path).unwrap();
     let again = drnn(folder, all);
-    assert!(text(&again.stderr).contains("18 of them done already"), "{}", text(&again.stderr));
+    assert!(text(&again.stderr).contains("19 of them done already"), "{}", text(&again.stderr));
     assert_eq!(std::fs::read(&path).unwrap(), before);
     // Nor is it ever the paper's.
     let said = refused(folder, "reproduce all --out c --task depth");
@@ -104,6 +115,7 @@ fn a_shrunken_campaign_is_run_listed_and_marked() {
         ("mlm/quick-lstm/seed-1", "not the paper's options"),
         ("mlm/small-lstm/seed-1", "the outcome is not that of task"),
         ("quick/mlm/quick-lstm/seed-2", "protocol"),
+        ("relax/lstm-2x64/seed-1", "the outcome is not that of task"),
     ] {
         (forged["protocol"], forged["task"]) = ("paper".into(), id.into());
         let path = folder.join("forged/tasks").join(format!("{id}.json"));

@@ -25,6 +25,7 @@ pub fn paper_options(experiment: &Experiment) -> Options {
             Options { stopping, ..plain }
         }
         Experiment::Sine(_) => SineProtocol::default().training,
+        Experiment::Relax(stack) => stack.options(),
         Experiment::Theorem | Experiment::Depth | Experiment::Runtime(_) => plain,
     }
 }
@@ -100,6 +101,12 @@ impl TaskRecord {
                 }
             }
             (Experiment::Sine(_), Outcome::Sine { .. }) => self.check_sine(task),
+            (Experiment::Relax(stack), Outcome::Relax { run, .. }) => {
+                match run.check()? == *stack {
+                    true => Ok(()),
+                    false => other(),
+                }
+            }
             _ => other(),
         }
     }
@@ -141,6 +148,7 @@ impl TaskRecord {
                     && protocol.sequences == SineProtocol::default().sequences;
                 (&protocol.training, whole)
             }
+            Outcome::Relax { text, options, run } => (options, run.check()?.is_whole(text, HELD)),
             Outcome::Pos { options, .. } => {
                 let glove = self.data.iter().any(|file| file.name.starts_with("glove"));
                 let expected = matches!(task.experiment, Experiment::Pos(.., Vectors::Glove));

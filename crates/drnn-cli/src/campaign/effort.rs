@@ -20,6 +20,8 @@ const CORE: f64 = 45e9;
 const PASSES: f64 = 3.0;
 /// Epochs that a reversal network is expected to train before it stops early.
 const REVERSAL_EPOCHS: f64 = 200.0;
+/// Halves of trainings when a stack is relaxed.
+const RELAX_HALVES: f64 = 7.0;
 /// Epochs of a sine network: the mean of 308 trainings.
 const SINE_EPOCHS: f64 = 870.0;
 
@@ -61,6 +63,14 @@ pub fn minutes(task: &Task, gpu: bool, cores: usize) -> f64 {
             Language::Fr => 39.0,
             Language::De => 25.0,
         },
+        Experiment::Relax(_) if gpu => RELAX_HALVES * 1.2,
+        Experiment::Relax(stack) => {
+            let parameters = stack.delayed().map_or(0, |spec| spec.parameters()) as f64;
+            let characters = stack.first().unwrap_or(64_081_952) as f64;
+            let epochs = stack.options().epochs as f64;
+            let cores = cores.min(4); // as many trainings as there are side by side
+            on_cores(parameters * characters * epochs * PASSES * RELAX_HALVES, cores)
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use super::task::{Protocol, Task};
 use crate::report::depth::CountedNetwork;
 use crate::report::mlm::{self, MlmResults, Text};
 use crate::report::pos::{self, Language, PosResults};
+use crate::report::relax;
 use crate::report::reversal::{self, ReversalResults, ReversalTask};
 use crate::report::runtime::ForwardTime;
 use crate::report::theorem::{Entry, Solved};
@@ -80,6 +81,7 @@ pub enum Outcome {
     Sine { protocol: SineProtocol, records: Vec<SineRecord> },
     Mlm { text: Text, options: Options, run: mlm::Run },
     Pos { lang: Language, described: String, options: Options, notes: Vec<String>, run: pos::Run },
+    Relax { text: Text, options: Options, run: relax::Run },
 }
 
 impl TaskRecord {
@@ -152,6 +154,7 @@ impl Outcome {
             Outcome::Reversal { run, .. } => run.seconds = 0.0,
             Outcome::Mlm { run, .. } => run.seconds = 0.0,
             Outcome::Pos { run, .. } => run.seconds = 0.0,
+            Outcome::Relax { run, .. } => run.arms.iter_mut().for_each(|arm| arm.seconds = 0.0),
             Outcome::Sine { records, .. } => records.iter_mut().for_each(|record| {
                 (record.seconds, record.machine) = (0.0, None);
             }),

@@ -331,7 +331,7 @@ fn stacked_bilstm(bits: &Bits) -> Claim {
 }
 
 /// Networks that the paper does not have.
-pub fn beyond(bits: &Bits) -> Section {
+pub fn beyond(bits: &Bits) -> Table {
     let row = |row: &Row| {
         let scores = bits.scores(row);
         let found = match mean_and_sd(&scores) {
@@ -344,6 +344,5 @@ pub fn beyond(bits: &Bits) -> Section {
     let head = ["network", "BPC", "seeds", "units per layer", "task"].map(String::from).into();
     let caption =
         "Networks that the paper does not have, with as many parameters as its small ones.";
-    let table = Table { caption: caption.into(), head, rows: BEYOND.iter().map(row).collect() };
-    Section { heading: "Beyond the paper", parts: vec![Part::Table(table)] }
+    Table { caption: caption.into(), head, rows: BEYOND.iter().map(row).collect() }
 }
