@@ -293,6 +293,62 @@ fn results_of_single_experiments_are_imported() {
     assert!(said.contains("can be imported") || said.contains("not a results file"), "{said}");
 }
 
+/// Times of other software come with ours, and replace a measurement of ours alone.
+#[test]
+fn runtimes_next_to_other_software_are_imported() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let results =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../results/paper/tasks/runtime/cpu.json");
+    let mut alone: Value = serde_json::from_slice(&std::fs::read(results).unwrap()).unwrap();
+    let outcome = alone["outcome"].as_object_mut().unwrap();
+    outcome.remove("peer");
+    let times = outcome["times"].clone();
+    let mut slower = times.clone();
+    for time in slower.as_array_mut().unwrap() {
+        for seconds in time["seconds"].as_array_mut().unwrap() {
+            *seconds = (2.0 * seconds.as_f64().unwrap()).into();
+        }
+    }
+    std::fs::create_dir_all(folder.join("c/tasks/runtime")).unwrap();
+    std::fs::write(folder.join("c/tasks/runtime/cpu.json"), alone.to_string()).unwrap();
+    let mut found = serde_json::json!({
+        "kind": "runtime", "format": 1, "times": times,
+        "peer": {"name": "PyTorch 9.9", "times": slower},
+        "provenance": {
+            "command": "python bench/paper_runtime.py", "version": "0.1.0", "seed": 1, "threads": 2,
+            "isa": "avx2", "cpu": "A CPU", "started": "2026-01-01T00:00:00Z", "seconds": 100.0,
+        },
+    });
+    let write = |found: &Value| std::fs::write(folder.join("r.json"), found.to_string()).unwrap();
+    write(&found);
+    let said = text(&drnn(folder, "reproduce all --out c --import r.json").stderr);
+    assert!(said.contains("1 task added to c, 0 there already"), "{said}");
+    let now = record(&folder.join("c"), "runtime/cpu");
+    assert_eq!(now["outcome"]["peer"]["name"], "PyTorch 9.9");
+    assert_eq!(now["provenance"]["command"], "python bench/paper_runtime.py");
+    let said = text(&drnn(folder, "reproduce all --out c --import r.json").stderr);
+    assert!(said.contains("0 tasks added to c, 1 there already"), "{said}");
+    done(folder, "report c");
+    let report = std::fs::read_to_string(folder.join("c/report.md")).unwrap();
+    assert!(report.contains("(2.00\u{d7})") && report.contains("PyTorch 9.9 runs"), "{report}");
+    assert!(report.contains("## Speed: depth, and BPC at equal time"), "{report}");
+
+    // Times that are not of the same passes, and not all networks.
+    found["peer"]["times"].as_array_mut().unwrap().pop();
+    write(&found);
+    let said = text(&drnn(folder, "reproduce all --out d --import r.json").stderr);
+    assert!(said.contains("PyTorch 9.9: has other networks"), "{said}");
+    found["times"].as_array_mut().unwrap().pop();
+    write(&found);
+    let said = text(&drnn(folder, "reproduce all --out d --import r.json").stderr);
+    assert!(said.contains("not all networks of the table"), "{said}");
+    found["format"] = 2.into();
+    write(&found);
+    let said = refused(folder, "reproduce all --out d --import r.json");
+    assert!(said.contains("reads format 1"), "{said}");
+}
+
 /// The results of this repository are what their ids say.
 #[test]
 fn the_papers_results_are_whole() {

@@ -42,8 +42,13 @@ impl Bits {
         mean_and_sd(&self.scores(row))
     }
 
+    /// The mean over seeds.
+    pub fn mean_bits(&self, row: &Row) -> Option<f64> {
+        self.mean(row).map(|(mean, _)| mean)
+    }
+
     /// The row of these with the lowest mean.
-    fn best<'a>(&self, rows: impl Iterator<Item = &'a Row>) -> Option<(&'a Row, f64)> {
+    pub fn best<'a>(&self, rows: impl Iterator<Item = &'a Row>) -> Option<(&'a Row, f64)> {
         rows.filter_map(|row| Some((row, self.mean(row)?.0))).min_by(|a, b| a.1.total_cmp(&b.1))
     }
 }

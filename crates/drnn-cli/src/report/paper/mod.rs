@@ -5,6 +5,7 @@
 //! | `statistics` | repetitions of a network, paired differences over seeds |
 //! | `claims` | claims of the paper, and verdicts |
 //! | `mlm`, `runtime`, `sine`, `reversal`, `pos`, `theory` | an experiment each: its tables, figures and claims |
+//! | `speed` | what depth costs; BPC at equal time per character |
 //! | `relax` | a trained stack, flattened and trained on: beyond the paper |
 //! | `corrections` | where the printed text or numbers mislead |
 //! | `absent` | what has not been trained yet |
@@ -20,6 +21,7 @@ mod relax;
 mod reversal;
 mod runtime;
 mod sine;
+mod speed;
 mod statistics;
 mod theory;
 
@@ -66,8 +68,17 @@ pub fn report(records: &[&TaskRecord]) -> Result<Report, String> {
 
 /// The file of a figure.
 fn svg_name(figure: &str) -> Option<&'static str> {
-    let names =
-        ["bpc-large.svg", "bpc-small.svg", "sine.svg", "sine-sd.svg", "reversal.svg", "depth.svg"];
+    let names = [
+        "bpc-large.svg",
+        "bpc-small.svg",
+        "speed-depth.svg",
+        "time-bpc-gpu.svg",
+        "time-bpc-cpu.svg",
+        "sine.svg",
+        "sine-sd.svg",
+        "reversal.svg",
+        "depth.svg",
+    ];
     names.into_iter().find(|name| name.strip_suffix(".svg") == Some(figure))
 }
 
@@ -82,10 +93,10 @@ fn claims(records: &[&TaskRecord]) -> Vec<Claim> {
 }
 
 fn paper(records: &[&TaskRecord], claims: &[Claim]) -> Page {
-    let bits = mlm::Bits::of(records);
-    let sections = [
-        mlm::section(&bits),
-        runtime::section(&runtime::Times::of(records)),
+    let (bits, times) = (mlm::Bits::of(records), runtime::Times::of(records));
+    let mut sections = vec![mlm::section(&bits), runtime::section(&times)];
+    sections.extend(speed::section(&times, &bits));
+    sections.extend([
         sine::section(&sine::Maps::of(records)),
         reversal::section(records, &reversal::Accuracies::of(records)),
         pos::section(&pos::Taggers::of(records)),
@@ -95,7 +106,7 @@ fn paper(records: &[&TaskRecord], claims: &[Claim]) -> Page {
         deviations(records),
         absent::section(records, SEEDS),
         provenance(records),
-    ];
+    ]);
     let mut parts = vec![
         Part::Lead(
             "J. S. Turek, S. Jain, V. Vo, M. Capotă, A. G. Huth, T. L. Willke: Approximating Stacked and Bidirectional \

@@ -90,7 +90,7 @@ impl Arguments {
         let arguments = runtime::Arguments::for_campaign(self.is_quick(), self.threads, place);
         let found = arguments.results(self.command(task))?;
         let made = TaskProvenance::of_run(&found.provenance, 1);
-        Ok(TaskRecord::new(task, made, Outcome::Runtime { times: found.times }))
+        Ok(TaskRecord::new(task, made, Outcome::Runtime { times: found.times, peer: None }))
     }
 
     fn mlm(&self, task: &Task, row: Row, job: Job) -> Result<TaskRecord, Failure> {
