@@ -224,7 +224,7 @@ mod tests {
         let tokens: Vec<u32> = (0..(steps * rows) as u32).map(|i| i * i % 28).collect();
         let run = |model: &Model, steps: usize| {
             let batch = Batch::tokens(&tokens[..steps * rows], Steps(steps), Rows(rows));
-            model.run(&batch, None).unwrap()
+            model.run(&batch, None).unwrap().values
         };
         for stack in Stack::ALL {
             let trained = Model::init(&stack.spec(0).unwrap(), 3).unwrap();

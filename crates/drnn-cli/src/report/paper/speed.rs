@@ -24,8 +24,10 @@ fn find(size: Size, net: Architecture, layers: usize) -> Option<&'static Row> {
 /// Where the times of networks come from, and how many times as long as another one takes.
 struct Source<'a> {
     name: String,
-    ratio: Box<dyn Fn(&Row, &Row) -> Option<f64> + 'a>,
+    ratio: Box<Ratio<'a>>,
 }
+
+type Ratio<'a> = dyn Fn(&Row, &Row) -> Option<f64> + 'a;
 
 /// Ours and other software's on each device, and the paper.
 fn sources(times: &Times) -> Vec<Source<'_>> {
