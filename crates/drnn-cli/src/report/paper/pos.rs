@@ -207,8 +207,11 @@ fn compare(
     let (mut cases, mut evidence) = (Vec::new(), Vec::new());
     for lang in Language::ALL {
         let rows = paper_rows(lang.name());
-        let sd = |pair| rows.iter().find(|row| row.pair == pair).map(|row| row.test_sd);
-        let printed = sd(a).zip(sd(b)).map(|(a, b)| a.hypot(b));
+        let of = |pair| rows.iter().find(|row| row.pair == pair);
+        let printed = of(a).zip(of(b));
+        let paper = printed
+            .map_or(String::new(), |(a, b)| format!(" (paper: {})", signed(a.test - b.test, 2)));
+        let printed = printed.map(|(a, b)| a.test_sd.hypot(b.test_sd));
         let [a, b] = [a, b].map(|pair| taggers.lines(lang, pair));
         let Some((difference, found)) = Difference::of(&a, &b, printed) else { continue };
         cases.push(match holds(&difference) {
@@ -216,7 +219,7 @@ fn compare(
             Some(false) => Verdict::DoesNot,
             None => Verdict::NotYet,
         });
-        evidence.push(format!("{}: {}", name(lang), found.text(2)));
+        evidence.push(format!("{}: {}{paper}", name(lang), found.text(2)));
     }
     if cases.is_empty() {
         let id = |pair: [PaperNet; 2]| format!("pos/LANG/{}_{}", pair[0], pair[1]);
