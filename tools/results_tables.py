@@ -7,6 +7,7 @@
 import json
 import pathlib
 import re
+import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -53,7 +54,7 @@ def tables(heading):
 def claims():
     """Every claim of the paper with its verdict."""
     (table,) = tables("Claims")
-    return "\n".join("| " + " | ".join(row) + " |" for row in table)
+    return table_text(table)
 
 
 def mlm():
@@ -69,10 +70,49 @@ def mlm():
     return "\n".join(rows)
 
 
+def taggers():
+    """Accuracy of the pairs that are trained by the paper's protocol, as the authors count."""
+    rows = ["| language | networks | drnn | words alone | seeds | paper | / sd |", "|---|---|--:|--:|--:|--:|--:|"]
+    for table in tables("Part-of-speech tagging: Tables pos"):
+        for name, paper, ours, words, seeds, sds, *_ in table[2:]:
+            if seeds:
+                rows.append("| " + " | ".join([table[0][0], name, ours, words, seeds, paper, sds]) + " |")
+    return "\n".join(rows)
+
+
+def table_text(table):
+    return "\n".join("| " + " | ".join(row) + " |" for row in table)
+
+
+def wrapped(text):
+    return "\n".join(textwrap.wrap(text, 100))
+
+
+def paragraphs(heading, beginning):
+    """Those of a section that begin so."""
+    return [line for line in section(heading).splitlines() if line.startswith(beginning)]
+
+
+def speed():
+    """What depth costs, and BPC at equal time per character."""
+    heading = "Speed: depth, and BPC at equal time"
+    reading = [wrapped(text) for text in paragraphs(heading, "At equal time")]
+    return "\n\n".join([table_text(tables(heading)[0]), *reading])
+
+
+def relaxed():
+    """A stack that is flattened and trained on: the one that is trained already."""
+    heading = "Beyond the paper"
+    table = tables(heading)[1]
+    return "\n\n".join([table_text(table), *map(wrapped, paragraphs(heading, "Against the stack"))])
+
+
 def main():
     path = ROOT / "docs/PAPER.md"
     text = path.read_text()
-    for name, table in [("claims", claims()), ("mlm", mlm()), ("pos", pos())]:
+    made = {"claims": claims, "mlm": mlm, "speed": speed, "taggers": taggers, "pos": pos, "relaxed": relaxed}
+    for name, make in made.items():
+        table = make()
         mark = re.compile(rf"(<!-- {name}: .*? -->\n).*?(<!-- /{name} -->)", re.S)
         text, count = mark.subn(lambda found: found[1] + table + "\n" + found[2], text)
         assert count == 1, f"{path} has no markers for the table {name}"

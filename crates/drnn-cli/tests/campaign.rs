@@ -41,7 +41,7 @@ fn the_plan_is_listed() {
     assert!(table.contains("\nsine/gamma-0.1/set-4 "), "{table}");
     assert!(table.contains("\npos/fr/bilstm_dlstm-1/seed-2 "), "{table}");
     let last = table.lines().last().unwrap();
-    assert!(last.starts_with("623 tasks, 0 done; on cuda"), "{last}");
+    assert!(last.starts_with("629 tasks, 0 done; on cuda"), "{last}");
     let json = done(folder.path(), "reproduce all --list --json --seeds 1 --threads 2");
     let lines: Vec<Value> = json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     for (i, line) in lines.iter().enumerate() {
@@ -87,6 +87,17 @@ fn a_shrunken_campaign_is_run_listed_and_marked() {
     let pos = record(&folder.join("c"), "quick/pos/en/lstm_lstm/seed-1");
     assert_eq!(pos["data"][0]["name"], "en-train.tsv");
     assert_eq!(pos["provenance"]["concurrent"], 2);
+    // A flattened stack is the stack, until it is trained on.
+    let relaxed = record(&folder.join("c"), "quick/relax/lstm-2x64/seed-1");
+    let run = &relaxed["outcome"]["run"];
+    let arms: Vec<&str> =
+        run["arms"].as_array().unwrap().iter().map(|arm| arm["arm"].as_str().unwrap()).collect();
+    assert_eq!(arms, ["stack", "flattened", "longer", "relaxed", "delayed", "delayed-stack"]);
+    let of = |arm: usize, name: &str| run["arms"][arm][name].as_f64().unwrap();
+    assert_eq!(of(0, "test_bpc"), of(1, "test_bpc"));
+    assert_eq!((of(0, "epochs"), of(1, "epochs"), of(3, "epochs")), (1.0, 1.0, 2.0));
+    assert!(of(3, "test_bpc") != of(1, "test_bpc") && of(3, "test_bpc") != of(2, "test_bpc"));
+    assert_eq!(of(3, "parameters"), of(4, "parameters"));
     // Checkpoints of what is done are removed.
     assert!(!folder.join("c/work").exists());
 
@@ -94,7 +105,7 @@ fn a_shrunken_campaign_is_run_listed_and_marked() {
     let path = folder.join("c/tasks/quick/theorem.json");
     let before = std::fs::read(&path).unwrap();
     let again = drnn(folder, all);
-    assert!(text(&again.stderr).contains("18 of them done already"), "{}", text(&again.stderr));
+    assert!(text(&again.stderr).contains("19 of them done already"), "{}", text(&again.stderr));
     assert_eq!(std::fs::read(&path).unwrap(), before);
     // Nor is it ever the paper's.
     let said = refused(folder, "reproduce all --out c --task depth");
@@ -104,6 +115,7 @@ fn a_shrunken_campaign_is_run_listed_and_marked() {
         ("mlm/quick-lstm/seed-1", "not the paper's options"),
         ("mlm/small-lstm/seed-1", "the outcome is not that of task"),
         ("quick/mlm/quick-lstm/seed-2", "protocol"),
+        ("relax/lstm-2x64/seed-1", "the outcome is not that of task"),
     ] {
         (forged["protocol"], forged["task"]) = ("paper".into(), id.into());
         let path = folder.join("forged/tasks").join(format!("{id}.json"));
@@ -279,6 +291,62 @@ fn results_of_single_experiments_are_imported() {
     }
     let said = refused(folder, &format!("reproduce all --out c --import {results}/quantized.json"));
     assert!(said.contains("can be imported") || said.contains("not a results file"), "{said}");
+}
+
+/// Times of other software come with ours, and replace a measurement of ours alone.
+#[test]
+fn runtimes_next_to_other_software_are_imported() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let results =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../results/paper/tasks/runtime/cpu.json");
+    let mut alone: Value = serde_json::from_slice(&std::fs::read(results).unwrap()).unwrap();
+    let outcome = alone["outcome"].as_object_mut().unwrap();
+    outcome.remove("peer");
+    let times = outcome["times"].clone();
+    let mut slower = times.clone();
+    for time in slower.as_array_mut().unwrap() {
+        for seconds in time["seconds"].as_array_mut().unwrap() {
+            *seconds = (2.0 * seconds.as_f64().unwrap()).into();
+        }
+    }
+    std::fs::create_dir_all(folder.join("c/tasks/runtime")).unwrap();
+    std::fs::write(folder.join("c/tasks/runtime/cpu.json"), alone.to_string()).unwrap();
+    let mut found = serde_json::json!({
+        "kind": "runtime", "format": 1, "times": times,
+        "peer": {"name": "PyTorch 9.9", "times": slower},
+        "provenance": {
+            "command": "python bench/paper_runtime.py", "version": "0.1.0", "seed": 1, "threads": 2,
+            "isa": "avx2", "cpu": "A CPU", "started": "2026-01-01T00:00:00Z", "seconds": 100.0,
+        },
+    });
+    let write = |found: &Value| std::fs::write(folder.join("r.json"), found.to_string()).unwrap();
+    write(&found);
+    let said = text(&drnn(folder, "reproduce all --out c --import r.json").stderr);
+    assert!(said.contains("1 task added to c, 0 there already"), "{said}");
+    let now = record(&folder.join("c"), "runtime/cpu");
+    assert_eq!(now["outcome"]["peer"]["name"], "PyTorch 9.9");
+    assert_eq!(now["provenance"]["command"], "python bench/paper_runtime.py");
+    let said = text(&drnn(folder, "reproduce all --out c --import r.json").stderr);
+    assert!(said.contains("0 tasks added to c, 1 there already"), "{said}");
+    done(folder, "report c");
+    let report = std::fs::read_to_string(folder.join("c/report.md")).unwrap();
+    assert!(report.contains("(2.00\u{d7})") && report.contains("PyTorch 9.9 runs"), "{report}");
+    assert!(report.contains("## Speed: depth, and BPC at equal time"), "{report}");
+
+    // Times that are not of the same passes, and not all networks.
+    found["peer"]["times"].as_array_mut().unwrap().pop();
+    write(&found);
+    let said = text(&drnn(folder, "reproduce all --out d --import r.json").stderr);
+    assert!(said.contains("PyTorch 9.9: has other networks"), "{said}");
+    found["times"].as_array_mut().unwrap().pop();
+    write(&found);
+    let said = text(&drnn(folder, "reproduce all --out d --import r.json").stderr);
+    assert!(said.contains("not all networks of the table"), "{said}");
+    found["format"] = 2.into();
+    write(&found);
+    let said = refused(folder, "reproduce all --out d --import r.json");
+    assert!(said.contains("reads format 1"), "{said}");
 }
 
 /// The results of this repository are what their ids say.

@@ -5,6 +5,7 @@ use super::plan::SINE_AHEADS;
 use super::record::{Outcome, TaskRecord, mlm_results, pos_results, reversal_results};
 use super::task::{Device, Experiment, Protocol, Task, Vectors};
 use crate::report::Reported;
+use crate::report::runtime;
 use crate::report::sine::SineResults;
 use drnn_train::chars::paper::{ROWS, Size};
 use drnn_train::sine::campaign::Protocol as SineProtocol;
@@ -25,6 +26,7 @@ pub fn paper_options(experiment: &Experiment) -> Options {
             Options { stopping, ..plain }
         }
         Experiment::Sine(_) => SineProtocol::default().training,
+        Experiment::Relax(stack) => stack.options(),
         Experiment::Theorem | Experiment::Depth | Experiment::Runtime(_) => plain,
     }
 }
@@ -77,11 +79,11 @@ impl TaskRecord {
                     _ => other(),
                 }
             }
-            (Experiment::Runtime(device), Outcome::Runtime { times }) => {
+            (Experiment::Runtime(device), Outcome::Runtime { times, peer }) => {
                 if times.is_empty() || self.provenance.gpu != (*device == Device::Cuda) {
                     return other();
                 }
-                times.iter().try_for_each(|time| time.check())
+                runtime::check(times, peer.as_ref())
             }
             (Experiment::Reversal(net), Outcome::Reversal { run, .. }) => {
                 match run.net == net.to_string() {
@@ -100,6 +102,12 @@ impl TaskRecord {
                 }
             }
             (Experiment::Sine(_), Outcome::Sine { .. }) => self.check_sine(task),
+            (Experiment::Relax(stack), Outcome::Relax { run, .. }) => {
+                match run.check()? == *stack {
+                    true => Ok(()),
+                    false => other(),
+                }
+            }
             _ => other(),
         }
     }
@@ -141,12 +149,13 @@ impl TaskRecord {
                     && protocol.sequences == SineProtocol::default().sequences;
                 (&protocol.training, whole)
             }
+            Outcome::Relax { text, options, run } => (options, run.check()?.is_whole(text, HELD)),
             Outcome::Pos { options, .. } => {
                 let glove = self.data.iter().any(|file| file.name.starts_with("glove"));
                 let expected = matches!(task.experiment, Experiment::Pos(.., Vectors::Glove));
                 (options, glove == expected)
             }
-            Outcome::Runtime { times } => {
+            Outcome::Runtime { times, .. } => {
                 let all =
                     ROWS.iter().all(|row| times.iter().any(|time| time.row == row.to_string()));
                 return if all { Ok(()) } else { Err("not all networks of the table".into()) };

@@ -89,6 +89,10 @@ impl Campaign {
                     self.add(record)?;
                     merged.added += 1;
                 }
+                Some(mine) if record.replaces(mine) => {
+                    self.add(record)?;
+                    merged.added += 1;
+                }
                 Some(mine) if mine.agrees(&record) => merged.same += 1,
                 Some(mine) => merged.conflicts.push(format!(
                     "{}: different outcomes, on {} ({}) and on {} ({}); the first is kept",

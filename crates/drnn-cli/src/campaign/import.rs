@@ -1,11 +1,12 @@
-//! Results of `drnn reproduce mlm`, `reversal`, `pos` and `sine` as records of tasks, where they follow
-//! the paper's protocol. The provenance stays what the file says.
+//! Results of `drnn reproduce mlm`, `reversal`, `pos`, `sine` and `runtime` as records of tasks, where
+//! they follow the paper's protocol. The provenance stays what the file says.
 
 use super::record::{DataFile, Outcome, TaskProvenance, TaskRecord};
-use super::task::{Experiment, Protocol, Task, Vectors};
+use super::task::{Device, Experiment, Protocol, Task, Vectors};
 use crate::report::mlm::MlmResults;
 use crate::report::pos::{Language, PosResults};
 use crate::report::reversal::ReversalResults;
+use crate::report::runtime::RuntimeResults;
 use crate::report::{Provenance, Reported};
 use drnn_train::sine::campaign::Gamma;
 use drnn_train::sine::results::{Record, from_bytes, is_campaign};
@@ -73,8 +74,10 @@ pub fn import(path: &Path, bytes: &[u8], known: Known) -> Result<Imported, Strin
         Some(MlmResults::KIND) => Ok(mlm(&read(bytes)?, from)),
         Some(ReversalResults::KIND) => Ok(reversal(&read(bytes)?, from)),
         Some(PosResults::KIND) => pos(&read(bytes)?, from),
+        Some(RuntimeResults::KIND) => runtime(bytes, from),
         kind => Err(format!(
-            "results of kind {kind:?}; mlm, reversal, pos and the results.jsonl of sine can be imported"
+            "results of kind {kind:?}; mlm, reversal, pos, runtime and the results.jsonl of sine can be \
+             imported"
         )),
     }
 }
@@ -168,6 +171,21 @@ fn pos(results: &PosResults, from: From) -> Result<Imported, String> {
         record.deviations = deviations(&results.deviations);
         found.add(record);
     }
+    Ok(found)
+}
+
+/// Forward passes of all networks, perhaps next to those of other software.
+fn runtime(bytes: &[u8], from: From) -> Result<Imported, String> {
+    let results: RuntimeResults = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
+    let RuntimeResults { format, provenance: of_run, times, peer, .. } = results;
+    if format != RuntimeResults::FORMAT {
+        return Err(format!("results in format {format}, this program reads format 1"));
+    }
+    let mut found = Imported::default();
+    let device = if of_run.gpu.is_some() { Device::Cuda } else { Device::Cpu };
+    let made = provenance(&of_run, from, 1, 0.0);
+    let outcome = Outcome::Runtime { times, peer };
+    found.add(TaskRecord::new(&task(Experiment::Runtime(device), 1), made, outcome));
     Ok(found)
 }
 

@@ -5,6 +5,7 @@
 
 use super::task::{Device, Experiment, Protocol, Task, Vectors};
 use crate::report::pos::{Language, paper_pairs};
+use crate::report::relax::{SMALL, Stack};
 use drnn_train::PaperNet;
 use drnn_train::chars::paper::{BEYOND, ROWS, Row};
 use drnn_train::sine::campaign::Gamma;
@@ -64,6 +65,9 @@ impl Plan {
         for seed in 1..=seeds {
             all.beyond.iter().for_each(|row| add(Experiment::Mlm(*row), seed));
         }
+        for seed in 1..=seeds {
+            all.stacks.iter().for_each(|stack| add(Experiment::Relax(*stack), seed));
+        }
         Plan { tasks }
     }
 
@@ -85,6 +89,8 @@ struct Scope {
     /// None for all of the paper's.
     pairs: Option<Vec<[PaperNet; 2]>>,
     beyond: Vec<Row>,
+    /// To be relaxed.
+    stacks: Vec<Stack>,
 }
 
 impl Scope {
@@ -101,6 +107,7 @@ impl Scope {
             with_glove: vec![Language::En],
             pairs: None,
             beyond: BEYOND.to_vec(),
+            stacks: Stack::ALL.to_vec(),
         }
     }
 
@@ -115,6 +122,7 @@ impl Scope {
             with_glove: Vec::new(),
             pairs: Some(vec![[PaperNet::Lstm; 2], [PaperNet::BiLstm; 2]]),
             beyond: Vec::new(),
+            stacks: vec![SMALL],
         }
     }
 }
@@ -135,6 +143,7 @@ mod tests {
         assert_eq!(count("reversal/"), 21 * 5);
         assert_eq!([count("pos/en/"), count("pos/fr/"), count("pos/de/")], [3 * 31; 3]);
         assert_eq!(count("pos/en-glove/"), 3 * 31);
+        assert_eq!(count("relax/"), 3 * 2);
         assert_eq!((count("theorem"), count("depth"), count("runtime/")), (1, 1, 2));
         assert_eq!(count("quick"), 0);
         assert_eq!(plan.number(&plan.tasks[7]), Some(8));

@@ -4,8 +4,9 @@ use super::task::{Protocol, Task};
 use crate::report::depth::CountedNetwork;
 use crate::report::mlm::{self, MlmResults, Text};
 use crate::report::pos::{self, Language, PosResults};
+use crate::report::relax;
 use crate::report::reversal::{self, ReversalResults, ReversalTask};
-use crate::report::runtime::ForwardTime;
+use crate::report::runtime::{ForwardTime, Peer};
 use crate::report::theorem::{Entry, Solved};
 use crate::report::{Provenance, Reported};
 use drnn_train::Options;
@@ -73,13 +74,46 @@ pub struct TaskProvenance {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "experiment", rename_all = "lowercase")]
 pub enum Outcome {
-    Theorem { networks: Vec<Entry>, solved: Vec<Solved> },
-    Depth { pairs_checked: usize, offsets: Vec<i16>, nets: Vec<CountedNetwork> },
-    Runtime { times: Vec<ForwardTime> },
-    Reversal { setting: ReversalTask, options: Options, run: reversal::Run },
-    Sine { protocol: SineProtocol, records: Vec<SineRecord> },
-    Mlm { text: Text, options: Options, run: mlm::Run },
-    Pos { lang: Language, described: String, options: Options, notes: Vec<String>, run: pos::Run },
+    Theorem {
+        networks: Vec<Entry>,
+        solved: Vec<Solved>,
+    },
+    Depth {
+        pairs_checked: usize,
+        offsets: Vec<i16>,
+        nets: Vec<CountedNetwork>,
+    },
+    Runtime {
+        times: Vec<ForwardTime>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        peer: Option<Peer>,
+    },
+    Reversal {
+        setting: ReversalTask,
+        options: Options,
+        run: reversal::Run,
+    },
+    Sine {
+        protocol: SineProtocol,
+        records: Vec<SineRecord>,
+    },
+    Mlm {
+        text: Text,
+        options: Options,
+        run: mlm::Run,
+    },
+    Pos {
+        lang: Language,
+        described: String,
+        options: Options,
+        notes: Vec<String>,
+        run: pos::Run,
+    },
+    Relax {
+        text: Text,
+        options: Options,
+        run: relax::Run,
+    },
 }
 
 impl TaskRecord {
@@ -104,6 +138,13 @@ impl TaskRecord {
         // As text, because NaN is not equal to itself.
         let plain = |record: &TaskRecord| serde_json::to_string(&record.outcome.without_times());
         self.task == other.task && matches!((plain(self), plain(other)), (Ok(a), Ok(b)) if a == b)
+    }
+
+    /// Whether it has all that another one of the task has, and times of other software too.
+    pub fn replaces(&self, other: &TaskRecord) -> bool {
+        let has_peer =
+            |record: &TaskRecord| matches!(&record.outcome, Outcome::Runtime { peer: Some(_), .. });
+        self.agrees(other) && has_peer(self) && !has_peer(other)
     }
 }
 
@@ -152,11 +193,15 @@ impl Outcome {
             Outcome::Reversal { run, .. } => run.seconds = 0.0,
             Outcome::Mlm { run, .. } => run.seconds = 0.0,
             Outcome::Pos { run, .. } => run.seconds = 0.0,
+            Outcome::Relax { run, .. } => run.arms.iter_mut().for_each(|arm| arm.seconds = 0.0),
             Outcome::Sine { records, .. } => records.iter_mut().for_each(|record| {
                 (record.seconds, record.machine) = (0.0, None);
             }),
             // Another run measures other times, which contradict nothing.
-            Outcome::Runtime { times } => times.iter_mut().for_each(|time| time.seconds.clear()),
+            Outcome::Runtime { times, peer } => {
+                times.iter_mut().for_each(|time| time.seconds.clear());
+                *peer = None;
+            }
             Outcome::Theorem { .. } | Outcome::Depth { .. } => {}
         }
         outcome

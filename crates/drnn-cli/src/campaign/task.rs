@@ -5,7 +5,8 @@
 //! runtime/cpu                           runtime/cuda
 //! reversal/dlstm-5/seed-3               sine/gamma-0.5/set-2
 //! mlm/small-dlstm-8/seed-1              pos/en/bilstm_dlstm-1/seed-2
-//! pos/en-glove/bilstm_dlstm-1/seed-2    quick/mlm/quick-lstm/seed-1
+//! pos/en-glove/bilstm_dlstm-1/seed-2    relax/lstm-2x64/seed-1
+//! quick/mlm/quick-lstm/seed-1
 //! ```
 //!
 //! Ids are names of results files, and they never change their meaning. Tasks of the shrunken campaign
@@ -16,6 +17,8 @@
 //! slowest of them, and are a row of every map.
 
 use crate::report::pos::Language;
+use crate::report::relax::Stack;
+use drnn::StartState;
 use drnn_train::PaperNet;
 use drnn_train::chars::paper::Row;
 use drnn_train::sine::campaign::Gamma;
@@ -56,6 +59,8 @@ pub enum Experiment {
     Mlm(Row),
     /// Networks over characters and over words.
     Pos(Language, [PaperNet; 2], Vectors),
+    /// A stack that is trained, flattened, and trained on with all connections between its blocks.
+    Relax(Stack),
 }
 
 /// What runtimes are measured on.
@@ -85,13 +90,13 @@ impl Task {
 
     /// Whether it can only be run on the CPU.
     pub fn only_cpu(&self) -> bool {
-        matches!(
-            self.experiment,
-            Experiment::Theorem
-                | Experiment::Depth
-                | Experiment::Pos(..)
-                | Experiment::Runtime(Device::Cpu)
-        )
+        match self.experiment {
+            Experiment::Theorem | Experiment::Depth | Experiment::Pos(..) => true,
+            Experiment::Runtime(device) => device == Device::Cpu,
+            // Engines for GPUs have no blocks that start one after another.
+            Experiment::Relax(stack) => stack.start() != StartState::Free,
+            Experiment::Reversal(_) | Experiment::Sine(_) | Experiment::Mlm(_) => false,
+        }
     }
 
     /// Whether it can only be run on a GPU.
@@ -118,6 +123,7 @@ impl fmt::Display for Task {
                 let glove = if vectors == Vectors::Glove { "-glove" } else { "" };
                 write!(f, "pos/{}{glove}/{chars}_{words}/seed-{n}", lang.name())
             }
+            Experiment::Relax(stack) => write!(f, "relax/{stack}/seed-{n}"),
         }
     }
 }
@@ -162,6 +168,7 @@ fn parse(id: &str) -> Option<(Experiment, u64)> {
             let pair = [chars.parse().ok()?, words.parse().ok()?];
             Some((Experiment::Pos(lang, pair, vectors), seed(n)?))
         }
+        ["relax", stack, n] => Some((Experiment::Relax(stack.parse().ok()?), seed(n)?)),
         _ => None,
     }
 }
@@ -182,6 +189,7 @@ mod tests {
             "mlm/small-dlstm-8-2/seed-1",
             "pos/fr/lstm_dlstm-4/seed-3",
             "pos/en-glove/bilstm_bilstm/seed-1",
+            "relax/lstm-2x64/seed-3",
             "quick/mlm/quick-lstm/seed-1",
         ] {
             assert_eq!(id.parse::<Task>().unwrap().to_string(), id);
@@ -196,6 +204,7 @@ mod tests {
             "sine/gamma-0.50/set-0",
             "sine/gamma-0.25/set-0",
             "pos/it/lstm_lstm/seed-1",
+            "relax/lstm-2x65/seed-1",
             "quick/quick/depth",
             "../depth",
         ] {

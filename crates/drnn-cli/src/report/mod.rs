@@ -11,6 +11,7 @@
 //! | `paper` | the report on a campaign: the whole paper |
 //! | `pos`, `sweep`, `training_run` | the same for `drnn reproduce pos`, `drnn sweep`, `drnn train` |
 //! | `depth`, `runtime`, `theorem` | results of the commands of these names, which have tables but no report |
+//! | `relax` | results of relaxing a stack, a task of the campaign |
 //! | `training` | what reports on trainings share |
 //! | `curves` | measure and losses of a training, epoch by epoch |
 //! | `baselines` | what simple predictors achieve, compared with the network |
@@ -33,6 +34,7 @@ pub mod paper;
 pub mod pos;
 pub mod predictions;
 mod provenance;
+pub mod relax;
 pub mod reversal;
 pub mod runtime;
 pub mod sine;

@@ -9,11 +9,23 @@ use serde::{Deserialize, Serialize};
 /// The contents of runtime.json.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RuntimeResults {
-    /// "runtime".
+    /// [`RuntimeResults::KIND`].
     pub kind: String,
-    /// 1.
+    /// [`RuntimeResults::FORMAT`].
     pub format: u64,
     pub provenance: Provenance,
+    pub times: Vec<ForwardTime>,
+    /// The same networks in other software, timed in turn with ours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<Peer>,
+}
+
+/// Times of other software.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Peer {
+    /// With its version.
+    pub name: String,
+    /// Each pass follows or precedes one of ours of the same number.
     pub times: Vec<ForwardTime>,
 }
 
@@ -35,6 +47,24 @@ impl ForwardTime {
         if n == 0 { f64::NAN } else { (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0 }
     }
 
+    /// How many times as long as `ours` it takes: the median over passes, which are neighbours in time.
+    pub fn ratio(&self, ours: &ForwardTime) -> f64 {
+        let passes = self.seconds.iter().zip(&ours.seconds);
+        let seconds = passes.map(|(other, ours)| other / ours).collect();
+        ForwardTime { row: self.row.clone(), seconds }.median()
+    }
+
+    /// By how much the middle half of the passes differs, as a share of their median.
+    pub fn scatter(&self) -> f64 {
+        let mut sorted = self.seconds.clone();
+        sorted.sort_by(f64::total_cmp);
+        let at = |share: f64| sorted.get((share * (sorted.len() as f64 - 1.0)).round() as usize);
+        match (at(0.25), at(0.75)) {
+            (Some(low), Some(high)) => (high - low) / self.median(),
+            _ => f64::NAN,
+        }
+    }
+
     /// Checks that the values make sense.
     pub fn check(&self) -> Result<(), String> {
         self.row.parse::<Row>()?;
@@ -45,7 +75,24 @@ impl ForwardTime {
     }
 }
 
+/// Checks times of a run, and those of other software next to them.
+pub fn check(times: &[ForwardTime], peer: Option<&Peer>) -> Result<(), String> {
+    times.iter().try_for_each(ForwardTime::check)?;
+    let Some(Peer { name, times: others }) = peer else { return Ok(()) };
+    others.iter().try_for_each(ForwardTime::check)?;
+    let passes = |of: &[ForwardTime]| -> Vec<(String, usize)> {
+        of.iter().map(|time| (time.row.clone(), time.seconds.len())).collect()
+    };
+    match passes(times) == passes(others) {
+        true => Ok(()),
+        false => Err(format!("{name}: has other networks or another number of passes than ours")),
+    }
+}
+
 impl RuntimeResults {
+    pub const KIND: &'static str = "runtime";
+    pub const FORMAT: u64 = 1;
+
     /// For a terminal.
     pub fn table(&self) -> String {
         let row = |time: &ForwardTime| {
@@ -73,6 +120,16 @@ mod tests {
         assert_eq!(time("small-lstm", &[3.0, 1.0, 9.0]).median(), 3.0);
         assert_eq!(time("small-lstm", &[3.0, 1.0]).median(), 2.0);
         assert_eq!(time("small-lstm", &[1.0]).check(), Ok(()));
+        let ours = time("small-lstm", &[1.0, 2.0, 4.0]);
+        assert_eq!(time("small-lstm", &[3.0, 4.0, 16.0]).ratio(&ours), 3.0);
+        assert_eq!(time("small-lstm", &[1.0, 3.0, 2.0, 2.5, 1.5]).scatter(), 0.5);
+        let peer = |times: Vec<ForwardTime>| Peer { name: "PyTorch 2".into(), times };
+        let times = [ours.clone()];
+        assert_eq!(check(&times, Some(&peer(times.to_vec()))), Ok(()));
+        for bad in [time("small-lstm", &[1.0]), time("large-lstm", &[1.0, 2.0, 4.0])] {
+            let why = check(&times, Some(&peer(vec![bad]))).unwrap_err();
+            assert!(why.starts_with("PyTorch 2: has other networks"), "{why}");
+        }
         for bad in [time("small", &[1.0]), time("small-lstm", &[]), time("small-lstm", &[0.0])] {
             assert!(bad.check().is_err(), "{bad:?}");
         }

@@ -4,6 +4,7 @@ mod all;
 mod depth;
 mod mlm;
 mod pos;
+mod relax;
 mod reversal;
 mod runtime;
 mod sine;

@@ -83,10 +83,11 @@ impl Arguments {
             progress!("runtime: {round} of {} rounds", self.rounds);
         }
         Ok(RuntimeResults {
-            kind: "runtime".into(),
-            format: 1,
+            kind: RuntimeResults::KIND.into(),
+            format: RuntimeResults::FORMAT,
             provenance: Provenance::new(command, 1, &cpu, &place, started, 0.0),
             times,
+            peer: None,
         })
     }
 }

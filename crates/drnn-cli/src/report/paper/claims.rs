@@ -82,7 +82,8 @@ impl Claim {
 /// How verdicts are found, for the reader.
 pub const RULE: &str = "Networks are compared over the seeds that both have, which share data, masks and test \
     set. With three seeds or more, a paired t-test at 5 % decides. With fewer, a difference counts if it is more \
-    than three times the standard deviation that the paper prints for it.";
+    than three times the standard deviation that the paper prints for it. A claim that networks are as good, up to \
+    a limit, holds where the difference is on this side of the limit by the same rule.";
 
 #[cfg(test)]
 mod tests {

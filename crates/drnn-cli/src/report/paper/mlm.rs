@@ -42,8 +42,13 @@ impl Bits {
         mean_and_sd(&self.scores(row))
     }
 
+    /// The mean over seeds.
+    pub fn mean_bits(&self, row: &Row) -> Option<f64> {
+        self.mean(row).map(|(mean, _)| mean)
+    }
+
     /// The row of these with the lowest mean.
-    fn best<'a>(&self, rows: impl Iterator<Item = &'a Row>) -> Option<(&'a Row, f64)> {
+    pub fn best<'a>(&self, rows: impl Iterator<Item = &'a Row>) -> Option<(&'a Row, f64)> {
         rows.filter_map(|row| Some((row, self.mean(row)?.0))).min_by(|a, b| a.1.total_cmp(&b.1))
     }
 }
@@ -331,7 +336,7 @@ fn stacked_bilstm(bits: &Bits) -> Claim {
 }
 
 /// Networks that the paper does not have.
-pub fn beyond(bits: &Bits) -> Section {
+pub fn beyond(bits: &Bits) -> Table {
     let row = |row: &Row| {
         let scores = bits.scores(row);
         let found = match mean_and_sd(&scores) {
@@ -344,6 +349,5 @@ pub fn beyond(bits: &Bits) -> Section {
     let head = ["network", "BPC", "seeds", "units per layer", "task"].map(String::from).into();
     let caption =
         "Networks that the paper does not have, with as many parameters as its small ones.";
-    let table = Table { caption: caption.into(), head, rows: BEYOND.iter().map(row).collect() };
-    Section { heading: "Beyond the paper", parts: vec![Part::Table(table)] }
+    Table { caption: caption.into(), head, rows: BEYOND.iter().map(row).collect() }
 }

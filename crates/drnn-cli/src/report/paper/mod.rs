@@ -5,6 +5,8 @@
 //! | `statistics` | repetitions of a network, paired differences over seeds |
 //! | `claims` | claims of the paper, and verdicts |
 //! | `mlm`, `runtime`, `sine`, `reversal`, `pos`, `theory` | an experiment each: its tables, figures and claims |
+//! | `speed` | what depth costs; BPC at equal time per character |
+//! | `relax` | a trained stack, flattened and trained on: beyond the paper |
 //! | `corrections` | where the printed text or numbers mislead |
 //! | `absent` | what has not been trained yet |
 //!
@@ -15,9 +17,11 @@ mod claims;
 mod corrections;
 mod mlm;
 mod pos;
+mod relax;
 mod reversal;
 mod runtime;
 mod sine;
+mod speed;
 mod statistics;
 mod theory;
 
@@ -27,6 +31,7 @@ use super::kinds::{Files, Report};
 use super::page::{Page, Part, Table, duration};
 use super::{html, markdown};
 use crate::campaign::{Outcome, Protocol, TaskRecord};
+use crate::report::relax::Arm;
 use crate::report::training::commit_text;
 use drnn::text::{counted, grouped};
 use std::collections::BTreeSet;
@@ -63,8 +68,17 @@ pub fn report(records: &[&TaskRecord]) -> Result<Report, String> {
 
 /// The file of a figure.
 fn svg_name(figure: &str) -> Option<&'static str> {
-    let names =
-        ["bpc-large.svg", "bpc-small.svg", "sine.svg", "sine-sd.svg", "reversal.svg", "depth.svg"];
+    let names = [
+        "bpc-large.svg",
+        "bpc-small.svg",
+        "speed-depth.svg",
+        "time-bpc-gpu.svg",
+        "time-bpc-cpu.svg",
+        "sine.svg",
+        "sine-sd.svg",
+        "reversal.svg",
+        "depth.svg",
+    ];
     names.into_iter().find(|name| name.strip_suffix(".svg") == Some(figure))
 }
 
@@ -79,20 +93,20 @@ fn claims(records: &[&TaskRecord]) -> Vec<Claim> {
 }
 
 fn paper(records: &[&TaskRecord], claims: &[Claim]) -> Page {
-    let bits = mlm::Bits::of(records);
-    let sections = [
-        mlm::section(&bits),
-        runtime::section(&runtime::Times::of(records)),
+    let (bits, times) = (mlm::Bits::of(records), runtime::Times::of(records));
+    let mut sections = vec![mlm::section(&bits), runtime::section(&times)];
+    sections.extend(speed::section(&times, &bits));
+    sections.extend([
         sine::section(&sine::Maps::of(records)),
         reversal::section(records, &reversal::Accuracies::of(records)),
         pos::section(&pos::Taggers::of(records)),
         theory::section(records),
-        mlm::beyond(&bits),
+        beyond(records, &bits),
         corrections::section(),
         deviations(records),
         absent::section(records, SEEDS),
         provenance(records),
-    ];
+    ]);
     let mut parts = vec![
         Part::Lead(
             "J. S. Turek, S. Jain, V. Vo, M. Capotă, A. G. Huth, T. L. Willke: Approximating Stacked and Bidirectional \
@@ -118,6 +132,13 @@ fn paper(records: &[&TaskRecord], claims: &[Claim]) -> Page {
         parts.extend(section.parts);
     }
     Page { title: "The delayed recurrent network, reproduced".into(), parts }
+}
+
+/// What the paper does not have.
+fn beyond(records: &[&TaskRecord], bits: &mlm::Bits) -> Section {
+    let mut parts = vec![Part::Table(mlm::beyond(bits))];
+    parts.extend(relax::parts(records));
+    Section { heading: "Beyond the paper", parts }
 }
 
 /// The page of a shrunken campaign, which says nothing about the paper.
@@ -155,6 +176,8 @@ fn trainings(record: &TaskRecord) -> usize {
         Outcome::Sine { records, .. } => records.len(),
         Outcome::Theorem { .. } | Outcome::Depth { .. } | Outcome::Runtime { .. } => 0,
         Outcome::Mlm { .. } | Outcome::Pos { .. } | Outcome::Reversal { .. } => 1,
+        // The stack, and the four that are trained on.
+        Outcome::Relax { .. } => 5,
     }
 }
 
@@ -252,6 +275,7 @@ fn csv(records: &[&TaskRecord]) -> String {
             Outcome::Mlm { run, .. } => ("test_bpc", run.test_bpc),
             Outcome::Reversal { run, .. } => ("sampled_accuracy", Some(run.sampled)),
             Outcome::Pos { run, .. } => ("test_paper_acc", run.test.map(|test| test.paper_acc)),
+            Outcome::Relax { run, .. } => ("relaxed_test_bpc", run.test_bpc(Arm::Relaxed)),
             Outcome::Sine { .. }
             | Outcome::Runtime { .. }
             | Outcome::Theorem { .. }

@@ -48,9 +48,11 @@ fn shared(task: &Task) -> String {
         Experiment::Reversal(_) => format!("reversal/seed-{n}"),
         Experiment::Sine(_) => format!("sine/set-{n}"),
         Experiment::Pos(lang, _, vectors) => format!("pos/{}-{vectors:?}/seed-{n}", lang.name()),
-        Experiment::Theorem | Experiment::Depth | Experiment::Runtime(_) | Experiment::Mlm(_) => {
-            task.to_string()
-        }
+        Experiment::Theorem
+        | Experiment::Depth
+        | Experiment::Runtime(_)
+        | Experiment::Mlm(_)
+        | Experiment::Relax(_) => task.to_string(),
     }
 }
 

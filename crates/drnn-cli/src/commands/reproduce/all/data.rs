@@ -71,7 +71,7 @@ enum Need {
 impl Need {
     fn of(experiment: &Experiment) -> Vec<Need> {
         match experiment {
-            Experiment::Mlm(_) => vec![Need::Text8],
+            Experiment::Mlm(_) | Experiment::Relax(_) => vec![Need::Text8],
             Experiment::Pos(lang, _, vectors) => {
                 let bank = match lang {
                     Language::En => Need::English,

@@ -1,6 +1,6 @@
 //! Runs a batch of tasks by the function of its experiment, and writes their records.
 
-use super::super::{Job, depth, mlm, pos, reversal, runtime, sine, theorem};
+use super::super::{Job, depth, mlm, pos, relax, reversal, runtime, sine, theorem};
 use super::Arguments;
 use super::batches::Batch;
 use super::data::Sources;
@@ -11,11 +11,12 @@ use crate::campaign::{
 };
 use crate::report::Provenance;
 use crate::report::pos::Language;
+use crate::report::relax::Stack;
 use crate::training;
 use crate::training::place::Place;
-use drnn_train::PaperNet;
 use drnn_train::chars::paper::Row;
 use drnn_train::sine::campaign::Gamma;
+use drnn_train::{Options, PaperNet};
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -43,6 +44,7 @@ impl Arguments {
             Experiment::Depth => vec![self.depth(first)?],
             Experiment::Runtime(_) => vec![self.runtime(first)?],
             Experiment::Mlm(row) => vec![self.mlm(first, row, job)?],
+            Experiment::Relax(stack) => vec![self.relax(first, stack, job)?],
             Experiment::Reversal(_) => self.reversal(&batch.tasks, seed, job)?,
             Experiment::Sine(_) => self.sine(&batch.tasks, seed, job)?,
             Experiment::Pos(lang, _, vectors) => {
@@ -88,7 +90,7 @@ impl Arguments {
         let arguments = runtime::Arguments::for_campaign(self.is_quick(), self.threads, place);
         let found = arguments.results(self.command(task))?;
         let made = TaskProvenance::of_run(&found.provenance, 1);
-        Ok(TaskRecord::new(task, made, Outcome::Runtime { times: found.times }))
+        Ok(TaskRecord::new(task, made, Outcome::Runtime { times: found.times, peer: None }))
     }
 
     fn mlm(&self, task: &Task, row: Row, job: Job) -> Result<TaskRecord, Failure> {
@@ -102,6 +104,21 @@ impl Arguments {
         let mut record = TaskRecord::new(task, made, outcome);
         record.data = vec![DataFile { name: "text8".into(), bytes }];
         record.deviations = without_repetitions(found.deviations);
+        Ok(record)
+    }
+
+    fn relax(&self, task: &Task, stack: Stack, job: Job) -> Result<TaskRecord, Failure> {
+        let paper = Options { seed: task.repetition, ..stack.options() };
+        let (first, options) = match self.is_quick() {
+            true => (Some(QUICK_CHARACTERS as usize), Options { epochs: 1, ..paper }),
+            false => (stack.first(), paper),
+        };
+        let found = relax::Relaxing { stack, options, first, job }.results(self.command(task))?;
+        let made = TaskProvenance::of_run(&found.provenance, 1);
+        let bytes = found.text.characters as u64;
+        let outcome = Outcome::Relax { text: found.text, options, run: found.run };
+        let mut record = TaskRecord::new(task, made, outcome);
+        record.data = vec![DataFile { name: "text8".into(), bytes }];
         Ok(record)
     }
 
@@ -222,7 +239,6 @@ mod tests {
     use crate::campaign::paper_options;
     use crate::memory::Force;
     use clap::Parser;
-    use drnn_train::Options;
 
     #[derive(Parser)]
     struct Line {

@@ -68,8 +68,8 @@ pub struct Arguments {
     /// if the outcomes differ, the first one stays and the exit code is 1
     #[arg(long, value_name = "DIR", num_args = 1.., conflicts_with_all = ["tasks", "import"])]
     merge: Vec<PathBuf>,
-    /// Run nothing, but take over results of `drnn reproduce mlm`, `reversal`, `pos` or `sine` (its results.jsonl)
-    /// where they follow the paper's protocol
+    /// Run nothing, but take over results of `drnn reproduce mlm`, `reversal`, `pos`, `sine` (its results.jsonl) or
+    /// of bench/paper_runtime.py where they follow the paper's protocol
     #[arg(long, value_name = "FILE", num_args = 1.., conflicts_with_all = ["tasks", "quick"])]
     import: Vec<PathBuf>,
     /// With --import: wall-clock seconds of the imported run, where the file does not have them

@@ -2,7 +2,7 @@
 
 mod text8;
 
-pub use text8::find as find_text8;
+pub use text8::{Text8, find as find_text8};
 
 use super::Job;
 use crate::Failure;
@@ -21,7 +21,6 @@ use drnn_train::chars::{Masked, SHARE, WINDOW};
 use drnn_train::{Dataset, Engine, Metric, Options, Reason, Schedule, Trainer, seed};
 use std::path::PathBuf;
 use std::time::SystemTime;
-use text8::Text8;
 
 /// Masked characters of text8: LSTM, d-LSTMs and Bi-LSTMs
 ///
