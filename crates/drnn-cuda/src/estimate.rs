@@ -9,7 +9,8 @@ use crate::persistent::{self, PersistentWorkspace};
 use crate::runtime::device::Device;
 use crate::runtime::gemm::{Precision, WORKSPACE};
 use crate::step::plan::{Plan, Shape};
-use crate::step::workspace::{CHUNKS, MAX_BATCHES_PER_GRAPH};
+use crate::step::stored;
+use crate::step::workspace::{CHUNKS, MAX_BATCHES_PER_GRAPH, MAX_WORDS_PER_GRAPH, STAGING_BUFFERS};
 use drnn::memory::BatchSize;
 use drnn::{Cell, InputSpec, NetSpec};
 
@@ -37,7 +38,8 @@ impl CudaLearner {
     }
 }
 
-fn of_plan(plan: &Plan, size: BatchSize, persistent: bool) -> Result<usize> {
+/// The same for a plan, with persistent kernels or the others.
+pub(crate) fn of_plan(plan: &Plan, size: BatchSize, persistent: bool) -> Result<usize> {
     let spec = &plan.spec;
     let outputs = spec.output_steps(size.steps);
     let steps = if outputs == 0 { 0 } else { outputs.saturating_add(spec.delay()) };
@@ -59,7 +61,11 @@ fn shared_part(plan: &Plan, shape: Shape) -> f64 {
             (2.0 * step_rows + symbols as f64, step_rows * embedding as f64, positions)
         }
     };
-    let staged = MAX_BATCHES_PER_GRAPH as f64 * (shape.rows as f64 + input + positions + targets);
+    let batch = shape.rows as f64 + input + positions + targets;
+    let batches =
+        (MAX_WORDS_PER_GRAPH as f64 / batch).floor().clamp(1.0, MAX_BATCHES_PER_GRAPH as f64);
+    let parts = MAX_BATCHES_PER_GRAPH as f64 * stored::words(shape.rows) as f64;
+    let staged = (1 + STAGING_BUFFERS) as f64 * (batches * batch + parts);
     let max_units = spec.units().iter().max().copied().unwrap_or(0);
     let columns = (plan.cell.gates() * max_units).max(spec.output_width());
     let partial = (CHUNKS * columns) as f64;

@@ -7,7 +7,8 @@ use drnn_cuda::{CudaLearner, Device, Precision};
 use drnn_testing::{Need, found};
 use drnn_train::conformance::{self, Plain};
 use drnn_train::{
-    AdamOptions, Batches, Dataset, Engine, Gathered, IGNORE, Inputs, Learner, Result, TargetData,
+    AdamOptions, Batches, Dataset, Engine, Examples, Gathered, IGNORE, Inputs, Learner, Result,
+    TargetData,
 };
 
 /// f32 on both sides: different order of sums, different exponentials, ten steps of Adam on top.
@@ -350,4 +351,55 @@ fn data_that_does_not_fit_is_refused() {
         Batches { epoch: 0, chosen: &[0], batch: 1, rate: 1e-2, clip: None, dropout: None };
     let error = ours.train(&bad.unwrap(), &batches).unwrap_err();
     assert!(error.to_string().contains("token 3 at step 1"), "{error}");
+}
+
+/// Data that have to be staged batch by batch.
+struct Staged(Examples);
+
+impl Dataset for Staged {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn fits(&self, spec: &NetSpec) -> Result<()> {
+        self.0.fits(spec)
+    }
+
+    fn gather(&self, epoch: usize, chosen: &[u32], to: &mut Gathered) {
+        self.0.gather(epoch, chosen, to);
+    }
+}
+
+/// Batches taken from data on the device, and staged ones in a stream of their own: the same steps,
+/// to the bit.
+#[test]
+fn where_the_data_lie_does_not_change_steps() {
+    let Some(device) = device() else { return };
+    let mut rng = Rng::new(5);
+    let lengths: Vec<usize> = (0..70).map(|i| 40 + i * 7 % 25).collect();
+    let elements = lengths.iter().sum::<usize>();
+    for (units, q, m, values) in [(128, 24, 3, true), (40, 1, 5, false), (256, 70, 2, true)] {
+        let x = (0..elements * q).map(|_| rng.symmetric(1.0)).collect();
+        let y = match values {
+            true => TargetData::Values((0..elements * m).map(|_| rng.symmetric(1.0)).collect()),
+            false => TargetData::Classes((0..elements).map(|i| (i % m) as u32).collect()),
+        };
+        let data = Examples::of_lengths(Inputs::Dense(x), y, &lengths, [q, m]).expect("data");
+        let spec = NetSpec::builder(Cell::Lstm).dense(q).units([units]).outputs(m);
+        let spec = spec.delay(3, Padding::Null).build().expect("a network");
+        for precision in [Precision::F32, Precision::F16] {
+            let trained = |data: &(dyn Dataset + 'static)| {
+                let mut learner = make_with(&device, precision)(&spec, 1);
+                let chosen: Vec<u32> = (0..70).collect();
+                for epoch in 0..3 {
+                    let (batch, rate, clip) = (16, 1e-2, Some(1.0));
+                    let batches =
+                        Batches { epoch, chosen: &chosen, batch, rate, clip, dropout: None };
+                    learner.train(data, &batches).expect("steps");
+                }
+                learner.state().expect("a state").params
+            };
+            assert_eq!(trained(&data), trained(&Staged(data.clone())), "{spec}, {precision:?}");
+        }
+    }
 }

@@ -72,7 +72,9 @@ pub mod series;
 pub mod tagger;
 mod training;
 
-pub use data::{Dataset, Examples, Gathered, Generated, Inputs, Recipe, TargetData, order};
+pub use data::{
+    Dataset, Examples, Gathered, Generated, Inputs, Part, Recipe, Stored, TargetData, order,
+};
 pub use error::{Error, IoCause, Result};
 pub use loss::{
     Confusion, ConfusionMatrix, IGNORE, LossSum, MAX_CLASS_WEIGHT, Metric, Targets, argmax,

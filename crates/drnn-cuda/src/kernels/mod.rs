@@ -3,7 +3,7 @@
 //! | folder | kernels |
 //! |---|---|
 //! | `common` | headers: f16, reductions, the LSTM cell, Hopper's instructions |
-//! | `elementwise` | cells step by step, embeddings, losses, selected rows, f16 conversions |
+//! | `elementwise` | cells step by step, batches, embeddings, losses, selected rows, f16 conversions |
 //! | `optimiser` | reductions, clipping and Adam |
 //! | `resident` | small LSTMs, all steps in one launch, a block per 16 rows |
 //! | `persistent` | large recurrences, all steps in one launch over many multiprocessors |
@@ -157,6 +157,7 @@ impl RecurrenceKernels {
 #[derive(Debug)]
 pub(crate) struct Kernels {
     pub cells: CellKernels,
+    pub take_batch: Kernel<TakeBatch>,
     pub embed: Kernel<Embed>,
     pub embed_backward: Kernel<EmbedBackward>,
     pub add_output_bias: Kernel<AddOutputBias>,
@@ -177,13 +178,14 @@ impl Kernels {
     pub fn new(device: &Device) -> Result<Kernels> {
         let sources = Sources::new();
         let load = |source| Module::new(device, source);
-        let (cells, tokens, loss) =
-            (load(&sources.cells)?, load(&sources.tokens)?, load(&sources.loss)?);
+        let (cells, batch) = (load(&sources.cells)?, load(&sources.batch)?);
+        let (tokens, loss) = (load(&sources.tokens)?, load(&sources.loss)?);
         let (sums, adam, half) = (load(&sources.sums)?, load(&sources.adam)?, load(&sources.half)?);
         let (pack, rows, exchange) =
             (load(&sources.pack)?, load(&sources.rows)?, load(&sources.exchange)?);
         Ok(Kernels {
             cells: CellKernels::new(&cells)?,
+            take_batch: batch.kernel()?,
             embed: tokens.kernel()?,
             embed_backward: tokens.kernel()?,
             add_output_bias: loss.kernel()?,
@@ -230,8 +232,8 @@ mod tests {
         }
         for arch in ["sm_80", "sm_89", "sm_90a"] {
             let s = Sources::new();
-            let all =
-                [s.cells, s.tokens, s.loss, s.sums, s.adam, s.half, s.pack, s.rows, s.exchange];
+            let Sources { cells, batch, tokens, loss, sums, adam, half, pack, rows, exchange } = s;
+            let all = [cells, batch, tokens, loss, sums, adam, half, pack, rows, exchange];
             let own = [
                 sources::cells_from_states(),
                 sources::recurrence_values(),

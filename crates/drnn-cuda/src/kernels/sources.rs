@@ -25,6 +25,7 @@ macro_rules! source {
 /// All files that every device runs.
 pub(crate) struct Sources {
     pub cells: Source,
+    pub batch: Source,
     pub tokens: Source,
     pub loss: Source,
     pub sums: Source,
@@ -39,6 +40,7 @@ impl Sources {
     pub fn new() -> Sources {
         Sources {
             cells: cells(Vec::new()),
+            batch: source!("batch", [COMMON], [TakeBatch], "elementwise/batch.cu", Vec::new()),
             tokens: source!(
                 "tokens",
                 [COMMON],

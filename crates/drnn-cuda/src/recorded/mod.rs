@@ -14,13 +14,58 @@ mod recurrences;
 
 use crate::persistent::DeviceLimits;
 use crate::runtime::device::Device;
+use crate::runtime::driver::recorder::Executor;
 use drnn::{InputSpec, NetSpec};
+use drnn_testing::{Need, skip};
 use drnn_train::{Batches, Dataset, Gathered, Result};
+use std::process::Command;
+use std::sync::{LazyLock, Mutex};
 
 /// An H200: Hopper, with all that its instructions can do.
 fn hopper() -> Device {
     Device::recorded((9, 0), DeviceLimits { multiprocessors: 132, shared: 227 << 10 })
 }
+
+/// An H200 that executes what is submitted on the CPU, unless there is no compiler, or too few threads.
+pub(crate) fn executing() -> Option<Device> {
+    if !*COMPILER {
+        skip(Need::Cxx, "no C++ compiler with _Float16");
+        return None;
+    }
+    if !*ENOUGH_THREADS {
+        skip(Need::Threads, format!("this machine does not allow {THREADS} threads"));
+        return None;
+    }
+    let device = hopper();
+    device.recorder().execute_with(Executor::default());
+    Some(device)
+}
+
+/// Whether there is a compiler, tried once.
+static COMPILER: LazyLock<bool> = LazyLock::new(|| {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (source, to) = (folder.path().join("f16.cpp"), folder.path().join("f16"));
+    std::fs::write(&source, "int main() { _Float16 x = 1; return x != 1; }\n").expect("a file");
+    let mut command = Command::new(std::env::var_os("CXX").unwrap_or("c++".into()));
+    command.args(["-std=c++20", "-o"]).arg(to).arg(source);
+    command.output().is_ok_and(|output| output.status.success())
+});
+
+/// Threads that a kernel needs at most: a host thread for each of its own.
+const THREADS: usize = 4096;
+
+/// Whether the machine allows as many, tried once.
+static ENOUGH_THREADS: LazyLock<bool> = LazyLock::new(|| {
+    let gate = Mutex::new(());
+    let closed = gate.lock();
+    std::thread::scope(|scope| {
+        let wait = || drop(gate.lock());
+        let start = || std::thread::Builder::new().stack_size(1 << 16).spawn_scoped(scope, wait);
+        let started: std::io::Result<Vec<_>> = (0..THREADS).map(|_| start()).collect();
+        drop(closed);
+        started.is_ok()
+    })
+});
 
 /// An A100.
 fn ampere() -> Device {

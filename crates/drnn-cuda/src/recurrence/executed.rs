@@ -2,59 +2,21 @@
 //! code and kernels together. Needs a C++ compiler with `_Float16`.
 
 use super::*;
-use crate::persistent::DeviceLimits;
+use crate::recorded::executing;
 use crate::runtime::driver;
-use crate::runtime::driver::recorder::{Executor, float_from_half, half_from_float};
+use crate::runtime::driver::recorder::{float_from_half, half_from_float};
 use crate::runtime::memory::{Buffer, Pod};
 use cases::{Card, Case, Expected, Run, exploding, persistent, plain};
 use drnn::States;
-use drnn_testing::{Need, skip};
 use std::any::Any;
 use std::cell::RefCell;
-use std::process::Command;
-use std::sync::LazyLock;
 
 #[path = "../../tests/recurrence/cases.rs"]
 mod cases;
 
-/// Whether there is a compiler, tried once.
-static COMPILER: LazyLock<bool> = LazyLock::new(|| {
-    let folder = tempfile::tempdir().expect("a folder");
-    let (source, to) = (folder.path().join("f16.cpp"), folder.path().join("f16"));
-    std::fs::write(&source, "int main() { _Float16 x = 1; return x != 1; }\n").expect("a file");
-    let mut command = Command::new(std::env::var_os("CXX").unwrap_or("c++".into()));
-    command.args(["-std=c++20", "-o"]).arg(to).arg(source);
-    command.output().is_ok_and(|output| output.status.success())
-});
-
-/// Threads that a kernel needs at most: a host thread for each of its own.
-const THREADS: usize = 4096;
-
-/// Whether the machine allows as many, tried once.
-static ENOUGH_THREADS: LazyLock<bool> = LazyLock::new(|| {
-    let gate = Mutex::new(());
-    let closed = gate.lock();
-    std::thread::scope(|scope| {
-        let wait = || drop(gate.lock());
-        let start = || std::thread::Builder::new().stack_size(1 << 16).spawn_scoped(scope, wait);
-        let started: std::io::Result<Vec<_>> = (0..THREADS).map(|_| start()).collect();
-        drop(closed);
-        started.is_ok()
-    })
-});
-
-/// A simulated card that executes, unless there is no compiler, or too few threads.
+/// A simulated card that executes, where that is possible.
 fn card() -> Option<Simulated> {
-    if !*COMPILER {
-        skip(Need::Cxx, "no C++ compiler with _Float16");
-        return None;
-    }
-    if !*ENOUGH_THREADS {
-        skip(Need::Threads, format!("this machine does not allow {THREADS} threads"));
-        return None;
-    }
-    let device = Device::recorded((9, 0), DeviceLimits { multiprocessors: 132, shared: 227 << 10 });
-    device.recorder().execute_with(Executor::default());
+    let device = executing()?;
     let stream = Stream::new(&device).expect("a stream");
     Some(Simulated { device, stream, memory: RefCell::default() })
 }

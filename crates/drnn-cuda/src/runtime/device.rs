@@ -8,10 +8,11 @@ use crate::plain::Resident;
 use crate::runtime::driver::{ctx, mem_get_info};
 use crate::runtime::gemm::{Gemm, Precision};
 use crate::runtime::library;
+use crate::step::stored::StoredData;
 use cudarc::driver::result::{self, primary_ctx};
 use cudarc::driver::sys::{CUcontext, CUdevice_attribute as Attribute};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
 /// The lowest compute capability whose instructions the kernels use: Ampere, sm_80.
 const MIN_CAPABILITY: (i32, i32) = (8, 0);
@@ -42,6 +43,8 @@ struct Inner {
     /// By precision: handles that all calls of [`crate::Recurrence`] share.
     products: Mutex<HashMap<Precision, Arc<Mutex<Gemm>>>>,
     cooperative: Mutex<HashMap<KernelVariant, CooperativeKernel<()>>>,
+    /// Copies of data sets that learners use.
+    stored: Mutex<Vec<Weak<StoredData>>>,
 }
 
 // SAFETY: any thread that makes the context current may use it, which `Device::enter` does.
@@ -115,6 +118,7 @@ impl Device {
             resident: Mutex::default(),
             products: Mutex::default(),
             cooperative: Mutex::default(),
+            stored: Mutex::default(),
         })))
     }
 
@@ -191,6 +195,23 @@ impl Device {
         Ok(kernel)
     }
 
+    /// The copy of the data of that key that learners use, or else the one that `make` makes.
+    pub(crate) fn stored(
+        &self,
+        key: u64,
+        make: impl FnOnce() -> Result<Option<StoredData>>,
+    ) -> Result<Option<Arc<StoredData>>> {
+        let mut known = self.0.stored.lock().unwrap_or_else(|p| p.into_inner());
+        known.retain(|stored| stored.strong_count() > 0);
+        let mut used = known.iter().filter_map(Weak::upgrade);
+        if let Some(found) = used.find(|stored| stored.key == key) {
+            return Ok(Some(found));
+        }
+        let made = make()?.map(Arc::new);
+        known.extend(made.as_ref().map(Arc::downgrade));
+        Ok(made)
+    }
+
     /// The limits that tilings depend on.
     pub(crate) fn limits(&self) -> DeviceLimits {
         DeviceLimits { multiprocessors: self.0.multiprocessors, shared: self.0.shared }
@@ -253,7 +274,14 @@ impl Device {
             resident: Mutex::default(),
             products: Mutex::default(),
             cooperative: Mutex::default(),
+            stored: Mutex::default(),
         }))
+    }
+
+    /// Number of data sets that lie in its memory.
+    pub(crate) fn copies(&self) -> usize {
+        let known = self.0.stored.lock().unwrap_or_else(|p| p.into_inner());
+        known.iter().filter(|stored| stored.strong_count() > 0).count()
     }
 
     /// The recorder of a simulated device.

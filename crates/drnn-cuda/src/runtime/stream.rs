@@ -62,9 +62,14 @@ impl Stream {
     pub fn wait_for(&self, other: &Stream) -> Result<()> {
         let tail = other.tail.as_ref().expect("a stream of our own");
         tail.record(other)?;
+        self.wait_event(tail)
+    }
+
+    /// Work submitted to this stream from now on waits for `event`, if it was ever recorded.
+    pub fn wait_event(&self, event: &Event) -> Result<()> {
         let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
         // SAFETY: the stream and the event are alive and of this context.
-        Ok(unsafe { stream::wait_event(self.raw, tail.raw, flags) }?)
+        Ok(unsafe { stream::wait_event(self.raw, event.raw, flags) }?)
     }
 
     /// Copies the first `words` of `from` to the start of `to`, asynchronously.

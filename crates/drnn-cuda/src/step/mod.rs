@@ -7,4 +7,5 @@ pub(crate) mod plan;
 pub(crate) mod selected_outputs;
 pub(crate) mod staging;
 pub(crate) mod state;
+pub(crate) mod stored;
 pub(crate) mod workspace;

@@ -57,20 +57,24 @@ pub(crate) fn stage(plan: &Plan, from: &Gathered, step: Step, to: &mut [u32]) ->
         selected_rows(plan, shape, &length, selected, &mut to[at.selected_rows..at.targets])?;
     }
     let count = targets(plan, shape, from, &mut to[at.targets..])?;
-    let weight = match from.targets {
-        TargetData::Classes(_) => 1.0 / count.max(1) as f32,
-        TargetData::Values(_) => 2.0 / count.max(1) as f32,
-    };
-    let max_norm = step.clip.unwrap_or(f64::INFINITY).to_bits();
-    let header = &mut to[..HEADER];
-    header[0] = weight.to_bits();
-    header[1] = step.rate.to_bits();
-    (header[2], header[3]) = (max_norm as u32, (max_norm >> 32) as u32);
-    header[4] = count as u32;
+    write_header(&mut to[..HEADER], count, target_type(from), step);
     Ok(count)
 }
 
-fn misfit(plan: &Plan) -> Error {
+/// Writes the header of a batch in which `count` positions, or values, count.
+pub(crate) fn write_header(to: &mut [u32], count: usize, target_type: TargetType, step: Step) {
+    let weight = match target_type {
+        TargetType::Classes => 1.0 / count.max(1) as f32,
+        TargetType::Values => 2.0 / count.max(1) as f32,
+    };
+    let max_norm = step.clip.unwrap_or(f64::INFINITY).to_bits();
+    to.fill(0);
+    (to[0], to[1]) = (weight.to_bits(), step.rate.to_bits());
+    (to[2], to[3]) = (max_norm as u32, (max_norm >> 32) as u32);
+    to[4] = count as u32;
+}
+
+pub(crate) fn misfit(plan: &Plan) -> Error {
     Error::Data(format!("the data does not fit {}", plan.spec))
 }
 
@@ -93,12 +97,17 @@ fn dense(
             to.fill(0);
             continue;
         }
-        for (i, (to, x)) in to.iter_mut().zip(&x[pair * q..][..q]).enumerate() {
-            if !x.is_finite() {
-                let position = pair * q + i;
-                return Err(drnn::Error::NotFinite { name: "x".into(), value: *x, position }.into());
-            }
+        // Without branches, so that the loop is vectorised: this is all that the host does with data
+        // that do not lie on the device.
+        let (x, mut finite) = (&x[pair * q..][..q], true);
+        for (to, x) in to.iter_mut().zip(x) {
+            finite &= x.is_finite();
             *to = x.to_bits();
+        }
+        if !finite {
+            let at = x.iter().position(|x| !x.is_finite()).unwrap_or(0);
+            let (value, position) = (x[at], pair * q + at);
+            return Err(drnn::Error::NotFinite { name: "x".into(), value, position }.into());
         }
     }
     Ok(())

@@ -5,22 +5,59 @@ use crate::persistent::PersistentWorkspace;
 use crate::plain::PlainWorkspace;
 use crate::runtime::device::Device;
 use crate::runtime::memory::{Buffer, Pinned};
-use crate::runtime::stream::Event;
+use crate::runtime::stream::{Event, Stream};
 use crate::step::plan::{Plan, Shape, Staged, TargetType};
+use crate::step::stored;
 use drnn::InputSpec;
 
 /// Chunks of rows in the first pass of bias gradients.
 pub(crate) const CHUNKS: usize = 64;
 /// Batches per copy and graph launch: steps of small networks are shorter than a launch takes.
 pub(crate) const MAX_BATCHES_PER_GRAPH: usize = 8;
-/// Host buffers for staged batches: so many copies may be in flight.
-const STAGING_BUFFERS: usize = 3;
+/// And so many words, unless a single batch has more: a graph of large batches needs no others.
+pub(crate) const MAX_WORDS_PER_GRAPH: usize = 4 << 20;
+/// Buffers for staged batches: while the device works on the contents of one, the next is copied and
+/// the host writes the one after it.
+pub(crate) const STAGING_BUFFERS: usize = 3;
 
-/// Page-locked memory for staged batches, and the event after which it may be overwritten.
+/// Staged batches on their way to the device, which copies them in a stream of its own.
 #[derive(Debug)]
 pub(crate) struct StagingBuffer {
     pub words: Pinned,
-    pub read: Event,
+    /// The copy, which becomes [`Workspace::batch`] when the device has finished the batches before.
+    pub arrived: Buffer<u32>,
+    /// After it `words` may be overwritten.
+    pub copied: Event,
+    /// After it `arrived` may be overwritten.
+    pub taken: Event,
+}
+
+impl StagingBuffer {
+    fn new(device: &Device, words: usize) -> Result<StagingBuffer> {
+        Ok(StagingBuffer {
+            words: Pinned::zeros(device, words)?,
+            arrived: Buffer::zeros(device, words)?,
+            copied: Event::new(device)?,
+            taken: Event::new(device)?,
+        })
+    }
+
+    /// Copies the first `words` to the device in `copies`, and from there to `batch` in `stream`.
+    pub fn send(
+        &self,
+        words: usize,
+        copies: &Stream,
+        stream: &Stream,
+        batch: &Buffer<u32>,
+    ) -> Result<()> {
+        copies.wait_event(&self.taken)?;
+        // SAFETY: the host does not touch the words until `copied` has happened.
+        unsafe { copies.copy(&self.words, words, &self.arrived)? };
+        self.copied.record(copies)?;
+        stream.wait_event(&self.copied)?;
+        stream.copy_within(self.arrived.at(0), batch.at(0), words * size_of::<u32>())?;
+        self.taken.record(stream)
+    }
 }
 
 /// Workspace of the recurrences, by the kernels that run them.
@@ -37,7 +74,8 @@ pub(crate) struct Workspace {
     pub capacity: Shape,
     pub target_type: TargetType,
     pub staging: Vec<StagingBuffer>,
-    /// Staged batches on the device, one after another.
+    /// Batches on the device, one after another. Of data that lie there: their headers and parts,
+    /// then the batch that was taken last.
     pub batch: Buffer<u32>,
     /// Tokens: x (S, B, E).
     pub embedded: Buffer<f32>,
@@ -65,10 +103,9 @@ impl Workspace {
         let zeros = |len: usize| Buffer::<f32>::zeros(device, len);
         // A batch that selects every output has the longest staged form.
         let selected = capacity.with_selected(capacity.positions());
-        let words = MAX_BATCHES_PER_GRAPH * Staged::new(spec, selected, target_type).words;
-        let staging = || {
-            Ok(StagingBuffer { words: Pinned::zeros(device, words)?, read: Event::new(device)? })
-        };
+        let batch = Staged::new(spec, selected, target_type).words;
+        let batches = (MAX_WORDS_PER_GRAPH / batch).clamp(1, MAX_BATCHES_PER_GRAPH);
+        let words = batches * batch + MAX_BATCHES_PER_GRAPH * stored::words(capacity.rows);
         let embedded = match spec.input() {
             InputSpec::Tokens { embedding, .. } => capacity.step_rows() * embedding,
             InputSpec::Dense(_) => 0,
@@ -78,7 +115,9 @@ impl Workspace {
         Ok(Workspace {
             capacity,
             target_type,
-            staging: (0..STAGING_BUFFERS).map(|_| staging()).collect::<Result<_>>()?,
+            staging: (0..STAGING_BUFFERS)
+                .map(|_| StagingBuffer::new(device, words))
+                .collect::<Result<_>>()?,
             batch: Buffer::zeros(device, words)?,
             embedded: zeros(embedded)?,
             recurrent: match persistent {
@@ -108,6 +147,7 @@ impl Workspace {
             Recurrent::Plain(work) => work.bytes(),
             Recurrent::Persistent(work) => work.bytes(),
         };
-        recurrent + self.outputs.bytes() + self.d_outputs.bytes() + self.batch.bytes()
+        let batches = (1 + self.staging.len()) * self.batch.bytes();
+        recurrent + self.outputs.bytes() + self.d_outputs.bytes() + batches
     }
 }

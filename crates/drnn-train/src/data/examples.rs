@@ -1,10 +1,9 @@
 //! Sequences in memory.
 
-use crate::data::{Dataset, Gathered, check_widths};
+use crate::data::{Dataset, Gathered, Key, Part, Stored, check_widths};
 use crate::error::{Error, Result};
-use crate::loss::IGNORE;
+use crate::loss::{IGNORE, Targets};
 use drnn::NetSpec;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Elements of sequences.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,6 +58,14 @@ impl Inputs {
 }
 
 impl TargetData {
+    /// All of them.
+    pub fn as_targets(&self) -> Targets<'_> {
+        match self {
+            TargetData::Classes(classes) => Targets::Classes(classes),
+            TargetData::Values(values) => Targets::Values(values),
+        }
+    }
+
     /// An empty buffer for classes.
     pub fn classes(&mut self) -> &mut Vec<u32> {
         if !matches!(self, TargetData::Classes(_)) {
@@ -90,24 +97,6 @@ pub struct Examples {
     q: usize,
     m: usize,
     key: Key,
-}
-
-/// Identifies examples and their copies, which cannot change, among all that exist in the program.
-/// Ignored by `==`.
-#[derive(Debug, Clone, Copy)]
-struct Key(u64);
-
-impl Key {
-    fn new() -> Key {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        Key(NEXT.fetch_add(1, Ordering::Relaxed))
-    }
-}
-
-impl PartialEq for Key {
-    fn eq(&self, _: &Key) -> bool {
-        true
-    }
 }
 
 impl Examples {
@@ -231,6 +220,10 @@ impl Dataset for Examples {
         Some(self)
     }
 
+    fn stored(&self) -> Option<&dyn Stored> {
+        matches!(self.inputs, Inputs::Dense(_)).then_some(self)
+    }
+
     /// The same on every epoch.
     fn gather(&self, _epoch: usize, chosen: &[u32], to: &mut Gathered) {
         let lengths = chosen.iter().map(|&row| self.length(row as usize));
@@ -252,6 +245,33 @@ impl Dataset for Examples {
                 self.turn(y, self.m, f32::NAN, (chosen, steps, to.targets.values()));
             }
         }
+    }
+}
+
+/// Of vectors only.
+impl Stored for Examples {
+    fn key(&self) -> u64 {
+        self.key.0
+    }
+
+    fn x(&self) -> &[f32] {
+        match &self.inputs {
+            Inputs::Dense(x) => x,
+            Inputs::Tokens(_) => &[],
+        }
+    }
+
+    fn y(&self) -> Targets<'_> {
+        self.targets.as_targets()
+    }
+
+    fn widths(&self) -> [usize; 2] {
+        [self.q, self.m]
+    }
+
+    fn part(&self, i: usize) -> Part {
+        let length = self.length(i);
+        Part { start: self.starts[i], read: length, predicted: length }
     }
 }
 

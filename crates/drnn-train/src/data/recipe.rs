@@ -7,7 +7,7 @@
 //! A device can generate them itself ([`Dataset::recipe`]). On the CPU they are generated when they are
 //! first used.
 
-use crate::data::{Dataset, Examples, Gathered, check_alone};
+use crate::data::{Dataset, Examples, Gathered, Stored, check_alone};
 use crate::error::Result;
 use crate::paper::reversal::Reversal;
 use crate::paper::sine::{Sine, SinePart};
@@ -106,6 +106,10 @@ impl Dataset for Generated {
 
     fn whole(&self) -> Option<&Examples> {
         Some(self.examples())
+    }
+
+    fn stored(&self) -> Option<&dyn Stored> {
+        self.examples().stored()
     }
 
     fn recipe(&self) -> Option<&Recipe> {

@@ -1,6 +1,6 @@
 //! Where batches come from.
 
-use crate::data::{Examples, Inputs, Recipe, TargetData};
+use crate::data::{Examples, Inputs, Recipe, Stored, TargetData};
 use crate::error::{Error, Result};
 use crate::loss::Targets;
 use crate::seed;
@@ -42,6 +42,12 @@ pub trait Dataset: Sync {
 
     /// All sequences, where they are in memory and the same in every epoch: a device may hold a copy.
     fn whole(&self) -> Option<&Examples> {
+        None
+    }
+
+    /// The sequences as parts of arrays, where they are in memory and the same in every epoch: a device
+    /// may hold the arrays and take batches by their parts.
+    fn stored(&self) -> Option<&dyn Stored> {
         None
     }
 
@@ -98,10 +104,7 @@ impl Gathered {
 
     /// The targets of the outputs.
     pub fn targets(&self) -> Targets<'_> {
-        match &self.targets {
-            TargetData::Classes(classes) => Targets::Classes(classes),
-            TargetData::Values(values) => Targets::Values(values),
-        }
+        self.targets.as_targets()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::sequences::Sequences;
 use super::task::check_columns;
-use crate::data::TargetData;
+use crate::data::{Key, TargetData};
 use crate::error::{Error, Result};
 use crate::loss::{IGNORE, Targets};
 use drnn_tasks::series::SeriesTask;
@@ -19,6 +19,7 @@ pub(super) struct Scaled {
     pub widths: [usize; 2],
     /// Steps that count, but whose class the task does not have.
     pub unknown: usize,
+    pub key: Key,
 }
 
 impl Scaled {
@@ -59,7 +60,7 @@ impl Scaled {
                 "a number lies too far from those of the training part: scaled, it is not finite";
             return Err(Error::Data(what.into()));
         }
-        Ok(Scaled { x, y, widths: [q, m], unknown })
+        Ok(Scaled { x, y, widths: [q, m], unknown, key: Key::new() })
     }
 
     /// The inputs of a step.

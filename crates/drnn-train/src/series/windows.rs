@@ -13,9 +13,9 @@
 use super::outputs::check_padding;
 use super::scaled::Scaled;
 use super::sequences::{Sequences, Span};
-use crate::data::{Dataset, Gathered, TargetData, check_widths};
+use crate::data::{Dataset, Gathered, Part, Stored, TargetData, check_widths};
 use crate::error::{Error, Result};
-use crate::loss::IGNORE;
+use crate::loss::{IGNORE, Targets};
 use crate::optim::Schedule;
 use crate::training::{Given, Options, Plan};
 use drnn::NetSpec;
@@ -157,6 +157,10 @@ impl Dataset for Windows {
         check_widths(spec, Some(self.data.widths[0]), m)
     }
 
+    fn stored(&self) -> Option<&dyn Stored> {
+        Some(self)
+    }
+
     /// The same on every epoch.
     fn gather(&self, _epoch: usize, chosen: &[u32], to: &mut Gathered) {
         let lengths = chosen.iter().map(|&row| self.windows[row as usize].read);
@@ -173,5 +177,28 @@ impl Dataset for Windows {
             TargetData::Classes(y) => self.turn(y, 1, IGNORE, of, predicted, to.targets.classes()),
             TargetData::Values(y) => self.turn(y, m, f32::NAN, of, predicted, to.targets.values()),
         }
+    }
+}
+
+impl Stored for Windows {
+    fn key(&self) -> u64 {
+        self.data.key.0
+    }
+
+    fn x(&self) -> &[f32] {
+        &self.data.x
+    }
+
+    fn y(&self) -> Targets<'_> {
+        self.data.y.as_targets()
+    }
+
+    fn widths(&self) -> [usize; 2] {
+        self.data.widths
+    }
+
+    fn part(&self, i: usize) -> Part {
+        let Window { start, read, predicted, .. } = self.windows[i];
+        Part { start, read, predicted }
     }
 }

@@ -96,6 +96,28 @@ params! {
         n: u32,
     }
 
+    /// `to_x` (steps, rows, q) and `to_y` (outputs, rows, m) from `x` (elements, q) and `y` (elements,
+    /// m); `parts` (rows) say where each row lies.
+    TakeBatch for "take_batch" {
+        /// Words.
+        header: *const u32,
+        /// 4 words each.
+        parts: *const u32,
+        x: *const f32,
+        y: *const u32,
+        to_header: *mut u32,
+        to_run: *mut u32,
+        to_x: *mut u32,
+        to_y: *mut u32,
+        steps: u32,
+        outputs: u32,
+        rows: u32,
+        q: u32,
+        m: u32,
+        /// What does not count: no class, or NaN.
+        absent: u32,
+    }
+
     /// `x` (slots, e) from `table` (symbols, e).
     Embed for "embed" {
         tokens: *const u32,

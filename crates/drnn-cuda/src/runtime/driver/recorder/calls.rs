@@ -105,8 +105,11 @@ pub(crate) unsafe fn memcpy_htod_async<T>(
     from: &[T],
     stream: sys::CUstream,
 ) -> Result<()> {
-    let node = Node::Receive { at: to, bytes: size_of_val(from) };
-    with(|r| r.put(stream.addr(), node))
+    let (host, bytes) = (from.as_ptr().expose_provenance() as u64, size_of_val(from));
+    with(|r| {
+        r.put(stream.addr(), Node::Receive { at: to, bytes })?;
+        r.execute(stream.addr(), |_, executor| executor.copy(host, to, bytes))
+    })
 }
 
 pub(crate) unsafe fn memcpy_dtod_async(
@@ -239,7 +242,11 @@ pub(crate) mod event {
     use super::*;
 
     pub(crate) fn create(_flags: sys::CUevent_flags) -> Result<sys::CUevent> {
-        capture_unsafe(|r| Ok(handle(r.number())))
+        capture_unsafe(|r| {
+            let number = r.number();
+            r.events.insert(number, None);
+            Ok(handle(number))
+        })
     }
 
     pub(crate) unsafe fn record(event: sys::CUevent, stream: sys::CUstream) -> Result<()> {

@@ -108,11 +108,20 @@ fn cells(call: &Call) -> Extents {
     Extents { threads: values, arrays: arrays.collect() }
 }
 
-/// `tokens.cu`, `loss.cu`, `sums.cu`, `adam.cu`, `group_data.cu`.
+/// `batch.cu`, `tokens.cu`, `loss.cu`, `sums.cu`, `adam.cu`, `group_data.cu`.
 fn plain(call: &Call) -> Option<Extents> {
     let v = |name: &str| call.number(name);
     let [x, y] = call.launch.grid;
     Some(match call.signature.name.as_str() {
+        "take_batch" => {
+            let [steps, outputs, rows, q, m] = ["steps", "outputs", "rows", "q", "m"].map(v);
+            let (x, y) = (("to_x", steps * rows * q), ("to_y", outputs * rows * m));
+            let parts = [("parts", 4 * rows), ("to_run", rows)];
+            let headers = [("header", HEADER), ("to_header", HEADER)];
+            // What is read of the data, `parts` say.
+            let arrays = [headers[0], headers[1], parts[0], parts[1], ("x", q), ("y", m), x, y];
+            needs((32 * steps * rows).max(rows).max(HEADER), arrays)
+        }
         "embed" => {
             let (slots, e) = (v("slots"), v("e"));
             needs(slots * e, [("tokens", slots), ("x", slots * e), ("table", e)])

@@ -73,7 +73,8 @@ pub(crate) struct Recorder {
     /// By the stream that began the capture.
     captures: HashMap<usize, Vec<Captured>>,
     graphs: HashMap<usize, Vec<Submitted>>,
-    /// The capture in which each was recorded, and the clock then.
+    /// The capture in which each was recorded, and the clock then; `None` if outside of captures, or
+    /// never.
     events: HashMap<usize, Option<(usize, Clock)>>,
     /// The stream of each cuBLAS handle.
     products: HashMap<usize, usize>,
