@@ -211,6 +211,17 @@ struct Header {
     double max_norm;
     u32 count, spare[3];
 };
+struct Totals {
+    double loss, norms, count, right, stopped, taken;
+};
+struct Coefficients {
+    float scale, rate, root;
+    u32 go;
+};
+inline float infinity() { return INFINITY; }
+inline double double_nan() { return NAN; }
+using std::isfinite;
+using std::isnan;
 inline float __int_as_float(u32 bits) {
     float x;
     memcpy(&x, &bits, 4);
