@@ -264,7 +264,7 @@ impl CudaModel {
             let (count, width) = (size(count), size(width));
             let params = Gather { h: ptr(h), places, to, count, width };
             let blocks = arrays.chosen.len().div_ceil(THREADS);
-            // SAFETY: places are rows of h; there is room for all that are selected.
+            // SAFETY: places are rows of h; as many as are selected fit.
             unsafe { gather.launch(&running.stream, [blocks, 1], THREADS, &params)? };
             from = arrays.chosen.at(0);
         }
