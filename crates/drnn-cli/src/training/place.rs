@@ -89,6 +89,11 @@ impl PlaceArguments {
         format!("{device}{precision}")
     }
 
+    /// Whether `--device cuda` was given.
+    pub fn must_be_gpu(self) -> bool {
+        self.device == Name::Cuda
+    }
+
     /// Whether a GPU may be used.
     pub fn may_be_gpu(self) -> bool {
         self.device != Name::Cpu

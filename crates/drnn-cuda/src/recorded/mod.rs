@@ -22,7 +22,7 @@ use std::process::Command;
 use std::sync::{LazyLock, Mutex};
 
 /// An H200: Hopper, with all that its instructions can do.
-fn hopper() -> Device {
+pub(crate) fn hopper() -> Device {
     Device::recorded((9, 0), DeviceLimits { multiprocessors: 132, shared: 227 << 10 })
 }
 
@@ -68,7 +68,7 @@ static ENOUGH_THREADS: LazyLock<bool> = LazyLock::new(|| {
 });
 
 /// An A100.
-fn ampere() -> Device {
+pub(crate) fn ampere() -> Device {
     Device::recorded((8, 0), DeviceLimits { multiprocessors: 108, shared: 163 << 10 })
 }
 
