@@ -4,8 +4,9 @@ PyTorch's contenders have one recurrent module and Linear(n, m) with a squared e
 
     tf32      f32 parameters, products in TF32
     autocast  the same under torch.autocast(float16), which casts the parameters in every pass
-    half      modules of float16, on which cuDNN's persistent kernels run where PyTorch selects them;
-              a step copies gradients to f32, clips, updates f32 parameters and copies them back
+    half      modules of float16, on which cuDNN's persistent kernels run where PyTorch selects
+              them; a step copies gradients to f32, clips, updates f32 parameters and copies those
+              back
 
 Gradients in f16 are not scaled, which costs training quality but no time, so it favours PyTorch. A
 forward pass is in eval mode. All are replayed from a CUDA graph.
@@ -33,8 +34,8 @@ class Failed(Exception):
 
 
 class Drnn:
-    """`drnn bench --shapes` in a subprocess, which measures one shape when `next` is called and leaves
-    the GPU idle otherwise. After a failure it is started again for the shapes that are left."""
+    """`drnn bench --shapes` in a subprocess, which measures one shape when `next` is called and
+    leaves the GPU idle otherwise. After a failure it is started again for the shapes that are left."""
 
     def __init__(self, program, shapes, precision, rounds, seconds, patience):
         self.command = [program, "bench", "--device", "cuda", "--precision", precision, "--json"]
@@ -172,9 +173,13 @@ def data(shape, device):
     return x, torch.rand(*size, shape["outputs"], device=device)
 
 
-def single(shape, device, autocast):
+def unchanged(net):
+    return net
+
+
+def single(shape, device, autocast, prepare=unchanged):
     """Forward and step with parameters of f32."""
-    net, (x, y) = Network(shape).to(device), data(shape, device)
+    net, (x, y) = prepare(Network(shape).to(device)), data(shape, device)
     parameters = list(net.parameters())
     optimizer = adam(parameters, device)
 
@@ -195,9 +200,9 @@ def single(shape, device, autocast):
     return net, {"forward": forward, "step": step}
 
 
-def half(shape, device):
+def half(shape, device, prepare=unchanged):
     """Forward and step with a module of f16 and parameters of f32."""
-    net, (x, y) = Network(shape).to(device).half(), data(shape, device)
+    net, (x, y) = prepare(Network(shape).to(device).half()), data(shape, device)
     x = x.half()
     own = list(net.parameters())
     parameters = [p.detach().float() for p in own]
@@ -241,7 +246,13 @@ def flash(shape, device):
     def weight(*sizes):
         return ((torch.rand(*sizes, device=device) * 2 - 1) * scale).bfloat16()
 
-    own = [weight(gates * n, q), weight(gates, 1, n, n), weight(gates, 1, n), weight(m, n), weight(m)]
+    own = [
+        weight(gates * n, q),
+        weight(gates, 1, n, n),
+        weight(gates, 1, n),
+        weight(m, n),
+        weight(m),
+    ]
     own = [p.requires_grad_() for p in own]
     parameters = [p.detach().float() for p in own]
     for p in parameters:

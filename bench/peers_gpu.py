@@ -10,8 +10,8 @@ networks train at once, by wall clock and for all together, compared with one in
 unless drnn uses f32.
 
 --grid races one LSTM layer over units n and batches B instead, against PyTorch in TF32 and in f16;
-`gpu_contenders.py` says how. Options for it: --cells, --cell-type, --layers, --bidirectional, --inputs,
---minutes, --map.
+`gpu_contenders.py` says how. Options for it: --cells, --cell-type, --layers, --bidirectional,
+--inputs, --minutes, --map.
 """
 
 import argparse
