@@ -26,6 +26,7 @@ except ImportError:  # not needed to show a file
     torch = None
 
 KINDS = ("forward", "step")
+CLOCKS_RISE_MS = 50  # of work before anything is timed
 COMPILING = 5  # times as long as for other shapes is the answer to the first one waited for
 
 
@@ -35,7 +36,8 @@ class Failed(Exception):
 
 class Drnn:
     """`drnn bench --shapes` in a subprocess, which measures one shape when `next` is called and
-    leaves the GPU idle otherwise. After a failure it is started again for the shapes that are left."""
+    leaves the GPU idle otherwise. After a failure it is started again for the
+    shapes that are left."""
 
     def __init__(self, program, shapes, precision, rounds, seconds, patience):
         self.command = [program, "bench", "--device", "cuda", "--precision", precision, "--json"]
@@ -123,8 +125,9 @@ def milliseconds(call, seconds, device="cuda"):
             return (time.perf_counter() - begin) * 1e3
 
     call()
-    count = min(50, max(5, int(seconds * 1e3 / max(once(), 1e-3))))
-    for _ in range(count // 2):
+    one = max(once(), 1e-3)
+    count = min(50, max(5, int(seconds * 1e3 / one)))
+    for _ in range(min(1000, int(CLOCKS_RISE_MS / one) + 1)):
         once()
     times = sorted(once() for _ in range(count))
     return (times[(count - 1) // 2] + times[count // 2]) / 2, count
@@ -163,6 +166,12 @@ class Network(torch.nn.Module if torch else object):
         return self.output(self.rnn(x)[0])
 
 
+def on(device, shape):
+    """The network, made where it runs."""
+    with torch.device(device):
+        return Network(shape)
+
+
 def adam(parameters, device):
     return torch.optim.Adam(parameters, fused=True, capturable=device == "cuda")
 
@@ -179,7 +188,7 @@ def unchanged(net):
 
 def single(shape, device, autocast, prepare=unchanged):
     """Forward and step with parameters of f32."""
-    net, (x, y) = prepare(Network(shape).to(device)), data(shape, device)
+    net, (x, y) = prepare(on(device, shape)), data(shape, device)
     parameters = list(net.parameters())
     optimizer = adam(parameters, device)
 
@@ -202,7 +211,7 @@ def single(shape, device, autocast, prepare=unchanged):
 
 def half(shape, device, prepare=unchanged):
     """Forward and step with a module of f16 and parameters of f32."""
-    net, (x, y) = prepare(Network(shape).to(device).half()), data(shape, device)
+    net, (x, y) = prepare(on(device, shape).half()), data(shape, device)
     x = x.half()
     own = list(net.parameters())
     parameters = [p.detach().float() for p in own]
@@ -234,11 +243,10 @@ PEERS = {
 
 
 def flash(shape, device):
-    """FlashRNN's fused kernel: one head, bf16, after an input product; see `flash_unavailable`."""
+    """FlashRNN's fused LSTM: one head, bf16, after an input product; see `flash_unavailable`."""
     from flashrnn import flashrnn
 
     n, q, m = shape["units"], shape["inputs"], shape["outputs"]
-    kind, gates = {"lstm": ("lstm", 4), "gru": ("gru", 4), "rnn": ("elman", 1)}[shape["net"]]
     x, y = data(shape, device)
     x, y = x.transpose(0, 1).contiguous().bfloat16(), y.transpose(0, 1).contiguous()
     scale = n**-0.5
@@ -247,9 +255,9 @@ def flash(shape, device):
         return ((torch.rand(*sizes, device=device) * 2 - 1) * scale).bfloat16()
 
     own = [
-        weight(gates * n, q),
-        weight(gates, 1, n, n),
-        weight(gates, 1, n),
+        weight(4 * n, q),
+        weight(4, 1, n, n),
+        weight(4, 1, n),
         weight(m, n),
         weight(m),
     ]
@@ -261,8 +269,8 @@ def flash(shape, device):
 
     def outputs():
         w, r, b, w_out, b_out = own
-        wx = torch.nn.functional.linear(x, w).unflatten(-1, (gates, 1, n))
-        states, _ = flashrnn(wx, r, b, function=kind, backend="cuda_fused")
+        wx = torch.nn.functional.linear(x, w).unflatten(-1, (4, 1, n))
+        states, _ = flashrnn(wx, r, b, function="lstm", backend="cuda_fused")
         return torch.nn.functional.linear(states[0].flatten(2), w_out, b_out)
 
     def forward():
@@ -319,7 +327,7 @@ def race(shape, peers, seconds, device="cuda"):
     found = {}
     for name in peers:
         make = flash if name == "flashrnn" else PEERS[name]
-        if name == "flashrnn" and (shape["layers"] > 1 or shape["net"].startswith("bi")):
+        if name == "flashrnn" and (shape["net"], shape["layers"]) != ("lstm", 1):
             continue
         try:
             found[name] = measure(make, shape, seconds, device)

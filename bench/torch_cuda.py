@@ -3,10 +3,10 @@
     python bench/torch_cuda.py [--case NAME ...] [--rounds 5] [--json FILE]
 
 A step is zero_grad, forward, loss, backward, clip_grad_norm_ and fused Adam; both sides have the
-same parameters and data, and before timing their losses and gradients are compared. Times are by the
-clock: some steps are submitted, then the GPU is waited for. Rounds alternate, and the ratio is that of
-the medians. "graph" replays the step from a CUDA graph. A drnn module that leaves the work to torch's
-own operator fails its case: it would race torch.nn against itself.
+same parameters and data, and before timing their losses and gradients are compared. Times are by
+the clock: some steps are submitted, then the GPU is waited for. Rounds alternate, and the ratio is
+that of the medians. "graph" replays the step from a CUDA graph. A drnn module that leaves the work
+to torch's own operator fails its case: it would race torch.nn against itself.
 
 "autocast" has f32 parameters, "half" f16 ones and f32 copies that Adam updates; gpu_contenders.py
 says more.

@@ -21,14 +21,14 @@ impl CudaLearner {
     ) -> Result<()> {
         let plan = Plan::new(spec).map_err(Error::Unsupported)?;
         device.enter()?;
-        device.kernels()?;
         if precision == Precision::F16 {
             Resident::of(device, &plan)?;
             if persistent::supports(device, &plan) {
                 PersistentNet::new(device, &plan, rows)?;
             }
         }
-        Ok(())
+        // Last: threads that want them too wait for each other here.
+        device.kernels().map(drop)
     }
 
     /// The kernels that run the recurrences: `persistent`, `register-resident`, or `plain` (a

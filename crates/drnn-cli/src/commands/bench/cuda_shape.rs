@@ -23,6 +23,7 @@ use drnn_train::{
     AdamOptions, Batches, Dataset, Engine, Error, Examples, Inputs, Result, TargetData,
 };
 use serde::Serialize;
+use std::collections::HashSet;
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -31,6 +32,8 @@ use std::time::{Duration, Instant};
 const STEPS_PER_CALL: usize = 64;
 /// A call is shortened to this, where steps are long.
 const CALL_SECONDS: f64 = 0.5;
+/// Work before anything is timed, while the GPU's clocks rise.
+const CLOCKS_RISE_SECONDS: f64 = 0.05;
 /// Values of a data set, unless one batch has more: more than caches hold, and soon generated.
 const DATA_VALUES: usize = 16 << 20;
 
@@ -158,11 +161,15 @@ impl Run<'_> {
     /// the kernels.
     fn compile(&self, shapes: &[NetworkShape], specs: &[NetSpec], threads: usize) {
         let (start, next) = (Instant::now(), AtomicUsize::new(0));
+        let mut known = HashSet::new();
+        let new = |(shape, spec): &(&NetworkShape, &NetSpec)| {
+            known.insert((spec.canonical(), shape.batch))
+        };
+        let wanted: Vec<_> = shapes.iter().zip(specs).filter(new).collect();
         std::thread::scope(|scope| {
-            for _ in 0..threads.min(shapes.len()) {
+            for _ in 0..threads.min(wanted.len()) {
                 scope.spawn(|| {
-                    while let Some(i) = Some(next.fetch_add(1, Ordering::Relaxed))
-                        && let (Some(shape), Some(spec)) = (shapes.get(i), specs.get(i))
+                    while let Some((shape, spec)) = wanted.get(next.fetch_add(1, Ordering::Relaxed))
                     {
                         let rows = shape.batch;
                         let _ = CudaLearner::compile(self.device, self.precision, spec, rows);
@@ -221,7 +228,8 @@ impl Run<'_> {
         let once = warm_up.iter().copied().fold(f64::INFINITY, f64::min).max(1e-6);
         let times = (self.min_time.as_secs_f64() / once).ceil() as usize;
         let times = times.clamp(self.rounds, 20 * self.rounds);
-        learner.device_seconds(data, &chosen, until, times / 2)?; // clocks rise
+        let rising = (CLOCKS_RISE_SECONDS / once).ceil() as usize;
+        learner.device_seconds(data, &chosen, until, rising.min(1000))?;
         let found = learner.device_seconds(data, &chosen, until, times)?;
         let range = [found.iter().copied().fold(f64::INFINITY, f64::min), max(&found)];
         Ok(Times { median: Some(super::median(&found)), range: Some(range), count: times })
