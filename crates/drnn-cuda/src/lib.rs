@@ -101,6 +101,7 @@ mod recorded;
 mod recurrence;
 mod runtime;
 mod step;
+mod tagger;
 
 pub use error::{Error, Result, Status};
 pub use estimate::estimate;
@@ -114,3 +115,4 @@ pub use runtime::device::Device;
 pub use runtime::gemm::Precision;
 pub use step::cpu_only::check_options;
 pub use step::pass::Until;
+pub use tagger::CudaTagger;
