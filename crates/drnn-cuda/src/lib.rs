@@ -2,7 +2,7 @@
 //!
 //! [`CudaLearner`] trains one network and is a [`drnn_train::Engine`], so [`drnn_train::Trainer`]
 //! runs it like the CPU engine. [`CudaGroup`] trains many small LSTMs at the same time, one
-//! [`CudaLane`] each.
+//! [`CudaLane`] each. [`CudaTagger`] trains a network over characters and one over words together.
 //!
 //! ```no_run
 //! use drnn::{Cell, NetSpec, Padding};
@@ -81,6 +81,7 @@
 //! | `persistent/` | recurrences on Hopper in one launch on many multiprocessors |
 //! | `learner.rs` | [`CudaLearner`] |
 //! | `recurrence/` | [`Recurrence`]: calls on a caller's memory and stream |
+//! | `tagger/` | [`CudaTagger`]: two recurrences, and what lies between them |
 //! | `group/` | [`CudaGroup`]: kernels, data sets on the device, the rendezvous of lanes |
 //! | `estimate.rs` | device memory that training needs, without a GPU |
 //! | `recorded/` | tests: everything that is launched, checked without a GPU |

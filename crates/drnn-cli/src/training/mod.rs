@@ -7,6 +7,7 @@ pub mod place;
 pub mod shown;
 pub mod start;
 pub mod stop;
+pub mod tagger;
 pub mod treebank;
 
 use crate::Failure;

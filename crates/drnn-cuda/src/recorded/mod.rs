@@ -22,7 +22,7 @@ use std::process::Command;
 use std::sync::{LazyLock, Mutex};
 
 /// An H200: Hopper, with all that its instructions can do.
-fn hopper() -> Device {
+pub(crate) fn hopper() -> Device {
     Device::recorded((9, 0), DeviceLimits { multiprocessors: 132, shared: 227 << 10 })
 }
 
@@ -68,7 +68,7 @@ static ENOUGH_THREADS: LazyLock<bool> = LazyLock::new(|| {
 });
 
 /// An A100.
-fn ampere() -> Device {
+pub(crate) fn ampere() -> Device {
     Device::recorded((8, 0), DeviceLimits { multiprocessors: 108, shared: 163 << 10 })
 }
 
@@ -109,6 +109,6 @@ impl Dataset for Zeros {
 }
 
 /// Batches of so many of the first sequences.
-fn batches(chosen: &[u32], batch: usize) -> Batches<'_> {
+pub(crate) fn batches(chosen: &[u32], batch: usize) -> Batches<'_> {
     Batches { epoch: 0, chosen, batch, rate: 1e-3, clip: Some(1.0), dropout: None }
 }

@@ -4,10 +4,11 @@
 use super::*;
 use crate::recorded::executing;
 use cases::{AnyTagger, Bank, SMALL, curve, evaluation, extremes, gradient, pairs, state};
+use drnn::{Cell, NetSpec, Padding};
 use drnn_train::PaperNet::{BiLstm, DLstm, Lstm};
 
 #[path = "../../tests/tagger/cases.rs"]
-mod cases;
+pub(super) mod cases;
 
 /// f32 on both sides: other orders of sums.
 const TOLERANCE: f64 = 2e-5;
@@ -20,6 +21,16 @@ fn make(device: &Device, precision: Precision) -> impl Fn(&TaggerNet, u64) -> An
         let tagger = CudaTagger::new(&device, precision, net.clone(), AdamOptions::default(), seed);
         Box::new(tagger.expect("an engine"))
     }
+}
+
+/// A bidirectional stack of LSTMs over characters, a delayed stack of GRUs over words.
+fn stacks(bank: &Bank) -> TaggerNet {
+    let (symbols, tags) = (bank.vocabulary.symbols(), bank.vocabulary.tags().len());
+    let chars = NetSpec::builder(Cell::Lstm).tokens(symbols, 3).units([4; 2]).bidirectional();
+    let words = NetSpec::builder(Cell::Gru).dense(8 + 3).units([6; 2]).outputs(tags);
+    let words = words.delay(2, Padding::LookAhead);
+    let [chars, words] = [chars, words].map(|net| net.build().expect("a network"));
+    TaggerNet::of(&bank.vocabulary, chars, words, None).expect("fits")
 }
 
 #[test]
@@ -83,6 +94,17 @@ fn gradients_in_f16_are_close_to_the_cpus() {
             assert_eq!(planned.expect("a plan").way(), crate::Way::Persistent);
         }
         gradient(&make(&device, Precision::F16), &bank, &net, 2e-2);
+    }
+}
+
+/// Stacks, of which only the last layer's states are encodings, and another cell.
+#[test]
+fn gradients_of_stacks_equal_the_cpus() {
+    let Some(device) = executing() else { return };
+    let bank = Bank::new(4, 5, 8);
+    for precision in [Precision::F32, Precision::F16] {
+        let tolerance = if precision == Precision::F32 { TOLERANCE } else { 2e-2 };
+        gradient(&make(&device, precision), &bank, &stacks(&bank), tolerance);
     }
 }
 

@@ -24,6 +24,7 @@
 //! | `workspace` | device memory, which grows with the largest batch so far |
 //! | `pass` | forward and backward |
 //! | `estimate` | device memory that training needs |
+//! | `recorded` | tests: what is submitted for the paper's sizes, memory, what is refused |
 //! | `executed` | tests: whole steps executed on the CPU, compared with the CPU's engine |
 
 mod batch;
@@ -32,6 +33,8 @@ mod estimate;
 mod executed;
 mod network;
 mod pass;
+#[cfg(test)]
+mod recorded;
 mod staged;
 mod workspace;
 

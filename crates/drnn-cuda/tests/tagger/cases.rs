@@ -92,7 +92,8 @@ fn far(a: &[f32], b: &[f32]) -> f64 {
     f64::from(a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max))
 }
 
-fn train(engine: &mut AnyTagger, data: &Sentences, chosen: &[u32], batch: usize) -> Steps {
+/// Steps on batches of these sentences.
+pub fn train(engine: &mut AnyTagger, data: &Sentences, chosen: &[u32], batch: usize) -> Steps {
     engine.train(data, &batches(chosen, batch)).expect("steps")
 }
 
