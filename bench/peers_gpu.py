@@ -1,12 +1,17 @@
 """Networks of `drnn bench --device cuda` in drnn and in PyTorch, eager and from a CUDA graph, in the same run.
 
     python3 bench/peers_gpu.py [--drnn target/release/drnn] [--case NAME ...] [--precision f32|tf32|f16] [--out FILE]
-    python3 bench/peers_gpu.py --show FILE       prints such a file as a Markdown table
+    python3 bench/peers_gpu.py --grid [--minutes M] [--cells N:B:T,..] [--out FILE] [--map FILE.svg]
+    python3 bench/peers_gpu.py --show FILE [--map FILE.svg]     prints such a file as a Markdown table
 
 Forward is from tokens to logits, states is the same without the output layer; a step is forward, loss,
 backward, clipping at norm 1 and fused Adam. Times are milliseconds, medians by device events; where several
 networks train at once, by wall clock and for all together, compared with one in PyTorch. PyTorch uses TF32
 unless drnn uses f32.
+
+--grid races one LSTM layer over units n and batches B instead, against PyTorch in TF32 and in f16;
+`gpu_contenders.py` says how. Options for it: --cells, --cell-type, --layers, --bidirectional, --inputs,
+--minutes, --map.
 """
 
 import argparse
@@ -14,6 +19,8 @@ import json
 import shlex
 import subprocess
 import sys
+
+import gpu_grid
 
 try:
     import torch
@@ -40,9 +47,11 @@ def own_times(ours):
     return [1e3 * time if time else None for time in times]
 
 
-def show(path):
+def show(path, map_path=None):
     with open(path) as file:
         found = json.load(file)
+    if "left_out" in found:  # of --grid
+        return gpu_grid.show(found, map_path)
     print(f"{found['device']}, PyTorch {found['torch']}, drnn {found['precision']}, milliseconds:\n")
     print("| network | states | forward | PyTorch eager | graph | step | PyTorch eager | graph |")
     print("|---|--:|--:|--:|--:|--:|--:|--:|")
@@ -138,6 +147,30 @@ def captured(step):
     return graph.replay
 
 
+def cells(text):
+    """`N:B:T,..`, checked."""
+    for cell in text.split(","):
+        numbers = cell.split(":")
+        if len(numbers) != 3 or not all(number.isdecimal() and int(number) for number in numbers):
+            raise argparse.ArgumentTypeError(f"`{cell}` is not N:B:T, units, sequences and steps")
+    return text
+
+
+def grid_arguments(parser):
+    grid = parser.add_argument_group("grid")
+    grid.add_argument("--grid", action="store_true", help="race networks over n and B")
+    grid.add_argument("--cells", type=cells, metavar="N:B:T,..", help="only these")
+    grid.add_argument("--cell-type", default="lstm", choices=gpu_grid.MODULES)
+    grid.add_argument("--layers", type=int, default=1)
+    grid.add_argument("--bidirectional", action="store_true")
+    grid.add_argument("--inputs", type=int, default=128, help="floats per input vector, q")
+    grid.add_argument("--minutes", type=float, help="leave out cells that would take longer")
+    grid.add_argument("--rounds", type=int, default=3, help="of drnn bench")
+    grid.add_argument("--seconds", type=float, default=0.05, help="of each measurement")
+    grid.add_argument("--patience", type=float, default=45, help="seconds to wait for drnn")
+    grid.add_argument("--map", metavar="FILE.svg", help="draw the ratios; needs matplotlib")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--drnn", default="target/release/drnn")
@@ -145,9 +178,12 @@ def main():
     parser.add_argument("--precision", default="f16", choices=["f32", "tf32", "f16"])
     parser.add_argument("--out", help="a JSON file for the results")
     parser.add_argument("--show", metavar="FILE", help="print a file written by --out")
+    grid_arguments(parser)
     arguments = parser.parse_args()
     if arguments.show:
-        return show(arguments.show)
+        return show(arguments.show, arguments.map)
+    if arguments.grid:
+        return gpu_grid.run(arguments)
     names = arguments.case or [*LARGE, *SMALL]
     tf32 = arguments.precision != "f32"
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
@@ -177,5 +213,6 @@ def main():
         with open(arguments.out, "w") as file:
             json.dump({**facts, "precision": arguments.precision, "commit": commit, "cases": found}, file, indent=1)
 
+
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

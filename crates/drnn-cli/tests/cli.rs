@@ -132,6 +132,14 @@ fn bad_usage_is_refused_with_the_remedy() {
     assert!(refused("bench --net lstm --units 0").contains("--units"));
     let huge = "bench --net lstm --units 65536 --batch 1000000 --steps 1000000";
     assert!(refused(huge).contains("--force"), "{}", refused(huge));
+    let on_gpu = "bench --device cuda --net lstm";
+    assert!(refused(&format!("{on_gpu} --pass stream")).contains("live sequences run on the CPU"));
+    let weights = format!("{on_gpu} --pass infer --weights f16");
+    assert!(refused(&weights).contains("--precision"));
+    assert!(refused("bench --net lstm --loss cross-entropy").contains("--device cuda"));
+    assert!(refused("bench --net lstm --symbols 5 --embedding 2").contains("--device cuda"));
+    assert!(refused("bench --net lstm --symbols 5").contains("--embedding"));
+    assert!(refused("bench --net lstm --wait").contains("--shapes"));
     assert!(refused("").contains("Usage"));
     assert!(refused("dance").contains("unrecognized subcommand"));
 }
@@ -190,6 +198,45 @@ fn bench_measures_any_shape() {
     let text =
         stdout(&drnn("bench --net gru --units 5 --steps 3 --pass train --rounds 1 --seconds 0"));
     assert!(text.contains("train-gru") && !text.contains("infer-gru"), "{text}");
+}
+
+#[test]
+fn bench_measures_the_shapes_of_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("shapes.json");
+    let bench = |shapes: &str, options: &str| {
+        std::fs::write(&path, shapes).unwrap();
+        format!("bench --shapes {} {options}", path.display())
+    };
+    let small = r#"{"net": "lstm", "units": 7, "batch": 3, "steps": 5, "inputs": 2}"#;
+    let other = r#"{"net": "bigru", "units": 5, "layers": 2, "steps": 4}"#;
+    let options = "--rounds 1 --seconds 0 --no-peak --json";
+    let output = drnn(&bench(&format!("[{small}, {other}]"), options));
+    let value: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let names: Vec<_> = value["cases"].as_array().unwrap().iter().map(|c| &c["name"]).collect();
+    assert_eq!(names, ["infer-lstm", "train-lstm", "infer-bigru", "train-bigru"]);
+    assert_eq!(value["cases"][3]["what"], "forward+backward, bigru, k=2 n=5 q=64 B=16 T=4");
+
+    for (shapes, part) in [
+        ("[]", "an empty list"),
+        ("{", "expected a list such as"),
+        (r#"[{"units": 5}]"#, "net"),
+        (r#"[{"net": "transformer"}]"#, "rnn"),
+        (r#"[{"net": "lstm", "width": 5}]"#, "units"),
+        (r#"[{"net": "lstm"}, {"net": "gru", "units": 0}]"#, "shape 1: units is 0"),
+        (r#"[{"net": "dlstm"}]"#, "--net lstm, --steps T + d"),
+        (r#"[{"net": "lstm", "symbols": 5}]"#, "symbols and embedding"),
+        (r#"[{"net": "lstm", "loss": "squared-error"}]"#, "--device cuda"),
+    ] {
+        let said = refused(&bench(shapes, ""));
+        assert!(said.contains(part), "{shapes}: {said}");
+    }
+    for option in ["--net lstm", "--units 5", "--symbols 5 --embedding 2", "--case train-n100"] {
+        let said = refused(&bench(&format!("[{small}]"), option));
+        assert!(said.contains("cannot be used with"), "{option}: {said}");
+    }
+    assert!(refused(&bench(&format!("[{small}]"), "--wait")).contains("--device cuda"));
+    assert!(refused("bench --shapes nowhere.json").contains("--shapes nowhere.json"));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{done, drnn, refused, text};
+use common::{done, drnn, read, refused, text, write};
 use drnn_cuda::Device;
 use drnn_testing::{Need, skip};
 use std::path::Path;
@@ -35,6 +35,33 @@ fn without_a_gpu_cuda_is_refused_and_auto_is_the_cpu() {
     assert_eq!(output.status.code(), Some(0));
     assert!(text(&output.stderr).contains("on the CPU ("), "{}", text(&output.stderr));
     assert_eq!(csv(&folder.join("auto")), csv(&folder.join("cpu")));
+}
+
+/// Commands that run trained models.
+#[test]
+fn models_run_where_the_device_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    done(folder, "init --net dlstm --units 40 --delay 2 --inputs 3 --outputs 2 -o m.safetensors");
+    let x: Vec<f32> = (0..5 * 4 * 3).map(|i| (i as f32).sin()).collect();
+    write(&folder.join("x.npy"), &[5, 4, 3], &x);
+    std::fs::write(folder.join("words"), "Ants\nrun\n").unwrap();
+    let run = |device: &str, y: &str| format!("run m.safetensors x.npy --device {device} -o {y}");
+    done(folder, &run("cpu", "cpu.npy"));
+    let tag = |device: &str| format!("tag tagger-en words --from tokens --device {device}");
+    let tags = done(folder, &tag("cpu"));
+    let Err(missing) = Device::find() else {
+        done(folder, &run("cuda --precision f32", "cuda.npy"));
+        let [(_, ours), (_, cpus)] = ["cuda.npy", "cpu.npy"].map(|y| read(&folder.join(y)));
+        assert!(ours.iter().zip(&cpus).all(|(a, b)| (a - b).abs() < 1e-5));
+        assert_eq!(done(folder, &tag("cuda")), tags);
+        return;
+    };
+    for command in [run("cuda", "y.npy"), tag("cuda")] {
+        let said = refused(folder, &command);
+        assert!(said.contains(&format!("--device cuda: {missing}")), "{said}");
+    }
+    assert!(!folder.join("y.npy").exists());
 }
 
 #[test]

@@ -79,7 +79,8 @@
 //! | `step/` | shapes, staged batches, workspace, selected outputs, parameters and optimiser |
 //! | `plain/` | recurrences on every GPU, step by step; small LSTMs in one launch |
 //! | `persistent/` | recurrences on Hopper in one launch on many multiprocessors |
-//! | `learner.rs` | [`CudaLearner`] |
+//! | `learner/` | [`CudaLearner`] |
+//! | `inference/` | [`CudaModel`]: trained networks on whole sequences |
 //! | `recurrence/` | [`Recurrence`]: calls on a caller's memory and stream |
 //! | `tagger/` | [`CudaTagger`]: two recurrences, and what lies between them |
 //! | `group/` | [`CudaGroup`]: kernels, data sets on the device, the rendezvous of lanes |
@@ -93,6 +94,7 @@
 mod error;
 mod estimate;
 mod group;
+mod inference;
 mod kernels;
 mod learner;
 mod persistent;
@@ -107,6 +109,7 @@ mod tagger;
 pub use error::{Error, Result, Status};
 pub use estimate::estimate;
 pub use group::{CudaGroup, CudaLane};
+pub use inference::CudaModel;
 pub use learner::CudaLearner;
 pub use recurrence::{
     BackwardArguments, Format, ForwardArguments, LayerArrays, Lengths, Recurrence,

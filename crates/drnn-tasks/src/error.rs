@@ -12,6 +12,10 @@ pub enum Error {
     #[error("{0}")]
     Data(String),
 
+    /// A failure of the device that runs the model, or a network that it cannot run.
+    #[error("{0}")]
+    Device(String),
+
     /// A model file that cannot be used.
     #[error("{file}: {reason}")]
     File {

@@ -24,6 +24,7 @@
 //! | the alphabet of a character model | [`chars`] |
 //! | columns, classes and scaling of a series model | [`series`] |
 //! | a part-of-speech tagger: its vocabulary, networks and tokeniser | [`tagger`] |
+//! | to run networks elsewhere than on the CPU | [`Runner`] |
 //! | users' text in messages, and numbers from text | [`text`] |
 //!
 //! Training, and readers of users' data, are in the crate `drnn-train`; a server for these models is
@@ -34,11 +35,13 @@
 pub mod chars;
 mod error;
 pub mod live;
+mod runner;
 pub mod series;
 pub mod tagger;
 pub mod text;
 
 pub use error::{Error, Result};
+pub use runner::Runner;
 
 /// Maximum number of classes or tags unless the user allows more: a network has an output for each
 /// of them at every step. The richest tag sets have some thousand; a column with more distinct

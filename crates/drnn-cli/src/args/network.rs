@@ -6,10 +6,12 @@ use crate::Failure;
 use crate::console::note;
 use clap::{Args, ValueEnum};
 use drnn::{Blocks, Cell, Connections, NetSpec, Padding, StartState};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The cell, and whether the network is bidirectional (bi) or delayed (d).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum NetworkKind {
     Rnn,
     Birnn,

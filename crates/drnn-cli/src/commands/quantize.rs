@@ -8,6 +8,7 @@ use crate::files::model_file::ModelFile;
 use crate::files::paths::check_not_read;
 use crate::memory::{Force, Needs, shown};
 use crate::report::page::number;
+use crate::training::place::Place;
 use clap::Args;
 use drnn::{Bundle, Model, Precision, WeightFormat, memory};
 use serde_json::{Value, json};
@@ -200,8 +201,9 @@ impl Arguments {
         }
         let evaluate = |model| {
             let (reading, force, rows) = (self.reading, self.force, None);
-            let data = self.check.as_slice();
-            let (_, found) = eval::evaluate(Request { path, model, data, rows, reading, force })?;
+            let (data, place) = (self.check.as_slice(), Place::Cpu);
+            let (_, found) =
+                eval::evaluate(Request { path, model, data, rows, reading, force, place })?;
             Ok::<_, Failure>(found.metrics)
         };
         let pairs = evaluate(model)?.into_iter().zip(evaluate(small)?);

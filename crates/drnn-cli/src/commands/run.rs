@@ -7,7 +7,8 @@ use crate::files::npy::{self, Array, Values};
 use crate::files::paths::{check_not_read, make_folder, same_file};
 use crate::files::states;
 use crate::memory::{Force, Needs, Smaller};
-use crate::training::place::Place;
+use crate::training::place::PlaceArguments;
+use crate::training::placed::Placed;
 use clap::Args;
 use drnn::memory::{self, BatchSize};
 use drnn::text::counted;
@@ -48,6 +49,8 @@ pub struct Arguments {
     #[command(flatten)]
     reading: Reading,
     #[command(flatten)]
+    place: PlaceArguments,
+    #[command(flatten)]
     force: Force,
 }
 
@@ -55,6 +58,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let model = arguments.import.load(&arguments.model)?;
     let spec = model.spec();
     arguments.check()?;
+    let place = arguments.place.find()?;
+    let placed = Placed::new(&place, &model)?;
     let input = Input::read(&arguments.x, spec, arguments.reading)?;
     let lengths = arguments
         .lengths
@@ -83,10 +88,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         shown: &|rows| format!("{} at once", counted(rows, "sequence")),
     };
     let less = "fewer or shorter sequences at once";
-    needs(input.rows).check_sized(arguments.force, &Place::Cpu, less, Some(smaller))?;
-    let answers = model
-        .run(&batch, start.as_ref())
-        .map_err(|error| Failure::Input(arguments.explain(&input, error)))?;
+    needs(input.rows).check_sized(arguments.force, &place, less, Some(smaller))?;
+    let answers = placed.runner().run(&batch, start.as_ref()).map_err(|error| match error {
+        drnn_tasks::Error::Drnn(error) => Failure::Input(arguments.explain(&input, error)),
+        other => Failure::Input(format!("--device cuda: {other}")),
+    })?;
     npy::write(&arguments.output, &answers.shape(), &answers.values)?;
     if let Some(folder) = &arguments.states {
         states::write(folder, ["h.npy", "c.npy"], spec, input.rows, &answers.last)?;

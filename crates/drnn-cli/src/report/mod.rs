@@ -44,7 +44,7 @@ mod training;
 pub mod training_run;
 
 pub use kinds::{Report, Reported, report};
-pub use provenance::{Head, Origin, Provenance, commit, version};
+pub use provenance::{Head, Origin, Provenance, commit, modified, version};
 
 use crate::Failure;
 use crate::console::warning;

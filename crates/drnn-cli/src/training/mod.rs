@@ -4,6 +4,7 @@
 mod best;
 pub mod kept;
 pub mod place;
+pub mod placed;
 pub mod shown;
 pub mod start;
 pub mod stop;

@@ -1,4 +1,4 @@
-//! Where networks are trained: on the CPU or on a GPU.
+//! Where networks are trained or run: on the CPU or on a GPU.
 
 use crate::Failure;
 use crate::console::progress;
@@ -23,7 +23,7 @@ pub fn prepare() {
 /// `--device` and `--precision`.
 #[derive(Debug, Clone, Copy, Args)]
 pub struct PlaceArguments {
-    /// Where to train: cpu, cuda (an NVIDIA GPU), or auto: a GPU if there is one, otherwise the CPU
+    /// Where to compute: cpu, cuda (an NVIDIA GPU), or auto: a GPU if there is one, otherwise the CPU
     #[arg(long, value_enum, value_name = "WHERE", default_value = "cpu")]
     device: Name,
     /// Precision of matrix products on a GPU; sums, states and parameters are f32. f16 and tf32 have
@@ -89,6 +89,11 @@ impl PlaceArguments {
         format!("{device}{precision}")
     }
 
+    /// Whether `--device cuda` was given.
+    pub fn must_be_gpu(self) -> bool {
+        self.device == Name::Cuda
+    }
+
     /// Whether a GPU may be used.
     pub fn may_be_gpu(self) -> bool {
         self.device != Name::Cpu
@@ -97,6 +102,14 @@ impl PlaceArguments {
     /// The same on the CPU.
     pub fn on_cpu(self) -> PlaceArguments {
         PlaceArguments { device: Name::Cpu, ..self }
+    }
+
+    /// The CPU, for what no GPU does; `cuda` is an error.
+    pub fn only_cpu_for(self, what: &str) -> std::result::Result<Place, Failure> {
+        match self.device {
+            Name::Cuda => Err(Failure::Input(format!("--device cuda: {what} on the CPU only"))),
+            _ => Ok(Place::Cpu),
+        }
     }
 }
 

@@ -14,6 +14,7 @@
 
 #[cfg(test)]
 mod executed;
+mod kernels;
 mod submit;
 
 use crate::error::{Error as CudaError, Result as CudaResult};

@@ -6,6 +6,7 @@ use super::{Recurrence, Way};
 use crate::error::Result;
 use crate::persistent::{LayerWorkspace, Padded, PersistentWorkspace, Tiling, tilings};
 use crate::plain::{PlainWorkspace, RecurrenceWorkspace};
+use crate::runtime::arena::Arena;
 use crate::runtime::device::Device;
 use crate::runtime::gemm::WORKSPACE;
 use crate::runtime::memory::{Buffer, Pod};
@@ -13,28 +14,6 @@ use crate::step::plan::{Staged, TargetType};
 use crate::step::workspace::{CHUNKS, Recurrent, Workspace};
 use drnn::Cell;
 use std::ops::Range;
-
-/// Arena of one piece of memory, one after another.
-#[derive(Debug)]
-struct Arena {
-    /// Address of the memory; `None` to measure only.
-    base: Option<u64>,
-    used: usize,
-}
-
-impl Arena {
-    fn take<T: Pod>(&mut self, device: &Device, len: usize) -> Result<Buffer<T>> {
-        if len == 0 {
-            return Buffer::borrowed(device, 0, 0);
-        }
-        let from = self.used.next_multiple_of(Recurrence::ALIGNMENT);
-        self.used = from + len * size_of::<T>();
-        match self.base {
-            Some(base) => Buffer::borrowed(device, base + from as u64, len),
-            None => Buffer::borrowed(device, 0, 0),
-        }
-    }
-}
 
 /// The two arenas of memory of a call.
 struct Arenas<'a> {
@@ -90,7 +69,7 @@ impl Recurrence {
     pub(super) fn measure(&self, direction: Direction) -> Result<[usize; 2]> {
         let mut arenas = self.arenas(direction, [None; 2]);
         self.place(&mut arenas)?;
-        Ok([arenas.saved.used, arenas.scratch.used])
+        Ok([arenas.saved.used(), arenas.scratch.used()])
     }
 
     /// Places the arrays of a pass.
@@ -99,7 +78,7 @@ impl Recurrence {
     }
 
     fn arenas(&self, direction: Direction, [saved, scratch]: [Option<u64>; 2]) -> Arenas<'_> {
-        let [saved, scratch] = [saved, scratch].map(|base| Arena { base, used: 0 });
+        let [saved, scratch] = [saved, scratch].map(Arena::new);
         let (training, back) = (self.options.training, direction == Direction::Backward);
         Arenas { device: &self.device, training, back, saved, scratch }
     }

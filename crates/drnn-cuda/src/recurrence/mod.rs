@@ -30,6 +30,7 @@ pub use format::Format;
 use crate::error::{Error, Result};
 use crate::kernels::{Kernels, RecurrenceKernels};
 use crate::persistent::{self as kernels_of_hopper, PersistentNet};
+use crate::runtime::arena;
 use crate::runtime::device::Device;
 use crate::runtime::gemm::{Gemm, Precision};
 use crate::runtime::stream::Stream;
@@ -129,7 +130,7 @@ impl fmt::Debug for Recurrence {
 
 impl Recurrence {
     /// Bytes of which the addresses of `saved` and `workspace` have to be multiples.
-    pub const ALIGNMENT: usize = 256;
+    pub const ALIGNMENT: usize = arena::ALIGNMENT;
 
     /// Plans passes over `rows` sequences of up to `steps` steps, B and T: chooses the kernels and
     /// says how much memory they need, without compiling or allocating anything. The error says

@@ -12,6 +12,7 @@ use crate::step::stored::StoredData;
 use cudarc::driver::result::{self, primary_ctx};
 use cudarc::driver::sys::{CUcontext, CUdevice_attribute as Attribute};
 use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
 /// The lowest compute capability whose instructions the kernels use: Ampere, sm_80.
@@ -27,6 +28,24 @@ pub struct Device(Arc<Inner>);
 /// A kernel's source by name, and its preprocessor definitions.
 type KernelVariant = (&'static str, Vec<String>);
 
+/// Kernels that are loaded on first use. Each has a lock of its own, so that threads compile
+/// different ones concurrently; an error is not kept.
+type Loaded<K, V> = Mutex<HashMap<K, Arc<Mutex<Option<V>>>>>;
+
+/// What was loaded for `key`, or else what `load` loads.
+fn loaded<K: Hash + Eq, V: Copy>(
+    known: &Loaded<K, V>,
+    key: K,
+    load: impl FnOnce() -> Result<V>,
+) -> Result<V> {
+    let entry = known.lock().unwrap_or_else(|p| p.into_inner()).entry(key).or_default().clone();
+    let mut entry = entry.lock().unwrap_or_else(|p| p.into_inner());
+    match *entry {
+        Some(found) => Ok(found),
+        None => Ok(*entry.insert(load()?)),
+    }
+}
+
 #[derive(Debug)]
 struct Inner {
     context: CUcontext,
@@ -40,10 +59,10 @@ struct Inner {
     recurrence_kernels: OnceLock<Result<RecurrenceKernels>>,
     tagger_kernels: OnceLock<Result<TaggerKernels>>,
     /// By number of warps.
-    resident: Mutex<HashMap<usize, Resident>>,
+    resident: Loaded<usize, Resident>,
     /// By precision: handles that all calls of [`crate::Recurrence`] share.
     products: Mutex<HashMap<Precision, Arc<Mutex<Gemm>>>>,
-    cooperative: Mutex<HashMap<KernelVariant, CooperativeKernel<()>>>,
+    cooperative: Loaded<KernelVariant, CooperativeKernel<()>>,
     /// Copies of data sets that learners use.
     stored: Mutex<Vec<Weak<StoredData>>>,
 }
@@ -177,13 +196,7 @@ impl Device {
     /// The register-resident kernels for recurrences of `groups` times 8 units, loaded on first
     /// use.
     pub(crate) fn resident(&self, groups: usize) -> Result<Resident> {
-        let mut known = self.0.resident.lock().unwrap_or_else(|p| p.into_inner());
-        if let Some(resident) = known.get(&groups) {
-            return Ok(*resident);
-        }
-        let resident = Resident::new(self, groups)?;
-        known.insert(groups, resident);
-        Ok(resident)
+        loaded(&self.0.resident, groups, || Resident::new(self, groups))
     }
 
     /// A persistent kernel, compiled and loaded on first use.
@@ -192,15 +205,13 @@ impl Device {
         spec: &KernelSpec,
     ) -> Result<CooperativeKernel<P>> {
         let key = (P::KERNEL, spec.source.defines.clone());
-        let mut known = self.0.cooperative.lock().unwrap_or_else(|p| p.into_inner());
-        if let Some(kernel) = known.get(&key) {
-            // SAFETY: the key names the kernel, and so the type that it was loaded with.
-            return Ok(unsafe { kernel.cast() });
-        }
-        let kernel = CooperativeKernel::<P>::new(self, spec)?;
-        // SAFETY: cast back above.
-        known.insert(key, unsafe { kernel.cast() });
-        Ok(kernel)
+        let kernel = loaded(&self.0.cooperative, key, || {
+            let kernel = CooperativeKernel::<P>::new(self, spec)?;
+            // SAFETY: cast back below.
+            Ok(unsafe { kernel.cast() })
+        })?;
+        // SAFETY: the key names the kernel, and so the type that it was loaded with.
+        Ok(unsafe { kernel.cast() })
     }
 
     /// The copy of the data of that key that learners use, or else the one that `make` makes.
@@ -305,5 +316,34 @@ impl std::fmt::Display for Device {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         let gib = self.0.memory as f64 / (1u64 << 30) as f64;
         write!(f, "{}, {} multiprocessors, {gib:.0} GiB", self.0.name, self.0.multiprocessors)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Barrier;
+
+    #[test]
+    fn different_kernels_are_loaded_concurrently_and_each_once() {
+        let known = Loaded::<usize, usize>::default();
+        // Both wait for each other while they load, which a common lock would never let happen.
+        let both = Barrier::new(2);
+        std::thread::scope(|scope| {
+            for key in [1, 2] {
+                let (known, both) = (&known, &both);
+                scope.spawn(move || {
+                    let load = || {
+                        both.wait();
+                        Ok(10 * key)
+                    };
+                    assert_eq!(loaded(known, key, load).unwrap(), 10 * key);
+                });
+            }
+        });
+        assert_eq!(loaded(&known, 2, || unreachable!("it is loaded")).unwrap(), 20);
+        let failed = loaded(&known, 3, || Err(Error::NoDevice("once".into())));
+        assert!(failed.is_err());
+        assert_eq!(loaded(&known, 3, || Ok(5)).unwrap(), 5);
     }
 }

@@ -1,5 +1,6 @@
 //! CUDA at run time: libraries, the device, compiled kernels, memory, streams and matrix products.
 
+pub(crate) mod arena;
 pub(crate) mod compile;
 pub(crate) mod device;
 pub(crate) mod driver;

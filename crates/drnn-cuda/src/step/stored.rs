@@ -51,7 +51,7 @@ impl StoredData {
         size_of::<f32>() * (data.x().len() + targets)
     }
 
-    /// The device's copy of the data, which all learners share. `None` if they do not fit beside a
+    /// The device's copy of the data, which all learners share. `None` if they do not fit next to a
     /// workspace of so many bytes, or for another reason that [`StoredData::new`] names.
     pub fn on(
         device: &Device,

@@ -12,6 +12,7 @@ use super::element::Element;
 use super::model::{LiveModel, LiveTask};
 use super::sequence::{Awaited, Sequence};
 use crate::error::{Error, Result};
+use crate::runner::Runner;
 use crate::series::{Missing, SeriesTask};
 use crate::tagger::{BEGIN, Encoder, Form, after_last};
 use crate::text::quote;
@@ -45,11 +46,18 @@ pub(super) struct Read {
 pub(super) struct Reader<'m> {
     pub model: &'m LiveModel,
     encoder: Encoder,
+    /// Where a tagger's network of characters runs, if not on the CPU.
+    chars: Option<&'m dyn Runner>,
 }
 
 impl<'m> Reader<'m> {
     pub fn new(model: &'m LiveModel) -> Reader<'m> {
-        Reader { model, encoder: Encoder::default() }
+        Reader::with_runner(model, None)
+    }
+
+    /// The same with a tagger's network of characters elsewhere.
+    pub fn with_runner(model: &'m LiveModel, chars: Option<&'m dyn Runner>) -> Reader<'m> {
+        Reader { model, encoder: Encoder::default(), chars }
     }
 
     /// Encodes the words among elements that will be read, each spelling once, in large batches.
@@ -61,7 +69,7 @@ impl<'m> Reader<'m> {
             }
             _ => None,
         });
-        self.encoder.prepare(tagger, words)
+        self.encoder.prepare(tagger, self.chars.unwrap_or(tagger.char_model()), words)
     }
 
     /// The next element of `sequence`.

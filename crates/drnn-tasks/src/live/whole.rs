@@ -10,12 +10,14 @@ use super::prediction::Prediction;
 use super::reader::{Input, Reader};
 use super::sequence::Sequence;
 use crate::error::{Error, Result};
+use crate::runner::Runner;
 use drnn::{Batch, InputSpec, Outputs, Rows, Steps};
 
 /// Runs whole sequences through one model, also a bidirectional one. Predictions are those of a
 /// [`super::LiveStream`], to the bit. Encodings of words are cached.
 pub struct LiveRun<'m> {
     reader: Reader<'m>,
+    network: &'m dyn Runner,
 }
 
 /// A checked sequence: the network's inputs, step by step, and the elements that wait.
@@ -37,9 +39,6 @@ impl PreparedSequence {
     }
 }
 
-/// Maximum steps times rows of a batch: a larger batch is no faster and takes more memory.
-const MAX_BATCH_SLOTS: usize = 16_384;
-
 impl LiveModel {
     /// Predictions for whole sequences of any lengths.
     pub fn run(&self, sequences: &[Vec<Element>]) -> Result<Vec<Vec<Prediction<'_>>>> {
@@ -57,9 +56,19 @@ impl LiveModel {
 }
 
 impl<'m> LiveRun<'m> {
-    /// Runs sequences of `model`.
+    /// Runs sequences of `model` on the CPU.
     pub fn new(model: &'m LiveModel) -> LiveRun<'m> {
-        LiveRun { reader: Reader::new(model) }
+        LiveRun { reader: Reader::new(model), network: model.network() }
+    }
+
+    /// The same where `network` runs, and for a tagger `chars`, its network of characters: networks
+    /// of the model's specs and parameters.
+    pub fn with_runners(
+        model: &'m LiveModel,
+        network: &'m dyn Runner,
+        chars: Option<&'m dyn Runner>,
+    ) -> LiveRun<'m> {
+        LiveRun { reader: Reader::with_runner(model, chars), network }
     }
 
     /// Does what elements of several sequences share, before they are read: the words of a tagger
@@ -101,7 +110,7 @@ impl<'m> LiveRun<'m> {
         let mut rest = order.as_slice();
         while let Some(&longest) = rest.first() {
             let steps = sequences[longest].steps;
-            let rows = (MAX_BATCH_SLOTS / steps.max(1)).clamp(1, rest.len());
+            let rows = (self.network.max_batch_slots() / steps.max(1)).clamp(1, rest.len());
             let (together, others) = rest.split_at(rows);
             self.batch(sequences, together, steps, &mut output)?;
             rest = others;
@@ -116,8 +125,7 @@ impl<'m> LiveRun<'m> {
         steps: usize,
         output: &mut impl FnMut(usize, Prediction<'m>),
     ) -> Result<()> {
-        let (model, rows) = (self.reader.model, chosen.len());
-        let network = model.network();
+        let (model, network, rows) = (self.reader.model, self.network, chosen.len());
         let lengths: Vec<usize> = chosen.iter().map(|&i| sequences[i].steps).collect();
         let (mut x, mut tokens) = (Vec::new(), Vec::new());
         let batch = match network.spec().input() {

@@ -6,6 +6,7 @@ use super::model::Tagger;
 use super::spellings::Spellings;
 use super::vocabulary::{BEGIN, END, PAD};
 use crate::error::Result;
+use crate::runner::Runner;
 use drnn::{Batch, Rows, Steps};
 use std::collections::HashMap;
 
@@ -14,8 +15,9 @@ const MAX_CACHED: usize = 20_000;
 /// Words of more bytes are not cached: they seldom recur, and would fill memory.
 const MAX_CACHED_BYTES: usize = 64;
 
-/// Words per batch of the char net.
-const BATCH: usize = 256;
+/// Steps that a word is expected to take, of those that a batch of the char net may have: 256 words
+/// a batch on the CPU.
+const SLOTS_OF_WORD: usize = 64;
 
 /// Encodes words, and caches their encodings.
 #[derive(Debug, Default)]
@@ -31,10 +33,12 @@ pub(crate) enum Form<'a> {
 }
 
 impl Encoder {
-    /// Encodes words ahead of time, in batches; the same bits as one by one.
+    /// Encodes words ahead of time, in batches, where `chars` runs the tagger's network of
+    /// characters; on the CPU with the same bits as one by one.
     pub fn prepare<'a>(
         &mut self,
         tagger: &Tagger,
+        chars: &dyn Runner,
         words: impl Iterator<Item = &'a str>,
     ) -> Result<()> {
         let new = |key: &String| key.len() <= MAX_CACHED_BYTES && !self.encodings.contains_key(key);
@@ -45,7 +49,7 @@ impl Encoder {
         if self.encodings.len() + keys.len() > MAX_CACHED {
             self.encodings.clear();
         }
-        for keys in keys.chunks(BATCH) {
+        for keys in keys.chunks(chars.max_batch_slots() / SLOTS_OF_WORD) {
             let mut spellings = Spellings::default();
             let numbers: Vec<u32> =
                 keys.iter().map(|key| spellings.number(tagger.vocabulary(), &key[1..])).collect();
@@ -60,7 +64,7 @@ impl Encoder {
             let batch = Batch::tokens(&symbols, Steps(steps), Rows(rows))
                 .lengths(&lengths)
                 .select_outputs(&[]);
-            let last = tagger.chars.run(&batch, None)?.last;
+            let last = chars.run(&batch, None)?.last;
             let parts = EncodingLayout::new(tagger.net(), rows);
             for (row, key) in keys.iter().enumerate() {
                 let mut x = vec![0.0; tagger.net().encoding()];

@@ -12,7 +12,7 @@ use super::scaled::Scaled;
 use super::sequences::{Sequences, Span};
 use crate::error::{Error, Result};
 use drnn::{Batch, Direction, Model, NetSpec, Rows, States, Steps, Stream};
-use std::borrow::Cow;
+use drnn_tasks::Runner;
 
 /// Maximum sequences that run side by side.
 const MAX_ROWS: usize = 64;
@@ -35,7 +35,7 @@ pub(super) type Look<'a> = dyn FnMut(usize, &[f32]) + 'a;
 
 /// Calls `look` for every step that counts: chunk by chunk, and within a chunk by time.
 pub(super) fn each_output(
-    model: &Model,
+    model: &dyn Runner,
     data: &Scaled,
     spans: &[Span],
     look: &mut Look,
@@ -47,20 +47,18 @@ pub(super) fn each_output(
         return spans.chunks(rows).try_for_each(|spans| read_whole(model, data, spans, look));
     }
     // Blocks begin one after another, which only whole sequences and streams do.
-    if spec.blocks().is_some() {
+    if let Some(model) = model.model().filter(|_| spec.blocks().is_some()) {
         return spans.iter().try_for_each(|span| stream(model, data, span, look));
     }
-    let plain = match spec.delay() {
-        0 => Cow::Borrowed(model),
-        _ => Cow::Owned(model.without_delay()?),
-    };
-    spans.chunks(MAX_ROWS).try_for_each(|spans| carry(&plain, spec.delay(), data, spans, look))
+    let without_delay = if spec.delay() > 0 { Some(model.without_delay()?) } else { None };
+    let plain = without_delay.as_deref().unwrap_or(model);
+    spans.chunks(MAX_ROWS).try_for_each(|spans| carry(plain, spec.delay(), data, spans, look))
 }
 
 /// Runs sequences side by side, chunk by chunk; `model` has no delay, its outputs are read `delay`
 /// steps later.
 fn carry(
-    model: &Model,
+    model: &dyn Runner,
     delay: usize,
     data: &Scaled,
     spans: &[Span],
@@ -102,7 +100,7 @@ fn carry(
 }
 
 /// Runs whole sequences side by side: a network that reads both ways needs all of each.
-fn read_whole(model: &Model, data: &Scaled, spans: &[Span], look: &mut Look) -> Result<()> {
+fn read_whole(model: &dyn Runner, data: &Scaled, spans: &[Span], look: &mut Look) -> Result<()> {
     let (rows, q, m) = (spans.len(), data.widths[0], model.spec().output_width());
     let lengths: Vec<usize> = spans.iter().map(|span| span.whole.len()).collect();
     let longest = lengths.iter().copied().max().unwrap_or(0);

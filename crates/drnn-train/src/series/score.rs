@@ -10,7 +10,8 @@ use super::sequences::{Sequences, Span};
 use crate::data::{TargetData, check_widths};
 use crate::error::{Error, Result};
 use crate::loss::{Confusion, IGNORE, LossSum, Metric, Targets, argmax, loss};
-use drnn::{Model, NetSpec};
+use drnn::NetSpec;
+use drnn_tasks::Runner;
 use drnn_tasks::series::SeriesTask;
 use std::ops::Range;
 
@@ -128,7 +129,7 @@ impl Scorer {
 
     /// Scores a model by what it outputs in use: every sequence runs from its beginning, states are
     /// carried, and a delayed network reads what really follows, also outside of the steps that count.
-    pub fn score(&self, model: &Model) -> Result<Score> {
+    pub fn score(&self, model: &dyn Runner) -> Result<Score> {
         self.fits(model.spec())?;
         let mut sums = Sums::new(&self.task);
         each_output(model, &self.data, &self.spans, &mut |step, y| {
@@ -171,7 +172,7 @@ impl Scorer {
     /// they were read, which may be more than the part that counts.
     pub fn each_prediction(
         &self,
-        model: &Model,
+        model: &dyn Runner,
         mut look: impl FnMut(usize, &[f32], Targets),
     ) -> Result<()> {
         self.fits(model.spec())?;
@@ -190,7 +191,7 @@ impl Scorer {
 }
 
 /// Scores a model on sequences, see [`Scorer::score`].
-pub fn score(model: &Model, task: &SeriesTask, data: &Sequences) -> Result<Score> {
+pub fn score(model: &dyn Runner, task: &SeriesTask, data: &Sequences) -> Result<Score> {
     Scorer::new(task, data)?.score(model)
 }
 

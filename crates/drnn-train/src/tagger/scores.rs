@@ -1,9 +1,10 @@
 //! Accuracy of a tagger: overall, by tag, and for known and unknown words.
 
-use super::outputs::{TagWorkspace, outputs};
+use super::outputs::{TagWorkspace, outputs_of};
 use super::sentences::Sentences;
 use crate::error::Result;
 use crate::loss::{Confusion, IGNORE, argmax};
+use drnn_tasks::Runner;
 use drnn_tasks::tagger::{NO_WORD, Tagger, UNKNOWN};
 
 /// Correct predictions, and their number.
@@ -48,8 +49,17 @@ pub struct Scores {
 const ROWS: usize = 64;
 
 impl Scores {
-    /// Scores `tagger` on `data`.
+    /// Scores `tagger` on `data`, on the CPU.
     pub fn of(tagger: &Tagger, data: &Sentences) -> Result<Scores> {
+        Scores::with_runners(tagger, [tagger.char_model(), tagger.word_model()], data)
+    }
+
+    /// The same where its networks of characters and of words run.
+    pub fn with_runners(
+        tagger: &Tagger,
+        networks: [&dyn Runner; 2],
+        data: &Sentences,
+    ) -> Result<Scores> {
         let tags = tagger.vocabulary().tags().len();
         let no_word = tagger.vocabulary().tag(NO_WORD);
         let mut scores = Scores { confusion: Confusion::new(tags), ..Scores::default() };
@@ -58,7 +68,7 @@ impl Scores {
         let mut order: Vec<u32> = (0..data.len() as u32).collect();
         order.sort_by_key(|&i| data.get(i as usize).len());
         for chosen in order.chunks(ROWS) {
-            outputs(tagger, data, chosen, &mut workspace, |sentence, word, y| {
+            outputs_of(networks, tagger, data, chosen, &mut workspace, |sentence, word, y| {
                 let word = data.get(chosen[sentence] as usize)[word];
                 let predicted = argmax(y);
                 let correct = predicted == word.tag as usize;

@@ -3,11 +3,11 @@
 use crate::data::{Dataset, Gathered};
 use crate::error::Result;
 use crate::loss::{LossSum, loss};
-use drnn::Model;
+use drnn_tasks::Runner;
 
 /// The loss of `model` on all sequences of `data`, as drawn for `epoch`. For weights of f32 it is that of
 /// an engine with the same parameters.
-pub fn evaluate(model: &Model, data: &dyn Dataset, epoch: usize) -> Result<LossSum> {
+pub fn evaluate(model: &dyn Runner, data: &dyn Dataset, epoch: usize) -> Result<LossSum> {
     let spec = model.spec();
     data.check(spec)?;
     let mut gathered = Gathered { look_ahead: spec.look_ahead(), ..Gathered::default() };

@@ -132,8 +132,9 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Everything that can be wrong with a batch for `spec`.
-    pub(crate) fn check(&self, spec: &NetSpec) -> Result<()> {
+    /// Fails with whatever is wrong with the batch for a network of `spec`: shapes, lengths, tokens,
+    /// numbers that are not finite, selected outputs that do not exist.
+    pub fn check(&self, spec: &NetSpec) -> Result<()> {
         let (steps, rows) = (self.steps, self.rows);
         if let Some(lengths) = self.lengths {
             check_shape("lengths", lengths.len(), &[rows])?;
@@ -318,8 +319,9 @@ impl States {
         self.c.resize(cell_state_width(spec) * rows, 0.0);
     }
 
-    /// Right shapes for a batch that was checked, and every value finite.
-    pub(crate) fn check(&self, what: &str, spec: &NetSpec, rows: usize) -> Result<()> {
+    /// Fails unless these have the shapes for `rows` sequences, a number that was checked, and every
+    /// value is finite; `what` names them in the error.
+    pub fn check(&self, what: &str, spec: &NetSpec, rows: usize) -> Result<()> {
         self.check_shape(what, spec, rows)?;
         check_finite(&format!("{what}.h"), &self.h)?;
         check_finite(&format!("{what}.c"), &self.c)

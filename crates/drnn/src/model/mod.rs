@@ -81,6 +81,13 @@ pub struct Outputs {
 }
 
 impl Outputs {
+    /// Outputs that were computed elsewhere, such as on a GPU; `shape` as [`Batch::output_shape`]
+    /// says. An error if it does not fit the number of values.
+    pub fn new(values: Vec<f32>, last: States, shape: [usize; 3]) -> Result<Outputs> {
+        check_shape("outputs", values.len(), &shape)?;
+        Ok(Outputs { values, last, shape })
+    }
+
     /// T, B, m; of a batch with selected outputs: slots, 1, m.
     pub fn shape(&self) -> [usize; 3] {
         self.shape

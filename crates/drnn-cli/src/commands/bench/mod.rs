@@ -2,6 +2,7 @@
 
 mod cases;
 mod cuda;
+mod cuda_shape;
 mod shape;
 
 pub use cuda::{Same, character_batch};
@@ -21,7 +22,9 @@ use std::time::{Duration, Instant};
 ///
 /// The limit is measured in the same run: fused multiply-adds on registers, and a large product.
 /// Times are medians over rounds. On a busy machine trust the fraction of the limit, not the times.
-/// With --net, one network of any shape is measured instead of the cases, forward and in training.
+/// With --net, one network of any shape is measured instead of the cases, forward and in training;
+/// with --shapes, all shapes of a file. On a GPU (--device cuda) times are those of device events, from
+/// which training as a user gets it, with data in memory, differs by what the host cannot hide.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
@@ -104,12 +107,25 @@ struct Memory {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let shapes = arguments.shape.shapes()?;
+    arguments.shape.check_device(arguments.place, &shapes)?;
     let place = arguments.place.find()?;
-    if let Place::Cuda(..) = place {
-        arguments.shape.refuse("--device cuda")?;
+    if let Place::Cuda(device, precision) = &place {
         let min_time = Duration::from_secs_f64(arguments.seconds);
         let rounds = arguments.rounds as usize;
-        return cuda::run(&place, &arguments.cases, rounds, min_time, arguments.json);
+        if shapes.is_empty() {
+            return cuda::run(&place, &arguments.cases, rounds, min_time, arguments.json);
+        }
+        let run = cuda_shape::Run {
+            device,
+            precision: *precision,
+            kinds: arguments.shape.kinds(),
+            rounds,
+            min_time,
+            json: arguments.json,
+            wait: arguments.shape.wait(),
+        };
+        return run.all(&shapes, arguments.force, arguments.threads.map(|n| n as usize));
     }
     let cpu = Cpu::from_env()?;
     let threads = arguments.threads.map_or(cpu.threads(), |n| n as usize);
@@ -119,7 +135,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let runs: Vec<&str> = InstructionSet::available().iter().map(|set| set.name()).collect();
         Failure::Input(format!("--isa {isa}: this processor runs {}", runs.join(", ")))
     })?;
-    let passes = arguments.shape.passes(arguments.force, cpu.threads())?;
+    let passes = arguments.shape.passes(&shapes, arguments.force, cpu.threads())?;
     let mut out = std::io::stdout().lock();
     let limits = (!arguments.no_peak).then(|| Peak::measure(&cpu));
     let peak = limits.map(|Peak { fma, product }| fma.max(product));

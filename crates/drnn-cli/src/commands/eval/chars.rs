@@ -6,6 +6,7 @@ use crate::args::characters::unknown;
 use crate::files::model_file::ModelFile;
 use crate::memory::Needs;
 use crate::training;
+use crate::training::placed::Placed;
 use drnn::memory;
 use drnn_tasks::chars::CharTask;
 use drnn_train::chars::{Masked, Masking, paper_bpc};
@@ -26,6 +27,7 @@ pub fn evaluate(request: Request) -> Result<Evaluation, Failure> {
     let (window, ahead) = (task.window(), model.spec().look_ahead());
     let cpu = training::cpu(None)?;
     let model = model.as_ref().clone().on(&cpu);
+    let placed = Placed::new(&request.place, &model)?;
     let (mut found, mut windows, mut notes) = (LossSum::default(), 0, Vec::new());
     for path in request.data {
         let text = Arc::new(Symbols::read(request.reading.open(path)?, task.alphabet())?);
@@ -37,7 +39,7 @@ pub fn evaluate(request: Request) -> Result<Evaluation, Failure> {
         Needs::new("runs over windows", memory::run(model.spec(), size))
             .check(request.force, "smaller models")?;
         windows += masked.len();
-        found.add(drnn_train::evaluate(&model, &masked, 0)?);
+        found.add(drnn_train::evaluate(placed.runner(), &masked, 0)?);
     }
     let bits = Metric::Bits.of(&found);
     Ok(Evaluation {

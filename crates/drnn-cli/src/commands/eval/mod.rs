@@ -20,6 +20,7 @@ use crate::files::model_file::{ModelFile, task_facts};
 use crate::memory::Force;
 use crate::report::page::number;
 use crate::report::training_run::{Judged, judged_text};
+use crate::training::place::{Place, PlaceArguments};
 use clap::Args;
 use drnn::Import;
 use drnn::text::grouped;
@@ -53,6 +54,8 @@ pub struct Arguments {
     #[command(flatten)]
     reading: Reading,
     #[command(flatten)]
+    place: PlaceArguments,
+    #[command(flatten)]
     force: Force,
 }
 
@@ -79,6 +82,7 @@ pub struct Request<'a> {
     pub rows: Option<Rows>,
     pub reading: Reading,
     pub force: Force,
+    pub place: Place,
 }
 
 type Evaluate = fn(Request) -> Result<Evaluation, Failure>;
@@ -101,10 +105,12 @@ pub struct Evaluation {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let Arguments { model: path, data, rows, json, reading, force } = arguments;
+    let Arguments { model: path, data, rows, json, reading, force, place } = arguments;
+    let place = place.find()?;
     let model = ModelFile::open(path, &Import::default())?;
     let (reading, force) = (*reading, *force);
-    let (name, found) = evaluate(Request { path, model, data, rows: *rows, reading, force })?;
+    let (name, found) =
+        evaluate(Request { path, model, data, rows: *rows, reading, force, place })?;
     let text = match json {
         true => format!("{}\n", found.value(path.display().to_string(), &name, data)),
         false => found.text(&name),

@@ -9,6 +9,7 @@ use crate::memory::Needs;
 use crate::report::baselines::{evaluation_alarm, evaluation_table, standard_error};
 use crate::report::page::number;
 use crate::report::training_run::{Judged, most_frequent};
+use crate::training::placed::Placed;
 use drnn::Direction;
 use drnn::memory::{self, BatchSize};
 use drnn::text::grouped;
@@ -37,7 +38,7 @@ pub fn evaluate(request: Request) -> Result<Evaluation, Failure> {
     let steps = scoring_steps(model.spec(), &data);
     Needs::new("scoring", memory::run(model.spec(), BatchSize::new(steps, 1)))
         .check(request.force, "shorter sequences")?;
-    let found = score(model, &task, &data)?;
+    let found = score(Placed::new(&request.place, model)?.runner(), &task, &data)?;
     let mut notes = missing_notes(&data);
     notes.extend(unknown_categories(data.unknown_categories));
     if found.unknown > 0 {

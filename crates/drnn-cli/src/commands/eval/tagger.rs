@@ -4,6 +4,7 @@ use super::{Evaluation, Request};
 use crate::Failure;
 use crate::files::model_file::ModelFile;
 use crate::report::baselines::standard_error;
+use crate::training::placed::Placed;
 use crate::training::treebank::{by_tag, confusion, table};
 use drnn::text::grouped;
 use drnn_tasks::tagger::{Counting, Tagger};
@@ -27,7 +28,10 @@ pub fn evaluate(request: Request) -> Result<Evaluation, Failure> {
             data.push(vocabulary, tokens);
         }
     }
-    let scores = Scores::of(&tagger, &data)?;
+    let (chars, words) = (tagger.char_model(), tagger.word_model());
+    let placed = [Placed::new(&request.place, chars)?, Placed::new(&request.place, words)?];
+    let networks = placed.each_ref().map(Placed::runner);
+    let scores = Scores::with_runners(&tagger, networks, &data)?;
     let named = |name: &str, share: Ratio| Some((name.to_string(), share.value()?));
     let error = scores.words.value().map(|accuracy| {
         let error = standard_error(accuracy, scores.words.total as usize);

@@ -25,6 +25,8 @@ use crate::commands::tag::input::From;
 use crate::console::progress;
 use crate::files::model_file::ModelFile;
 use crate::files::paths::check_not_read;
+use crate::training::place::{Place, PlaceArguments};
+use crate::training::placed::PlacedLive;
 use clap::{Args, ValueEnum};
 use drnn::{Cpu, Import};
 use drnn_tasks::live::LiveModel;
@@ -41,7 +43,8 @@ use std::path::{Path, PathBuf};
 ///            class and its probability; a forecast stands in the row from which it was made
 ///   chars    a text with masks (_ and [MASK]): line, column, character and probability of each mask
 ///   tagger   text, tokens or CoNLL-U: sentence, number, word, tag and probability of each word
-/// A model that is not bidirectional reads a file of any length in constant memory. Examples:
+/// A model that is not bidirectional reads a file of any length in constant memory, unless a GPU runs it
+/// (--device). Examples:
 ///   drnn predict out/series/model.safetensors new.csv -o predicted.csv --columns id,time
 ///   drnn predict out/tagger/model.safetensors text.conllu -o - --to json
 #[derive(Debug, Args)]
@@ -74,6 +77,8 @@ pub struct Arguments {
     lines: bool,
     #[command(flatten)]
     reading: Reading,
+    #[command(flatten)]
+    place: PlaceArguments,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -90,14 +95,18 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     let model = load(path)?;
     arguments.check(&model)?;
+    let place = match model.task() {
+        "chars" => arguments.place.only_cpu_for("masks are filled in")?,
+        _ => arguments.place.find()?,
+    };
     let source = arguments.open()?;
     if is_stdout {
-        return arguments.write(&model, source, &mut std::io::stdout().lock()).map(|_| ());
+        return arguments.write(&model, &place, source, &mut std::io::stdout().lock()).map(|_| ());
     }
     // A failure that is not the file's is carried past the writer.
     let mut outcome = Ok(0);
     let written = drnn::io::write_atomically(output, |file| {
-        outcome = arguments.write(&model, source, file);
+        outcome = arguments.write(&model, &place, source, file);
         match &outcome {
             Ok(_) => Ok(()),
             Err(_) => Err(std::io::Error::other("stopped")),
@@ -166,29 +175,33 @@ impl Arguments {
     fn write(
         &self,
         model: &LiveModel,
+        place: &Place,
         source: Source,
         to: &mut impl Write,
     ) -> Result<usize, Failure> {
+        let placed = || PlacedLive::new(place, model);
         match model.task() {
             "series" => {
+                let placed = placed()?;
                 let options = series::Options {
                     columns: self.columns.as_deref(),
                     probabilities: self.probabilities,
                 };
-                series::predict(model, source, &options, Sheet::new(to, self.to))
+                series::predict(model, &placed, source, &options, Sheet::new(to, self.to))
             }
             "chars" => {
                 let form = if self.to == To::Json { Form::Json } else { Form::Csv };
                 fill::fill_into(model, source, &self.mask_text, self.lines, form, to)
             }
             _ => {
+                let placed = placed()?;
                 let guess = match source.name() {
                     name if name.contains(".conllu") => From::Conllu,
                     name if name.contains(".tsv") => From::Tokens,
                     _ => From::Text,
                 };
                 let from = self.from.unwrap_or(guess);
-                words::predict(model, source, from, Sheet::new(to, self.to))
+                words::predict(model, &placed, source, from, Sheet::new(to, self.to))
             }
         }
     }

@@ -1,7 +1,8 @@
 //! A sequence through the model: live where that is possible, so that memory does not grow with its
-//! length; whole where the network is bidirectional.
+//! length; whole where the network is bidirectional, or on a GPU.
 
 use crate::Failure;
+use crate::training::placed::PlacedLive;
 use drnn_tasks::live::{Element, LiveModel, LiveRun, LiveStream, Prediction};
 
 /// Predicts sequences, one after the other. Predictions come in the order of the elements.
@@ -12,10 +13,10 @@ pub enum Predictor<'m> {
 }
 
 impl<'m> Predictor<'m> {
-    pub fn new(model: &'m LiveModel) -> Result<Predictor<'m>, Failure> {
-        Ok(match model.streams() {
+    pub fn new(model: &'m LiveModel, placed: &'m PlacedLive) -> Result<Predictor<'m>, Failure> {
+        Ok(match model.streams() && !placed.is_on_gpu() {
             true => Predictor::Live(Box::new(LiveStream::new(model)?)),
-            false => Predictor::Whole(LiveRun::new(model), Vec::new()),
+            false => Predictor::Whole(placed.run(), Vec::new()),
         })
     }
 

@@ -14,6 +14,7 @@ use super::sheet::{Cell, Sheet};
 use crate::Failure;
 use crate::args::series::unknown_categories;
 use crate::console::note;
+use crate::training::placed::PlacedLive;
 use drnn::text::grouped;
 use drnn_tasks::live::{Element, LiveModel, Predicted};
 use drnn_tasks::series::{Missing, SeriesTask};
@@ -33,6 +34,7 @@ pub struct Options<'a> {
 /// Writes a row for each row that is read; how many.
 pub fn predict<W: Write>(
     model: &LiveModel,
+    placed: &PlacedLive,
     source: Source,
     options: &Options,
     sheet: Sheet<W>,
@@ -44,7 +46,7 @@ pub fn predict<W: Write>(
         let why = "--probabilities: the model predicts values, which have none";
         return Err(Failure::Input(why.into()));
     }
-    let predictor = Predictor::new(model)?;
+    let predictor = Predictor::new(model, placed)?;
     let form = Form::new(task, options.probabilities);
     let waiting = VecDeque::new();
     let mut writer = Writer { model, predictor, form, waiting, sheet, left_out: 0, unknown: 0 };

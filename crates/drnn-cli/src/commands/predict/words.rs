@@ -3,17 +3,17 @@
 use super::sheet::{Cell, Sheet};
 use crate::Failure;
 use crate::commands::tag::input::{From, Piece, Whole, pieces};
+use crate::training::placed::PlacedLive;
 use drnn_tasks::live::{LiveModel, LiveRun, Predicted};
 use drnn_train::read::Source;
 use std::io::Write;
 
-/// Sentences in a batch.
-const BATCH: usize = 64;
 const COLUMNS: [&str; 5] = ["sentence", "number", "word", "tag", "probability"];
 
 /// Writes a row for each word; how many.
 pub fn predict<W: Write>(
     model: &LiveModel,
+    placed: &PlacedLive,
     source: Source,
     from: From,
     mut sheet: Sheet<W>,
@@ -22,7 +22,7 @@ pub fn predict<W: Write>(
         return Err(Failure::Input("not a tagger".into()));
     };
     sheet.header(COLUMNS.map(String::from).to_vec(), ',')?;
-    let mut batch = Sentences { run: LiveRun::new(model), waiting: Vec::new(), written: 0 };
+    let mut batch = Sentences { run: placed.run(), waiting: Vec::new(), written: 0 };
     let mut arriving = Vec::new();
     for piece in pieces(source, from, tagger.counting()) {
         match piece {
@@ -37,7 +37,7 @@ pub fn predict<W: Write>(
             Piece::Whole(whole) => batch.waiting.push(whole),
             Piece::Failed(error) => return Err(error.into()),
         }
-        if batch.waiting.len() >= BATCH {
+        if batch.waiting.len() >= placed.sentences() {
             batch.tag(&mut sheet)?;
         }
     }

@@ -16,6 +16,8 @@ use crate::args::reading::Reading;
 use crate::console::progress;
 use crate::files::builtin::{self, DEFAULT_TAGGER};
 use crate::files::model_file::{in_model, read_model};
+use crate::training::place::PlaceArguments;
+use crate::training::placed::PlacedLive;
 use clap::Args;
 use drnn::Bundle;
 use drnn_tasks::live::LiveModel;
@@ -33,7 +35,7 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 /// Running text has one or more sentences per line and is tagged line by line. Tokens come one per
 /// line, and a blank line ends a sentence: the tag of word t is written as soon as word t + d has been
 /// read, where d is the model's delay; a bidirectional model needs the whole sentence. In CoNLL-U the
-/// column UPOS is filled in, and everything else stays.
+/// column UPOS is filled in, and everything else stays. A GPU (--device) tags complete sentences.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {
@@ -52,9 +54,12 @@ pub struct Arguments {
     probabilities: bool,
     #[command(flatten)]
     reading: Reading,
+    #[command(flatten)]
+    place: PlaceArguments,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let place = arguments.place.find()?;
     let tagger = load(arguments.model.as_deref())?.on(&drnn::Cpu::from_env()?);
     let to = arguments.to.unwrap_or(match arguments.from {
         From::Conllu => To::Conllu,
@@ -72,7 +77,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     // A word is part of a line, which has a limit of its own.
     let model = LiveModel::from_tagger("tag", tagger).with_max_word(MAX_LINE_BYTES);
     let output = Output::new(std::io::stdout().lock(), to, arguments.probabilities);
-    tag_all(&pieces, Arriving::new(&model)?, Complete::new(&model), output)
+    let placed = PlacedLive::new(&place, &model)?;
+    tag_all(&pieces, Arriving::new(&model)?, Complete::new(&placed), output)
 }
 
 /// The tagger in a file, or a built-in one.

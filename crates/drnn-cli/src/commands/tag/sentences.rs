@@ -4,6 +4,7 @@
 use super::input::Whole;
 use super::output::Output;
 use crate::Failure;
+use crate::training::placed::PlacedLive;
 use drnn_tasks::live::{Element, LiveModel, LiveRun, LiveStream, Predicted};
 use std::io::Write;
 
@@ -56,20 +57,19 @@ impl<'m> Arriving<'m> {
 pub struct Complete<'m> {
     run: LiveRun<'m>,
     waiting: Vec<Whole>,
+    /// Sentences in a batch.
+    batch: usize,
 }
 
-/// Sentences in a batch.
-const BATCH: usize = 64;
-
 impl<'m> Complete<'m> {
-    pub fn new(model: &'m LiveModel) -> Complete<'m> {
-        Complete { run: LiveRun::new(model), waiting: Vec::new() }
+    pub fn new(model: &'m PlacedLive<'m>) -> Complete<'m> {
+        Complete { run: model.run(), waiting: Vec::new(), batch: model.sentences() }
     }
 
     /// Adds a sentence; a full batch is tagged.
     pub fn push<W: Write>(&mut self, whole: Whole, output: &mut Output<W>) -> Result<(), Failure> {
         self.waiting.push(whole);
-        if self.waiting.len() < BATCH { Ok(()) } else { self.tag(output) }
+        if self.waiting.len() < self.batch { Ok(()) } else { self.tag(output) }
     }
 
     /// Tags the sentences that wait and writes them in their order.
