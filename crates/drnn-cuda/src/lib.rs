@@ -2,7 +2,7 @@
 //!
 //! [`CudaLearner`] trains one network and is a [`drnn_train::Engine`], so [`drnn_train::Trainer`]
 //! runs it like the CPU engine. [`CudaGroup`] trains many small LSTMs at the same time, one
-//! [`CudaLane`] each.
+//! [`CudaLane`] each. [`CudaTagger`] trains a network over characters and one over words together.
 //!
 //! ```no_run
 //! use drnn::{Cell, NetSpec, Padding};
@@ -82,6 +82,7 @@
 //! | `learner/` | [`CudaLearner`] |
 //! | `inference/` | [`CudaModel`]: trained networks on whole sequences |
 //! | `recurrence/` | [`Recurrence`]: calls on a caller's memory and stream |
+//! | `tagger/` | [`CudaTagger`]: two recurrences, and what lies between them |
 //! | `group/` | [`CudaGroup`]: kernels, data sets on the device, the rendezvous of lanes |
 //! | `estimate.rs` | device memory that training needs, without a GPU |
 //! | `recorded/` | tests: everything that is launched, checked without a GPU |
@@ -103,6 +104,7 @@ mod recorded;
 mod recurrence;
 mod runtime;
 mod step;
+mod tagger;
 
 pub use error::{Error, Result, Status};
 pub use estimate::estimate;
@@ -117,3 +119,4 @@ pub use runtime::device::Device;
 pub use runtime::gemm::Precision;
 pub use step::cpu_only::check_options;
 pub use step::pass::Until;
+pub use tagger::CudaTagger;

@@ -91,11 +91,14 @@ impl Task {
     /// Whether it can only be run on the CPU.
     pub fn only_cpu(&self) -> bool {
         match self.experiment {
-            Experiment::Theorem | Experiment::Depth | Experiment::Pos(..) => true,
+            Experiment::Theorem | Experiment::Depth => true,
             Experiment::Runtime(device) => device == Device::Cpu,
             // Engines for GPUs have no blocks that start one after another.
             Experiment::Relax(stack) => stack.start() != StartState::Free,
-            Experiment::Reversal(_) | Experiment::Sine(_) | Experiment::Mlm(_) => false,
+            Experiment::Reversal(_)
+            | Experiment::Sine(_)
+            | Experiment::Mlm(_)
+            | Experiment::Pos(..) => false,
         }
     }
 

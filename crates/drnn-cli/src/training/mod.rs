@@ -8,6 +8,7 @@ pub mod placed;
 pub mod shown;
 pub mod start;
 pub mod stop;
+pub mod tagger;
 pub mod treebank;
 
 use crate::Failure;

@@ -111,16 +111,6 @@ impl PlaceArguments {
             _ => Ok(Place::Cpu),
         }
     }
-
-    /// The CPU, for models that have no engine on a GPU; `cuda` is an error.
-    pub fn only_cpu(self, what: &str) -> std::result::Result<Place, Failure> {
-        match self.device {
-            Name::Cuda => {
-                Err(Failure::Input(format!("--device cuda: {what} are trained on the CPU only")))
-            }
-            _ => Ok(Place::Cpu),
-        }
-    }
 }
 
 /// Where networks are trained.

@@ -7,15 +7,17 @@ use crate::args::reading::Reading;
 use crate::console::warning;
 use crate::memory::Needs;
 use crate::report::training_run::{Judged, most_frequent};
+use crate::training::place::Place;
+use crate::training::tagger::TaggerInTraining;
 use drnn::text::grouped;
 use drnn::{BundleTable, Cpu};
 use drnn_tasks::tagger::{Counting, Limits, NO_WORD, SPECIAL, Tagger, TaggerNet, Vocabulary};
 use drnn_train::baseline::{Baseline, tag_baseline};
 use drnn_train::read;
 use drnn_train::tagger::{
-    self, Ratio, Scores, Sentence, Sentences, Sizes, TaggerLearner, read_sentences, with_special,
+    self, Ratio, Scores, Sentence, Sentences, Sizes, put_vectors, read_sentences, with_special,
 };
-use drnn_train::{Engine, Estimate, Options, PaperNet};
+use drnn_train::{Engine, Options, PaperNet};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::path::Path;
@@ -168,30 +170,39 @@ impl Treebank {
         Ok(sizes.build(&self.vocabulary, nets, frozen)?)
     }
 
-    /// The memory to train them.
-    pub fn needs(&self, net: &TaggerNet, options: &Options, threads: usize) -> Needs {
+    /// The memory to train them at `place`.
+    pub fn needs(
+        &self,
+        place: &Place,
+        net: &TaggerNet,
+        options: &Options,
+        threads: usize,
+    ) -> Result<Needs, Failure> {
         let parts: Vec<&Sentences> =
             [&self.train, &self.dev].into_iter().chain(&self.test).collect();
-        Estimate::tagger(net, &parts, options, threads).into()
+        Ok(place.tagger_needs(net, &parts, options, threads)?)
     }
 
-    /// The two networks, to be trained.
-    pub fn learner(
+    /// The two networks, to be trained at `place`.
+    pub fn engine(
         &self,
+        place: &Place,
         cpu: &Cpu,
         net: TaggerNet,
         options: &Options,
-    ) -> Result<TaggerLearner, Failure> {
-        let learner = TaggerLearner::new(cpu, net, options.adam, options.seed);
-        Ok(match &self.vectors {
-            Some(table) if self.tuned => learner.with_vectors(table)?,
-            _ => learner,
-        })
+    ) -> Result<TaggerInTraining, Failure> {
+        let mut engine = place.tagger(cpu, net, options)?;
+        if let Some(table) = self.vectors.as_ref().filter(|_| self.tuned) {
+            let mut state = engine.state()?;
+            put_vectors(engine.net(), table, &mut state.params)?;
+            engine.set_state(state)?;
+        }
+        Ok(engine)
     }
 
     /// A trained tagger.
-    pub fn tagger(&self, learner: &mut TaggerLearner) -> Result<Tagger, Failure> {
-        let (params, net) = (learner.params()?, learner.net().clone());
+    pub fn tagger(&self, engine: &mut TaggerInTraining) -> Result<Tagger, Failure> {
+        let (params, net) = (engine.params()?, engine.net().clone());
         Ok(Tagger::new(self.vocabulary.clone(), self.counting, net, &params)?)
     }
 

@@ -9,6 +9,7 @@
 //! | `persistent` | large recurrences, all steps in one launch over many multiprocessors |
 //! | `group` | many small LSTMs at once |
 //! | `recurrence` | a caller's arrays: formats, lengths, states, the scale of gradients |
+//! | `tagger` | the input of a tagger's word network, and its gradient |
 //! | `params` | the parameter struct of every kernel, in Rust and in C |
 //! | `sources` | which files make a translation unit |
 
@@ -153,6 +154,26 @@ impl RecurrenceKernels {
     }
 }
 
+/// What only [`crate::CudaTagger`] needs besides.
+#[derive(Debug)]
+pub(crate) struct TaggerKernels {
+    pub join_words: Kernel<JoinWords>,
+    pub sum_encodings: Kernel<SumEncodings>,
+    pub sum_vectors: Kernel<SumVectors>,
+}
+
+impl TaggerKernels {
+    /// Compiles, or takes from the cache, and loads all of them.
+    pub fn new(device: &Device) -> Result<TaggerKernels> {
+        let words = Module::new(device, &sources::tagger_words())?;
+        Ok(TaggerKernels {
+            join_words: words.kernel()?,
+            sum_encodings: words.kernel()?,
+            sum_vectors: words.kernel()?,
+        })
+    }
+}
+
 /// The kernels that every device loads.
 #[derive(Debug)]
 pub(crate) struct Kernels {
@@ -162,6 +183,7 @@ pub(crate) struct Kernels {
     pub embed_backward: Kernel<EmbedBackward>,
     pub add_output_bias: Kernel<AddOutputBias>,
     pub cross_entropy: Kernel<CrossEntropy>,
+    pub weighted_cross_entropy: Kernel<WeightedCrossEntropy>,
     pub squared_error: Kernel<SquaredError>,
     pub sum_losses: Kernel<SumLosses>,
     pub sum_squares: Kernel<SumSquares>,
@@ -190,6 +212,7 @@ impl Kernels {
             embed_backward: tokens.kernel()?,
             add_output_bias: loss.kernel()?,
             cross_entropy: loss.kernel()?,
+            weighted_cross_entropy: loss.kernel()?,
             squared_error: loss.kernel()?,
             sum_losses: sums.kernel()?,
             sum_squares: sums.kernel()?,
@@ -238,6 +261,7 @@ mod tests {
                 sources::cells_from_states(),
                 sources::recurrence_values(),
                 sources::recurrence_states(),
+                sources::tagger_words(),
             ];
             let all = all.into_iter().chain([1, 13, 16].map(sources::resident)).chain(own);
             for source in all {

@@ -51,7 +51,7 @@ impl Sources {
             loss: source!(
                 "loss",
                 [COMMON],
-                [AddOutputBias, CrossEntropy, SquaredError],
+                [AddOutputBias, CrossEntropy, WeightedCrossEntropy, SquaredError],
                 "elementwise/loss.cu",
                 Vec::new()
             ),
@@ -173,6 +173,17 @@ pub(crate) fn persistent_backward(defines: Vec<String>) -> Source {
         [PersistentBackward, PersistentBackwardFromStates],
         "persistent/backward.cu",
         defines
+    )
+}
+
+/// The input of a tagger's word network.
+pub(crate) fn tagger_words() -> Source {
+    source!(
+        "tagger_words",
+        [COMMON],
+        [JoinWords, SumEncodings, SumVectors],
+        "tagger/words.cu",
+        Vec::new()
     )
 }
 

@@ -109,6 +109,6 @@ impl Dataset for Zeros {
 }
 
 /// Batches of so many of the first sequences.
-fn batches(chosen: &[u32], batch: usize) -> Batches<'_> {
+pub(crate) fn batches(chosen: &[u32], batch: usize) -> Batches<'_> {
     Batches { epoch: 0, chosen, batch, rate: 1e-3, clip: Some(1.0), dropout: None }
 }

@@ -46,7 +46,7 @@ pub struct ForwardArguments<'a> {
     pub c0: u64,
     /// Steps of each sequence. The reverse direction begins at the sequence's own end.
     pub lengths: Lengths,
-    /// Out: (T, B, directions n), zeros after each sequence's end.
+    /// Out, optional: (T, B, directions n), zeros after each sequence's end.
     pub y: u64,
     /// Out, optional: hidden states after each sequence's own last step, as `h0`.
     pub h_n: u64,
@@ -142,7 +142,7 @@ impl Recurrence {
     pub(super) fn check_forward(&self, call: &ForwardArguments) -> Result<()> {
         let values = self.options.format.bytes();
         required("x", call.x, values)?;
-        required("y", call.y, values)?;
+        optional("y", call.y, values)?;
         self.check_arrays("parameters", call.parameters)?;
         match call.lengths {
             Lengths::Full => {}

@@ -108,6 +108,8 @@ pub struct Recurrence {
     way: Way,
     saved_bytes: usize,
     workspace_bytes: usize,
+    /// Another cuBLAS handle than the device's.
+    products: Option<Arc<Mutex<Gemm>>>,
     loaded: OnceLock<Result<Loaded>>,
 }
 
@@ -159,7 +161,7 @@ impl Recurrence {
         };
         check_indices(&plan, shape, way)?;
         let device = device.clone();
-        let (saved_bytes, workspace_bytes, loaded) = (0, 0, OnceLock::new());
+        let (saved_bytes, workspace_bytes, products, loaded) = (0, 0, None, OnceLock::new());
         let mut planned = Recurrence {
             device,
             spec,
@@ -169,6 +171,7 @@ impl Recurrence {
             way,
             saved_bytes,
             workspace_bytes,
+            products,
             loaded,
         };
         let [saved, forward] = planned.measure(Direction::Forward)?;
@@ -179,6 +182,12 @@ impl Recurrence {
             planned.workspace_bytes = forward.max(backward);
         }
         Ok(planned)
+    }
+
+    /// With a cuBLAS handle of the caller's, so that calls of several threads need not wait for one
+    /// another while they are submitted.
+    pub(crate) fn with_products(self, products: Arc<Mutex<Gemm>>) -> Recurrence {
+        Recurrence { products: Some(products), loaded: OnceLock::new(), ..self }
     }
 
     /// What it computes.
@@ -224,7 +233,10 @@ impl Recurrence {
                     Some(PersistentNet::from_states(device, plan, shape.rows, options.training)?)
                 }
             };
-            let gemm = device.products(options.precision)?;
+            let gemm = match &self.products {
+                Some(own) => own.clone(),
+                None => device.products(options.precision)?,
+            };
             Ok(Loaded { gemm, net })
         };
         self.loaded.get_or_init(load).as_ref().map_err(Clone::clone)

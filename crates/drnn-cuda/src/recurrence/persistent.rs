@@ -50,6 +50,9 @@ impl<'a> Call<'a> {
             (below, at) = (at, at + pass.exchange_len(&launch.tiling));
         }
         self.last_states_half(&pass, call.h_n)?;
+        if call.y == 0 {
+            return Ok(());
+        }
         let last = self.recurrence.plan.layers.len() - 1;
         let (r, padded) = (&self.recurrence.plan.layers[last][0], work.layers[last].padded);
         let params = WriteStatesHalf {

@@ -49,6 +49,9 @@ impl Call<'_> {
                 }
             }
         }
+        if call.y == 0 {
+            return Ok(());
+        }
         let h = work.h.last().expect("a layer");
         let width = plan.layers[0][0].width;
         self.write_values(0, h.at(shape.rows * width), call.y, [width; 2])

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::kernels::params::Params;
-use crate::kernels::{Kernels, RecurrenceKernels};
+use crate::kernels::{Kernels, RecurrenceKernels, TaggerKernels};
 use crate::persistent::{CooperativeKernel, DeviceLimits, KernelSpec};
 use crate::plain::Resident;
 use crate::runtime::driver::{ctx, mem_get_info};
@@ -57,6 +57,7 @@ struct Inner {
     memory: usize,
     kernels: OnceLock<Result<Kernels>>,
     recurrence_kernels: OnceLock<Result<RecurrenceKernels>>,
+    tagger_kernels: OnceLock<Result<TaggerKernels>>,
     /// By number of warps.
     resident: Loaded<usize, Resident>,
     /// By precision: handles that all calls of [`crate::Recurrence`] share.
@@ -134,6 +135,7 @@ impl Device {
             memory,
             kernels: OnceLock::new(),
             recurrence_kernels: OnceLock::new(),
+            tagger_kernels: OnceLock::new(),
             resident: Mutex::default(),
             products: Mutex::default(),
             cooperative: Mutex::default(),
@@ -171,6 +173,12 @@ impl Device {
     pub(crate) fn recurrence_kernels(&self) -> Result<&RecurrenceKernels> {
         let kernels = &self.0.recurrence_kernels;
         kernels.get_or_init(|| RecurrenceKernels::new(self)).as_ref().map_err(Clone::clone)
+    }
+
+    /// The kernels that only [`crate::CudaTagger`] uses, compiled and loaded on first use.
+    pub(crate) fn tagger_kernels(&self) -> Result<&TaggerKernels> {
+        let kernels = &self.0.tagger_kernels;
+        kernels.get_or_init(|| TaggerKernels::new(self)).as_ref().map_err(Clone::clone)
     }
 
     /// The cuBLAS handle of [`crate::Recurrence`] for a precision, made on first use: handles take
@@ -282,6 +290,7 @@ impl Device {
             memory: 0,
             kernels: OnceLock::new(),
             recurrence_kernels: OnceLock::new(),
+            tagger_kernels: OnceLock::new(),
             resident: Mutex::default(),
             products: Mutex::default(),
             cooperative: Mutex::default(),

@@ -179,6 +179,14 @@ impl Event {
         Ok(Event { device: device.clone(), raw })
     }
 
+    /// An event for which threads sleep instead of polling: for many threads that wait at the same
+    /// time.
+    pub fn blocking(device: &Device) -> Result<Event> {
+        let _guard = device.no_capture_guard()?;
+        let raw = event::create(sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC)?;
+        Ok(Event { device: device.clone(), raw })
+    }
+
     /// An event with a time stamp.
     pub fn with_timing(device: &Device) -> Result<Event> {
         let _guard = device.no_capture_guard()?;

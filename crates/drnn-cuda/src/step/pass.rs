@@ -191,29 +191,53 @@ impl Pass<'_> {
         to: usize,
         copy: Option<usize>,
     ) -> Result<()> {
-        let (partial, gradient) = (self.work.partial.at(0), self.gradient);
+        let (gradient, copy) = (self.gradient, copy.map_or(0, |at| self.gradient.at(at)));
+        let sums = ColumnSums { rows, columns, partial: &self.work.partial };
+        sums.submit(self.kernels, self.stream, values, [gradient.at(to), copy])
+    }
+}
+
+/// Sums of the columns of a matrix.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ColumnSums<'a> {
+    pub rows: usize,
+    pub columns: usize,
+    /// ([`CHUNKS`], columns) at least.
+    pub partial: &'a Buffer<f32>,
+}
+
+impl ColumnSums<'_> {
+    /// Sums `values` (rows, columns) over rows into the first array, and the second unless null.
+    pub fn submit(
+        self,
+        kernels: &Kernels,
+        stream: &Stream,
+        values: u64,
+        [sums, copy]: [u64; 2],
+    ) -> Result<()> {
+        let ColumnSums { rows, columns, partial } = self;
         let chunks = CHUNKS.min(rows.div_ceil(32));
         let by_chunk = SumColumns {
             values: ptr(values),
-            partial: ptr(partial),
+            partial: ptr(partial.at(0)),
             rows: size(rows),
             columns: size(columns),
         };
         let over_chunks = SumChunks {
-            partial: ptr(partial),
-            sums: ptr(gradient.at(to)),
-            copy: ptr(copy.map_or(0, |at| gradient.at(at))),
+            partial: ptr(partial.at(0)),
+            sums: ptr(sums),
+            copy: ptr(copy),
             chunks: size(chunks),
             columns: size(columns),
         };
-        let Kernels { sum_columns, sum_chunks, .. } = self.kernels;
+        let Kernels { sum_columns, sum_chunks, .. } = kernels;
         let grid = [columns.div_ceil(32), chunks];
-        // SAFETY: the workspace is large enough for the chunks; the kernel's shared memory is for
-        // 256 threads.
+        // SAFETY: `partial` is large enough for the chunks; the kernel's shared memory is for 256
+        // threads.
         unsafe {
-            sum_columns.launch(self.stream, grid, 256, &by_chunk)?;
+            sum_columns.launch(stream, grid, 256, &by_chunk)?;
             let blocks = columns.div_ceil(THREADS);
-            sum_chunks.launch(self.stream, [blocks, 1], THREADS, &over_chunks)
+            sum_chunks.launch(stream, [blocks, 1], THREADS, &over_chunks)
         }
     }
 }

@@ -145,7 +145,7 @@ fn tokens(
 
 /// Counting sort: the (step, row) pairs of symbol v are `pairs[starts[v]..starts[v + 1]]`,
 /// ascending.
-fn by_symbol(tokens: &[u32], symbols: usize, starts: &mut [u32], pairs: &mut [u32]) {
+pub(crate) fn by_symbol(tokens: &[u32], symbols: usize, starts: &mut [u32], pairs: &mut [u32]) {
     let starts = &mut starts[..symbols + 1];
     starts.fill(0);
     tokens.iter().filter(|t| **t != NONE).for_each(|t| starts[*t as usize + 1] += 1);

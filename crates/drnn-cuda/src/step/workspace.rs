@@ -33,7 +33,7 @@ pub(crate) struct StagingBuffer {
 }
 
 impl StagingBuffer {
-    fn new(device: &Device, words: usize) -> Result<StagingBuffer> {
+    pub fn new(device: &Device, words: usize) -> Result<StagingBuffer> {
         Ok(StagingBuffer {
             words: Pinned::zeros(device, words)?,
             arrived: Buffer::zeros(device, words)?,

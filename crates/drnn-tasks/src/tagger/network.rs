@@ -68,6 +68,11 @@ impl TaggerNet {
         self.vectors[1]
     }
 
+    /// The number of words that have a vector, special ones included.
+    pub fn vector_rows(&self) -> usize {
+        self.vectors[0]
+    }
+
     /// Words after which a tag is known; None if it needs the end of the sentence.
     pub fn latency(&self) -> Option<usize> {
         (self.words.direction() == drnn::Direction::Forward).then_some(self.words.delay())

@@ -5,14 +5,15 @@
 //! ```
 
 use super::gather::{CharRows, WordRows, gather};
+use super::identity::{identity, identity_of_0_1};
 use super::sentences::Sentences;
-use super::sizes::initial_params;
+use super::sizes::{initial_params, put_vectors};
 use crate::error::{Error, Result};
 use crate::loss::{LossSum, Targets, weighted_cross_entropy};
 use crate::optim::{Adam, AdamOptions, clip_scale, norm};
 use crate::training::{Batches, Engine, Inspect, State, Steps, forward};
-use drnn::{BundleTable, Cpu, Gradient, Lane, NetSpec, Params, States, Tape};
-use drnn_tasks::tagger::{SPECIAL, TaggerNet};
+use drnn::{BundleTable, Cpu, Gradient, Lane, Params, States, Tape};
+use drnn_tasks::tagger::TaggerNet;
 
 /// Parameters, optimiser, and memory for a step.
 pub struct TaggerLearner {
@@ -50,19 +51,9 @@ impl TaggerLearner {
         }
     }
 
-    /// Goes on from these vectors of words, which are learned, instead of those that were drawn; special words keep
-    /// theirs.
+    /// Goes on from these vectors of words, as [`put_vectors`] does.
     pub fn with_vectors(mut self, table: &BundleTable) -> Result<TaggerLearner> {
-        let range = self.net.ranges()[2].clone();
-        if self.net.frozen.is_some() || table.values.len() != range.len() {
-            return Err(Error::Data(format!(
-                "{} values for vectors of {}",
-                table.values.len(),
-                range.len()
-            )));
-        }
-        let special = SPECIAL * table.width;
-        self.state.params[range][special..].copy_from_slice(&table.values[special..]);
+        put_vectors(&self.net, table, &mut self.state.params)?;
         Ok(self)
     }
 
@@ -121,24 +112,17 @@ impl TaggerLearner {
         }])?;
         Ok(loss)
     }
-
-    /// Both networks in the words of `describe`, and whether words' vectors are trained.
-    fn described(&self, describe: impl Fn(&NetSpec) -> String) -> String {
-        let vectors = if self.net.frozen.is_some() { "frozen" } else { "learned" };
-        let [chars, words] = [&self.net.chars, &self.net.words].map(describe);
-        format!("{chars} | {words} | {vectors} vectors")
-    }
 }
 
 impl Engine for TaggerLearner {
     type Data = Sentences;
 
     fn identity(&self) -> String {
-        self.described(NetSpec::canonical)
+        identity(&self.net)
     }
 
     fn identity_of_0_1(&self) -> String {
-        self.described(NetSpec::display_of_0_1)
+        identity_of_0_1(&self.net)
     }
 
     fn sequences(&self, data: &Sentences) -> usize {

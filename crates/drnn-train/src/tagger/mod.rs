@@ -18,12 +18,14 @@
 //! | `sizes` | the paper's networks and their first parameters |
 //! | `gather` | batches of sentences |
 //! | `learner` | training |
+//! | `identity` | what is trained, as text for checkpoints |
 //! | `outputs` | logits of whole sentences, in batches |
 //! | `scores` | accuracy, overall and by tag |
 //! | `validation` | accuracy after every epoch of a training |
 
 mod corpus;
 mod gather;
+mod identity;
 mod learner;
 mod outputs;
 mod scores;
@@ -32,9 +34,10 @@ mod sizes;
 mod validation;
 
 pub use corpus::{Sentence, encode, read_sentences, tokens};
+pub use identity::{identity, identity_of_0_1};
 pub use learner::TaggerLearner;
 pub use outputs::{TagWorkspace, outputs};
 pub use scores::{Ratio, Scores};
 pub use sentences::{Sentences, Word};
-pub use sizes::{Sizes, initial_params, with_special};
+pub use sizes::{Sizes, initial_params, put_vectors, with_special};
 pub use validation::TaggerValidation;

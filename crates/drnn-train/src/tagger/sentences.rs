@@ -61,7 +61,7 @@ impl Sentences {
     }
 
     /// The weight of a tag in the gradient: 1 unless weights were given.
-    pub(super) fn tag_weight(&self, tag: u32) -> f32 {
+    pub fn tag_weight(&self, tag: u32) -> f32 {
         self.tag_weights.get(tag as usize).copied().unwrap_or(1.0)
     }
 

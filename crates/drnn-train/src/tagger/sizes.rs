@@ -1,6 +1,6 @@
 //! The paper's taggers: sizes of their networks, and their first parameters.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::paper::PaperNet;
 use drnn::random::Rng;
 use drnn::{BundleTable, Cell, NetSpec, Padding};
@@ -71,6 +71,19 @@ pub fn initial_params(net: &TaggerNet, seed: u64) -> Vec<f32> {
     params.extend(drnn::params::initial(&net.words, rng.bits()));
     params.resize_with(net.parameters(), || rng.normal());
     params
+}
+
+/// Puts vectors of words, which are trained further, in the place of those that were drawn; special
+/// words keep theirs. Refuses vectors for other words, and taggers that do not train any.
+pub fn put_vectors(net: &TaggerNet, table: &BundleTable, params: &mut [f32]) -> Result<()> {
+    let range = net.ranges()[2].clone();
+    if net.frozen.is_some() || table.values.len() != range.len() {
+        let (found, expected) = (table.values.len(), range.len());
+        return Err(Error::Data(format!("{found} values for vectors of {expected}")));
+    }
+    let special = SPECIAL * table.width;
+    params[range][special..].copy_from_slice(&table.values[special..]);
+    Ok(())
 }
 
 /// Vectors of words in a vocabulary's order, after zeros for the special words.

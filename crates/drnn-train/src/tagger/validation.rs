@@ -1,6 +1,5 @@
 //! Validation of a tagger in training: accuracy over words, as [`super::Scores`] counts it.
 
-use super::learner::TaggerLearner;
 use super::sentences::Sentences;
 use crate::error::Result;
 use crate::loss::{Metric, Targets, argmax};
@@ -22,24 +21,25 @@ impl<'a> TaggerValidation<'a> {
     }
 }
 
-impl Validation<TaggerLearner> for TaggerValidation<'_> {
+/// With any engine that trains taggers.
+impl<E: Engine<Data = Sentences>> Validation<E> for TaggerValidation<'_> {
     fn measure(&self) -> Measure {
         Measure::new(Metric::Accuracy).of("words")
     }
 
-    fn sequences(&self, engine: &TaggerLearner) -> usize {
+    fn sequences(&self, engine: &E) -> usize {
         engine.sequences(self.data)
     }
 
-    fn check(&self, engine: &TaggerLearner) -> Result<()> {
+    fn check(&self, engine: &E) -> Result<()> {
         engine.check(self.data)
     }
 
-    fn validate(&self, engine: &mut TaggerLearner, run: &ValidationRun) -> Result<Validated> {
+    fn validate(&self, engine: &mut E, run: &ValidationRun) -> Result<Validated> {
         let (mut correct, mut words) = (0, 0);
-        let m = engine.net().words.output_width();
         let loss = engine.evaluate(self.data, 0, run.rows, &mut |outputs, targets| {
             let Targets::Classes(tags) = targets else { return };
+            let m = (outputs.len() / tags.len().max(1)).max(1);
             let counted = outputs.chunks_exact(m).zip(tags).filter(|t| Some(*t.1) != self.no_word);
             for (y, tag) in counted {
                 words += 1;

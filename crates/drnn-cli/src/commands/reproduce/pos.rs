@@ -7,13 +7,15 @@ use crate::console::progress;
 use crate::memory::Needs;
 use crate::report::pos::{Language, PosResults, Run, paper_pairs};
 use crate::report::{Provenance, Reported, publish};
+use crate::training::place::Place;
+use crate::training::tagger::TaggerInTraining;
 use crate::training::treebank::{Treebank, WordSource};
 use crate::training::{self, Running, Watch};
 use clap::Args;
 use drnn::Cpu;
 use drnn::text::counted;
 use drnn_tasks::tagger::{Counting, Limits, Tagger};
-use drnn_train::tagger::{Scores, Sizes, TaggerLearner};
+use drnn_train::tagger::{Scores, Sizes};
 use drnn_train::{Engine, Metric, Options, PaperNet, Reason, Trainer, seed};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -85,7 +87,7 @@ fn lane_name([chars, words]: [PaperNet; 2], repetition: usize) -> String {
 
 /// The finished training of a pair of networks, with its scores unless its loss became NaN.
 fn scored(
-    trainer: &mut Trainer<TaggerLearner>,
+    trainer: &mut Trainer<TaggerInTraining>,
     bank: &Treebank,
     cpu: &Cpu,
     [chars, words]: [PaperNet; 2],
@@ -145,14 +147,14 @@ impl Arguments {
     pub fn results(&self, command: String) -> Result<PosResults, Failure> {
         let started = SystemTime::now();
         let cpu = training::cpu(self.running.threads)?;
-        let place = self.running.place.only_cpu("taggers")?;
+        let place = self.running.place.find()?;
         let bank = self.treebank()?;
         let (options, pairs) = (self.options(), self.pairs()?);
         let repeats = usize::from(self.repeats.unwrap_or(if self.full { 5 } else { 1 }));
-        self.check_memory(&bank, &pairs, repeats, &cpu)?;
+        self.check_memory(&bank, &pairs, repeats, (&cpu, &place))?;
         let all = (0..repeats).flat_map(|i| pairs.iter().map(move |&pair| (pair, i)));
         let which: Vec<([PaperNet; 2], usize)> = all.collect();
-        let trainers = self.trainers(&bank, &which, &cpu.with_threads(1))?;
+        let trainers = self.trainers(&bank, &which, (&cpu.with_threads(1), &place))?;
         let out = self.out();
         let folder = self.running.folder(&out, &["pos.json"], training::EARLIER)?;
         let names: Vec<String> = which.iter().map(|&(pair, i)| lane_name(pair, i)).collect();
@@ -206,28 +208,31 @@ impl Arguments {
         bank: &Treebank,
         pairs: &[[PaperNet; 2]],
         repeats: usize,
-        cpu: &Cpu,
+        (cpu, place): (&Cpu, &Place),
     ) -> Result<(), Failure> {
         let mut needs = Vec::new();
         for &pair in pairs {
-            let one = bank.needs(&bank.net(pair, &Sizes::default())?, &self.options(), 1);
+            let net = bank.net(pair, &Sizes::default())?;
+            let one = bank.needs(place, &net, &self.options(), 1)?;
             needs.extend(std::iter::repeat_n(one, repeats));
         }
-        let needs = Needs::side_by_side(needs, cpu.threads());
-        needs.check(self.running.force, "fewer of --char and --word, or --repeats")
+        let threads = place.threads(cpu, needs.len());
+        let needs = Needs::side_by_side(needs, threads);
+        let less = "fewer of --char and --word, or --repeats";
+        needs.check_at(self.running.force, place, less)
     }
 
     fn trainers<'a>(
         &self,
         bank: &'a Treebank,
         which: &[([PaperNet; 2], usize)],
-        one: &Cpu,
-    ) -> Result<Vec<Trainer<'a, TaggerLearner>>, Failure> {
+        (one, place): (&Cpu, &Place),
+    ) -> Result<Vec<Trainer<'a, TaggerInTraining>>, Failure> {
         let trainer = |&(pair, repetition): &([PaperNet; 2], usize)| {
             let seed = seed::of_repetition(self.seed, repetition);
             let options = Options { seed, ..self.options() };
             let net = bank.net(pair, &Sizes::default())?;
-            let engine = bank.learner(one, net, &options)?;
+            let engine = bank.engine(place, one, net, &options)?;
             let name = format!("pos {}; {}; {repetition}", self.lang.name(), bank.describe());
             Ok(Trainer::with_engine(engine, options, &name, &bank.train, &bank.dev)?)
         };

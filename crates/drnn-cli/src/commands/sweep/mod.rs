@@ -113,10 +113,7 @@ impl Sweep {
     fn run<T: SweepTask>(&self, task: &T) -> Result<(), Failure> {
         let started = SystemTime::now();
         let cpu = training::cpu(self.running.threads)?;
-        let place = match T::ON_GPU {
-            true => self.running.place.find()?,
-            false => self.running.place.only_cpu("taggers")?,
-        };
+        let place = self.running.place.find()?;
         let out = self.out.clone().unwrap_or_else(|| format!("out/sweep-{}", task.name()).into());
         let shapes = self.shapes(task)?;
         let options = self.training.options(task.options(self.training.given()));

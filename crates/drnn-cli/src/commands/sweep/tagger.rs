@@ -10,13 +10,14 @@ use crate::args::shape::Shape;
 use crate::commands::train::tagger::suggested;
 use crate::memory::Needs;
 use crate::training::place::Place;
+use crate::training::tagger::TaggerInTraining;
 use crate::training::treebank::{Treebank, WordSource};
 use clap::Args;
 use drnn::{Cpu, Precision};
 use drnn_tasks::tagger::{Counting, Limits, TaggerNet};
 use drnn_train::baseline::Baseline;
 use drnn_train::read::MAX_CLASSES;
-use drnn_train::tagger::{Sentences, Sizes, TaggerLearner, TaggerValidation};
+use drnn_train::tagger::{Sentences, Sizes, TaggerValidation};
 use drnn_train::{Given, Metric, Options, PaperNet};
 use std::path::{Path, PathBuf};
 
@@ -99,8 +100,7 @@ impl Ready {
 }
 
 impl SweepTask for Ready {
-    type Engine = TaggerLearner;
-    const ON_GPU: bool = false;
+    type Engine = TaggerInTraining;
 
     fn name(&self) -> &'static str {
         "tagger"
@@ -148,12 +148,12 @@ impl SweepTask for Ready {
 
     fn needs(
         &self,
-        _: &Place,
+        place: &Place,
         shape: &Shape,
         options: &Options,
         threads: usize,
     ) -> Result<Needs, Failure> {
-        Ok(self.bank.needs(&self.net(shape)?, options, threads))
+        self.bank.needs(place, &self.net(shape)?, options, threads)
     }
 
     fn validation(&self, _: &Shape) -> Result<Measured<'_, Self>, Failure> {
@@ -171,15 +171,15 @@ impl SweepTask for Ready {
 
     fn engine(
         &self,
-        _: &Place,
+        place: &Place,
         cpu: &Cpu,
         shape: &Shape,
         options: &Options,
-    ) -> Result<TaggerLearner, Failure> {
-        self.bank.learner(cpu, self.net(shape)?, options)
+    ) -> Result<TaggerInTraining, Failure> {
+        self.bank.engine(place, cpu, self.net(shape)?, options)
     }
 
-    fn save(&self, engine: &mut TaggerLearner, path: &Path) -> Result<(), Failure> {
+    fn save(&self, engine: &mut TaggerInTraining, path: &Path) -> Result<(), Failure> {
         Ok(self.bank.tagger(engine)?.save(path, Precision::F32)?)
     }
 }

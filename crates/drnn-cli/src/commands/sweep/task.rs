@@ -25,8 +25,6 @@ pub type Data<T> = <<T as SweepTask>::Engine as Engine>::Data;
 pub trait SweepTask {
     /// The engine that trains its networks.
     type Engine: Engine;
-    /// Whether there is one for GPUs.
-    const ON_GPU: bool = true;
 
     /// Its name, such as `reversal`.
     fn name(&self) -> &'static str;

@@ -7,12 +7,13 @@ use crate::args::reading::Reading;
 use crate::files::model_file::{ModelFile, OpenedModel};
 use crate::report::training_run::Judged;
 use crate::training::start::{self, Start};
+use crate::training::tagger::TaggerInTraining;
 use crate::training::treebank::{Treebank, WordSource, by_tag, confusion, table};
 use clap::{Args, ValueEnum};
 use drnn::Import;
 use drnn_tasks::tagger::{Counting, Limits, Tagger};
 use drnn_train::read::MAX_CLASSES;
-use drnn_train::tagger::{Scores, Sizes, TaggerLearner, TaggerValidation};
+use drnn_train::tagger::{Scores, Sizes, TaggerValidation};
 use drnn_train::{Given, Options, PaperNet, Plan, Validation};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -117,7 +118,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let started = SystemTime::now();
     let Arguments { training, chars, words, .. } = arguments;
     let cpu = training.cpu()?;
-    let place = training.running.place.only_cpu("taggers")?;
+    let place = training.running.place.find()?;
     let limits = Limits {
         alphabet: arguments.alphabet.into(),
         min_count: arguments.least_count.into(),
@@ -142,10 +143,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     };
     let start = arguments.from.as_deref().zip(known.as_ref());
     let start = start.map(|(path, tagger)| Start::new(path, tagger.params()));
-    let needs = bank.needs(&net, &options, cpu.threads());
+    let needs = bank.needs(&place, &net, &options, cpu.threads())?;
     let less = "fewer --word-units and --char-units or a smaller --batch";
     let needs = training.options.needs(needs, cpu.threads());
-    needs.check(training.running.force, less)?;
+    needs.check_at(training.running.force, &place, less)?;
     let measured = |part| TaggerValidation::new(&bank.vocabulary, part);
     let (valid, test) = (measured(&bank.dev), bank.test.as_ref().map(measured));
     let job = Job {
@@ -154,14 +155,14 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         net: format!("char network {}\nword network {}", net.chars, net.words),
         latency: net.latency(),
         engine: &|options| {
-            let mut learner = bank.learner(&cpu, net.clone(), options)?;
-            start.as_ref().map_or(Ok(()), |start| start.put_into(&mut learner))?;
-            Ok(learner)
+            let mut engine = bank.engine(&place, &cpu, net.clone(), options)?;
+            start.as_ref().map_or(Ok(()), |start| start.put_into(&mut engine))?;
+            Ok(engine)
         },
-        place,
+        place: place.clone(),
         train: &bank.train,
         valid: &valid,
-        test: test.as_ref().map(|test| test as &dyn Validation<TaggerLearner>),
+        test: test.as_ref().map(|test| test as &dyn Validation<TaggerInTraining>),
     };
     training.run(
         &cpu,

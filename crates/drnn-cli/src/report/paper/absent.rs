@@ -18,8 +18,7 @@ pub fn task_cell(id: String, task: &Task, is_done: bool) -> String {
 }
 
 /// What the minutes in the last column mean.
-pub const MINUTES: &str =
-    "In brackets: minutes that it is expected to take, on an H200, or of one core for taggers.";
+pub const MINUTES: &str = "In brackets: minutes that it is expected to take on an H200.";
 
 /// Tasks of the plan without a record, by experiment.
 pub fn section(records: &[&TaskRecord], seeds: u64) -> Section {

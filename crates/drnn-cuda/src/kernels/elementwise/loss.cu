@@ -24,8 +24,10 @@ extern "C" __global__ void add_output_bias(const AddOutputBias p) {
     p.outputs[at] = step + p.delay < p.run[row] ? p.outputs[at] + p.bias[at % p.m] : 0;
 }
 
-// losses and hits: one per position; a hit is a class with the highest logit
-extern "C" __global__ void cross_entropy(const CrossEntropy p) {
+// losses and hits: one per position; a hit is a class with the highest logit. `weight(position)` is
+// that of a position in the gradient.
+template <class Params, class Weight>
+__device__ __forceinline__ void cross_entropy_of(const Params& p, Weight weight_of) {
     u32 position = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
     if (position >= p.positions) return;
     const u32 m = p.m;
@@ -43,7 +45,7 @@ extern "C" __global__ void cross_entropy(const CrossEntropy p) {
     float total = 0;
     for (u32 j = lane; j < m; j += 32) total += expf(y[j] - largest);
     total = warp_sum(total);
-    float weight = p.header->weight;
+    float weight = weight_of(position);
     for (u32 j = lane; j < m; j += 32) {
         float share = expf(y[j] - largest) / total * weight;
         d[j] = j == own ? share - weight : share;
@@ -52,6 +54,14 @@ extern "C" __global__ void cross_entropy(const CrossEntropy p) {
         p.losses[position] = logf(total) - (y[own] - largest);
         p.hits[position] = y[own] == largest;
     }
+}
+
+extern "C" __global__ void cross_entropy(const CrossEntropy p) {
+    cross_entropy_of(p, [&](u32) { return p.header->weight; });
+}
+
+extern "C" __global__ void weighted_cross_entropy(const WeightedCrossEntropy p) {
+    cross_entropy_of(p, [&](u32 position) { return p.weights[position]; });
 }
 
 // targets (positions, m); a NaN target does not count

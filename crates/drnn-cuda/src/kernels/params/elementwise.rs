@@ -159,6 +159,18 @@ params! {
         m: u32,
     }
 
+    /// The same with a weight in the gradient for each position instead of the header's.
+    WeightedCrossEntropy for "weighted_cross_entropy" {
+        weights: *const f32,
+        outputs: *const f32,
+        classes: *const u32,
+        d_outputs: *mut f32,
+        losses: *mut f32,
+        hits: *mut u32,
+        positions: u32,
+        m: u32,
+    }
+
     /// `targets` (positions, m); `losses` and `hits` one per position.
     SquaredError for "squared_error" {
         header: *const Header,

@@ -27,6 +27,7 @@ mod optimiser;
 mod persistent;
 mod recurrence;
 mod resident;
+mod tagger;
 
 pub(crate) use elementwise::*;
 pub(crate) use group::*;
@@ -34,6 +35,7 @@ pub(crate) use optimiser::*;
 pub(crate) use persistent::*;
 pub(crate) use recurrence::*;
 pub(crate) use resident::*;
+pub(crate) use tagger::*;
 
 /// The parameters of a kernel.
 ///

@@ -5,7 +5,8 @@
 //! reversal   all networks of a seed: one data set, lanes of one run
 //! sine       three frequencies of a data set on a GPU: 132 trainings, one for each multiprocessor of
 //!            an H200; one on a CPU, whose 44 trainings occupy every core
-//! pos        as many pairs as there are cores, each trained by one
+//! pos        all pairs of a treebank and seed on a GPU; else as many as there are cores, each trained
+//!            by one
 //! mlm        one: it occupies the GPU or all cores, and its time is that of the network alone
 //! ```
 
@@ -21,6 +22,9 @@ pub struct Batch {
 /// Frequencies that fill a GPU.
 const SINE_ON_GPU: usize = 3;
 
+/// Taggers that a GPU trains in the time of one: each leaves most of it idle. An estimate.
+const TAGGERS_AT_A_TIME: f64 = 3.0;
+
 /// Batches of these tasks, in their order.
 pub fn of(tasks: &[Task], gpu: bool, cores: usize) -> Vec<Batch> {
     let mut batches: Vec<Batch> = Vec::new();
@@ -28,6 +32,7 @@ pub fn of(tasks: &[Task], gpu: bool, cores: usize) -> Vec<Batch> {
         let limit = match task.experiment {
             Experiment::Reversal(_) => usize::MAX,
             Experiment::Sine(_) if gpu => SINE_ON_GPU,
+            Experiment::Pos(..) if gpu => usize::MAX,
             Experiment::Pos(..) => cores.max(1),
             _ => 1,
         };
@@ -71,9 +76,16 @@ impl Batch {
         Batch { tasks: self.tasks.into_iter().filter(|task| !done(task)).collect() }
     }
 
-    /// Expected time, of the longest task.
+    /// Expected time: of the longest task, or of all that a GPU trains in turns.
     pub fn minutes(&self, gpu: bool, cores: usize) -> f64 {
-        self.tasks.iter().map(|task| minutes(task, gpu, cores)).fold(0.0, f64::max)
+        let each = || self.tasks.iter().map(|task| minutes(task, gpu, cores));
+        let longest = each().fold(0.0, f64::max);
+        match self.tasks.first().map(|task| task.experiment) {
+            Some(Experiment::Pos(..)) if gpu => {
+                longest.max(each().sum::<f64>() / TAGGERS_AT_A_TIME)
+            }
+            _ => longest,
+        }
     }
 }
 
@@ -109,6 +121,9 @@ mod tests {
             assert_eq!(batches.iter().filter(reversal).count(), 5);
             let sine = |batch: &&Batch| matches!(batch.tasks[0].experiment, Experiment::Sine(_));
             assert_eq!(batches.iter().filter(sine).count(), if gpu { 5 * 4 } else { 55 });
+            let pos = |batch: &&Batch| matches!(batch.tasks[0].experiment, Experiment::Pos(..));
+            // Three treebanks and one with GloVe's vectors, 31 pairs each, 2 seeds.
+            assert_eq!(batches.iter().filter(pos).count(), if gpu { 4 * 2 } else { 4 * 2 * 16 });
         }
     }
 

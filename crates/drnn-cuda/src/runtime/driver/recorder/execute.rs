@@ -2,7 +2,7 @@
 //! stand-ins for CUDA of `tests/emulated`, products as plain loops.
 //!
 //! Addresses are those of host memory then. A kernel whose threads work together runs with a host
-//! thread for each of them; of the others one thread runs all.
+//! thread for each of them, unless they only add numbers up; of the others one thread runs all.
 
 use super::node::{Factor, Product};
 use crate::kernels::sources::{COMMON, HOPPER};
@@ -18,10 +18,13 @@ mod half;
 pub(crate) use half::{float_from_half, half_from_float};
 
 /// Kernels that exchange data between threads of a block.
-const TOGETHER: [&str; 2] = ["sum_columns", "largest"];
+const TOGETHER: [&str; 3] = ["sum_columns", "largest", "weighted_cross_entropy"];
 
-/// Runs a kernel by its name: grid, threads, bytes of shared memory, whether threads run together,
-/// the parameter struct.
+/// Kernels whose threads exchange data by `block_sum` alone.
+const SUMMING: [&str; 4] = ["embed_backward", "sum_losses", "sum_squares", "finish"];
+
+/// Runs a kernel by its name: grid, threads, bytes of shared memory, how threads run together, the
+/// parameter struct.
 type Run = unsafe extern "C" fn(*const c_char, u32, u32, u32, u32, u32, *const c_void) -> i32;
 
 /// Compiled kernels by their C++, for the whole process.
@@ -86,7 +89,11 @@ impl Executor {
         let library = compiled(&self.modules[&module]);
         let together = TOGETHER.contains(&kernel);
         let all_at_once = kernel.starts_with("persistent_");
-        let mode = if all_at_once { 2 } else { u32::from(together) };
+        let mode = match (all_at_once, SUMMING.contains(&kernel)) {
+            (true, _) => 2,
+            (_, true) => 3,
+            _ => u32::from(together),
+        };
         let name = CString::new(kernel).expect("a name");
         let [x, y, threads, shared] = [x, y, threads, shared].map(|number| number as u32);
         let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

@@ -72,7 +72,9 @@ pub(super) fn extents(call: &Call) -> Option<Extents> {
         _ if name.starts_with("resident_") => Some(resident(call)),
         _ if name.starts_with("persistent_forward") => Some(persistent_forward(call)),
         _ if name.starts_with("persistent_backward") => Some(persistent_backward(call)),
-        _ => [plain, half, pack, rows, exchange, recurrence].iter().find_map(|file| file(call)),
+        _ => [plain, half, pack, rows, exchange, recurrence, tagger]
+            .iter()
+            .find_map(|file| file(call)),
     }
 }
 
@@ -130,6 +132,13 @@ fn plain(call: &Call) -> Option<Extents> {
         "add_output_bias" => {
             let (positions, m) = (v("positions"), v("m"));
             needs(positions * m, [("outputs", positions * m), ("bias", m), ("run", v("rows"))])
+        }
+        "weighted_cross_entropy" => {
+            let (positions, m) = (v("positions"), v("m"));
+            let each = ["weights", "classes", "losses", "hits"].map(|name| (name, positions));
+            let outputs = [("outputs", positions * m), ("d_outputs", positions * m)];
+            let [a, b, c, d] = each;
+            needs(32 * positions, [a, b, c, d, outputs[0], outputs[1]])
         }
         loss @ ("cross_entropy" | "squared_error") => {
             let (positions, m) = (v("positions"), v("m"));
@@ -339,6 +348,35 @@ fn recurrence(call: &Call) -> Option<Extents> {
             let first = [("first_h", given), ("first_c", given)];
             let c = ("c", if v("save") == 0 { 0 } else { c });
             needs(values, [first[0], first[1], ("h", h), c, ("exchange", values)])
+        }
+        _ => return None,
+    })
+}
+
+/// `tagger/words.cu`: a thread per value of what is written. Which words, spellings and slots are
+/// read lies in memory.
+fn tagger(call: &Call) -> Option<Extents> {
+    let v = |name: &str| call.number(name);
+    Some(match call.signature.name.as_str() {
+        "join_words" => {
+            let (slots, encoding, width) = (v("slots"), v("encoding"), v("width"));
+            let q = encoding + width;
+            let from = [("encodings", v("spellings") * encoding), ("vectors", width)];
+            let which = [("words", slots), ("rows", slots)];
+            needs(slots * q, [which[0], which[1], from[0], from[1], ("x", slots * q)])
+        }
+        "sum_encodings" => {
+            let (spellings, encoding) = (v("spellings"), v("encoding"));
+            let to = spellings * encoding;
+            let lists = [("starts", spellings + 1), ("slots", 1)];
+            needs(to, [lists[0], lists[1], ("d_x", v("q")), ("d_encodings", to)])
+        }
+        "sum_vectors" => {
+            let (count, width) = (v("count"), v("width"));
+            let lists = [("words", count), ("starts", count + 1), ("slots", count)];
+            let d_x = ("d_x", v("encoding") + width);
+            // The words are distinct.
+            needs(count * width, [lists[0], lists[1], lists[2], d_x, ("d_vectors", count * width)])
         }
         _ => return None,
     })
