@@ -190,10 +190,14 @@ mod tests {
             [tiling.units, tiling.rows, tiling.waves(batch).count()]
         };
         assert_eq!(sizes(1024, 16), [16, 16, 1]);
+        assert_eq!(sizes(1024, 32), [16, 16, 1]);
+        assert_eq!(sizes(1024, 64), [32, 16, 1]);
         assert_eq!(sizes(1024, 128), [32, 32, 1]);
         assert_eq!(sizes(1024, 256), [32, 32, 2]);
         assert_eq!(sizes(1024, 512), [32, 32, 4]);
         assert_eq!(sizes(512, 16), [16, 16, 1]);
+        assert_eq!(sizes(512, 64), [16, 16, 1]);
+        assert_eq!(sizes(512, 128), [32, 16, 1]);
         assert_eq!(sizes(512, 256), [32, 32, 1]);
         assert_eq!(sizes(2048, 64), [16, 32, 2]);
     }

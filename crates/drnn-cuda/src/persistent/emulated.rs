@@ -2,7 +2,7 @@
 //! instructions. Needs a C++ compiler with `_Float16`; where its address sanitizer works, accesses
 //! outside of arrays are found too.
 
-use super::spec::KernelSpec;
+use super::spec::{HLoadStrategy, KernelSpec};
 use super::tiling::{CONSUMER_THREADS, DeviceLimits, Tiling, WARP, padded};
 use crate::kernels::params::{
     LastStates, LastStatesHalf, PackBackward, PackForward, Params, PersistentBackward,
@@ -157,7 +157,8 @@ fn check_slow(tiling: Tiling, kind: KernelSpec, units: usize, steps: usize) {
 
 fn layer(cell: Cell, units: usize, rows: usize, groups: usize, directions: usize) -> Tiling {
     let padded = padded(units);
-    Tiling { cell, padded, units: 32, rows, groups, lanes: directions, stacked: false, below: 0 }
+    let (lanes, units, helpers) = (directions, 32, 1);
+    Tiling { cell, padded, units, rows, helpers, groups, lanes, stacked: false, below: 0 }
 }
 
 fn stack(cell: Cell, units: usize, rows: usize, layers: usize) -> Tiling {
@@ -166,7 +167,7 @@ fn stack(cell: Cell, units: usize, rows: usize, layers: usize) -> Tiling {
 
 /// The same in blocks of 16 units, whose warpgroups share k-steps.
 fn split(tiling: Tiling) -> Tiling {
-    Tiling { units: 16, ..tiling }
+    Tiling { units: 16, helpers: Tiling::usual_helpers(16, tiling.rows), ..tiling }
 }
 
 fn above(lower: Tiling) -> Tiling {
@@ -238,7 +239,30 @@ fn blocks_of_16_units() {
     check(split(layer(Cell::RnnTanh, 20, 64, 1, 2)), 20, 3, false);
 }
 
-/// Weights in shared memory too, and more senders than a thread loads parts of at a time.
+/// More weights and senders than a thread has registers for, as in layers that are too large to be
+/// run here: weights in shared memory too, and parts of two senders at a time.
+#[test]
+fn few_registers() {
+    let layers = [layer(Cell::Lstm, 150, 16, 1, 1), layer(Cell::Gru, 150, 32, 1, 1)];
+    for tiling in layers.into_iter().flat_map(|tiling| [tiling, split(tiling)]) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let strategy = HLoadStrategy { registers: 1, ..tiling.h_load_strategies()[0] };
+        for kind in [tiling.forward_with(strategy, 0), tiling.backward_with(1, 2)] {
+            assert_eq!(kind.in_registers, 1);
+            let Some(program) = program(folder.path(), &kind, kind.source.name) else { return };
+            run(&program, &kind, tiling, [150, 3], None);
+        }
+    }
+}
+
+/// Two threads for each four cells of a block of 32 units too, if the environment says so.
+#[test]
+fn threads_that_share_cells() {
+    check(Tiling { helpers: 2, ..layer(Cell::Lstm, 70, 16, 1, 1) }, 70, 3, false);
+    check_from_states(Tiling { helpers: 2, ..stack(Cell::Gru, 33, 16, 2) }, 33, 6);
+}
+
+/// Eight words of h per producer thread.
 #[test]
 fn large_layers_in_blocks_of_16_units() {
     let tiling = split(layer(Cell::Lstm, 650, 16, 1, 1));

@@ -27,17 +27,17 @@ impl KernelSpec {
 
 /// How producer warps load h from the exchange into shared memory.
 #[derive(Debug, Clone, Copy)]
-struct HLoadStrategy {
+pub(super) struct HLoadStrategy {
     /// With bulk copies (`cp.async.bulk`), not with loads by the threads.
-    bulk: bool,
+    pub bulk: bool,
     /// Units of h that a warp waits for and loads at a time.
-    chunk: usize,
+    pub chunk: usize,
     /// Producer threads.
-    producers: usize,
+    pub producers: usize,
     /// Products (k = 16) whose weights stay in consumers' registers, 4 registers each; and the
     /// registers left to a producer thread.
-    registers: usize,
-    producer_registers: usize,
+    pub registers: usize,
+    pub producer_registers: usize,
 }
 
 impl Tiling {
@@ -51,7 +51,7 @@ impl Tiling {
 
     /// Ways to load h, the best first. More weights in registers are tried only if shared memory is
     /// too small, because the compiler begins to spill.
-    fn h_load_strategies(&self) -> Vec<HLoadStrategy> {
+    pub(super) fn h_load_strategies(&self) -> Vec<HLoadStrategy> {
         let Tiling { padded, rows, .. } = *self;
         let is_split = self.is_split();
         let bulk = [(0, 56), (2, 56), (4, 40)].map(|(more, producer_registers)| HLoadStrategy {
@@ -102,7 +102,7 @@ impl Tiling {
         by_threads.into_iter().filter(|_| !large).chain(bulk).collect()
     }
 
-    fn forward_with(&self, strategy: HLoadStrategy, table: usize) -> KernelSpec {
+    pub(super) fn forward_with(&self, strategy: HLoadStrategy, table: usize) -> KernelSpec {
         let Tiling { padded, rows, units, .. } = *self;
         let HLoadStrategy { bulk, chunk, producers, registers, producer_registers } = strategy;
         let (chunks, segments) = (padded.div_ceil(chunk), self.segments());
@@ -133,17 +133,16 @@ impl Tiling {
 
     /// The backward kernel.
     pub fn backward(&self) -> KernelSpec {
+        // As many as registers allow.
+        let (registers, max_senders) = if self.rows <= 32 { (3, 32) } else { (2, 24) };
+        self.backward_with(registers * 32 / self.units, max_senders)
+    }
+
+    /// The same with the weights of `registers` tiles in registers, and `max_senders` partial sums
+    /// that a thread loads at a time.
+    pub(super) fn backward_with(&self, registers: usize, max_senders: usize) -> KernelSpec {
         let Tiling { rows, units, .. } = *self;
-        // Tiles whose weights stay in registers, and senders whose partial sums a thread loads at a
-        // time: as many as registers allow.
-        let (registers, max_senders) = if rows <= 32 { (3, 32) } else { (2, 24) };
-        let registers = registers * 32 / units;
-        // Threads that share four cells, where there are fewer groups of four than threads.
-        let helpers = match (self.is_split(), rows) {
-            (true, 16) => 4,
-            (true, 32) => 2,
-            _ => 1,
-        };
+        let helpers = self.helpers;
         let senders = self.blocks().div_ceil(helpers);
         let passes = (self.segments_back() * senders).div_ceil(max_senders);
         let batch = senders.div_ceil(passes);

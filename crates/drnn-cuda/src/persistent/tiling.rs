@@ -17,6 +17,8 @@ use drnn::Cell;
 pub(super) const BLOCK_UNITS: [usize; 2] = [32, 16];
 /// Rows of the batch per block.
 pub(super) const BLOCK_ROWS: [usize; 5] = [16, 24, 32, 48, 64];
+/// Threads that share four cells in the backward pass.
+pub(super) const HELPERS: [usize; 3] = [1, 2, 4];
 /// Threads of a warp.
 pub(super) const WARP: usize = 32;
 /// Consumer threads of a block, two warpgroups: they run the matrix products and the cell.
@@ -51,7 +53,7 @@ impl DeviceLimits {
     /// With sizes of blocks that are chosen.
     #[cfg(test)]
     pub const fn new(multiprocessors: usize, shared: usize) -> DeviceLimits {
-        let forced = ForcedTiling { units: None, rows: None };
+        let forced = ForcedTiling { units: None, rows: None, helpers: None };
         DeviceLimits { multiprocessors, shared, forced }
     }
 }
@@ -66,6 +68,9 @@ pub(crate) struct Tiling {
     pub units: usize,
     /// Rows of the batch per block.
     pub rows: usize,
+    /// Threads that share four cells in the backward pass, where there are fewer groups of four
+    /// than threads.
+    pub helpers: usize,
     /// Groups per lane and launch.
     pub groups: usize,
     pub lanes: usize,
@@ -116,7 +121,9 @@ impl Tiling {
             return Vec::new();
         }
         let tiling = |(units, rows): (usize, usize)| {
-            let alone = Tiling { cell, padded, units, rows, groups: 1, lanes, stacked, below };
+            let helpers = limits.forced.helpers.unwrap_or(Tiling::usual_helpers(units, rows));
+            let alone =
+                Tiling { cell, padded, units, rows, helpers, groups: 1, lanes, stacked, below };
             let at_once = limits.multiprocessors / (alone.blocks() * lanes);
             let fits =
                 limits.forced.allows(units, rows) && at_once > 0 && alone.fits(table, limits);
@@ -133,9 +140,25 @@ impl Tiling {
         // With 16 units a warpgroup has half of the rows of the batch, in groups of 8.
         let divides = !self.is_split() || self.rows.is_multiple_of(16);
         divides
+            && self.shares_cells()
             && self.padded <= max_padded(self.units)
             && self.forward(table, limits).is_some()
             && self.backward().shared <= limits.shared
+    }
+
+    /// The usual number of helpers of a block: as many as there are threads for in blocks of 16
+    /// units. In those of 32 units they have not been measured.
+    pub fn usual_helpers(units: usize, rows: usize) -> usize {
+        match (units, rows) {
+            (16, 16) => 4,
+            (16, 32) => 2,
+            _ => 1,
+        }
+    }
+
+    /// Whether every thread of a block helps once, or there are no helpers.
+    fn shares_cells(&self) -> bool {
+        self.helpers == 1 || self.helpers * self.units * self.rows == 4 * CONSUMER_THREADS
     }
 
     /// Whether the warpgroups of a block share k-steps rather than units.
@@ -287,12 +310,21 @@ mod tests {
     #[test]
     fn the_environment_may_give_the_sizes() {
         let forced = |units, rows| {
-            let limits = DeviceLimits { forced: ForcedTiling { units, rows }, ..h200() };
+            let forced = ForcedTiling { units, rows, helpers: None };
+            let limits = DeviceLimits { forced, ..h200() };
             tiling(512, 1, 128, limits).map(|t| (t.units, t.rows))
         };
         assert_eq!(forced(Some(16), Some(48)), Some((16, 48)));
         assert_eq!(forced(None, Some(24)), Some((32, 24)));
         assert_eq!(forced(Some(16), Some(24)), None); // 12 rows for each warpgroup
+        let sizes = |helpers| {
+            let forced = ForcedTiling { helpers: Some(helpers), ..ForcedTiling::default() };
+            let all = DeviceLimits { forced, ..h200() };
+            let sizes = |units| tiling(units, 1, 128, all).map(|t| (t.units, t.rows, t.helpers));
+            [256, 2048].map(sizes)
+        };
+        assert_eq!(sizes(2), [Some((32, 16, 2)), None]); // a table leaves no room for 32 rows
+        assert_eq!(sizes(4), [Some((16, 16, 4)), Some((16, 16, 4))]);
     }
 
     #[test]

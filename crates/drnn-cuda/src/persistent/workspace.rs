@@ -91,6 +91,7 @@ fn packed_len(plan: &Plan, padded: usize) -> [usize; 2] {
         padded,
         units: 32,
         rows: 16,
+        helpers: 1,
         groups: 1,
         lanes: 1,
         stacked,
