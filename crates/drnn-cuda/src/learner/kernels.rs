@@ -23,7 +23,7 @@ impl CudaLearner {
         device.enter()?;
         if precision == Precision::F16 {
             Resident::of(device, &plan)?;
-            if persistent::supports(device, &plan) {
+            if persistent::supports(device, &plan)? {
                 PersistentNet::new(device, &plan, rows)?;
             }
         }
