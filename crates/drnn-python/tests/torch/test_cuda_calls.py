@@ -93,7 +93,7 @@ class StandIn:
         if self.config.has_cell_state:
             c0 = zeros if c0 is None else c0.clone()
         given = x, h0, c0, weights, lengths
-        with torch.no_grad():
+        with torch.no_grad(), torch.autocast("cpu", enabled=False):
             y, h, c = self.results(*given)
         at(to_y, y.shape, self.dtype).copy_(y)
         h_n, c_n = self.states(to_h, to_c)
@@ -121,7 +121,7 @@ class StandIn:
         inputs = [x.float(), h0, c0, *weights]
         inputs = [None if t is None else t.detach().clone().requires_grad_() for t in inputs]
         x, h0, c0, *weights = inputs
-        with torch.enable_grad():
+        with torch.enable_grad(), torch.autocast("cpu", enabled=False):
             y, h, c = self.results(x, h0, c0, weights, lengths)
         d_h, d_c = self.states(d_h, d_c)
         pairs = [(y, at(d_y, y.shape, self.dtype)), (h, d_h), (c, d_c)]
@@ -263,7 +263,7 @@ def test_what_cannot_run_has_a_reason(monkeypatch):
     tensors = [x, h0, *weights]
 
     def why(tensors, dtype, autocast=False):
-        return _cuda.obstacle(config, x, tensors, dtype, autocast)
+        return _cuda.obstacle(config, x, tensors, dtype, autocast, False)
 
     assert why(tensors, torch.float32) is None
     assert "float64" in why(tensors, torch.float64)
@@ -365,7 +365,7 @@ def test_packed_modules(operators):
         x, lengths = torch.randn(7, 4, 3), torch.tensor([5, 7, 3, 7])
         x[5:, 0] = torch.nan
         packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
-        results, found = gradients_of(gpu, packed)
+        compiled = torch.compile(gpu, fullgraph=True, backend="aot_eager")
         double = copy.deepcopy(gpu).double()
         config, rows = double._config(), 4
         weights = [getattr(double, name) for name in config.names(True)]
@@ -374,8 +374,10 @@ def test_packed_modules(operators):
         y, h, _ = reference(*given)
         h = h[:, packed.unsorted_indices]
         expected = differentiated([y, h], weights)
-        for a, b in zip([*results, *found], [y, h, *expected]):
-            assert a.shape == b.shape and difference(a, b) < 1e-5, options
+        for module in (gpu, compiled):
+            results, found = gradients_of(module, packed)
+            for a, b in zip([*results, *found], [y, h, *expected]):
+                assert a.shape == b.shape and difference(a, b) < 1e-5, options
 
 
 def test_operators_are_functions_of_their_arguments(operators):

@@ -109,7 +109,14 @@ def undelayed(config: Config) -> Config:
     return config._replace(delay=0, look_ahead=False)
 
 
-def obstacle(config: Config, x: Tensor, tensors: list[Tensor], dtype: torch.dtype, autocast: bool):
+def obstacle(
+    config: Config,
+    x: Tensor,
+    tensors: list[Tensor],
+    dtype: torch.dtype,
+    autocast: bool,
+    compiling: bool,
+) -> str | None:
     """Why these kernels cannot be used for `tensors`, x among them, computed as `dtype`; None if
     they can, empty where torch has an error to report."""
     if not _ENABLED:
@@ -125,6 +132,6 @@ def obstacle(config: Config, x: Tensor, tensors: list[Tensor], dtype: torch.dtyp
         if tensor.dtype not in _CONVERTED:
             return f"there is no kernel for {tensor.dtype} on CUDA"
     config = undelayed(config) if config.delay else config
-    if torch.compiler.is_compiling():
+    if compiling:
         return _refusal_of(device.index, config.encode())
     return _refusal(device.index, config)

@@ -104,12 +104,18 @@ def packing_of(config: Config, x: Tensor, batch_sizes: Tensor) -> Packing:
     if device.type == "cuda" and _cuda.is_capturing():
         return _captured(key)
     # Another stream would not wait for the copy.
-    key += (_cuda.raw_stream(device.index),) if device.type == "cuda" else (0,)
+    stream = torch._C._cuda_getCurrentRawStream(device.index) if device.type == "cuda" else 0
+    key += (stream,)
     found = _KNOWN.pop(key, None) or _new(sizes, config, device)
     _KNOWN[key] = found
     if len(_KNOWN) > _MOST:
         _KNOWN.popitem(last=False)
     return found
+
+
+def empty_cache() -> None:
+    """Frees what no captured graph reads."""
+    _KNOWN.clear()
 
 
 def _captured(key: tuple) -> Packing:

@@ -203,13 +203,14 @@ class _Recurrent(nn.RNNBase):
 
     def _obstacle_on_gpu(self, config: Config, x: Tensor, weights, h0, c0, dtype) -> str | None:
         """Why drnn's kernels for GPUs cannot be used; empty where nothing is lost by it."""
-        if not torch.compiler.is_compiling() and is_transformed():
+        compiling = torch.compiler.is_compiling()
+        if not compiling and is_transformed():
             return "there is no kernel for transforms of torch.func on CUDA"
         tensors = [x, *weights, *(state for state in (h0, c0) if state is not None)]
         unusual = self._unusual(x)
         if unusual is not None:
             return unusual
-        return _cuda.obstacle(config, x, tensors, dtype, _autocast(x))
+        return _cuda.obstacle(config, x, tensors, dtype, _autocast(x), compiling)
 
     def _obstacle(self, x: Tensor, tensors) -> str | None:
         """Why drnn's kernels cannot be used; empty where nothing is lost by it."""
@@ -242,6 +243,8 @@ class _Recurrent(nn.RNNBase):
             dtype = self._result_type(x)
             obstacle = self._obstacle_on_gpu(config, x, weights, h0, c0, dtype)
             if obstacle is None:
+                if h0 is None and torch.compiler.is_compiling():
+                    h0, c0 = self._zeros(config, x, rows)  # whose size a graph has to know
                 given = config, x, weights, h0, c0, batch_sizes
                 return _cuda_function.run(*given, dtype, dropout)
         if h0 is None:
