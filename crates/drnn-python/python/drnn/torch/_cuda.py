@@ -57,7 +57,7 @@ def _refusal(device: int, config: Config) -> str | None:
         return str(error)
     if plan.is_persistent:
         return None
-    return f"there is no kernel for this {config.mode} on this GPU"
+    return f"there is no kernel for {config.mode} of {config.hidden_size} units on this GPU"
 
 
 def _refusal_of(device: int, text: str) -> str | None:
