@@ -57,7 +57,8 @@ mod tests {
         };
         let (f16, tf32) = (Precision::F16, Precision::Tf32);
         for (device, precision, spec, name) in [
-            (hopper(), f16, network(Cell::Lstm, &[100]), "register-resident"),
+            (hopper(), f16, network(Cell::Lstm, &[100]), "persistent"),
+            (ampere(), f16, network(Cell::Lstm, &[100]), "register-resident"),
             (hopper(), f16, network(Cell::Lstm, &[100, 512]), "persistent"),
             (hopper(), f16, network(Cell::Gru, &[100]), "persistent"),
             (hopper(), tf32, network(Cell::Lstm, &[512]), "plain"),
