@@ -118,6 +118,8 @@ def summary(cells):
         known = [(ratio(c, kind), c) for c in cells if ratio(c, kind) is not None]
         for kernels in [None, *sorted({c["drnn"].get("kernels", "") for _, c in known})]:
             some = [r for r, c in known if kernels in (None, c["drnn"].get("kernels", ""))]
+            if not some:
+                continue
             what = f"{TITLES[kind]}{f', {kernels} kernels' if kernels else ''}"
             span = f"{min(some):.2f}x to {max(some):.2f}x"
             mean = f"{geometric_mean(some):.2f}x"
@@ -127,6 +129,8 @@ def summary(cells):
         lines += [f"  {line(c)}" for _, c in lost]
     for c in cells:
         failed = [("drnn", c["failed"])] if c.get("failed") else []
+        if "step_s" in (c["drnn"] or {}) and c["drnn"].get("final_loss") is None:
+            failed.append(("drnn", "its loss is not finite"))
         failed += [(who, found["error"]) for who, found in c["peers"].items() if "error" in found]
         lines += [f"failed: {who}, {name(c['shape'])}: {why}" for who, why in failed]
         for who, found in c["peers"].items():

@@ -79,6 +79,39 @@ fn train(device: &Device, precision: Precision, spec: &NetSpec, rows: usize, len
     }
 }
 
+/// What `drnn bench` does with a shape: parts of a step repeatedly, then training, with one learner on
+/// data that lie on the device.
+#[test]
+fn shapes_are_measured_on_data_on_the_device() {
+    for (cell, units) in [(Cell::Lstm, 64), (Cell::Lstm, 512), (Cell::Gru, 256), (Cell::Lstm, 2048)]
+    {
+        let (device, q, m, rows, steps) = (hopper(), 3, 2, 5, 7);
+        let spec = NetSpec::builder(cell).dense(q).units([units]).outputs(m).build();
+        let (spec, sequences) = (spec.expect("a network"), 4 * rows);
+        let x = Inputs::Dense(vec![0.5; sequences * steps * q]);
+        let y = TargetData::Values(vec![0.5; sequences * steps * m]);
+        let data = Examples::new(x, y, [sequences, steps], [q, m]).expect("examples");
+        CudaLearner::compile(&device, Precision::F16, &spec, rows).expect("compiled");
+        let learner = CudaLearner::new(&device, Precision::F16, &spec, AdamOptions::default(), 1);
+        let mut learner = learner.expect("a learner");
+        let first: Vec<u32> = (0..rows as u32).collect();
+        for until in [Until::States, Until::Outputs, Until::Step] {
+            for times in [2, 10, 5] {
+                let found = learner.device_seconds(&data, &first, until, times);
+                assert_eq!(found.map(|found| found.len()), Ok(times), "{spec}, {until:?}");
+            }
+        }
+        assert_eq!(device.copies(), 1);
+        let chosen: Vec<u32> = (0..64 * rows as u32).map(|i| i * 7 % (sequences as u32)).collect();
+        for _ in 0..2 {
+            learner.train(&data, &batches(&chosen, rows)).expect("steps");
+        }
+        drop(learner);
+        assert_eq!(device.copies(), 0);
+        device.recorder().discard();
+    }
+}
+
 /// Estimates of device memory, compared with what is allocated: at most 1 % below, at most 15 % and
 /// 2 MB above.
 #[test]
