@@ -277,7 +277,9 @@ def test_training_goes_as_torchs(dtype, passes):
             tokens = torch.randint(9, (20, 32), generator=generator).cuda()
             with torch.autocast("cuda", dtype, enabled=autocast):
                 logits = model(tokens)[2:]
-                loss = nn.functional.cross_entropy(logits.flatten(0, 1).float(), tokens[:-2].flatten())
+                loss = nn.functional.cross_entropy(
+                    logits.flatten(0, 1).float(), tokens[:-2].flatten()
+                )
             optimizer.zero_grad()
             scaler.scale(loss).backward()
             scaler.step(optimizer)
@@ -399,7 +401,9 @@ def test_graphed_callables():
         for module in (ours, graphed):
             output, _ = module(x)
             wanted = [x, *module.parameters()]
-            results.append([output.clone(), *torch.autograd.grad(output.float().square().sum(), wanted)])
+            results.append(
+                [output.clone(), *torch.autograd.grad(output.float().square().sum(), wanted)]
+            )
         assert all(torch.equal(a, b) for a, b in zip(*results))
 
 

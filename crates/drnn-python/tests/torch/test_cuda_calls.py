@@ -220,7 +220,9 @@ def test_some_gradients_alone():
                 (a,) = differentiated(found[number : number + 1], [wanted])
                 (b,) = differentiated(expected[number : number + 1], [wanted])
                 assert difference(a, b) < 1e-5, config
-                found = _cuda_function.run(config, x, weights, h0, c0, batch_sizes, torch.float32, 0.0)
+                found = _cuda_function.run(
+                    config, x, weights, h0, c0, batch_sizes, torch.float32, 0.0
+                )
                 expected = reference(config, x, weights, bias, h0, c0, batch_sizes, 0.0, False)
             wanted.requires_grad_(False)
 
@@ -332,7 +334,9 @@ def test_modules_and_compiled_modules(kind, options, dtype, operators):
         steps = x.double().transpose(0, 1) if expected_of.batch_first else x.double()
         weights = [getattr(expected_of, name) for name in config.names(expected_of.bias)]
         states = expected_of._zeros(config, steps, steps.size(1))
-        reference_of = reference(config, steps, weights, expected_of.bias, *states, None, 0.0, False)
+        reference_of = reference(
+            config, steps, weights, expected_of.bias, *states, None, 0.0, False
+        )
         y, *last = (r for r in reference_of if r is not None)
         y = y.transpose(0, 1) if expected_of.batch_first else y
         expected = differentiated([y, *last], [*weights, x])
@@ -370,7 +374,17 @@ def test_packed_modules(operators):
         config, rows = double._config(), 4
         weights = [getattr(double, name) for name in config.names(True)]
         h0, _ = double._zeros(config, packed.data.double(), rows)
-        given = config, packed.data.double(), weights, True, h0, None, packed.batch_sizes, 0.0, False
+        given = (
+            config,
+            packed.data.double(),
+            weights,
+            True,
+            h0,
+            None,
+            packed.batch_sizes,
+            0.0,
+            False,
+        )
         y, h, _ = reference(*given)
         h = h[:, packed.unsorted_indices]
         expected = differentiated([y, h], weights)

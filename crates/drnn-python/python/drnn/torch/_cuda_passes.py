@@ -37,7 +37,6 @@ def call_of(config: Config, dtype: torch.dtype, x: Tensor, batch_sizes: Tensor |
     return Call(_cuda.undelayed(config) if config.delay else config, dtype, packing)
 
 
-
 def _bytes(count: int, device: torch.device) -> Tensor:
     return torch.empty(count, dtype=torch.uint8, device=device)
 
