@@ -1,8 +1,8 @@
 """Races drnn's modules for PyTorch against torch.nn (cuDNN) on a GPU: training steps and inference.
 
-Both have the same parameters and data, in one process. Rounds alternate; times are medians. `device` is
-by events around calls that are submitted one after another, `host` by the clock around submissions that
-wait for nothing: what Python and the driver need.
+Both have the same parameters and data, in one process. Rounds alternate; times are medians.
+`device` is by events around calls that are submitted one after another, `host` by the clock around
+submissions that wait for nothing: what Python and the driver need.
 
     python3 bench/torch_cuda.py [--case TEXT] [--rounds 9] [--json FILE]
 """
@@ -28,7 +28,10 @@ CASES = {
     "LSTM n=1024 B=128 T=188 q=64": ("LSTM", 188, 128, 64, 1024, {}, BRAIN, "autocast", False),
     "LSTM n=512 B=128 T=188 q=64": ("LSTM", 188, 128, 64, 512, {}, BRAIN, "autocast", False),
     "LSTM n=512 B=128 T=188 q=64, float16": ("LSTM", 188, 128, 64, 512, {}, HALF, "module", False),
-    "LSTM 2x512 B=64 T=100 q=128": ("LSTM", 100, 64, 128, 512, dict(num_layers=2), BRAIN, "autocast", False),
+    "LSTM 2x512 B=64 T=100 q=128": (
+        *("LSTM", 100, 64, 128, 512, dict(num_layers=2)),
+        *(BRAIN, "autocast", False),
+    ),
     "Bi-LSTM 2x300 B=32 T=60 q=300, packed": (
         *("LSTM", 60, 32, 300, 300, dict(num_layers=2, bidirectional=True)),
         *(BRAIN, "autocast", True),
@@ -100,7 +103,8 @@ def race(name, case, rounds):
                     times[k].append(timed(contenders[k]))
         times = {k: [statistics.median(t) for t in zip(*v[1:])] for k, v in times.items()}
         row = {"case": name, "what": "training" if training else "inference"}
-        row.update({f"{k}_{w}_ms": v[i] for k, v in times.items() for i, w in enumerate(("device", "host"))})
+        for k, (device, host) in times.items():
+            row.update({f"{k}_device_ms": device, f"{k}_host_ms": host})
         row["times as fast"] = times["torch"][0] / times["drnn"][0]
         yield row
 

@@ -1,6 +1,6 @@
-"""What `drnn.torch` hands to the kernels for GPUs and makes of their results, without a GPU. A stand-in
-for the kernels reads and writes the same addresses, in the CPU's memory; kernels are tested in
-crates/drnn-cuda, and all together on a GPU in test_cuda.py."""
+"""What `drnn.torch` hands to the kernels for GPUs and makes of their results, without a GPU. A
+stand-in for the kernels reads and writes the same addresses, in the CPU's memory; kernels are
+tested in crates/drnn-cuda, and all together on a GPU in test_cuda.py."""
 
 import concurrent.futures
 import contextlib
@@ -37,7 +37,8 @@ def at(address, shape, dtype=torch.float32):
 
 
 class StandIn:
-    """`CudaRecurrence` by torch's operators. What it saves is a number, which a backward pass erases."""
+    """`CudaRecurrence` by torch's operators. What it saves is a number, which a backward pass
+    erases."""
 
     is_persistent, workspace_bytes, saved = True, 64, {}
 
@@ -107,7 +108,8 @@ class StandIn:
             at(saved, (2,), torch.int64).fill_(number)
 
     def backward(self, *arguments):
-        """In a thread of its own: autograd is switched off for the one that computes an operator."""
+        """In a thread of its own: autograd is switched off for the one that computes an
+        operator."""
         with concurrent.futures.ThreadPoolExecutor() as pool:
             pool.submit(self.differentiate, *arguments).result()
 

@@ -1,8 +1,8 @@
 """Which calls drnn's kernels for GPUs take, and their plans.
 
-The kernels that run all time steps in one launch need a GPU of the Hopper generation and 16-bit input:
-modules of that type, or autocast. The environment variable DRNN_TORCH_CUDA switches them on (1) and off
-(0).
+The kernels that run all time steps in one launch need a GPU of the Hopper generation and 16-bit
+input: modules of that type, or autocast. The environment variable DRNN_TORCH_CUDA switches them on
+(1) and off (0).
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def loaded_plan(
     CUDA graph."""
     if is_capturing():
         raise RuntimeError(
-            f"drnn.torch: the kernels for {steps} steps of {rows} sequences are not loaded; run the "
-            "module once before it is captured in a CUDA graph"
+            f"drnn.torch: the kernels for {steps} steps of {rows} sequences are not loaded; run "
+            "the module once before it is captured in a CUDA graph"
         )
     plan = _new_plan(device, config, steps, rows, _FORMATS[dtype], training)
     with device_guard(device):
