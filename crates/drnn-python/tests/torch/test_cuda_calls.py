@@ -18,7 +18,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 import drnn.torch
 from drnn._drnn import CudaRecurrence
-from drnn.torch import _cuda, _cuda_function, _cuda_ops, _cuda_packing
+from drnn.torch import _cuda, _cuda_function, _cuda_ops, _cuda_packing, _modules
 from drnn.torch._config import Config
 from drnn.torch._reference import reference
 
@@ -43,6 +43,8 @@ class StandIn:
     is_persistent, workspace_bytes, saved = True, 64, {}
 
     def __init__(self, device, mode, q, n, layers, both, steps, rows, format, training):
+        if steps * rows > 1 << 20:
+            raise ValueError(f"{steps} steps of {rows} sequences are too many for one call")
         self.config = Config(mode, q, n, layers, both, 0, 0, False)
         self.steps, self.rows, self.dtype = steps, rows, TYPES[format]
         self.saved_bytes = 16 if training else 0
@@ -146,7 +148,7 @@ class StandIn:
 @pytest.fixture(autouse=True)
 def stand_in(monkeypatch):
     def clear():
-        for cache in (_cuda.loaded_plan, _cuda._refusal):
+        for cache in (_cuda.loaded_plan, _cuda._refusal, _cuda._refusal_of_batch):
             cache.cache_clear()
         for known in (_cuda_packing._KNOWN, _cuda_packing._CAPTURED, _cuda_ops._SAVED):
             known.clear()
@@ -456,3 +458,15 @@ def test_plans_are_not_made_while_a_graph_is_captured(operators, monkeypatch):
     module(x)
     with pytest.raises(RuntimeError, match="run the module once before"):
         module(torch.randn(6, 4, 3))
+
+
+def test_batches_that_are_too_large_are_torchs(operators, monkeypatch):
+    monkeypatch.setattr(_cuda, "_LARGE_BATCH", 1000)
+    _modules._WARNED.clear()
+    module = drnn.torch.RNN(3, 4, delay=1)
+    module(torch.randn(100, 10, 3))
+    assert StandIn.saved
+    StandIn.saved = {}
+    with pytest.warns(UserWarning, match="too many"), torch.no_grad():
+        output, _ = module(torch.randn(1 << 20, 1, 3))
+    assert output.shape == (1 << 20, 1, 4) and not StandIn.saved

@@ -23,6 +23,7 @@ _ON_BY_DEFAULT = False
 _ENABLED = os.environ.get("DRNN_TORCH_CUDA", "1" if _ON_BY_DEFAULT else "0") != "0"
 _FORMATS = {torch.float16: "float16", torch.bfloat16: "bfloat16"}
 _CONVERTED = (torch.float32, torch.float16, torch.bfloat16)
+_LARGE_BATCH = 1 << 26  # values; kernels count four gates and padding with 32 bits
 _SAME_DEVICE = contextlib.nullcontext()
 
 
@@ -68,6 +69,23 @@ def _refusal_of(device: int, text: str) -> str | None:
 # As torch.compiler.assume_constant_result, which would import all of the compiler: the result is a
 # constant of the compiled code.
 _refusal_of._dynamo_marked_constant = True
+
+
+@lru_cache(maxsize=256)
+def _refusal_of_batch(device: int, config: Config, steps: int, rows: int) -> str | None:
+    try:
+        _new_plan(device, config, steps, rows, "float16", True)
+    except (RuntimeError, ValueError) as error:
+        return str(error)
+    return None
+
+
+def too_large(device: int, config: Config, steps: int, rows: int) -> str | None:
+    """Why a batch is too large for a network that has kernels; computed for large ones only."""
+    steps += 0 if config.look_ahead else config.delay
+    if steps * rows * max(config.output_size, config.input_size) < _LARGE_BATCH:
+        return None
+    return _refusal_of_batch(device, undelayed(config), steps, rows)
 
 
 @lru_cache(maxsize=256)
