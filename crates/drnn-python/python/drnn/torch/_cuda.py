@@ -20,7 +20,7 @@ from drnn._drnn import CudaRecurrence, add_cuda_library_folders
 from ._config import Config
 
 _ON_BY_DEFAULT = False
-_ENABLED = os.environ.get("DRNN_TORCH_CUDA", "1" if _ON_BY_DEFAULT else "0") != "0"
+_ENABLED = (os.environ.get("DRNN_TORCH_CUDA") or str(int(_ON_BY_DEFAULT))) != "0"
 _FORMATS = {torch.float16: "float16", torch.bfloat16: "bfloat16"}
 _CONVERTED = (torch.float32, torch.float16, torch.bfloat16)
 _LARGE_BATCH = 1 << 26  # values; kernels count four gates and padding with 32 bits
