@@ -1,6 +1,6 @@
 //! `DRNN_TILING=units=16,rows=32,helpers=2` forces the sizes of blocks, and how many threads share
-//! four cells in the backward pass, to measure what [`super::cost`] estimates. Each part may be left
-//! out.
+//! four cells in the backward pass, to measure what [`super::cost`] estimates. Each part may be
+//! left out.
 
 use super::tiling::{BLOCK_ROWS, BLOCK_UNITS, HELPERS};
 use crate::error::{Error, Result};

@@ -65,8 +65,9 @@ impl Tiling {
             } + more,
             producer_registers,
         });
-        // About four 16-byte words per thread. With 16 rows, 1024 units take as many chunks as there
-        // are producer warps: eight words per thread, for which blocks of 16 units have registers.
+        // About four 16-byte words per thread. With 16 rows, 1024 units take as many chunks as
+        // there are producer warps: eight words per thread, for which blocks of 16 units have
+        // registers.
         let eight_words = is_split && rows == 16 && padded > 512;
         let chunk = match rows {
             16 if eight_words => 128,

@@ -242,9 +242,9 @@ fn partial_buffers(stacked: bool) -> usize {
     OWN_BUFFERS + if stacked { RING } else { 0 }
 }
 
-/// The largest [`Tiling::partials_len`] of all tilings of `lanes` lanes, for batches of up to `rows`
-/// rows: a launch has at most `rows` and one group's padding, and no more blocks than there are
-/// multiprocessors.
+/// The largest [`Tiling::partials_len`] of all tilings of `lanes` lanes, for batches of up to
+/// `rows` rows: a launch has at most `rows` and one group's padding, and no more blocks than there
+/// are multiprocessors.
 pub(super) fn max_partials_len(
     padded: usize,
     lanes: usize,
@@ -323,7 +323,7 @@ mod tests {
             let sizes = |units| tiling(units, 1, 128, all).map(|t| (t.units, t.rows, t.helpers));
             [256, 2048].map(sizes)
         };
-        assert_eq!(sizes(2), [Some((32, 16, 2)), None]); // a table leaves no room for 32 rows
+        assert_eq!(sizes(2), [Some((32, 16, 2)), None]); // a table and 32 rows do not fit
         assert_eq!(sizes(4), [Some((16, 16, 4)), Some((16, 16, 4))]);
     }
 
