@@ -122,6 +122,7 @@ impl Tiling {
         let defines = [
             format!("BELOW={}", self.below),
             format!("BULK={}", u8::from(bulk)),
+            format!("PREFETCH={}", u8::from(self.prefetch)),
             format!("CHUNK={chunk}"),
             format!("PRODUCER_THREADS={producers}"),
             format!("REGISTER_K_STEPS={registers}"),

@@ -179,6 +179,14 @@ persistent_forward(const __grid_constant__ PersistentForward p)
             if (LOAD_AFTER_SEND && t > 0) mbarrier_wait(h_sent, t - 1 & 1);
             if (t >= FIRST_PRODUCT)
                 load(0, h_exchange + (t > 0 ? step(t - 1) : steps) * step_stride);
+            if (PREFETCH && t + AHEAD < steps) {
+                const u64 s = step(t + AHEAD), unit = block * UNITS;
+                const u16* const gates =
+                    p.gates + p.gates_stride * lane_id + ((s * rows + row0) * N + unit) * 4;
+                prefetch(
+                    TABLE || reads_below || row0 >= rows ? nullptr : gates, rows - row0,
+                    h_exchange + s * step_stride + unit * NB);
+            }
             // Prefetch: the layer below is ahead, so its h is there before it is needed.
             if (loads_below && t + 1 < steps) {
                 mbarrier_wait(empty_below, t & 1);

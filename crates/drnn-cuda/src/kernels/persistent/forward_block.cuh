@@ -28,6 +28,8 @@ static const bool LOAD_AFTER_SEND = !BULK && CHUNKS <= PRODUCER_THREADS / 32;
 // cells too.
 static const u32 BUFFERS = SPLIT ? 1 : 2;
 static const u32 PIECES = UNITS / 8; // 16-byte words of a row's units
+static const u32 AHEAD = 2;          // with PREFETCH: steps
+static const u32 LINE = 64;          // f16 of a line of L2
 
 struct Shared {
     // By warpgroup: (16, 64); + 1: arrays must not be empty.
@@ -156,4 +158,20 @@ __device__ __forceinline__ void copy_finished(
     bulk_copy_to_shared(
         shared_address(shared.h[segment] + first), from + (segment - 1) * direction_stride + first,
         bytes, full);
+}
+
+// Prefetches to L2 what this block will read and write AHEAD steps later: its slots in `gates`
+// (rows, of N units with 4 slots each), if it has any, and its part of the h exchange. Both were
+// written long ago and lie in device memory, whose latency a step would wait for. Producer warps do
+// this while the consumers multiply.
+__device__ __forceinline__ void prefetch(const u16* gates, u32 rows, const u16* h_exchange) {
+    const u32 warps = CHUNKS < PRODUCER_THREADS / 32 ? CHUNKS : PRODUCER_THREADS / 32;
+    const u32 of_row = 4 * UNITS / LINE, gate_lines = gates ? min(rows, NB) * of_row : 0;
+    const u32 lines = gate_lines + UNITS * NB / LINE;
+#pragma unroll 1
+    for (u32 i = threadIdx.x - CONSUMER_THREADS; i < lines; i += 32 * warps) {
+        const u32 own = i - gate_lines;
+        if (i < gate_lines) prefetch_l2(gates + (u64)(i / of_row) * N * 4 + i % of_row * LINE);
+        else prefetch_l2(h_exchange + own * LINE);
+    }
 }
