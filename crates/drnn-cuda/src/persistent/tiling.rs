@@ -155,8 +155,7 @@ impl Tiling {
         divides
             && self.shares_cells()
             && self.padded <= max_padded(self.units)
-            && self.forward(table, limits).is_some()
-            && self.backward().shared <= limits.shared
+            && self.fits_shared(table, limits)
     }
 
     /// The usual number of helpers of a block: as many as there are threads for in blocks of 16
