@@ -8,6 +8,7 @@ const LSTM: &str = include_str!("common/lstm.cuh");
 const CELL: &str = include_str!("common/cell.cuh");
 pub(crate) const HOPPER: &str = include_str!("common/hopper.cuh");
 const GROUP: &str = include_str!("group/common.cuh");
+const FORWARD_BLOCK: &str = include_str!("persistent/forward_block.cuh");
 
 /// Compiles recurrences that begin with given states: cells and persistent kernels.
 pub(crate) const FROM_STATES: &str = "FROM_STATES=1";
@@ -159,7 +160,7 @@ pub(crate) fn resident(warps: usize) -> Source {
 pub(crate) fn persistent_forward(defines: Vec<String>) -> Source {
     source!(
         "persistent_forward",
-        [COMMON, HOPPER, LSTM, CELL],
+        [COMMON, HOPPER, LSTM, CELL, FORWARD_BLOCK],
         [PersistentForward, PersistentForwardFromStates],
         "persistent/forward.cu",
         defines

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! k-steps: dependent `wgmma` of a warpgroup; a product of 16 or 24 rows costs as much as one of
-//! 32. KB: what a block reads in a step. Constants are fitted to an H200 with 92 to 128 blocks of 32
-//! units (`results/peers-gpu.json`); blocks of 16 units have not been measured yet. Only ratios
+//! 32. KB: what a block reads in a step. Constants are fitted to an H200 with 92 to 128 blocks of
+//! 32 units (`results/peers-gpu.json`); blocks of 16 units have not been measured yet. Only ratios
 //! matter: they decide, and nothing else depends on them.
 
 use super::tiling::Tiling;
@@ -48,7 +48,8 @@ impl Tiling {
         let wide = (self.rows as f64 / 32.0).max(1.0);
         let kilobytes = (self.padded * self.rows) as f64 / 512.0;
         let split = if self.is_split() { SPLIT_LATENCY } else { [0.0; 2] };
-        // In a stack both operands arrive while the step runs; otherwise the layer below is finished.
+        // In a stack both operands arrive while the step runs; otherwise the layer below is
+        // finished.
         let arriving = if self.stacked { 2.0 } else { 1.0 };
         let tiles = self.segments_back() * self.tiles();
         let forward =
@@ -117,9 +118,9 @@ mod tests {
         Plan::new(&builder.build().unwrap()).unwrap()
     }
 
-    /// Microseconds per step of the forward pass and of the whole backward recurrence, of the paper's
-    /// networks with 128 sequences: `bench/README.md`, divided by the steps, without products over
-    /// all steps. Layers' averages where a network has several launches.
+    /// Microseconds per step of the forward pass and of the whole backward recurrence, of the
+    /// paper's networks with 128 sequences: `bench/README.md`, divided by the steps, without
+    /// products over all steps. Layers' averages where a network has several launches.
     #[test]
     fn estimates_are_close_to_measured_times() {
         let measured = [

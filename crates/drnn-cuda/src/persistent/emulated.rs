@@ -157,8 +157,8 @@ fn check_slow(tiling: Tiling, kind: KernelSpec, units: usize, steps: usize) {
 
 fn layer(cell: Cell, units: usize, rows: usize, groups: usize, directions: usize) -> Tiling {
     let padded = padded(units);
-    let (lanes, units, helpers) = (directions, 32, 1);
-    Tiling { cell, padded, units, rows, helpers, groups, lanes, stacked: false, below: 0 }
+    let (lanes, units, helpers, prefetch) = (directions, 32, 1, false);
+    Tiling { cell, padded, units, rows, helpers, prefetch, groups, lanes, stacked: false, below: 0 }
 }
 
 fn stack(cell: Cell, units: usize, rows: usize, layers: usize) -> Tiling {
@@ -260,6 +260,15 @@ fn few_registers() {
 fn threads_that_share_cells() {
     check(Tiling { helpers: 2, ..layer(Cell::Lstm, 70, 16, 1, 1) }, 70, 3, false);
     check_from_states(Tiling { helpers: 2, ..stack(Cell::Gru, 33, 16, 2) }, 33, 6);
+}
+
+/// What is prefetched to L2 lies inside of arrays: the last group is not full.
+#[test]
+fn prefetches() {
+    let ahead = |tiling| Tiling { prefetch: true, ..tiling };
+    check(ahead(layer(Cell::Lstm, 70, 16, 2, 1)), 70, 5, false);
+    check(ahead(split(layer(Cell::Gru, 33, 32, 1, 2))), 33, 5, true);
+    check_from_states(ahead(stack(Cell::RnnTanh, 33, 24, 2)), 33, 6);
 }
 
 /// Eight words of h per producer thread.

@@ -1,6 +1,6 @@
-//! `DRNN_TILING=units=16,rows=32,helpers=2` forces the sizes of blocks, and how many threads share
-//! four cells in the backward pass, to measure what [`super::cost`] estimates. Each part may be left
-//! out.
+//! `DRNN_TILING=units=16,rows=32,helpers=2,prefetch=1` forces the sizes of blocks, how many threads
+//! share four cells in the backward pass and whether later steps' data are prefetched to L2, to
+//! measure what [`super::cost`] estimates. Each part may be left out.
 
 use super::tiling::{BLOCK_ROWS, BLOCK_UNITS, HELPERS};
 use crate::error::{Error, Result};
@@ -13,6 +13,8 @@ pub(crate) struct ForcedTiling {
     pub units: Option<usize>,
     pub rows: Option<usize>,
     pub helpers: Option<usize>,
+    /// 0 or 1.
+    pub prefetch: Option<usize>,
 }
 
 impl ForcedTiling {
@@ -25,8 +27,8 @@ impl ForcedTiling {
     fn parse(text: &str) -> Result<ForcedTiling> {
         let bad = || {
             Error::Argument(format!(
-                "{VARIABLE}={text} is not a tiling; expected some of units={}, rows={} and \
-                 helpers={}, as in {VARIABLE}=units=16,rows=32",
+                "{VARIABLE}={text} is not a tiling; expected some of units={}, rows={}, \
+                 helpers={} and prefetch=0|1, as in {VARIABLE}=units=16,rows=32",
                 one_of(&BLOCK_UNITS),
                 one_of(&BLOCK_ROWS),
                 one_of(&HELPERS),
@@ -40,6 +42,7 @@ impl ForcedTiling {
                 "units" => (&mut forced.units, &BLOCK_UNITS[..]),
                 "rows" => (&mut forced.rows, &BLOCK_ROWS[..]),
                 "helpers" => (&mut forced.helpers, &HELPERS[..]),
+                "prefetch" => (&mut forced.prefetch, &[0, 1][..]),
                 _ => return Err(bad()),
             };
             if !allowed.contains(&value) || to.replace(value).is_some() {
@@ -59,7 +62,8 @@ impl ForcedTiling {
 
     /// That no kernel of these sizes can run a network.
     pub fn refused(self, network: &str) -> Error {
-        let parts = [("units", self.units), ("rows", self.rows), ("helpers", self.helpers)];
+        let sizes = [("units", self.units), ("rows", self.rows), ("helpers", self.helpers)];
+        let parts = [sizes.as_slice(), &[("prefetch", self.prefetch)]].concat();
         let parts = parts.iter().filter_map(|(name, n)| n.map(|n| format!("{name}={n}")));
         let given = parts.collect::<Vec<_>>().join(",");
         Error::Unsupported(format!(
@@ -91,7 +95,7 @@ mod tests {
         for text in ["16", "units", "units=", "units=17", "rows=8", "units=16,units=16", "rows=x"] {
             let why = parse(text).expect_err(text).to_string();
             assert!(why.starts_with(&format!("DRNN_TILING={text} is not a tiling")), "{why}");
-            assert!(why.contains("units=32|16, rows=16|24|32|48|64 and helpers=1|2|4"), "{why}");
+            assert!(why.contains("units=32|16, rows=16|24|32|48|64, helpers=1|2|4"), "{why}");
         }
         let why = both.refused("lstm(2000 units)").to_string();
         assert!(why.starts_with("DRNN_TILING=units=32,rows=48: there are no kernels"), "{why}");

@@ -40,13 +40,29 @@ pub(super) struct HLoadStrategy {
     pub producer_registers: usize,
 }
 
+/// Symbols that a kernel's table has places for.
+fn table_symbols(table: bool) -> usize {
+    if table { MAX_TABLE_SYMBOLS } else { 0 }
+}
+
 impl Tiling {
+    /// Whether blocks of both kernels fit, with or without a table in shared memory.
+    pub(super) fn fits_shared(&self, table: bool, limits: DeviceLimits) -> bool {
+        let (registers, _) = self.backward_registers();
+        let backward = self.backward_shared(self.all_tiles().min(registers));
+        self.forward_strategy(table, limits).is_some() && backward <= limits.shared
+    }
+
     /// The forward kernel, with or without a table in shared memory. `None` if it does not fit.
     pub fn forward(&self, table: bool, limits: DeviceLimits) -> Option<KernelSpec> {
-        let table = if table { MAX_TABLE_SYMBOLS } else { 0 };
-        let mut specs =
-            self.h_load_strategies().into_iter().map(|strategy| self.forward_with(strategy, table));
-        specs.find(|spec| spec.shared <= limits.shared)
+        let strategy = self.forward_strategy(table, limits)?;
+        Some(self.forward_with(strategy, table_symbols(table)))
+    }
+
+    /// The best way to load h that fits.
+    fn forward_strategy(&self, table: bool, limits: DeviceLimits) -> Option<HLoadStrategy> {
+        let shared = |strategy: &_| self.forward_shared(strategy, table_symbols(table));
+        self.h_load_strategies().into_iter().find(|strategy| shared(strategy) <= limits.shared)
     }
 
     /// Ways to load h, the best first. More weights in registers are tried only if shared memory is
@@ -65,8 +81,9 @@ impl Tiling {
             } + more,
             producer_registers,
         });
-        // About four 16-byte words per thread. With 16 rows, 1024 units take as many chunks as there
-        // are producer warps: eight words per thread, for which blocks of 16 units have registers.
+        // About four 16-byte words per thread. With 16 rows, 1024 units take as many chunks as
+        // there are producer warps: eight words per thread, for which blocks of 16 units have
+        // registers.
         let eight_words = is_split && rows == 16 && padded > 512;
         let chunk = match rows {
             16 if eight_words => 128,
@@ -103,11 +120,28 @@ impl Tiling {
     }
 
     pub(super) fn forward_with(&self, strategy: HLoadStrategy, table: usize) -> KernelSpec {
-        let Tiling { padded, rows, units, .. } = *self;
+        let shared = self.forward_shared(&strategy, table);
         let HLoadStrategy { bulk, chunk, producers, registers, producer_registers } = strategy;
-        let (chunks, segments) = (padded.div_ceil(chunk), self.segments());
+        let defines = [
+            format!("BELOW={}", self.below),
+            format!("BULK={}", u8::from(bulk)),
+            format!("PREFETCH={}", u8::from(self.prefetch)),
+            format!("CHUNK={chunk}"),
+            format!("PRODUCER_THREADS={producers}"),
+            format!("REGISTER_K_STEPS={registers}"),
+            format!("PRODUCER_REGISTERS={producer_registers}"),
+            format!("TABLE={table}"),
+        ];
         let in_registers = self.depth().min(registers);
-        let in_shared = self.depth() - in_registers;
+        let source = sources::persistent_forward(self.defines(shared, defines));
+        KernelSpec { threads: CONSUMER_THREADS + producers, shared, in_registers, source }
+    }
+
+    /// Bytes of `struct Shared` in `persistent/forward_block.cuh`.
+    fn forward_shared(&self, strategy: &HLoadStrategy, table: usize) -> usize {
+        let Tiling { padded, rows, units, .. } = *self;
+        let (chunks, segments) = (padded.div_ceil(strategy.chunk), self.segments());
+        let in_shared = self.depth().saturating_sub(strategy.registers);
         // Rows and slots have one buffer if all warps exchange sums before they are written.
         let (weights, buffers, sums) = match self.is_split() {
             true => (in_shared.max(1), 1, rows / 16 * 2 * 128 * size_of::<[f32; 4]>()),
@@ -117,40 +151,30 @@ impl Tiling {
         let halves =
             2 * weights * 1024 + segments * padded * rows + lines + (table + 1) * 4 * units;
         let shared = 2 * halves + sums + 8 * (2 * segments * chunks + 3);
-        let shared = if self.is_split() { shared.next_multiple_of(16) } else { shared };
-        let defines = [
-            format!("BELOW={}", self.below),
-            format!("BULK={}", u8::from(bulk)),
-            format!("CHUNK={chunk}"),
-            format!("PRODUCER_THREADS={producers}"),
-            format!("REGISTER_K_STEPS={registers}"),
-            format!("PRODUCER_REGISTERS={producer_registers}"),
-            format!("TABLE={table}"),
-        ];
-        let source = sources::persistent_forward(self.defines(shared, defines));
-        KernelSpec { threads: CONSUMER_THREADS + producers, shared, in_registers, source }
+        if self.is_split() { shared.next_multiple_of(16) } else { shared }
     }
 
     /// The backward kernel.
     pub fn backward(&self) -> KernelSpec {
-        // As many as registers allow.
-        let (registers, max_senders) = if self.rows <= 32 { (3, 32) } else { (2, 24) };
-        self.backward_with(registers * 32 / self.units, max_senders)
+        let (registers, max_senders) = self.backward_registers();
+        self.backward_with(registers, max_senders)
     }
 
-    /// The same with the weights of `registers` tiles in registers, and `max_senders` partial sums
-    /// that a thread loads at a time.
+    /// Tiles whose weights stay in registers, and senders whose partial sums a thread loads at a
+    /// time: as many as registers allow.
+    fn backward_registers(&self) -> (usize, usize) {
+        let (registers, max_senders) = if self.rows <= 32 { (3, 32) } else { (2, 24) };
+        (registers * 32 / self.units, max_senders)
+    }
+
+    /// The backward kernel with other such numbers.
     pub(super) fn backward_with(&self, registers: usize, max_senders: usize) -> KernelSpec {
-        let Tiling { rows, units, .. } = *self;
         let helpers = self.helpers;
         let senders = self.blocks().div_ceil(helpers);
         let passes = (self.segments_back() * senders).div_ceil(max_senders);
         let batch = senders.div_ceil(passes);
-        let tiles = self.segments_back() * self.tiles();
-        let in_registers = tiles.min(registers);
-        let sums = if helpers > 1 { CONSUMER_THREADS * size_of::<[f32; 4]>() } else { 0 };
-        let weights = 2 * (tiles - in_registers + 1) * 64 * 4 * units;
-        let shared = 2 * (weights + 2 * 4 * units * rows) + sums;
+        let in_registers = self.all_tiles().min(registers);
+        let shared = self.backward_shared(in_registers);
         let defines = [
             format!("HELPERS={helpers}"),
             format!("REGISTER_TILES={registers}"),
@@ -159,6 +183,18 @@ impl Tiling {
         ];
         let source = sources::persistent_backward(self.defines(shared, defines));
         KernelSpec { threads: CONSUMER_THREADS, shared, in_registers, source }
+    }
+
+    /// Tiles of a warpgroup, for its own layer and the one below.
+    fn all_tiles(&self) -> usize {
+        self.segments_back() * self.tiles()
+    }
+
+    /// Bytes of `struct Shared` in `persistent/backward.cu`.
+    fn backward_shared(&self, in_registers: usize) -> usize {
+        let sums = if self.helpers > 1 { CONSUMER_THREADS * size_of::<[f32; 4]>() } else { 0 };
+        let weights = 2 * (self.all_tiles() - in_registers + 1) * 64 * 4 * self.units;
+        2 * (weights + 2 * 4 * self.units * self.rows) + sums
     }
 
     /// The forward kernel for sequences that begin with given states; they have no table.

@@ -53,7 +53,7 @@ impl DeviceLimits {
     /// With sizes of blocks that are chosen.
     #[cfg(test)]
     pub const fn new(multiprocessors: usize, shared: usize) -> DeviceLimits {
-        let forced = ForcedTiling { units: None, rows: None, helpers: None };
+        let forced = ForcedTiling { units: None, rows: None, helpers: None, prefetch: None };
         DeviceLimits { multiprocessors, shared, forced }
     }
 }
@@ -71,6 +71,8 @@ pub(crate) struct Tiling {
     /// Threads that share four cells in the backward pass, where there are fewer groups of four
     /// than threads.
     pub helpers: usize,
+    /// Whether producers prefetch what later steps access to L2.
+    pub prefetch: bool,
     /// Groups per lane and launch.
     pub groups: usize,
     pub lanes: usize,
@@ -120,10 +122,21 @@ impl Tiling {
         if !has_kernel || units == 0 || batch == 0 {
             return Vec::new();
         }
+        let prefetch = limits.forced.prefetch == Some(1);
         let tiling = |(units, rows): (usize, usize)| {
             let helpers = limits.forced.helpers.unwrap_or(Tiling::usual_helpers(units, rows));
-            let alone =
-                Tiling { cell, padded, units, rows, helpers, groups: 1, lanes, stacked, below };
+            let alone = Tiling {
+                cell,
+                padded,
+                units,
+                rows,
+                helpers,
+                prefetch,
+                groups: 1,
+                lanes,
+                stacked,
+                below,
+            };
             let at_once = limits.multiprocessors / (alone.blocks() * lanes);
             let fits =
                 limits.forced.allows(units, rows) && at_once > 0 && alone.fits(table, limits);
@@ -142,8 +155,7 @@ impl Tiling {
         divides
             && self.shares_cells()
             && self.padded <= max_padded(self.units)
-            && self.forward(table, limits).is_some()
-            && self.backward().shared <= limits.shared
+            && self.fits_shared(table, limits)
     }
 
     /// The usual number of helpers of a block: as many as there are threads for in blocks of 16
@@ -242,9 +254,9 @@ fn partial_buffers(stacked: bool) -> usize {
     OWN_BUFFERS + if stacked { RING } else { 0 }
 }
 
-/// The largest [`Tiling::partials_len`] of all tilings of `lanes` lanes, for batches of up to `rows`
-/// rows: a launch has at most `rows` and one group's padding, and no more blocks than there are
-/// multiprocessors.
+/// The largest [`Tiling::partials_len`] of all tilings of `lanes` lanes, for batches of up to
+/// `rows` rows: a launch has at most `rows` and one group's padding, and no more blocks than there
+/// are multiprocessors.
 pub(super) fn max_partials_len(
     padded: usize,
     lanes: usize,
@@ -310,7 +322,7 @@ mod tests {
     #[test]
     fn the_environment_may_give_the_sizes() {
         let forced = |units, rows| {
-            let forced = ForcedTiling { units, rows, helpers: None };
+            let forced = ForcedTiling { units, rows, ..ForcedTiling::default() };
             let limits = DeviceLimits { forced, ..h200() };
             tiling(512, 1, 128, limits).map(|t| (t.units, t.rows))
         };
@@ -323,7 +335,7 @@ mod tests {
             let sizes = |units| tiling(units, 1, 128, all).map(|t| (t.units, t.rows, t.helpers));
             [256, 2048].map(sizes)
         };
-        assert_eq!(sizes(2), [Some((32, 16, 2)), None]); // a table leaves no room for 32 rows
+        assert_eq!(sizes(2), [Some((32, 16, 2)), None]); // a table and 32 rows do not fit
         assert_eq!(sizes(4), [Some((16, 16, 4)), Some((16, 16, 4))]);
     }
 

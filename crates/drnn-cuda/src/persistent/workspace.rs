@@ -92,6 +92,7 @@ fn packed_len(plan: &Plan, padded: usize) -> [usize; 2] {
         units: 32,
         rows: 16,
         helpers: 1,
+        prefetch: false,
         groups: 1,
         lanes: 1,
         stacked,

@@ -186,13 +186,14 @@ fn sizes_of_blocks_that_are_given() {
     let nets = [net(&[100, 100]), net(&[130, 140]).bidirectional(), net(&[200])];
     let specs = nets.map(|net| net.outputs(2).build().expect("a network"));
     for (units, rows) in [(32, 16), (32, 24), (32, 64), (16, 16), (16, 32), (16, 48), (16, 64)] {
-        let forced = ForcedTiling { units: Some(units), rows: Some(rows), helpers: None };
+        let forced =
+            ForcedTiling { units: Some(units), rows: Some(rows), ..ForcedTiling::default() };
         let limits = DeviceLimits { forced, ..DeviceLimits::new(132, 227 << 10) };
         for spec in &specs {
             train(&Device::recorded((9, 0), limits), Precision::F16, spec, 33, &[4]);
         }
     }
-    let forced = ForcedTiling { units: Some(16), rows: Some(24), helpers: None };
+    let forced = ForcedTiling { units: Some(16), rows: Some(24), ..ForcedTiling::default() };
     let limits = DeviceLimits { forced, ..DeviceLimits::new(132, 227 << 10) };
     let device = Device::recorded((9, 0), limits);
     let refused = CudaLearner::new(&device, Precision::F16, &specs[2], AdamOptions::default(), 1);

@@ -148,7 +148,7 @@ fn every_persistent_cell() {
 #[test]
 fn blocks_of_16_units() {
     for rows in [16, 32] {
-        let forced = ForcedTiling { units: Some(16), rows: Some(rows), helpers: None };
+        let forced = ForcedTiling { units: Some(16), rows: Some(rows), ..ForcedTiling::default() };
         let Some(device) = executing_in(forced) else { return };
         let card = simulated(device);
         check_on(&card, persistent(Cell::Lstm, 40, 1, true));

@@ -7,6 +7,8 @@
 
 #include "recurrence.hpp"
 
+#include "../../src/kernels/persistent/forward_block.cuh"
+
 #include "../../src/kernels/persistent/forward.cu"
 #include "../../src/kernels/recurrence/states.cu"
 

@@ -324,6 +324,8 @@ inline void st_relaxed_v2(void* p, uint2 v) {
     __atomic_store_n((u32*)p, v.x, __ATOMIC_RELAXED);
     __atomic_store_n((u32*)p + 1, v.y, __ATOMIC_RELAXED);
 }
+// Reads the word, so that the sanitizer finds addresses outside of arrays.
+inline void prefetch_l2(const void* p) { word(p); }
 inline u32 ld_acquire(const void* p) {
     sched_yield();
     return __atomic_load_n((const u32*)p, __ATOMIC_ACQUIRE);

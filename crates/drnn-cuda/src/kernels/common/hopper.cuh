@@ -31,6 +31,10 @@ __device__ __forceinline__ void st_relaxed_v2(void* p, uint2 v) {
     asm volatile("st.relaxed.gpu.global.v2.u32 [%0], {%1, %2};" ::"l"(p), "r"(v.x), "r"(v.y)
                  : "memory");
 }
+// Prefetches a line to L2, where a later access finds it.
+__device__ __forceinline__ void prefetch_l2(const void* p) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+}
 // A counter that publishes all accesses before it.
 __device__ __forceinline__ u32 ld_acquire(const void* p) {
     u32 v;

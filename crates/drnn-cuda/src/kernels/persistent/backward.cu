@@ -3,10 +3,10 @@
 //   dh_s = gradient from above + dslots_{s+1} W_hh        dslots from dh, slot by slot: cell.cuh
 //
 // Blocks own UNITS units, rows and lanes as in the forward pass. A block has 4 UNITS columns of
-// dslots, its own units', and multiplies them by its rows of W_hh, which gives a part of dh of every
-// unit. It sends each owner its part, in f16; owners add the parts up in a fixed order. If STACKED,
-// it multiplies dslots by its rows of W_ih too and sends the results to the layer below: a wavefront
-// from the top.
+// dslots, its own units', and multiplies them by its rows of W_hh, which gives a part of dh of
+// every unit. It sends each owner its part, in f16; owners add the parts up in a fixed order. If
+// STACKED, it multiplies dslots by its rows of W_ih too and sends the results to the layer below: a
+// wavefront from the top.
 //
 // Where a block has fewer groups of four cells than threads, HELPERS = 2 or 4 threads share one:
 // each adds up the parts of its share of the senders, then they exchange these sums through shared
@@ -76,7 +76,7 @@ struct Shared {
     float4 sums[HELPERS][GROUPS]; // of each helper's senders
 #endif
 };
-static_assert(sizeof(Shared) == SHARED, "must equal the size in persistent/tiling.rs");
+static_assert(sizeof(Shared) == SHARED, "must equal the size in persistent/spec.rs");
 static_assert(HELPERS == 1 || HELPERS * GROUPS == THREADS, "every thread helps once");
 
 // The phase bit of step t in a ring of that many slots.
@@ -122,7 +122,8 @@ __device__ __forceinline__ void multiply_and_send(
                 pack(LIMITED(d[4 * j]), LIMITED(d[4 * j + 1])),
                 pack(LIMITED(d[4 * j + 2]), LIMITED(d[4 * j + 3])));
             v.x = v.x & ~1u | bit, v.y = v.y & ~1u | bit;
-            st_relaxed_v2((below ? to_below : to_own) + (u64)owner * BLOCKS * PART + j * PLACES * 4, v);
+            u16* const to = (below ? to_below : to_own) + (u64)owner * BLOCKS * PART;
+            st_relaxed_v2(to + j * PLACES * 4, v);
         }
     }
 }
@@ -134,8 +135,8 @@ struct Inbox {
     bool expected; // otherwise there are none
 };
 
-// Waits for the parts of `senders` blocks and adds them up. BATCH loads are in flight at once, since
-// each is a round trip to L2.
+// Waits for the parts of `senders` blocks and adds them up. BATCH loads are in flight at once,
+// since each is a round trip to L2.
 __device__ __forceinline__ void gather_parts(
     float (&d_h)[4], const Inbox (&inbox)[SEGMENTS], u32 senders) {
 #pragma unroll 1
@@ -228,9 +229,9 @@ persistent_backward(const __grid_constant__ PersistentBackward p)
             w[tile][k_step][2] = v.z, w[tile][k_step][3] = v.w;
         }
 
-    // A thread's cells follow the accumulator layout of the products that compute the parts: a place
-    // of a part, rows 8j of the batch. Each four are units u and u + 8 of the block's, rows b and
-    // b + 1. With HELPERS it has some of them.
+    // A thread's cells follow the accumulator layout of the products that compute the parts: a
+    // place of a part, rows 8j of the batch. Each four are units u and u + 8 of the block's, rows b
+    // and b + 1. With HELPERS it has some of them.
     const u32 helper = HELPERS > 1 ? threadIdx.x / GROUPS : 0;
     float d_state[CELLS][EACH], c_now[CELLS][EACH], bias[CELLS][8];
     u32 row_length[CELLS][2], unit[CELLS], row[CELLS];
@@ -308,7 +309,8 @@ persistent_backward(const __grid_constant__ PersistentBackward p)
 #pragma unroll
     for (u32 a = 0; a < CELLS; a++)
 #pragma unroll
-        for (u32 e = 0; e < EACH; e++) saved[a][e] = make_uint2(0, 0), c_ahead[a][e] = above[a][e] = 0;
+        for (u32 e = 0; e < EACH; e++)
+            saved[a][e] = make_uint2(0, 0), c_ahead[a][e] = above[a][e] = 0;
     prefetch(0);
 
     // f16 of a group's parts, and of one slot of the ring: all groups of all lanes.

@@ -53,10 +53,9 @@ extern "C" __global__ void pack_forward(const PackForward p) {
     p.to[at] = make_uint4(v[0], v[1], v[2], v[3]);
 }
 
-// For the backward kernel, transposed: to (N / units blocks, segments tiles, 2 warpgroups, units / 4,
-// 128).
-// A tile is 64 units whose dh the block computes a part of: units of its own layer first, then
-// those of the layer below; a warpgroup has `tiles` of each.
+// For the backward kernel, transposed: to (N / units blocks, segments tiles, 2 warpgroups, units /
+// 4, 128). A tile is 64 units whose dh the block computes a part of: units of its own layer first,
+// then those of the layer below; a warpgroup has `tiles` of each.
 extern "C" __global__ void pack_backward(const PackBackward p) {
     const u32 at = blockIdx.x * blockDim.x + threadIdx.x, all = p.segments * p.tiles;
     const u32 k_steps = p.units / 4, of_tile = 2 * k_steps * 128;
