@@ -74,7 +74,7 @@ fn what_a_gpu_cannot_train_is_refused_by_name() {
     let symbols = bank.vocabulary.symbols();
     let uneven = NetSpec::builder(Cell::Lstm).tokens(symbols, 3).units([5, 6]).build().unwrap();
     let uneven = TaggerNet::of(&bank.vocabulary, uneven, net.words.clone(), None).unwrap();
-    refused(of(uneven, AdamOptions::default()).unwrap_err().to_string(), "5, 6");
+    refused(of(uneven, AdamOptions::default()).unwrap_err().to_string(), "5 + 6 units");
 }
 
 /// Kernels do not check indices, so sentences of another vocabulary are refused.
