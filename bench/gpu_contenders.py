@@ -4,8 +4,9 @@ PyTorch's contenders have one recurrent module and Linear(n, m) with a squared e
 
     tf32      f32 parameters, products in TF32
     autocast  the same under torch.autocast(float16), which casts the parameters in every pass
-    half      modules of float16, on which cuDNN's persistent kernels run where PyTorch selects them;
-              a step copies gradients to f32, clips, updates f32 parameters and copies them back
+    half      modules of float16, on which cuDNN's persistent kernels run where PyTorch selects
+              them; a step copies gradients to f32, clips, updates f32 parameters and copies those
+              back
 
 Gradients in f16 are not scaled, which costs training quality but no time, so it favours PyTorch. A
 forward pass is in eval mode. All are replayed from a CUDA graph.
@@ -25,6 +26,7 @@ except ImportError:  # not needed to show a file
     torch = None
 
 KINDS = ("forward", "step")
+CLOCKS_RISE_MS = 50  # of work before anything is timed
 COMPILING = 5  # times as long as for other shapes is the answer to the first one waited for
 
 
@@ -33,8 +35,9 @@ class Failed(Exception):
 
 
 class Drnn:
-    """`drnn bench --shapes` in a subprocess, which measures one shape when `next` is called and leaves
-    the GPU idle otherwise. After a failure it is started again for the shapes that are left."""
+    """`drnn bench --shapes` in a subprocess, which measures one shape when `next` is called and
+    leaves the GPU idle otherwise. After a failure it is started again for the
+    shapes that are left."""
 
     def __init__(self, program, shapes, precision, rounds, seconds, patience):
         self.command = [program, "bench", "--device", "cuda", "--precision", precision, "--json"]
@@ -122,8 +125,9 @@ def milliseconds(call, seconds, device="cuda"):
             return (time.perf_counter() - begin) * 1e3
 
     call()
-    count = min(50, max(5, int(seconds * 1e3 / max(once(), 1e-3))))
-    for _ in range(count // 2):
+    one = max(once(), 1e-3)
+    count = min(50, max(5, int(seconds * 1e3 / one)))
+    for _ in range(min(1000, int(CLOCKS_RISE_MS / one) + 1)):
         once()
     times = sorted(once() for _ in range(count))
     return (times[(count - 1) // 2] + times[count // 2]) / 2, count
@@ -162,6 +166,12 @@ class Network(torch.nn.Module if torch else object):
         return self.output(self.rnn(x)[0])
 
 
+def on(device, shape):
+    """The network, made where it runs."""
+    with torch.device(device):
+        return Network(shape)
+
+
 def adam(parameters, device):
     return torch.optim.Adam(parameters, fused=True, capturable=device == "cuda")
 
@@ -172,9 +182,13 @@ def data(shape, device):
     return x, torch.rand(*size, shape["outputs"], device=device)
 
 
-def single(shape, device, autocast):
+def unchanged(net):
+    return net
+
+
+def single(shape, device, autocast, prepare=unchanged):
     """Forward and step with parameters of f32."""
-    net, (x, y) = Network(shape).to(device), data(shape, device)
+    net, (x, y) = prepare(on(device, shape)), data(shape, device)
     parameters = list(net.parameters())
     optimizer = adam(parameters, device)
 
@@ -195,9 +209,9 @@ def single(shape, device, autocast):
     return net, {"forward": forward, "step": step}
 
 
-def half(shape, device):
+def half(shape, device, prepare=unchanged):
     """Forward and step with a module of f16 and parameters of f32."""
-    net, (x, y) = Network(shape).to(device).half(), data(shape, device)
+    net, (x, y) = prepare(on(device, shape).half()), data(shape, device)
     x = x.half()
     own = list(net.parameters())
     parameters = [p.detach().float() for p in own]
@@ -229,11 +243,10 @@ PEERS = {
 
 
 def flash(shape, device):
-    """FlashRNN's fused kernel: one head, bf16, after an input product; see `flash_unavailable`."""
+    """FlashRNN's fused LSTM: one head, bf16, after an input product; see `flash_unavailable`."""
     from flashrnn import flashrnn
 
     n, q, m = shape["units"], shape["inputs"], shape["outputs"]
-    kind, gates = {"lstm": ("lstm", 4), "gru": ("gru", 4), "rnn": ("elman", 1)}[shape["net"]]
     x, y = data(shape, device)
     x, y = x.transpose(0, 1).contiguous().bfloat16(), y.transpose(0, 1).contiguous()
     scale = n**-0.5
@@ -241,7 +254,13 @@ def flash(shape, device):
     def weight(*sizes):
         return ((torch.rand(*sizes, device=device) * 2 - 1) * scale).bfloat16()
 
-    own = [weight(gates * n, q), weight(gates, 1, n, n), weight(gates, 1, n), weight(m, n), weight(m)]
+    own = [
+        weight(4 * n, q),
+        weight(4, 1, n, n),
+        weight(4, 1, n),
+        weight(m, n),
+        weight(m),
+    ]
     own = [p.requires_grad_() for p in own]
     parameters = [p.detach().float() for p in own]
     for p in parameters:
@@ -250,8 +269,8 @@ def flash(shape, device):
 
     def outputs():
         w, r, b, w_out, b_out = own
-        wx = torch.nn.functional.linear(x, w).unflatten(-1, (gates, 1, n))
-        states, _ = flashrnn(wx, r, b, function=kind, backend="cuda_fused")
+        wx = torch.nn.functional.linear(x, w).unflatten(-1, (4, 1, n))
+        states, _ = flashrnn(wx, r, b, function="lstm", backend="cuda_fused")
         return torch.nn.functional.linear(states[0].flatten(2), w_out, b_out)
 
     def forward():
@@ -308,7 +327,7 @@ def race(shape, peers, seconds, device="cuda"):
     found = {}
     for name in peers:
         make = flash if name == "flashrnn" else PEERS[name]
-        if name == "flashrnn" and (shape["layers"] > 1 or shape["net"].startswith("bi")):
+        if name == "flashrnn" and (shape["net"], shape["layers"]) != ("lstm", 1):
             continue
         try:
             found[name] = measure(make, shape, seconds, device)

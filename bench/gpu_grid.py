@@ -1,7 +1,8 @@
 """Shapes of `peers_gpu.py --grid`: whole training steps and forward passes on a GPU, over n and B.
 
-A cell is one network and batch. Cells come in an order that gives a coarse map first, so that a run
-that is cut short has covered the whole range. The ratio is the fastest peer's time divided by drnn's.
+A cell is one network and batch. Cells come in an order that gives a coarse map first, so that a
+run that is cut short has covered the whole range. The ratio is the fastest peer's time divided by
+drnn's.
 """
 
 import datetime
@@ -53,8 +54,8 @@ def all_cells(arguments):
 
     if arguments.cells:
         return [cell(*map(int, text.split(":"))) for text in arguments.cells.split(",")]
-    first = dict(zip(UNITS, (halving(len(UNITS))[i] for i in range(len(UNITS)))))
-    second = dict(zip(BATCHES, (halving(len(BATCHES))[i] for i in range(len(BATCHES)))))
+    first = {UNITS[i]: rank for i, rank in halving(len(UNITS)).items()}
+    second = {BATCHES[i]: rank for i, rank in halving(len(BATCHES)).items()}
     cells = [cell(n, B, STEPS) for n in UNITS for B in BATCHES]
     cells += [cell(n, B, LONG_STEPS) for n in UNITS for B in LONG_BATCHES]
     cells.sort(key=lambda s: (max(first[s["units"]], second[s["batch"]]), s["steps"]))
@@ -117,6 +118,8 @@ def summary(cells):
         known = [(ratio(c, kind), c) for c in cells if ratio(c, kind) is not None]
         for kernels in [None, *sorted({c["drnn"].get("kernels", "") for _, c in known})]:
             some = [r for r, c in known if kernels in (None, c["drnn"].get("kernels", ""))]
+            if not some:
+                continue
             what = f"{TITLES[kind]}{f', {kernels} kernels' if kernels else ''}"
             span = f"{min(some):.2f}x to {max(some):.2f}x"
             mean = f"{geometric_mean(some):.2f}x"
@@ -126,6 +129,8 @@ def summary(cells):
         lines += [f"  {line(c)}" for _, c in lost]
     for c in cells:
         failed = [("drnn", c["failed"])] if c.get("failed") else []
+        if "step_s" in (c["drnn"] or {}) and c["drnn"].get("final_loss") is None:
+            failed.append(("drnn", "its loss is not finite"))
         failed += [(who, found["error"]) for who, found in c["peers"].items() if "error" in found]
         lines += [f"failed: {who}, {name(c['shape'])}: {why}" for who, why in failed]
         for who, found in c["peers"].items():
@@ -199,11 +204,15 @@ def draw_map(report, path):
             some = [c for c in grid if c["shape"]["steps"] == T and ratio(c, kind)]
             n, B = ([c["shape"][key] for c in some] for key in ("units", "batch"))
             ratios = [math.log2(ratio(c, kind)) for c in some]
-            dots = panel.scatter(n, B, c=ratios, s=420, cmap="RdYlGn", norm=scale, edgecolors="grey")
+            dots = panel.scatter(
+                n, B, c=ratios, s=420, cmap="RdYlGn", norm=scale, edgecolors="grey"
+            )
             for x, y, found in zip(n, B, ratios):
                 panel.annotate(f"{2**found:.2g}", (x, y), ha="center", va="center", fontsize=7)
             title = f"{TITLES[kind]}, T={T}"
-            panel.set(xscale="log", yscale="log", xlabel="units n", ylabel="sequences B", title=title)
+            panel.set(
+                xscale="log", yscale="log", xlabel="units n", ylabel="sequences B", title=title
+            )
             for axis, ticks in ((panel.xaxis, n), (panel.yaxis, B)):
                 axis.set_major_locator(pyplot.FixedLocator(sorted(set(ticks))))
                 axis.set_major_formatter("{x:.0f}")

@@ -10,11 +10,12 @@ networks train at once, by wall clock and for all together, compared with one in
 unless drnn uses f32.
 
 --grid races one LSTM layer over units n and batches B instead, against PyTorch in TF32 and in f16;
-`gpu_contenders.py` says how. Options for it: --cells, --cell-type, --layers, --bidirectional, --inputs,
---minutes, --map.
+`gpu_contenders.py` says how. Options for it: --cells, --cell-type, --layers, --bidirectional,
+--inputs, --minutes, --map.
 """
 
 import argparse
+import importlib.util
 import json
 import shlex
 import subprocess
@@ -183,6 +184,10 @@ def main():
     if arguments.show:
         return show(arguments.show, arguments.map)
     if arguments.grid:
+        if torch is None or not torch.cuda.is_available():
+            parser.error("--grid needs PyTorch and a GPU that it finds")
+        if arguments.map and importlib.util.find_spec("matplotlib") is None:
+            parser.error("--map needs matplotlib; without it, use --show FILE --map FILE.svg later")
         return gpu_grid.run(arguments)
     names = arguments.case or [*LARGE, *SMALL]
     tf32 = arguments.precision != "f32"

@@ -5,7 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::learner::CudaLearner;
-use crate::persistent::{self, PersistentWorkspace};
+use crate::persistent::{self, DeviceLimits, PersistentWorkspace};
 use crate::runtime::device::Device;
 use crate::runtime::gemm::{Precision, WORKSPACE};
 use crate::step::plan::{Plan, Shape};
@@ -20,7 +20,7 @@ use drnn::{Cell, InputSpec, NetSpec};
 /// is too large for 32-bit indices.
 pub fn estimate(spec: &NetSpec, size: BatchSize) -> Result<usize> {
     let plan = Plan::new(spec).map_err(Error::Unsupported)?;
-    of_plan(&plan, size, false)
+    of_plan(&plan, size, None)
 }
 
 impl CudaLearner {
@@ -33,20 +33,26 @@ impl CudaLearner {
         size: BatchSize,
     ) -> Result<usize> {
         let plan = Plan::new(spec).map_err(Error::Unsupported)?;
-        let persistent = precision == Precision::F16 && persistent::supports(device, &plan);
-        of_plan(&plan, size, persistent)
+        let persistent = precision == Precision::F16 && persistent::supports(device, &plan)?;
+        of_plan(&plan, size, persistent.then(|| device.limits()))
     }
 }
 
-/// The same for a plan, with persistent kernels or the others.
-pub(crate) fn of_plan(plan: &Plan, size: BatchSize, persistent: bool) -> Result<usize> {
+/// The same for a plan, with persistent kernels on a device of these limits or with the others.
+pub(crate) fn of_plan(
+    plan: &Plan,
+    size: BatchSize,
+    persistent: Option<DeviceLimits>,
+) -> Result<usize> {
     let spec = &plan.spec;
     let outputs = spec.output_steps(size.steps);
     let steps = if outputs == 0 { 0 } else { outputs.saturating_add(spec.delay()) };
     plan.check_batch(steps, size.rows)?;
     let shape = Shape { steps, outputs, rows: size.rows, selected: None };
-    let recurrent =
-        if persistent { PersistentWorkspace::estimate(plan, shape) } else { plain(plan, shape) };
+    let recurrent = match persistent {
+        Some(limits) => PersistentWorkspace::estimate(plan, shape, limits),
+        None => plain(plan, shape),
+    };
     let parameters = 4.0 * spec.parameters() as f64; // with gradient and Adam's two vectors
     Ok((4.0 * parameters + recurrent + shared_part(plan, shape) + WORKSPACE as f64) as usize)
 }

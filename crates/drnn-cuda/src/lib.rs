@@ -61,7 +61,8 @@
 //!
 //! CUDA is not needed to build this crate. At run time it needs NVIDIA's driver, NVRTC and cuBLAS
 //! of CUDA 12 or 13, and a GPU of compute capability 8.0 (Ampere) or newer. Libraries outside the
-//! loader's path are found in the folder that `DRNN_CUDA_LIB` names. Kernels are compiled for the
+//! loader's path are found in the folder that `DRNN_CUDA_LIB` names, or in those given to
+//! [`add_library_folders`]. Kernels are compiled for the
 //! GPU on first use and cached in `~/.cache/drnn/cuda`.
 //!
 //! # Numbers
@@ -117,6 +118,7 @@ pub use recurrence::{
 };
 pub use runtime::device::Device;
 pub use runtime::gemm::Precision;
+pub use runtime::library::add_library_folders;
 pub use step::cpu_only::check_options;
 pub use step::pass::Until;
 pub use tagger::CudaTagger;

@@ -1,7 +1,7 @@
 //! Passes on a GPU for `drnn.torch`, in memory and streams of torch's: [`drnn_cuda::Recurrence`].
 //!
-//! Python hands over addresses, of which nothing can be checked here: `drnn/torch/_cuda.py` makes all
-//! arrays, and is the only caller.
+//! Python hands over addresses, of which nothing can be checked here: `drnn/torch/_cuda_passes.py`
+//! makes all arrays, and is the only caller.
 
 use drnn::Cell;
 use drnn_cuda::{
@@ -11,6 +11,7 @@ use drnn_cuda::{
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use std::ffi::c_void;
+use std::path::PathBuf;
 
 fn to_python(error: Error) -> PyErr {
     match error {
@@ -19,45 +20,23 @@ fn to_python(error: Error) -> PyErr {
     }
 }
 
-/// Addresses of a layer's arrays: w_ih, w_hh, b_ih, b_hh.
-type Addresses = [u64; 4];
-
-fn layers(addresses: Vec<Addresses>) -> Vec<LayerArrays> {
-    let layer = |[w_ih, w_hh, b_ih, b_hh]: Addresses| LayerArrays { w_ih, w_hh, b_ih, b_hh };
-    addresses.into_iter().map(layer).collect()
-}
-
-/// Addresses of arrays of a forward pass; 0 for an optional one that is not there.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-struct Forward {
-    parameters: Vec<Addresses>,
-    x: u64,
-    h0: u64,
-    c0: u64,
-    /// i64; 0 where all sequences have T steps.
-    lengths: u64,
-    y: u64,
-    h_n: u64,
-    c_n: u64,
-    saved: u64,
-    workspace: u64,
-}
-
-/// Those of a backward pass.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-struct Backward {
-    parameters: Vec<Addresses>,
-    gradients: Vec<Addresses>,
-    d_y: u64,
-    d_h_n: u64,
-    d_c_n: u64,
-    d_x: u64,
-    d_h0: u64,
-    d_c0: u64,
-    saved: u64,
-    workspace: u64,
+/// Addresses of w_ih, w_hh and, with biases, b_ih and b_hh of each of `count` layers and directions,
+/// one after another.
+fn layers(addresses: &[u64], count: usize) -> PyResult<Vec<LayerArrays>> {
+    let each = addresses.len() / count;
+    if addresses.len() != each * count || ![2, 4].contains(&each) {
+        let found = addresses.len();
+        return Err(PyValueError::new_err(format!(
+            "{found} addresses of parameters; {} expected, or {} without biases",
+            4 * count,
+            2 * count
+        )));
+    }
+    let layer = |a: &[u64]| {
+        let [b_ih, b_hh] = if each == 4 { [a[2], a[3]] } else { [0; 2] };
+        LayerArrays { w_ih: a[0], w_hh: a[1], b_ih, b_hh }
+    };
+    Ok(addresses.chunks_exact(each).map(layer).collect())
 }
 
 /// A stack of layers for batches of one shape on one GPU.
@@ -125,10 +104,17 @@ impl CudaRecurrence {
         py.detach(|| self.0.warm_up()).map_err(to_python)
     }
 
-    /// Submits a forward pass to a stream.
-    fn forward(&self, py: Python, stream: u64, arrays: Forward) -> PyResult<()> {
-        let parameters = layers(arrays.parameters);
-        let Forward { x, h0, c0, lengths, y, h_n, c_n, saved, workspace, .. } = arrays;
+    /// Submits a forward pass to a stream. `arrays` are addresses, 0 for an optional one that is not
+    /// there: x, h_0, c_0, lengths (i64), y, h_n, c_n, what is saved, the workspace.
+    fn forward(
+        &self,
+        py: Python,
+        stream: u64,
+        parameters: Vec<u64>,
+        arrays: [u64; 9],
+    ) -> PyResult<()> {
+        let parameters = layers(&parameters, self.recurrences())?;
+        let [x, h0, c0, lengths, y, h_n, c_n, saved, workspace] = arrays;
         let lengths = if lengths == 0 { Lengths::Full } else { Lengths::I64(lengths) };
         let call = ForwardArguments {
             x,
@@ -142,15 +128,24 @@ impl CudaRecurrence {
             saved,
             workspace,
         };
-        // SAFETY: `_cuda.py` made the arrays as large as the shape demands, and torch keeps their
-        // memory until the stream has done the work.
+        // SAFETY: `_cuda_passes.py` made the arrays as large as the shape demands, and torch keeps
+        // their memory until the stream has done the work.
         py.detach(|| unsafe { self.0.forward(stream as *mut c_void, &call) }).map_err(to_python)
     }
 
-    /// Submits a backward pass to a stream.
-    fn backward(&self, py: Python, stream: u64, arrays: Backward) -> PyResult<()> {
-        let (parameters, gradients) = (layers(arrays.parameters), layers(arrays.gradients));
-        let Backward { d_y, d_h_n, d_c_n, d_x, d_h0, d_c0, saved, workspace, .. } = arrays;
+    /// Submits a backward pass to a stream. `arrays` are addresses as of a forward pass: gradients of
+    /// y, h_n and c_n, those of x, h_0 and c_0, what is saved, the workspace.
+    fn backward(
+        &self,
+        py: Python,
+        stream: u64,
+        parameters: Vec<u64>,
+        gradients: Vec<u64>,
+        arrays: [u64; 8],
+    ) -> PyResult<()> {
+        let count = self.recurrences();
+        let (parameters, gradients) = (layers(&parameters, count)?, layers(&gradients, count)?);
+        let [d_y, d_h_n, d_c_n, d_x, d_h0, d_c0, saved, workspace] = arrays;
         let call = BackwardArguments {
             parameters: &parameters,
             d_y,
@@ -168,7 +163,22 @@ impl CudaRecurrence {
     }
 }
 
-/// Adds the class of this module.
+impl CudaRecurrence {
+    /// Layers times directions.
+    fn recurrences(&self) -> usize {
+        let spec = self.0.spec();
+        spec.layers * if spec.bidirectional { 2 } else { 1 }
+    }
+}
+
+/// Folders to search for NVRTC and cuBLAS: those of the Python environment.
+#[pyfunction]
+fn add_cuda_library_folders(folders: Vec<PathBuf>) {
+    drnn_cuda::add_library_folders(folders);
+}
+
+/// Adds the class and the function of this module.
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_function(wrap_pyfunction!(add_cuda_library_folders, m)?)?;
     m.add_class::<CudaRecurrence>()
 }

@@ -50,6 +50,18 @@ def nbclient(request):
 
 
 @pytest.fixture
+def hopper(request, torch):
+    """A GPU of the Hopper generation, and whatever else drnn's kernels need."""
+    test = f"drnn-python {request.node.name}"
+    if not torch.cuda.is_available():
+        lacking("gpu", test, "torch finds no GPU")
+    if torch.cuda.get_device_capability()[0] != 9:
+        name = torch.cuda.get_device_name()
+        lacking("hopper", test, f"{name} is not of the Hopper generation")
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+@pytest.fixture
 def program(request):
     """Path of the program `drnn`."""
     path = os.environ.get("DRNN_PROGRAM") or shutil.which("drnn")

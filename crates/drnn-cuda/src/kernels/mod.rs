@@ -229,7 +229,7 @@ impl Kernels {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::persistent::{DeviceLimits, Lanes, Tiling};
+    use crate::persistent::{DeviceLimits, Lanes, LayerShape, Tiling};
     use crate::runtime::compile::Source;
     use crate::runtime::library;
     use drnn::Cell;
@@ -277,7 +277,7 @@ mod tests {
         if found(Need::Nvrtc, library::nvrtc()).is_none() {
             return;
         }
-        let limits = DeviceLimits { multiprocessors: 132, shared: 227 << 10 };
+        let limits = DeviceLimits::new(132, 227 << 10);
         let layer = |count, below| Lanes::Directions { count, below };
         let sizes = [
             (Cell::Lstm, 1024, layer(1, 0)),
@@ -301,10 +301,25 @@ mod tests {
             (Cell::Gru, 343, layer(1, 1)),
             (Cell::Lstm, 512, layer(1, 0)),
         ];
+        // Blocks of 16 units.
+        let small = [
+            (16, (Cell::Lstm, 1024, layer(1, 0))),
+            (16, (Cell::Lstm, 512, layer(1, 0))),
+            (64, (Cell::Lstm, 512, layer(1, 0))),
+            (16, (Cell::Gru, 700, layer(1, 1))),
+            (16, (Cell::Lstm, 512, Lanes::Layers(2))),
+            (128, (Cell::Lstm, 1536, layer(1, 0))),
+            (1, (Cell::Gru, 2048, layer(1, 0))),
+            (64, (Cell::Lstm, 2048, layer(1, 0))),
+            (1, (Cell::RnnTanh, 1056, layer(2, 0))),
+        ];
         let sizes =
             sizes.map(|size| (128, size)).into_iter().chain(evaluated.map(|size| (500, size)));
+        let sizes = sizes.chain(small);
         for (batch, (cell, units, lanes)) in sizes {
-            let tiling = Tiling::of(cell, units, lanes, batch, limits).expect("fits");
+            // Beyond 1024 units there is no table.
+            let layers = LayerShape { cell, units, lanes, table: units <= 1024 };
+            let tiling = Tiling::of(layers, batch, limits).expect("fits");
             let forward = [true, false].map(|table| tiling.forward(table, limits));
             let specs = forward.into_iter().flatten().chain([tiling.backward()]);
             for (at, spec) in specs.enumerate() {

@@ -95,7 +95,7 @@ impl CudaLearner {
             Precision::F16 => Resident::of(device, &plan)?,
             _ => vec![None; plan.layers.len()],
         };
-        let persistent = precision == Precision::F16 && persistent::supports(device, &plan);
+        let persistent = precision == Precision::F16 && persistent::supports(device, &plan)?;
         let stream = Stream::new(device)?;
         Ok(CudaLearner {
             gemm: Gemm::new(device, &stream, precision)?,

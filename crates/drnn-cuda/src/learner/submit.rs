@@ -93,7 +93,10 @@ impl CudaLearner {
         self.stream.synchronize()?;
         self.graphs.clear(); // they contain addresses of the data before
         self.stored = None;
-        let workspace = estimate::of_plan(&self.plan, size, self.persistent)?;
+        let workspace = {
+            let limits = self.persistent.then(|| self.device.limits());
+            estimate::of_plan(&self.plan, size, limits)?
+        };
         let stored = StoredData::on(&self.device, data, workspace)?;
         let stored = stored.filter(|stored| stored.fits(&self.plan));
         self.stored = Some((data.key(), stored.clone()));

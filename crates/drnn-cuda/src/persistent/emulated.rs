@@ -2,7 +2,8 @@
 //! instructions. Needs a C++ compiler with `_Float16`; where its address sanitizer works, accesses
 //! outside of arrays are found too.
 
-use super::tiling::{CONSUMER_THREADS, DeviceLimits, KernelSpec, Tiling, WARP, padded};
+use super::spec::{HLoadStrategy, KernelSpec};
+use super::tiling::{CONSUMER_THREADS, DeviceLimits, Tiling, WARP, padded};
 use crate::kernels::params::{
     LastStates, LastStatesHalf, PackBackward, PackForward, Params, PersistentBackward,
     PersistentBackwardFromStates, PersistentForward, PersistentForwardFromStates, PlaceStates,
@@ -23,7 +24,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 /// Tried once.
 static SANITIZER: LazyLock<Result<bool, String>> = LazyLock::new(sanitizer);
 
-const H200: DeviceLimits = DeviceLimits { multiprocessors: 132, shared: 227 << 10 };
+const H200: DeviceLimits = DeviceLimits::new(132, 227 << 10);
 
 fn compiler() -> Command {
     Command::new(std::env::var_os("CXX").unwrap_or("c++".into()))
@@ -156,11 +157,17 @@ fn check_slow(tiling: Tiling, kind: KernelSpec, units: usize, steps: usize) {
 
 fn layer(cell: Cell, units: usize, rows: usize, groups: usize, directions: usize) -> Tiling {
     let padded = padded(units);
-    Tiling { cell, padded, rows, groups, lanes: directions, stacked: false, below: 0 }
+    let (lanes, units, helpers) = (directions, 32, 1);
+    Tiling { cell, padded, units, rows, helpers, groups, lanes, stacked: false, below: 0 }
 }
 
 fn stack(cell: Cell, units: usize, rows: usize, layers: usize) -> Tiling {
     Tiling { stacked: true, below: 1, ..layer(cell, units, rows, 1, layers) }
+}
+
+/// The same in blocks of 16 units, whose warpgroups share k-steps.
+fn split(tiling: Tiling) -> Tiling {
+    Tiling { units: 16, helpers: Tiling::usual_helpers(16, tiling.rows), ..tiling }
 }
 
 fn above(lower: Tiling) -> Tiling {
@@ -221,6 +228,68 @@ fn layers_from_given_states() {
 fn no_producer_can_miss_a_phase_from_given_states() {
     let tiling = stack(Cell::RnnTanh, 33, 24, 2);
     check_slow(tiling, tiling.forward_from_states(H200), 33, 6);
+}
+
+/// Four, two and one threads for each four cells; h by threads and by bulk copies.
+#[test]
+fn blocks_of_16_units() {
+    check(split(layer(Cell::Lstm, 33, 16, 2, 1)), 33, 3, false);
+    check(split(layer(Cell::Lstm, 70, 32, 1, 1)), 70, 4, true);
+    check(split(layer(Cell::Gru, 40, 48, 1, 2)), 40, 5, true);
+    check(split(layer(Cell::RnnTanh, 20, 64, 1, 2)), 20, 3, false);
+}
+
+/// More weights and senders than a thread has registers for, as in layers that are too large to be
+/// run here: weights in shared memory too, and parts of two senders at a time.
+#[test]
+fn few_registers() {
+    let layers = [layer(Cell::Lstm, 150, 16, 1, 1), layer(Cell::Gru, 150, 32, 1, 1)];
+    for tiling in layers.into_iter().flat_map(|tiling| [tiling, split(tiling)]) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let strategy = HLoadStrategy { registers: 1, ..tiling.h_load_strategies()[0] };
+        for kind in [tiling.forward_with(strategy, 0), tiling.backward_with(1, 2)] {
+            assert_eq!(kind.in_registers, 1);
+            let Some(program) = program(folder.path(), &kind, kind.source.name) else { return };
+            run(&program, &kind, tiling, [150, 3], None);
+        }
+    }
+}
+
+/// Two threads for each four cells of a block of 32 units too, if the environment says so.
+#[test]
+fn threads_that_share_cells() {
+    check(Tiling { helpers: 2, ..layer(Cell::Lstm, 70, 16, 1, 1) }, 70, 3, false);
+    check_from_states(Tiling { helpers: 2, ..stack(Cell::Gru, 33, 16, 2) }, 33, 6);
+}
+
+/// Eight words of h per producer thread.
+#[test]
+fn large_layers_in_blocks_of_16_units() {
+    let tiling = split(layer(Cell::Lstm, 650, 16, 1, 1));
+    check(tiling, 650, 2, false);
+}
+
+#[test]
+fn layers_in_blocks_of_16_units() {
+    check(split(stack(Cell::Lstm, 40, 16, 3)), 40, 7, true);
+    check(split(stack(Cell::Gru, 33, 32, 2)), 33, 6, false);
+    check(split(above(layer(Cell::Lstm, 70, 16, 2, 1))), 70, 4, false);
+    check(split(above(layer(Cell::Gru, 33, 32, 1, 2))), 33, 5, false);
+}
+
+#[test]
+fn blocks_of_16_units_from_given_states() {
+    check_from_states(split(layer(Cell::Lstm, 33, 16, 2, 1)), 33, 3);
+    check_from_states(split(layer(Cell::Gru, 20, 32, 1, 2)), 20, 5);
+    check_from_states(split(layer(Cell::RnnTanh, 40, 48, 1, 2)), 40, 3);
+    check_from_states(split(stack(Cell::Lstm, 40, 16, 3)), 40, 7);
+    check_from_states(split(above(layer(Cell::Gru, 33, 16, 1, 2))), 33, 5);
+}
+
+#[test]
+fn no_producer_of_a_block_of_16_units_can_miss_a_phase() {
+    check_slow_producers(split(above(layer(Cell::RnnTanh, 33, 16, 1, 1))), 33, 6);
+    check_slow_producers(split(stack(Cell::RnnTanh, 33, 32, 2)), 33, 6);
 }
 
 /// So much of h that it is loaded by bulk copies.

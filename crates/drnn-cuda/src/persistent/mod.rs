@@ -1,4 +1,4 @@
-//! Persistent kernels: recurrences of up to 1024 units on Hopper, all time steps in one launch.
+//! Persistent kernels: recurrences of up to 2048 units on Hopper, all time steps in one launch.
 //! Factors are f16, sums f32; `docs/GPU.md` explains the kernels.
 //!
 //! ```text
@@ -20,22 +20,30 @@
 //! |---|---|
 //! | `slots` | which gates a unit's four rows of weights are, by cell |
 //! | `tiling` | how units, rows and lanes are divided among multiprocessors |
+//! | `cost` | estimated times, by which tilings and ways are chosen |
+//! | `forced` | tilings that the environment gives, for measuring |
+//! | `spec` | the kernels of a tiling, before they are compiled |
 //! | `workspace` | device memory of a pass |
 //! | `forward`, `backward` | the passes, submitted to a stream |
 //! | `side_stream` | weight packing and resets, in the side stream |
 //! | `emulated` | tests: the kernels as C++ threads on the host, compared with the equations |
 
 mod backward;
+mod cost;
 #[cfg(test)]
 mod emulated;
+mod forced;
 mod forward;
 mod side_stream;
 mod slots;
+mod spec;
 mod tiling;
 mod workspace;
 
+pub(crate) use forced::ForcedTiling;
 pub(crate) use forward::PersistentPass;
-pub(crate) use tiling::{DeviceLimits, KernelSpec, Lanes, Tiling};
+pub(crate) use spec::KernelSpec;
+pub(crate) use tiling::{DeviceLimits, Lanes, LayerShape, Tiling};
 pub(crate) use workspace::{LayerWorkspace, Padded, PersistentWorkspace};
 
 use crate::error::{Error, Result};
@@ -44,7 +52,6 @@ use crate::kernels::params::{
     Params, PersistentBackward, PersistentBackwardFromStates, PersistentForward,
     PersistentForwardFromStates,
 };
-use crate::plain::resident;
 use crate::runtime::device::Device;
 use crate::runtime::kernel::{Kernel, Module};
 use crate::runtime::stream::Stream;
@@ -94,22 +101,41 @@ impl<P> CooperativeKernel<P> {
     }
 }
 
-/// Whether a network runs in persistent kernels: Hopper, an output layer, every layer fits, and at
-/// least one is too large for [`resident`].
-pub(crate) fn supports(device: &Device, plan: &Plan) -> bool {
-    let large = |n| resident::groups(plan.cell, n).is_none();
-    plan.output.is_some()
-        && plan.layers.iter().any(|l| large(l[0].n))
-        && supports_layers(device, plan)
+/// The layers of each launch, and its tiling.
+pub(crate) type LaunchTilings = Vec<(Range<usize>, Tiling)>;
+
+/// Rows of a batch for which a learner chooses its way: it does so before it sees the first one.
+const USUAL_ROWS: usize = 64;
+
+/// Whether a network is trained in persistent kernels: on Hopper, with an output layer, if every
+/// layer fits and they should take less time than the other kernels ([`cost`]).
+pub(crate) fn supports(device: &Device, plan: &Plan) -> Result<bool> {
+    let limits = device.limits();
+    let tilings = tilings_on(device, plan, USUAL_ROWS)?.filter(|_| plan.output.is_some());
+    Ok(tilings.is_some_and(|tilings| {
+        let time = cost::persistent_time(plan, &tilings, USUAL_ROWS);
+        limits.forced.is_given() || time < cost::plain_time(plan)
+    }))
 }
 
 /// Whether there are persistent kernels for every layer of a network: on Hopper, for layers that
 /// fit.
-pub(crate) fn supports_layers(device: &Device, plan: &Plan) -> bool {
+pub(crate) fn supports_layers(device: &Device, plan: &Plan) -> Result<bool> {
+    Ok(tilings_on(device, plan, 1)?.is_some())
+}
+
+/// [`tilings`] on a device. The error says that the environment gives sizes that do not fit.
+fn tilings_on(device: &Device, plan: &Plan, rows: usize) -> Result<Option<LaunchTilings>> {
+    if !device.is_hopper() {
+        return Ok(None);
+    }
     let limits = device.limits();
-    let alone = |count| Lanes::Directions { count, below: 0 };
-    let fits = |n, count| Tiling::of(plan.cell, n, alone(count), 1, limits).is_some();
-    device.is_hopper() && plan.layers.iter().all(|l| fits(l[0].n, l.len()))
+    let found = tilings(plan, rows, limits);
+    let chosen = DeviceLimits { forced: ForcedTiling::default(), ..limits };
+    if found.is_none() && limits.forced.is_given() && tilings(plan, rows, chosen).is_some() {
+        return Err(limits.forced.refused(&plan.spec.to_string()));
+    }
+    Ok(found)
 }
 
 /// Consecutive layers whose recurrences run in one launch.
@@ -220,30 +246,30 @@ impl PersistentNet {
     }
 }
 
-/// All layers of a stack in one launch if that takes fewer launches, else layer by layer.
-pub(crate) fn tilings(
-    plan: &Plan,
-    rows: usize,
-    limits: DeviceLimits,
-) -> Option<Vec<(Range<usize>, Tiling)>> {
-    let of =
-        |layer: usize, lanes| Tiling::of(plan.cell, plan.layers[layer][0].n, lanes, rows, limits);
+/// All layers of a stack in one launch if that should take less time, else layer by layer.
+pub(crate) fn tilings(plan: &Plan, rows: usize, limits: DeviceLimits) -> Option<LaunchTilings> {
+    let layers = |layer: usize, lanes| {
+        let table = layer == 0 && workspace::has_table(plan);
+        LayerShape { cell: plan.cell, units: plan.layers[layer][0].n, lanes, table }
+    };
     let (count, directions) = (plan.layers.len(), plan.layers[0].len());
-    let mut each: Vec<(Range<usize>, Tiling)> = Vec::new();
+    let stack = workspace::is_stack(plan)
+        .then(|| Tiling::of(layers(0, Lanes::Layers(count)), rows, limits))
+        .flatten()
+        .map(|stack| vec![(0..count, stack)]);
+    let mut each = LaunchTilings::new();
     for layer in 0..count {
-        let alone = of(layer, Lanes::Directions { count: directions, below: 0 })?;
+        let alone = layers(layer, Lanes::Directions { count: directions, below: 0 });
+        let along = layers(layer, Lanes::Directions { count: directions, below: directions });
         let along = each.last().and_then(|(_, lower)| {
-            let lanes = Lanes::Directions { count: directions, below: directions };
-            of(layer, lanes).filter(|tiling| tiling.continues(lower))
+            let all = Tiling::all(along, rows, limits).into_iter();
+            all.filter(|tiling| tiling.continues(lower)).min_by(cost::by_time(rows))
         });
-        each.push((layer..layer + 1, along.unwrap_or(alone)));
+        let Some(tiling) = along.or_else(|| Tiling::of(alone, rows, limits)) else { return stack };
+        each.push((layer..layer + 1, tiling));
     }
-    let launches: usize = each.iter().map(|(_, tiling)| tiling.waves(rows).count()).sum();
-    let stack = workspace::is_stack(plan).then(|| of(0, Lanes::Layers(count))).flatten();
-    Some(match stack.filter(|stack| stack.waves(rows).count() < launches) {
-        Some(stack) => vec![(0..count, stack)],
-        None => each,
-    })
+    let time = |launches: &LaunchTilings| cost::persistent_time(plan, launches, rows);
+    Some(stack.filter(|stack| time(stack) < time(&each)).unwrap_or(each))
 }
 
 #[cfg(test)]
@@ -253,7 +279,7 @@ mod tests {
 
     #[test]
     fn stacks_run_in_one_launch_until_batches_are_large() {
-        let limits = DeviceLimits { multiprocessors: 132, shared: 227 << 10 };
+        let limits = DeviceLimits::new(132, 227 << 10);
         let launches = |units: &[usize], rows| {
             let spec = NetSpec::builder(Cell::Lstm).dense(3).units(units.to_vec()).outputs(2);
             let plan = Plan::new(&spec.build().unwrap()).unwrap();

@@ -122,6 +122,7 @@ impl PersistentPass<'_> {
                 padded: size(tiling.padded),
                 segments: size(tiling.segments()),
                 in_registers: size(launch.in_registers[0]),
+                units: size(tiling.units),
             };
             self.each(&kernels.half.pack_forward, packed.max(4 * tiling.padded), &params)?;
         }
@@ -146,6 +147,7 @@ impl PersistentPass<'_> {
                 segments: size(tiling.segments_back()),
                 tiles: size(tiling.tiles()),
                 in_registers: size(launch.in_registers[1]),
+                units: size(tiling.units),
             };
             self.each(&kernels.half.pack_backward, packed, &params)?;
         }

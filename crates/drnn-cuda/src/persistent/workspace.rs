@@ -3,7 +3,7 @@
 //! N: a layer's units, padded to a multiple of 32; W = directions N: width of its H; K: width of
 //! its input, padded.
 
-use super::tiling::{Tiling, padded};
+use super::tiling::{DeviceLimits, Tiling, max_partials_len, padded};
 use crate::error::Result;
 use crate::runtime::device::Device;
 use crate::runtime::memory::Buffer;
@@ -13,6 +13,9 @@ use drnn::InputSpec;
 /// Up to this many symbols, `E W_ih^T` is precomputed as a table and kept in shared memory; with
 /// more, tokens are embedded.
 pub(super) const MAX_TABLE_SYMBOLS: usize = 64;
+
+/// Beyond this number of units, shared memory is needed for h.
+const MAX_TABLE_UNITS: usize = 1024;
 
 /// Partial sums over gate rows in the gradient of the embeddings of a table.
 pub(super) const TABLE_PARTIALS: usize = 64;
@@ -55,7 +58,8 @@ impl Padded {
 
 /// Whether the first layer looks its input products up in a table.
 pub(crate) fn has_table(plan: &Plan) -> bool {
-    matches!(plan.spec.input(), InputSpec::Tokens { symbols, .. } if symbols <= MAX_TABLE_SYMBOLS)
+    let InputSpec::Tokens { symbols, .. } = plan.spec.input() else { return false };
+    symbols <= MAX_TABLE_SYMBOLS && plan.layers[0][0].n <= MAX_TABLE_UNITS
 }
 
 /// Width of the first layer's input: values, an embedding, or the symbols of a table.
@@ -74,11 +78,26 @@ pub(super) fn is_stack(plan: &Plan) -> bool {
         && plan.layers.iter().all(|l| l.len() == 1 && width(l) == width(&plan.layers[0]))
 }
 
-/// The tiling of a single row; buffers for more rows are multiples of its.
-fn tiling_of_one(plan: &Plan, padded: usize) -> Tiling {
-    let (stacked, directions) = (is_stack(plan), plan.layers[0].len());
-    let lanes = if stacked { plan.layers.len() } else { directions };
-    Tiling { cell: plan.cell, padded, rows: 1, groups: 1, lanes, stacked, below: directions }
+/// Lanes of a launch, at most.
+fn max_lanes(plan: &Plan) -> usize {
+    if is_stack(plan) { plan.layers.len() } else { plan.layers[0].len() }
+}
+
+/// Length of packed weights of a lane: the same for all tilings.
+fn packed_len(plan: &Plan, padded: usize) -> [usize; 2] {
+    let (stacked, below) = (is_stack(plan), plan.layers[0].len());
+    let sizes = Tiling {
+        cell: plan.cell,
+        padded,
+        units: 32,
+        rows: 16,
+        helpers: 1,
+        groups: 1,
+        lanes: 1,
+        stacked,
+        below,
+    };
+    sizes.packed()
 }
 
 /// Every byte of exchange words that have not been written yet: `SENTINEL` of the kernels.
@@ -169,10 +188,11 @@ impl PersistentWorkspace {
         // For any number of rows up to these: a group has at least 16, and the last one up to 64 of
         // padding.
         let (rows, groups) = (capacity.rows + 64, capacity.rows.div_ceil(16));
-        let of_one = |padded: usize| tiling_of_one(plan, padded);
-        let lanes = of_one(all[0].n).lanes;
+        let (lanes, limits) = (max_lanes(plan), device.limits());
+        let partials =
+            |p: &Padded| max_partials_len(p.n, lanes, is_stack(plan), capacity.rows, limits);
         let sum = |of: &dyn Fn(&Padded) -> usize| all.iter().map(of).sum::<usize>();
-        let packed = |pass: usize| halves(sum(&|p| 8 * directions * of_one(p.n).packed()[pass]));
+        let packed = |pass: usize| halves(sum(&|p| 8 * directions * packed_len(plan, p.n)[pass]));
         let h_exchange =
             || Buffer::filled(device, sum(&|p| rows * p.width * capacity.steps), EMPTY_SENTINEL);
         Ok(PersistentWorkspace {
@@ -192,15 +212,15 @@ impl PersistentWorkspace {
             table_partials: floats(if table { TABLE_PARTIALS * symbols * embedding } else { 0 })?,
             h_exchange: [h_exchange()?, h_exchange()?],
             exchange_parity: Buffer::zeros(device, 1)?,
-            dh_partials: halves(max(&|p| rows * of_one(p.n).partials_len()))?,
-            read_counts: Buffer::zeros(device, max(&|p| groups * of_one(p.n).read_counts_len()))?,
+            dh_partials: halves(max(&partials))?,
+            read_counts: Buffer::zeros(device, limits.multiprocessors)?,
             d_bias: floats(lanes * groups * 4 * max(&|p| p.n))?,
             d_w: floats(max(&|p| 4 * p.n * p.n.max(p.inputs)).max(m * last))?,
         })
     }
 
     /// Approximate size in bytes: only buffers with a row per step, or as large as weights.
-    pub fn estimate(plan: &Plan, capacity: Shape) -> f64 {
+    pub fn estimate(plan: &Plan, capacity: Shape, limits: DeviceLimits) -> f64 {
         let (all, directions) = (Padded::layers(plan), plan.layers[0].len() as f64);
         let (slots, rows) = (capacity.step_rows() as f64, capacity.rows as f64);
         let padded_rows = (capacity.steps + 2) as f64 * rows;
@@ -212,10 +232,11 @@ impl PersistentWorkspace {
             halves += directions * (4.0 * slots + padded_rows) * n + padded_rows * width;
             halves += 2.0 * (rows + 64.0) * width * capacity.steps as f64;
             // Input weights, and packed weights for both passes.
-            let tiling = tiling_of_one(plan, p.n);
-            let packed: usize = tiling.packed().into_iter().sum();
+            let packed: usize = packed_len(plan, p.n).into_iter().sum();
             halves += directions * (4.0 * n * inputs + 8.0 * packed as f64);
-            parts = parts.max((rows + 64.0) * tiling.partials_len() as f64);
+            let partials =
+                max_partials_len(p.n, max_lanes(plan), is_stack(plan), capacity.rows, limits);
+            parts = parts.max(partials as f64);
             widest = f64::max(widest, width);
             largest = f64::max(largest, 4.0 * n * n.max(inputs));
         }

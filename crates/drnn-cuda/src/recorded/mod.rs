@@ -12,7 +12,7 @@ mod golden;
 mod networks;
 mod recurrences;
 
-use crate::persistent::DeviceLimits;
+use crate::persistent::{DeviceLimits, ForcedTiling};
 use crate::runtime::device::Device;
 use crate::runtime::driver::recorder::Executor;
 use drnn::{InputSpec, NetSpec};
@@ -23,11 +23,16 @@ use std::sync::{LazyLock, Mutex};
 
 /// An H200: Hopper, with all that its instructions can do.
 pub(crate) fn hopper() -> Device {
-    Device::recorded((9, 0), DeviceLimits { multiprocessors: 132, shared: 227 << 10 })
+    Device::recorded((9, 0), DeviceLimits::new(132, 227 << 10))
 }
 
 /// An H200 that executes what is submitted on the CPU, unless there is no compiler, or too few threads.
 pub(crate) fn executing() -> Option<Device> {
+    executing_in(ForcedTiling::default())
+}
+
+/// The same, with blocks of given sizes.
+pub(crate) fn executing_in(forced: ForcedTiling) -> Option<Device> {
     if !*COMPILER {
         skip(Need::Cxx, "no C++ compiler with _Float16");
         return None;
@@ -36,7 +41,8 @@ pub(crate) fn executing() -> Option<Device> {
         skip(Need::Threads, format!("this machine does not allow {THREADS} threads"));
         return None;
     }
-    let device = hopper();
+    let limits = DeviceLimits { forced, ..DeviceLimits::new(132, 227 << 10) };
+    let device = Device::recorded((9, 0), limits);
     device.recorder().execute_with(Executor::default());
     Some(device)
 }
@@ -69,7 +75,7 @@ static ENOUGH_THREADS: LazyLock<bool> = LazyLock::new(|| {
 
 /// An A100.
 pub(crate) fn ampere() -> Device {
-    Device::recorded((8, 0), DeviceLimits { multiprocessors: 108, shared: 163 << 10 })
+    Device::recorded((8, 0), DeviceLimits::new(108, 163 << 10))
 }
 
 /// Sequences of zeros, all of one length: their contents do not change what is submitted.

@@ -4,7 +4,7 @@ use super::{Zeros, ampere, batches, hopper};
 use crate::estimate::estimate;
 use crate::group::{CudaGroup, CudaLane};
 use crate::learner::CudaLearner;
-use crate::persistent::DeviceLimits;
+use crate::persistent::{DeviceLimits, ForcedTiling};
 use crate::runtime::device::Device;
 use crate::runtime::gemm::Precision;
 use crate::step::pass::Until;
@@ -39,6 +39,8 @@ fn others() -> Vec<NetSpec> {
         NetSpec::builder(Cell::Lstm).tokens(70, 3).units([135]).bidirectional().outputs(5),
         NetSpec::builder(Cell::Lstm).dense(4).units([130, 363]).bidirectional().outputs(1),
         NetSpec::builder(Cell::Lstm).dense(4).units([1]).outputs(9),
+        NetSpec::builder(Cell::Lstm).dense(4).units([102; 3]).bidirectional().outputs(9),
+        NetSpec::builder(Cell::Lstm).dense(4).units([1536]).outputs(9),
     ];
     for cell in crate::step::plan::CELLS {
         nets.extend([
@@ -74,6 +76,39 @@ fn train(device: &Device, precision: Precision, spec: &NetSpec, rows: usize, len
             timed.unwrap_or_else(|error| panic!("{}: {error}", what()));
         }
         assert!(device.recorder().discard() > 0 || spec.output_steps(elements) == 0, "{}", what());
+    }
+}
+
+/// What `drnn bench` does with a shape: parts of a step repeatedly, then training, with one learner on
+/// data that lie on the device.
+#[test]
+fn shapes_are_measured_on_data_on_the_device() {
+    for (cell, units) in [(Cell::Lstm, 64), (Cell::Lstm, 512), (Cell::Gru, 256), (Cell::Lstm, 2048)]
+    {
+        let (device, q, m, rows, steps) = (hopper(), 3, 2, 5, 7);
+        let spec = NetSpec::builder(cell).dense(q).units([units]).outputs(m).build();
+        let (spec, sequences) = (spec.expect("a network"), 4 * rows);
+        let x = Inputs::Dense(vec![0.5; sequences * steps * q]);
+        let y = TargetData::Values(vec![0.5; sequences * steps * m]);
+        let data = Examples::new(x, y, [sequences, steps], [q, m]).expect("examples");
+        CudaLearner::compile(&device, Precision::F16, &spec, rows).expect("compiled");
+        let learner = CudaLearner::new(&device, Precision::F16, &spec, AdamOptions::default(), 1);
+        let mut learner = learner.expect("a learner");
+        let first: Vec<u32> = (0..rows as u32).collect();
+        for until in [Until::States, Until::Outputs, Until::Step] {
+            for times in [2, 10, 5] {
+                let found = learner.device_seconds(&data, &first, until, times);
+                assert_eq!(found.map(|found| found.len()), Ok(times), "{spec}, {until:?}");
+            }
+        }
+        assert_eq!(device.copies(), 1);
+        let chosen: Vec<u32> = (0..64 * rows as u32).map(|i| i * 7 % (sequences as u32)).collect();
+        for _ in 0..2 {
+            learner.train(&data, &batches(&chosen, rows)).expect("steps");
+        }
+        drop(learner);
+        assert_eq!(device.copies(), 0);
+        device.recorder().discard();
     }
 }
 
@@ -125,6 +160,46 @@ fn networks_of_characters() {
     every_way(&characters(), &[12, 20, 12], &[1, 7, 128, 300]);
 }
 
+/// Beyond 1024 units, and small batches of large layers: blocks of 16 units.
+#[test]
+fn blocks_of_16_units() {
+    let net = |cell| NetSpec::builder(cell).tokens(28, 10).outputs(27);
+    let dense = |cell| NetSpec::builder(cell).dense(3).outputs(5);
+    let nets = [
+        net(Cell::Lstm).units([1024]),
+        net(Cell::Gru).units([300; 2]),
+        net(Cell::Lstm).units([1100]),
+        dense(Cell::Lstm).units([2048]),
+        net(Cell::RnnTanh).units([1500; 2]),
+        dense(Cell::Gru).units([1056]).bidirectional(),
+    ];
+    let specs = nets.map(|net| net.build().expect("a network"));
+    for (spec, rows) in specs.iter().flat_map(|spec| [1, 16, 100].map(|rows| (spec, rows))) {
+        train(&hopper(), Precision::F16, spec, rows, &[5]);
+    }
+}
+
+/// Every size of block that can be given, on a stack, on both directions and on one layer.
+#[test]
+fn sizes_of_blocks_that_are_given() {
+    let net = |units: &[usize]| NetSpec::builder(Cell::Lstm).dense(3).units(units.to_vec());
+    let nets = [net(&[100, 100]), net(&[130, 140]).bidirectional(), net(&[200])];
+    let specs = nets.map(|net| net.outputs(2).build().expect("a network"));
+    for (units, rows) in [(32, 16), (32, 24), (32, 64), (16, 16), (16, 32), (16, 48), (16, 64)] {
+        let forced = ForcedTiling { units: Some(units), rows: Some(rows), helpers: None };
+        let limits = DeviceLimits { forced, ..DeviceLimits::new(132, 227 << 10) };
+        for spec in &specs {
+            train(&Device::recorded((9, 0), limits), Precision::F16, spec, 33, &[4]);
+        }
+    }
+    let forced = ForcedTiling { units: Some(16), rows: Some(24), helpers: None };
+    let limits = DeviceLimits { forced, ..DeviceLimits::new(132, 227 << 10) };
+    let device = Device::recorded((9, 0), limits);
+    let refused = CudaLearner::new(&device, Precision::F16, &specs[2], AdamOptions::default(), 1);
+    let why = refused.expect_err("a refusal").to_string();
+    assert!(why.starts_with("DRNN_TILING=units=16,rows=24: there are no kernels"), "{why}");
+}
+
 /// As long as the paper's windows.
 #[test]
 fn long_sequences_of_characters() {
@@ -138,7 +213,7 @@ fn long_sequences_of_characters() {
 #[test]
 fn large_lstms_on_cards_with_few_multiprocessors() {
     for multiprocessors in [8, 17, 33, 66, 114] {
-        let device = Device::recorded((9, 0), DeviceLimits { multiprocessors, shared: 227 << 10 });
+        let device = Device::recorded((9, 0), DeviceLimits::new(multiprocessors, 227 << 10));
         for units in [129, 160, 257, 500, 528, 1000] {
             let net = || NetSpec::builder(Cell::Lstm).dense(3).units([units, 140]).outputs(2);
             for net in [net(), net().bidirectional()] {

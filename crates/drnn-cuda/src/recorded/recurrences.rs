@@ -247,6 +247,11 @@ fn sizes_of_persistent_kernels() {
         (spec(Cell::Gru, 3, 363, 2, 2), [100, 129]),
         (spec(Cell::RnnTanh, 17, 722, 1, 2), [7, 200]),
         (spec(Cell::Lstm, 4, 202, 5, 2), [128, 500]),
+        (spec(Cell::Lstm, 4, 1536, 1, 1), [16, 100]),
+        (spec(Cell::Gru, 4, 2048, 2, 1), [1, 100]),
+        (spec(Cell::RnnTanh, 4, 1056, 1, 2), [16, 33]),
+        (spec(Cell::Lstm, 4, 1024, 2, 1), [1, 16]),
+        (spec(Cell::Lstm, 4, 102, 5, 2), [16, 128]),
     ];
     for (spec, rows) in specs {
         for rows in rows {
@@ -265,7 +270,7 @@ fn where_kernels_are_missing_the_plain_way_runs() {
     assert_eq!(way(&hopper(), Cell::Lstm, 40, Precision::F16), Way::Persistent);
     assert_eq!(way(&hopper(), Cell::Lstm, 40, Precision::Tf32), Way::Plain);
     assert_eq!(way(&hopper(), Cell::RnnRelu, 40, Precision::F16), Way::Plain);
-    assert_eq!(way(&hopper(), Cell::Lstm, 1025, Precision::F16), Way::Plain);
+    assert_eq!(way(&hopper(), Cell::Lstm, 1057, Precision::F16), Way::Plain);
     assert_eq!(way(&ampere(), Cell::Lstm, 40, Precision::F16), Way::Plain);
 }
 

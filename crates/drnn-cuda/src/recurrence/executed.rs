@@ -2,7 +2,8 @@
 //! code and kernels together. Needs a C++ compiler with `_Float16`.
 
 use super::*;
-use crate::recorded::executing;
+use crate::persistent::ForcedTiling;
+use crate::recorded::{executing, executing_in};
 use crate::runtime::driver;
 use crate::runtime::driver::recorder::{float_from_half, half_from_float};
 use crate::runtime::memory::{Buffer, Pod};
@@ -16,9 +17,12 @@ mod cases;
 
 /// A simulated card that executes, where that is possible.
 fn card() -> Option<Simulated> {
-    let device = executing()?;
+    executing().map(simulated)
+}
+
+fn simulated(device: Device) -> Simulated {
     let stream = Stream::new(&device).expect("a stream");
-    Some(Simulated { device, stream, memory: RefCell::default() })
+    Simulated { device, stream, memory: RefCell::default() }
 }
 
 struct Simulated {
@@ -96,7 +100,12 @@ impl Card for Simulated {
 
 /// Runs a case forward and backward and compares everything.
 fn check(case: Case) {
-    let Some(card) = card() else { return };
+    if let Some(card) = card() {
+        check_on(&card, case);
+    }
+}
+
+fn check_on(card: &Simulated, case: Case) {
     let expected = Expected::of(&case);
     let run = card.run(case, &expected);
     let is_half = case.options.precision == Precision::F16;
@@ -132,6 +141,20 @@ fn every_persistent_cell() {
     for cell in [Cell::Lstm, Cell::Gru, Cell::RnnTanh] {
         check(persistent(cell, 40, 1, false));
         check(persistent(cell, 6, 1, true));
+    }
+}
+
+/// Blocks of 16 units, whose warpgroups share products; with 16 and with 32 rows.
+#[test]
+fn blocks_of_16_units() {
+    for rows in [16, 32] {
+        let forced = ForcedTiling { units: Some(16), rows: Some(rows), helpers: None };
+        let Some(device) = executing_in(forced) else { return };
+        let card = simulated(device);
+        check_on(&card, persistent(Cell::Lstm, 40, 1, true));
+        check_on(&card, Case { rows: 19, ..persistent(Cell::Gru, 33, 1, false) });
+        check_on(&card, persistent(Cell::RnnTanh, 20, 2, true));
+        check_on(&card, persistent(Cell::Lstm, 20, 3, false));
     }
 }
 

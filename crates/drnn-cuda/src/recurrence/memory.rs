@@ -4,7 +4,9 @@
 use super::call::Direction;
 use super::{Recurrence, Way};
 use crate::error::Result;
-use crate::persistent::{LayerWorkspace, Padded, PersistentWorkspace, Tiling, tilings};
+use crate::persistent::{
+    LaunchTilings, LayerWorkspace, Padded, PersistentWorkspace, Tiling, tilings,
+};
 use crate::plain::{PlainWorkspace, RecurrenceWorkspace};
 use crate::runtime::arena::Arena;
 use crate::runtime::device::Device;
@@ -13,7 +15,6 @@ use crate::runtime::memory::{Buffer, Pod};
 use crate::step::plan::{Staged, TargetType};
 use crate::step::workspace::{CHUNKS, Recurrent, Workspace};
 use drnn::Cell;
-use std::ops::Range;
 
 /// The two arenas of memory of a call.
 struct Arenas<'a> {
@@ -153,7 +154,7 @@ impl Recurrence {
     }
 
     /// The launches of the persistent way.
-    fn tilings(&self) -> Vec<(Range<usize>, Tiling)> {
+    fn tilings(&self) -> LaunchTilings {
         let tilings = tilings(&self.plan, self.shape.rows, self.device.limits());
         tilings.expect("`supports_layers` has found that layers fit")
     }

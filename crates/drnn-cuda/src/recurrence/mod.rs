@@ -155,7 +155,7 @@ impl Recurrence {
         let plan = Plan::new(&net).map_err(Error::Unsupported)?;
         let shape = Shape { steps, outputs: steps, rows, selected: None };
         let is_half = options.precision == Precision::F16;
-        let way = match is_half && kernels_of_hopper::supports_layers(device, &plan) {
+        let way = match is_half && kernels_of_hopper::supports_layers(device, &plan)? {
             true => Way::Persistent,
             false => Way::Plain,
         };

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::kernels::params::Params;
 use crate::kernels::{Kernels, RecurrenceKernels, TaggerKernels};
-use crate::persistent::{CooperativeKernel, DeviceLimits, KernelSpec};
+use crate::persistent::{CooperativeKernel, DeviceLimits, ForcedTiling, KernelSpec};
 use crate::plain::Resident;
 use crate::runtime::driver::{ctx, mem_get_info};
 use crate::runtime::gemm::{Gemm, Precision};
@@ -51,9 +51,7 @@ struct Inner {
     context: CUcontext,
     name: String,
     capability: (i32, i32),
-    multiprocessors: usize,
-    /// Maximum bytes of dynamic shared memory of a block.
-    shared: usize,
+    limits: DeviceLimits,
     memory: usize,
     kernels: OnceLock<Result<Kernels>>,
     recurrence_kernels: OnceLock<Result<RecurrenceKernels>>,
@@ -130,8 +128,7 @@ impl Device {
             context,
             name,
             capability,
-            multiprocessors,
-            shared,
+            limits: DeviceLimits { multiprocessors, shared, forced: ForcedTiling::from_env()? },
             memory,
             kernels: OnceLock::new(),
             recurrence_kernels: OnceLock::new(),
@@ -233,7 +230,7 @@ impl Device {
 
     /// The limits that tilings depend on.
     pub(crate) fn limits(&self) -> DeviceLimits {
-        DeviceLimits { multiprocessors: self.0.multiprocessors, shared: self.0.shared }
+        self.0.limits
     }
 
     /// Whether it has compute capability 9.x: `wgmma`, `setmaxnreg` and bulk copies exist there
@@ -249,12 +246,12 @@ impl Device {
 
     /// Number of streaming multiprocessors.
     pub fn multiprocessors(&self) -> usize {
-        self.0.multiprocessors
+        self.0.limits.multiprocessors
     }
 
     /// Maximum bytes of dynamic shared memory of a block.
     pub(crate) fn shared(&self) -> usize {
-        self.0.shared
+        self.0.limits.shared
     }
 
     /// Total device memory, in bytes.
@@ -285,8 +282,7 @@ impl Device {
             context: crate::runtime::driver::recorder::context(limits),
             name: "a recorder".into(),
             capability,
-            multiprocessors: limits.multiprocessors,
-            shared: limits.shared,
+            limits,
             memory: 0,
             kernels: OnceLock::new(),
             recurrence_kernels: OnceLock::new(),
@@ -315,7 +311,11 @@ impl Device {
 impl std::fmt::Display for Device {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         let gib = self.0.memory as f64 / (1u64 << 30) as f64;
-        write!(f, "{}, {} multiprocessors, {gib:.0} GiB", self.0.name, self.0.multiprocessors)
+        write!(
+            f,
+            "{}, {} multiprocessors, {gib:.0} GiB",
+            self.0.name, self.0.limits.multiprocessors
+        )
     }
 }
 

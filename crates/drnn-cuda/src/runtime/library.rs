@@ -1,15 +1,15 @@
 //! Finds and opens the CUDA libraries before anything calls into them.
 //!
 //! cudarc loads a library by name at the first call into it, and panics if there is none. Each is
-//! therefore opened here first: by name through the dynamic loader, then in the folders where CUDA
-//! is usually installed. The loader resolves later requests for the same name to the library that
+//! therefore opened here first: in the folders that the program knows ([`add_library_folders`]), by
+//! name through the dynamic loader, then in the folders where CUDA is usually installed. The loader resolves later requests for the same name to the library that
 //! is already open, so cudarc gets the same one.
 
 use crate::error::{Error, Result};
 use libloading::Library;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 /// A CUDA library and where to find it.
 #[derive(Debug, Clone, Copy)]
@@ -38,6 +38,21 @@ const CUBLAS: CudaLibrary = CudaLibrary {
     advice: NVRTC.advice,
 };
 
+/// Folders that are searched before those of the dynamic loader.
+static OWN_FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// Has the CUDA libraries searched for in these folders first. For programs that know which ones they
+/// come with, such as a Python environment with NVIDIA's packages; to be called before the first
+/// [`Device`](crate::Device) is searched for, because what was found stays.
+pub fn add_library_folders(folders: impl IntoIterator<Item = PathBuf>) {
+    let mut own = OWN_FOLDERS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    for folder in folders {
+        if !own.contains(&folder) {
+            own.push(folder);
+        }
+    }
+}
+
 /// Folders that the dynamic loader does not search by default, in order of preference.
 fn folders() -> Vec<PathBuf> {
     let named = std::env::var_os("DRNN_CUDA_LIB").map(PathBuf::from);
@@ -49,10 +64,13 @@ fn folders() -> Vec<PathBuf> {
 impl CudaLibrary {
     /// Opens the first library found and returns its path.
     fn open(&self) -> Result<PathBuf> {
-        let plain = self.names.iter().map(PathBuf::from);
-        let folders = folders();
-        let inside = folders.iter().flat_map(|f| self.names.iter().map(move |name| f.join(name)));
-        for path in plain.chain(inside) {
+        let own = OWN_FOLDERS.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
+        let inside = |folders: Vec<PathBuf>| {
+            let join = |folder: PathBuf| self.names.iter().map(move |name| folder.join(name));
+            folders.into_iter().flat_map(join)
+        };
+        let by_name = self.names.iter().map(PathBuf::from);
+        for path in inside(own).chain(by_name).chain(inside(folders())) {
             if open(&path) {
                 return Ok(path);
             }
@@ -101,6 +119,28 @@ pub(crate) fn cublas() -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn folders_of_the_program_come_first() {
+        let folder = std::env::temp_dir().join(format!("drnn-libraries-{}", std::process::id()));
+        let name = "libdrnn-of-the-program.so";
+        let ours = CudaLibrary { names: &["libdrnn-of-the-program.so"], ..NVRTC };
+        assert!(ours.open().is_err());
+        // Any library will do, such as this one that the process has open.
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+        let known = maps.lines().filter_map(|line| line.split_whitespace().last());
+        let Some(library) = known.into_iter().find(|path| path.contains("/libgcc_s.so")) else {
+            return;
+        };
+        std::fs::create_dir_all(&folder).expect("a folder");
+        std::fs::copy(library, folder.join(name)).expect("a copy");
+        add_library_folders([folder.clone(), folder.clone()]);
+        let own = OWN_FOLDERS.lock().expect("a lock").clone();
+        assert_eq!(own.iter().filter(|known| **known == folder).count(), 1);
+        let found = ours.open();
+        std::fs::remove_dir_all(&folder).expect("removed");
+        assert_eq!(found.expect("found"), folder.join(name));
+    }
 
     #[test]
     fn a_missing_library_is_reported_with_advice() {

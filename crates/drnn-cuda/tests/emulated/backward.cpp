@@ -13,7 +13,7 @@ int main(int, char** arguments) {
     check_cell();
     Recurrence r(arguments, STACKED);
     const u32 n = r.n, lanes = r.lanes, rows = r.rows, steps = r.steps,
-              each_packed = N / 32 * ALL_TILES * 2048;
+              each_packed = BLOCKS * ALL_TILES * TILE_WORDS;
     std::vector<uint4> packed(lanes * each_packed);
     for (u32 lane = 0; lane < lanes; lane++) {
         each(each_packed, [&] {
@@ -28,7 +28,8 @@ int main(int, char** arguments) {
                  .padded = N,
                  .segments = SEGMENTS,
                  .tiles = TILES,
-                 .in_registers = r.in_registers});
+                 .in_registers = r.in_registers,
+                 .units = UNITS});
         });
     }
     const u32 slots = steps * rows * N * 4, saved_c = (steps + 2) * rows * N,
@@ -37,7 +38,7 @@ int main(int, char** arguments) {
     for (u16& x : gates) x = half(random_number(0.4f) + 0.5f);
     for (u16& x : c) x = half(random_number(1));
     for (u16& x : d_above) x = half(random_number(1));
-    std::vector<u16> dh_partials(ring * r.blocks() * (N / 32) * PART, 0);
+    std::vector<u16> dh_partials(ring * r.blocks() * BLOCKS * PART, 0);
     std::vector<u32> read_counts(r.blocks(), 0);
     std::vector<float> d_bias(lanes * r.groups() * N * 4);
     const std::vector<u16> saved = gates;

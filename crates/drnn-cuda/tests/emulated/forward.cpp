@@ -13,7 +13,7 @@
 int main(int, char** arguments) {
     Recurrence r(arguments, BELOW);
     const u32 n = r.n, lanes = r.lanes, rows = r.rows, steps = r.steps,
-              each_packed = N / 32 * K_STEPS * 256;
+              each_packed = BLOCKS * K_STEPS * 256;
     std::vector<uint4> packed(lanes * each_packed);
     std::vector<float> bias(lanes * N * 4);
     for (u32 lane = 0; lane < lanes; lane++) {
@@ -31,7 +31,8 @@ int main(int, char** arguments) {
                  .below = r.reads_below(lane) ? n : 0,
                  .padded = N,
                  .segments = SEGMENTS,
-                 .in_registers = r.in_registers});
+                 .in_registers = r.in_registers,
+                 .units = UNITS});
         });
     }
     const u32 slots = steps * rows * N * 4, saved = (steps + 2) * rows * N, symbols = TABLE ? 6 : 0;

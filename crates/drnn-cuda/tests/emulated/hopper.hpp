@@ -38,8 +38,12 @@ struct uint4 {
 struct float2 {
     float x, y;
 };
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
 inline uint2 make_uint2(u32 x, u32 y) { return {x, y}; }
 inline uint4 make_uint4(u32 x, u32 y, u32 z, u32 w) { return {x, y, z, w}; }
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 inline u32 min(u32 a, u32 b) { return a < b ? a : b; }
 
 #define __device__
@@ -119,6 +123,9 @@ inline float __shfl_xor_sync(u32, float value, u32 mask) {
         word, [](const u32* words, u32 lane) { return words[lane]; }, threadIdx.x % 32 ^ mask);
     memcpy(&value, &word, 4);
     return value;
+}
+inline u32 __shfl_sync(u32, u32 value, u32 lane) {
+    return exchange<u32>(value, [](const u32* words, u32 from) { return words[from]; }, lane);
 }
 inline bool __any_sync(u32, bool value) {
     return exchange<bool>(value, [](const u32* words, u32) {

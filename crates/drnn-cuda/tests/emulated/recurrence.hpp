@@ -55,7 +55,7 @@ struct Recurrence {
         return all;
     }
     u32 groups() const { return (rows + NB - 1) / NB; }
-    u32 blocks() const { return lanes * groups() * N / 32; }
+    u32 blocks() const { return lanes * groups() * (N / UNITS); }
     // Width of H: all directions, or one layer of a stack.
     u32 width() const { return STACKED ? N : lanes * N; }
     bool reverse(u32 lane) const { return !STACKED && lane > 0; }

@@ -167,8 +167,31 @@ fn large_layers_equal_the_cpus() {
         larger(Cell::Lstm, 343, 5, false),
         larger(Cell::Gru, 363, 2, true),
         larger(Cell::RnnTanh, 512, 1, true),
+        larger(Cell::Lstm, 102, 5, true),
+        larger(Cell::Gru, 64, 3, false),
     ];
     cases.into_iter().flatten().for_each(|case| gpu.check(case));
+}
+
+/// Blocks of 16 units: layers of more than 1024, and small batches.
+#[test]
+fn blocks_of_16_units_equal_the_cpus() {
+    let Some(gpu) = Gpu::find() else { return };
+    let cases = [
+        (Cell::Lstm, 1100, 1, false),
+        (Cell::Gru, 1536, 1, false),
+        (Cell::Lstm, 2048, 1, false),
+        (Cell::RnnTanh, 1056, 1, true),
+        (Cell::Lstm, 1024, 1, false),
+        (Cell::Gru, 512, 2, false),
+        (Cell::Lstm, 512, 2, true),
+    ];
+    for (cell, units, layers, bidirectional) in cases {
+        for rows in [1, 16, 100] {
+            let case = persistent(cell, units, layers, bidirectional);
+            gpu.check(Case { steps: 12, rows, tolerance: 1e-2, ..case });
+        }
+    }
 }
 
 /// Several launches for one batch, because not all of its rows fit at once.

@@ -67,10 +67,12 @@ class Case:
     def __str__(self):
         return f"{self.ours}, {self.form}, T {self.steps}, B {self.rows}"
 
-    def run(self, module, dtype, seed):
+    def run(self, module, dtype, seed, device="cpu"):
         """Everything that a module computes: outputs, states and all gradients, by name."""
-        x = self.x.to(dtype).requires_grad_(self.needs_x)
-        hx = None if self.hx is None else [h.to(dtype).requires_grad_() for h in self.hx]
+        x = self.x.to(device, dtype).requires_grad_(self.needs_x)
+        hx = self.hx
+        if hx is not None:
+            hx = [h.to(device, dtype).requires_grad_() for h in hx]
         given = hx if hx is None else (tuple(hx) if self.kind == "LSTM" else hx[0])
         first = self.options["batch_first"]
         if not self.form.startswith("packed"):
@@ -91,7 +93,7 @@ class Case:
         last = list(last) if self.kind == "LSTM" else [last]
         generator = torch.Generator().manual_seed(seed)
         results = [output, *last]
-        upstream = [torch.randn(r.shape, generator=generator).to(dtype) for r in results]
+        upstream = [torch.randn(r.shape, generator=generator).to(r) for r in results]
         loss = sum((r * u).sum() for r, u in zip(results, upstream))
         names, inputs = zip(*module.named_parameters())
         names += ("x",) * self.needs_x + tuple(f"h0[{i}]" for i in range(len(hx or [])))

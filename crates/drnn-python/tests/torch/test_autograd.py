@@ -21,7 +21,8 @@ from drnn.torch import _passes
 def forward_arguments(module, x, hx=None, sizes=None, save=True):
     config = module._config()
     weights = [p.detach().clone().requires_grad_() for p in module.parameters()]
-    h0, c0 = module._start(config, x, hx, True, x.size(1) if sizes is None else int(sizes[0]))
+    rows = x.size(1) if sizes is None else int(sizes[0])
+    h0, c0 = module._start(config, x, hx, True, rows) if hx else module._zeros(config, x, rows)
     h0.requires_grad_()
     return x.requires_grad_(), weights, h0, c0, sizes, None, config.encode(), 0.0, save
 

@@ -23,6 +23,7 @@ use drnn_train::{
     AdamOptions, Batches, Dataset, Engine, Error, Examples, Inputs, Result, TargetData,
 };
 use serde::Serialize;
+use std::collections::HashSet;
 use std::io::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -31,6 +32,8 @@ use std::time::{Duration, Instant};
 const STEPS_PER_CALL: usize = 64;
 /// A call is shortened to this, where steps are long.
 const CALL_SECONDS: f64 = 0.5;
+/// Work before anything is timed, while the GPU's clocks rise.
+const CLOCKS_RISE_SECONDS: f64 = 0.05;
 /// Values of a data set, unless one batch has more: more than caches hold, and soon generated.
 const DATA_VALUES: usize = 16 << 20;
 
@@ -65,6 +68,8 @@ struct Outcome<'a> {
     /// A training step by the clock, in calls of so many steps on data in memory.
     step_s: Option<f64>,
     steps_per_call: Option<usize>,
+    /// Mean loss of the last call; null in JSON if it is not finite.
+    final_loss: Option<f64>,
 }
 
 /// What is the same for all shapes, on every line.
@@ -158,11 +163,15 @@ impl Run<'_> {
     /// the kernels.
     fn compile(&self, shapes: &[NetworkShape], specs: &[NetSpec], threads: usize) {
         let (start, next) = (Instant::now(), AtomicUsize::new(0));
+        let mut known = HashSet::new();
+        let new = |(shape, spec): &(&NetworkShape, &NetSpec)| {
+            known.insert((spec.canonical(), shape.batch))
+        };
+        let wanted: Vec<_> = shapes.iter().zip(specs).filter(new).collect();
         std::thread::scope(|scope| {
-            for _ in 0..threads.min(shapes.len()) {
+            for _ in 0..threads.min(wanted.len()) {
                 scope.spawn(|| {
-                    while let Some(i) = Some(next.fetch_add(1, Ordering::Relaxed))
-                        && let (Some(shape), Some(spec)) = (shapes.get(i), specs.get(i))
+                    while let Some((shape, spec)) = wanted.get(next.fetch_add(1, Ordering::Relaxed))
                     {
                         let rows = shape.batch;
                         let _ = CudaLearner::compile(self.device, self.precision, spec, rows);
@@ -191,7 +200,11 @@ impl Run<'_> {
         let all = [&states, &forward, &step];
         let steps_per_call =
             step.median.map(|seconds| ((CALL_SECONDS / seconds) as usize).clamp(8, STEPS_PER_CALL));
-        let step_s = steps_per_call.map(|steps| self.training(&mut learner, &data, shape, steps));
+        let training = steps_per_call.map(|steps| self.training(&mut learner, &data, shape, steps));
+        let [step_s, final_loss] = match training.transpose()? {
+            Some(found) => found.map(Some),
+            None => [None; 2],
+        };
         Ok(Outcome {
             shape,
             precision: self.precision.to_string(),
@@ -202,8 +215,9 @@ impl Run<'_> {
             step_device_s: step.median,
             ranges_s: all.map(|times| times.range),
             times: all.map(|times| times.count),
-            step_s: step_s.transpose()?,
+            step_s,
             steps_per_call,
+            final_loss,
         })
     }
 
@@ -221,21 +235,23 @@ impl Run<'_> {
         let once = warm_up.iter().copied().fold(f64::INFINITY, f64::min).max(1e-6);
         let times = (self.min_time.as_secs_f64() / once).ceil() as usize;
         let times = times.clamp(self.rounds, 20 * self.rounds);
-        learner.device_seconds(data, &chosen, until, times / 2)?; // clocks rise
+        let rising = (CLOCKS_RISE_SECONDS / once).ceil() as usize;
+        learner.device_seconds(data, &chosen, until, rising.min(1000))?;
         let found = learner.device_seconds(data, &chosen, until, times)?;
         let range = [found.iter().copied().fold(f64::INFINITY, f64::min), max(&found)];
         Ok(Times { median: Some(super::median(&found)), range: Some(range), count: times })
     }
 
-    /// A training step by the clock: sequences in random order, `steps` steps per call.
+    /// A training step by the clock, and the mean loss of the last call: sequences in random order,
+    /// `steps` steps per call.
     fn training(
         &self,
         learner: &mut CudaLearner,
         data: &Examples,
         shape: &NetworkShape,
         steps: usize,
-    ) -> Result<f64> {
-        let mut rng = Rng::new(2);
+    ) -> Result<[f64; 2]> {
+        let (mut rng, mut loss) = (Rng::new(2), 0.0);
         let mut call = || -> Result<f64> {
             let chosen = (0..steps * shape.batch).map(|_| rng.below(data.len()) as u32);
             let chosen: Vec<u32> = chosen.collect();
@@ -243,12 +259,12 @@ impl Run<'_> {
             let batches =
                 Batches { epoch: 0, chosen: &chosen, batch, rate: 1e-3, clip, dropout: None };
             let start = Instant::now();
-            learner.train(data, &batches)?;
+            loss = learner.train(data, &batches)?.loss.mean();
             Ok(start.elapsed().as_secs_f64() / steps as f64)
         };
         call()?; // graphs are captured
         let times = (0..self.rounds).map(|_| call()).collect::<Result<Vec<_>>>()?;
-        Ok(super::median(&times))
+        Ok([super::median(&times), loss])
     }
 
     fn print(
@@ -353,6 +369,37 @@ mod tests {
 
     fn shapes(json: &str) -> Vec<NetworkShape> {
         serde_json::from_str(json).unwrap()
+    }
+
+    #[test]
+    fn a_line_repeats_the_shape_of_the_file() {
+        let text = r#"[{"net": "bilstm", "layers": 2, "units": 4, "batch": 3, "steps": 5, "inputs": 2,
+                        "outputs": 6, "loss": "squared-error"}]"#;
+        let shape = &shapes(text)[0];
+        let outcome = Outcome {
+            shape,
+            precision: "f16".into(),
+            kernels: "plain",
+            parameters: 7,
+            states_device_s: Some(1e-3),
+            forward_device_s: Some(2e-3),
+            step_device_s: None,
+            ranges_s: [Some([1e-3, 2e-3]), None, None],
+            times: [5, 5, 0],
+            step_s: None,
+            steps_per_call: None,
+            final_loss: Some(f64::NAN),
+        };
+        let line = serde_json::to_value(&outcome).unwrap();
+        let given: serde_json::Value = serde_json::from_str(text).unwrap();
+        for (key, value) in given[0].as_object().unwrap() {
+            assert_eq!(&line[key], value, "{key}");
+        }
+        assert_eq!(line["forward_device_s"], 2e-3);
+        assert!(line["final_loss"].is_null());
+        // No key is there twice.
+        let text = serde_json::to_string(&outcome).unwrap();
+        assert_eq!(text.matches(':').count(), line.as_object().unwrap().len());
     }
 
     #[test]

@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 /// The limit is measured in the same run: fused multiply-adds on registers, and a large product.
 /// Times are medians over rounds. On a busy machine trust the fraction of the limit, not the times.
 /// With --net, one network of any shape is measured instead of the cases, forward and in training;
-/// with --shapes, all shapes of a file. On a GPU (--device cuda) times are those of device events, from
-/// which training as a user gets it, with data in memory, differs by what the host cannot hide.
+/// with --shapes, all shapes of a file. On a GPU (--device cuda) device events time the states, the
+/// outputs and a whole step, and a clock times steps of a training on data in memory.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub struct Arguments {

@@ -20,6 +20,8 @@ params! {
         segments: u32,
         /// K-steps whose weights stay in registers.
         in_registers: u32,
+        /// Units of a block, 32 or 16.
+        units: u32,
     }
 
     /// `to` (blocks, segments tiles, 2, 8, 128) of one lane.
@@ -36,6 +38,8 @@ params! {
         tiles: u32,
         /// Tiles whose weights stay in registers.
         in_registers: u32,
+        /// Units of a block, 32 or 16.
+        units: u32,
     }
 
     /// The exchange's two buffers, `count` times 16 bytes each; `parity` says which is in use.

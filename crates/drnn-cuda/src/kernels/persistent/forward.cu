@@ -2,8 +2,9 @@
 //
 //   slots_s = x_s W_ih^T + b + h_{s-1} W_hh^T          cell arithmetic on the four slots: cell.cuh
 //
-// A block owns 32 units (128 rows of weights, kept in registers and shared memory) and NB rows of
-// the batch. The N / 32 blocks of a group share the same rows and exchange h through device memory.
+// A block owns UNITS = 32 or 16 units (128 or 64 rows of weights, kept in registers and shared
+// memory) and NB rows of the batch. The N / UNITS blocks of a group share the same rows and exchange
+// h through device memory.
 // Lanes are further groups with weights of their own: the two directions of a layer or, if STACKED,
 // the layers of a stack. All blocks must be co-resident: the launch is cooperative.
 //
@@ -17,7 +18,12 @@
 // is little of it, by bulk copies (BULK) where there is much, which leave the memory pipes to the
 // consumers.
 //
-//   packed (lanes, N / 32, K_STEPS, 2, 128) 16 bytes each: weights in the order of `pack_forward`
+// With 32 units each consumer warpgroup has 64 of the rows of weights. With 16 units (SPLIT) both
+// have the same 64 rows: each multiplies every other k-step, so that the chain of dependent products
+// is half as long and a layer spreads over twice as many multiprocessors. They then exchange sums
+// through shared memory, and each computes the cells of half of the batch rows.
+//
+//   packed (lanes, N / UNITS, K_STEPS, 2, 128) 16 bytes each: weights as `pack_forward` orders them
 //   bias (lanes, N, 4) f32
 //   gates (S, B, N, 4) f16: x W_ih^T, replaced by what backward needs
 //   h (S + 2, B, width) f16        c (S + 2, B, N) f16
@@ -40,15 +46,18 @@
 #endif
 
 static const u32 FIRST_PRODUCT = FROM_STATES ? 0 : 1; // first step whose h_{s-1} may not be zero
-static const u32 BLOCKS = N / 32;
+static const u32 BLOCKS = N / UNITS;
+static const bool SPLIT = UNITS == 16; // both warpgroups multiply the same rows of weights
+static const u32 SHARE = SPLIT ? 2 : 1; // a warpgroup multiplies one in so many k-steps
 static const u32 SEGMENTS = BELOW + 1;                 // operands: own h, then those below
-static const u32 SEGMENT_K_STEPS = N / 16;             // wgmma k-steps of one, 16 units of h each
+static const u32 SEGMENT_K_STEPS = N / (16 * SHARE);   // wgmma k-steps of one, 16 units of h each
 static const u32 K_STEPS = SEGMENTS * SEGMENT_K_STEPS; // those of the segments below come first
 static const u32 IN_REGISTERS = K_STEPS < REGISTER_K_STEPS ? K_STEPS : REGISTER_K_STEPS;
 static const u32 IN_SHARED = K_STEPS - IN_REGISTERS;
 static const u32 CHUNKS = (N + CHUNK - 1) / CHUNK; // CHUNK: units of h per mbarrier
+static const u32 CHUNK_K_STEPS = CHUNK / (16 * SHARE);
 static const u32 LOADS = CHUNK * NB / 256;         // 16-byte words of a chunk per producer thread
-static const u32 COLUMNS = NB / 8;                 // cells of a thread: one in each 8 rows
+static const u32 COLUMNS = NB / 8 / SHARE;         // cells of a thread: one in each 8 rows
 static const u32 PADDING = 8;                      // f16 after a row's units: spreads banks
 static const u32 CONSUMER_THREADS = 256;           // PRODUCER_THREADS: as many, or half
 static const u32 POOL = PRODUCER_THREADS == 128 ? 3 * 168 : 4 * 128; // registers, all warpgroups
@@ -56,17 +65,26 @@ static const u32 CONSUMER_REGISTERS = (POOL - PRODUCER_THREADS / 128 * PRODUCER_
 // Where a warp loads all of its h at once, polling before this block has sent its own h only delays
 // the arrival of the others'.
 static const bool LOAD_AFTER_SEND = !BULK && CHUNKS <= PRODUCER_THREADS / 32;
+// Rows and slots are double-buffered, unless all consumer warps wait for each other before the cells
+// too.
+static const u32 BUFFERS = SPLIT ? 1 : 2;
+static const u32 PIECES = UNITS / 8; // 16-byte words of a row's units
 
 struct Shared {
-    u16 weights[IN_SHARED + 1][2][1024]; // by warpgroup: (16, 64); + 1: arrays must not be empty
-    u16 h[SEGMENTS][N * NB];             // (N, NB), operand layout
-    u16 rows[2][2][NB][32 + PADDING];    // double buffer; h or c: the block's 32 units of each row
-    u16 slots[2][NB][32 * 4 + PADDING];  // double buffer: what backward needs of them
-    u16 table[TABLE + 1][32][4];
+    // By warpgroup: (16, 64); + 1: arrays must not be empty.
+    u16 weights[SPLIT && IN_SHARED > 0 ? IN_SHARED : IN_SHARED + 1][2][1024];
+    u16 h[SEGMENTS][N * NB]; // (N, NB), operand layout
+#if UNITS == 16
+    float4 sums[2][COLUMNS * 128]; // for each warpgroup, those of the other
+#endif
+    u16 rows[BUFFERS][2][NB][UNITS + PADDING];   // h or c: the block's units of each row
+    u16 slots[BUFFERS][NB][UNITS * 4 + PADDING]; // what backward needs of them
+    u16 table[TABLE + 1][UNITS][4];
     u64 full[SEGMENTS][CHUNKS], copied[SEGMENTS][CHUNKS], empty, empty_below, h_sent; // mbarriers
 };
 static_assert(sizeof(Shared) == SHARED, "must equal the size in persistent/tiling.rs");
 static_assert(STACKED || BELOW * CHUNKS <= 32, "one warp copies a finished layer's h");
+static_assert(!SPLIT || (NB % 16 == 0 && CHUNK % 32 == 0), "both warpgroups have a share");
 
 // Loads one step's h to shared memory by polling loads. Each chunk belongs to one producer warp.
 __device__ __forceinline__ void load_h(Shared& shared, u32 segment, const u16* from) {
@@ -98,9 +116,9 @@ __device__ __forceinline__ void load_h(Shared& shared, u32 segment, const u16* f
     }
 }
 
-// The same by bulk copies. A chunk comes from 4 blocks: the warp polls the last word that each of
-// their warps writes, copies the whole chunk when those have arrived, checks the copy, and copies
-// again if any word of it is still empty.
+// The same by bulk copies. The warp polls the last word of each 4 units that a warp writes, copies
+// the whole chunk when those have arrived, checks the copy, and copies again if any word of it is
+// still empty.
 //
 // Why this is ordered and live without a proxy fence. Other blocks write h by relaxed stores
 // through the generic proxy; a bulk copy reads it through the async proxy, and no fence.proxy.async
@@ -135,7 +153,7 @@ __device__ __forceinline__ void load_h_bulk(
         }
     };
     for (u32 chunk = producer; chunk < CHUNKS; chunk += PRODUCER_THREADS / 32) {
-        // Warp warp_lane % 8 of block warp_lane / 8 writes 4 units of all rows.
+        // A warp writes 4 units of all rows, or of half of them.
         const u32 sample =
             (warp_lane / 8 * 4 + warp_lane % 8 / 2) * NB * 8 + (NB - 1) * 8 + warp_lane % 2 * 4;
         while (__any_sync(
@@ -185,18 +203,20 @@ __device__ __forceinline__ void multiply(
     u32 parity) {
     u32 weights_low = (u32)weights_at;
     opaque(weights_low);
+    u32 h_low = (u32)h_at;
+    if (SPLIT) opaque(h_low);
     wgmma_fence_operand(sum);
 #pragma unroll
     for (u32 at = 0; at < segments * SEGMENT_K_STEPS; at++) {
-        if (at % SEGMENT_K_STEPS % (CHUNK / 16) == 0) {
+        if (at % SEGMENT_K_STEPS % CHUNK_K_STEPS == 0) {
             mbarrier_wait(
-                full + 8 * (at / SEGMENT_K_STEPS * CHUNKS + at % SEGMENT_K_STEPS / (CHUNK / 16)),
+                full + 8 * (at / SEGMENT_K_STEPS * CHUNKS + at % SEGMENT_K_STEPS / CHUNK_K_STEPS),
                 parity);
             wgmma_fence();
         }
         const u32 k_step = first + at;
         // A uniform descriptor plus a constant: one instruction, in the place where wgmma reads it.
-        const u64 b = h_at + at * 2 * NB;
+        const u64 b = SPLIT ? with_low_word(h_at, h_low + at * 2 * NB * SHARE) : h_at + at * 2 * NB;
         if (k_step < IN_REGISTERS) wgmma(sum, w[k_step], b, 1);
         else
             wgmma(
@@ -206,6 +226,36 @@ __device__ __forceinline__ void multiply(
     wgmma_wait<0>();
     wgmma_fence_operand(sum);
 }
+
+// Adds up the sums of both warpgroups: a thread keeps those of its own rows, the first COLUMNS of
+// `sum` after this, and gives the others to the same thread of the other warpgroup. An addition of
+// two numbers has no order, so the result is reproducible.
+#if UNITS == 16
+__device__ __forceinline__ void exchange_sums(Shared& shared, float (&sum)[SUMS], u32 warpgroup) {
+    const u32 thread = threadIdx.x % 128;
+#pragma unroll
+    for (u32 j = 0; j < COLUMNS; j++) {
+        float give[4];
+#pragma unroll
+        for (u32 i = 0; i < 4; i++) {
+            const float first = sum[4 * j + i], second = sum[4 * (COLUMNS + j) + i];
+            give[i] = warpgroup ? first : second;
+            sum[4 * j + i] = warpgroup ? second : first;
+        }
+        shared.sums[1 - warpgroup][j * 128 + thread] =
+            make_float4(give[0], give[1], give[2], give[3]);
+    }
+    named_barrier_sync<CONSUMER_THREADS>();
+#pragma unroll
+    for (u32 j = 0; j < COLUMNS; j++) {
+        const float4 got = shared.sums[warpgroup][j * 128 + thread];
+        sum[4 * j] += got.x, sum[4 * j + 1] += got.y;
+        sum[4 * j + 2] += got.z, sum[4 * j + 3] += got.w;
+    }
+}
+#else
+__device__ __forceinline__ void exchange_sums(Shared&, float (&)[SUMS], u32) {}
+#endif
 
 #if FROM_STATES
 extern "C" __global__ void __launch_bounds__(CONSUMER_THREADS + PRODUCER_THREADS, 1)
@@ -238,9 +288,11 @@ persistent_forward(const __grid_constant__ PersistentForward p)
     for (u32 i = threadIdx.x; i < IN_SHARED * 256; i += blockDim.x) {
         ((uint4*)shared.weights)[i] = packed[IN_REGISTERS * 256 + i];
     }
-    for (u32 i = threadIdx.x; TABLE && !reads_below && i < symbols * 16; i += blockDim.x) {
-        const u64 row = (u64)lane_id * symbols + i / 16;
-        ((uint4*)shared.table)[i] = ((const uint4*)p.table)[row * (N / 2) + block * 16 + i % 16];
+    const u32 words = UNITS / 2; // of a symbol's row of the table
+    for (u32 i = threadIdx.x; TABLE && !reads_below && i < symbols * words; i += blockDim.x) {
+        const u64 row = (u64)lane_id * symbols + i / words;
+        ((uint4*)shared.table)[i] =
+            ((const uint4*)p.table)[row * (N / 2) + block * words + i % words];
     }
     if (threadIdx.x == 0) {
         for (u32 i = 0; i < 2 * SEGMENTS * CHUNKS; i++)
@@ -297,7 +349,9 @@ persistent_forward(const __grid_constant__ PersistentForward p)
     // Consumer warps.
     warpgroup_reg_alloc<CONSUMER_REGISTERS>();
     const u32 warpgroup = warp / 4, g = warp_lane / 4, q = warp_lane % 4, odd = g & 1;
-    const u32 own = warpgroup * 16 + warp % 4 * 4 + g / 2, unit = block * 32 + own; // its unit
+    const u32 own = (SPLIT ? 0 : warpgroup * 16) + warp % 4 * 4 + g / 2; // its unit
+    const u32 unit = block * UNITS + own;
+    const u32 own_rows = SPLIT ? warpgroup * (NB / 2) : 0; // the first row of its cells
     u32 w[IN_REGISTERS][4];
 #pragma unroll
     for (u32 k_step = 0; k_step < IN_REGISTERS; k_step++) {
@@ -308,7 +362,7 @@ persistent_forward(const __grid_constant__ PersistentForward p)
     // and 1 for even g, 2 and 3 for odd g.
     const float2 own_bias = *(const float2*)(p.bias + ((u64)lane_id * N + unit) * 4 + 2 * odd);
     // After the exchange with its neighbour it has all four slots in row 2q + odd.
-    const u32 row_in = 2 * q + odd;
+    const u32 row_in = own_rows + 2 * q + odd;
 #if FROM_STATES
     // Of a row, in arrays of the caller's.
     auto state_at = [&](u32 row) { return ((u64)lane_id * rows + row) * p.n + unit; };
@@ -326,14 +380,14 @@ persistent_forward(const __grid_constant__ PersistentForward p)
     }
     u16* const gates = p.gates + p.gates_stride * lane_id + (u64)unit * 4;
     // h and c have a step of zeros before the first and after the last.
-    u16* const h = p.h + p.h_stride * lane_id + (u64)row0 * p.width + block * 32;
-    u16* const c = p.c + p.c_stride * lane_id + (u64)row0 * N + block * 32;
+    u16* const h = p.h + p.h_stride * lane_id + (u64)row0 * p.width + block * UNITS;
+    u16* const c = p.c + p.c_stride * lane_id + (u64)row0 * N + block * UNITS;
 #if !FROM_STATES
     // The block writes its own part of those.
-    for (u32 i = threadIdx.x; i < 2 * NB * 4; i += CONSUMER_THREADS) {
-        const u32 row = i / 4 % NB, piece = i % 4 * 8;
+    for (u32 i = threadIdx.x; i < 2 * NB * PIECES; i += CONSUMER_THREADS) {
+        const u32 row = i / PIECES % NB, piece = i % PIECES * 8;
         if (row0 + row >= rows) continue;
-        const u64 to = (u64)(i / (NB * 4) ? steps + 1 : 0) * rows + row;
+        const u64 to = (u64)(i / (NB * PIECES) ? steps + 1 : 0) * rows + row;
         *(uint4*)(h + to * p.width + piece) = make_uint4(0, 0, 0, 0);
         if (p.save) *(uint4*)(c + to * N + piece) = make_uint4(0, 0, 0, 0);
     }
@@ -343,11 +397,12 @@ persistent_forward(const __grid_constant__ PersistentForward p)
     for (u32 j = 0; j < COLUMNS; j++) {
         const u64 end = (u64)(steps + 1) * rows + 8 * j + row_in;
         const bool real = row0 + 8 * j + row_in < rows;
-        shared.rows[1][0][8 * j + row_in][own] = real ? h[end * p.width + own] : 0;
+        shared.rows[BUFFERS - 1][0][8 * j + row_in][own] = real ? h[end * p.width + own] : 0;
     }
 #endif
-    // A warp sends 4 units of each row.
-    u16* const send_to = h_exchange + ((block * 4 + own / 8) * NB * 8 + own / 4 % 2 * 4);
+    // A warp sends 4 units of each row that it has.
+    u16* const send_to =
+        h_exchange + ((block * PIECES + own / 8) * NB * 8 + own_rows * 8 + own / 4 % 2 * 4);
     // Input of the next step, prefetched to registers for rows 2q and 2q + 1: a symbol, or two
     // slots.
     u32 from_x[COLUMNS][2];
@@ -356,7 +411,7 @@ persistent_forward(const __grid_constant__ PersistentForward p)
         for (u32 j = 0; j < COLUMNS; j++)
 #pragma unroll
             for (u32 e = 0; e < 2; e++) {
-                u32 row = row0 + 8 * j + 2 * q + e;
+                u32 row = row0 + own_rows + 8 * j + 2 * q + e;
                 u64 position = (u64)step(t) * rows + row;
                 from_x[j][e] = TABLE ? NONE : 0;
                 if (row >= rows || t >= steps || reads_below) continue;
@@ -366,34 +421,51 @@ persistent_forward(const __grid_constant__ PersistentForward p)
     };
     prefetch_x(0);
     const u64 weights_at = matrix_descriptor(shared_address(shared.weights[0][warpgroup]), 64);
+    // If SPLIT, warpgroup 0 has the even k-steps, warpgroup 1 the odd ones.
+    const u64 own_k_step = SPLIT ? __shfl_sync(~0u, warpgroup, 0) * 2 * NB : 0;
 
     for (u32 t = 0; t < steps; t++) {
         const u32 s = step(t);
         float sum[SUMS];
+        auto add_x = [&](const bool to_zero) {
 #pragma unroll
-        for (u32 j = 0; j < COLUMNS; j++)
+            for (u32 j = 0; j < COLUMNS; j++)
 #pragma unroll
-            for (u32 e = 0; e < 2; e++) {
-                u32 two = from_x[j][e];
-                if (TABLE) two = two < symbols ? *(const u32*)&shared.table[two][own][2 * odd] : 0;
-                sum[4 * j + e] = low(two) + own_bias.x;
-                sum[4 * j + 2 + e] = high(two) + own_bias.y;
-            }
+                for (u32 e = 0; e < 2; e++) {
+                    u32 two = from_x[j][e];
+                    if (TABLE)
+                        two = two < symbols ? *(const u32*)&shared.table[two][own][2 * odd] : 0;
+                    const float first = low(two) + own_bias.x, second = high(two) + own_bias.y;
+                    sum[4 * j + e] = to_zero ? first : sum[4 * j + e] + first;
+                    sum[4 * j + 2 + e] = to_zero ? second : sum[4 * j + 2 + e] + second;
+                }
+        };
+        if (!SPLIT) add_x(true);
+        else {
+#pragma unroll
+            for (u32 i = 0; i < SUMS; i++) sum[i] = 0;
+        }
         if (reads_below) {
-            const u64 below_at = matrix_descriptor(shared_address(shared.h[BELOW > 0]), NB);
+            const u64 below_at =
+                matrix_descriptor(shared_address(shared.h[BELOW > 0]), NB) + own_k_step;
             multiply<0, BELOW>(sum, w, weights_at, below_at, full_below, t & 1);
             __syncwarp();
             if (warp_lane == 0) mbarrier_arrive(empty_below);
         }
         if (t >= FIRST_PRODUCT) {
-            const u64 h_at = matrix_descriptor(shared_address(shared.h[0]), NB);
+            const u64 h_at = matrix_descriptor(shared_address(shared.h[0]), NB) + own_k_step;
             multiply<BELOW * SEGMENT_K_STEPS, 1>(
                 sum, w, weights_at, h_at, full, t - FIRST_PRODUCT & 1);
             __syncwarp();
             if (warp_lane == 0) mbarrier_arrive(empty);
         }
+        if (SPLIT) {
+            exchange_sums(shared, sum, warpgroup);
+            add_x(false);
+        }
         // Epilogue: the cells.
-        auto &h_rows = shared.rows[t & 1][0], &c_rows = shared.rows[t & 1][1];
+        const u32 buffer = t % BUFFERS;
+        auto &h_rows = shared.rows[buffer][0], &c_rows = shared.rows[buffer][1];
         // Compiled twice, so that `save` is not tested for every cell.
         auto compute_cells = [&](const bool saves) {
 #pragma unroll
@@ -412,7 +484,8 @@ persistent_forward(const __grid_constant__ PersistentForward p)
                     slots[0] = slots[1] = slots[2] = slots[3] = 0;
                     // As in the step before: the thread's own value.
                     if (reverse)
-                        h_new = half_to_float(shared.rows[t + 1 & 1][0][8 * j + row_in][own]);
+                        h_new = half_to_float(
+                            shared.rows[(t + 1) % BUFFERS][0][8 * j + row_in][own]);
                 }
 #else
                 else slots[0] = slots[1] = slots[2] = slots[3] = state[j] = 0;
@@ -422,7 +495,7 @@ persistent_forward(const __grid_constant__ PersistentForward p)
                 if (saves) {
                     const uint2 packed_slots =
                         make_uint2(pack(slots[0], slots[1]), pack(slots[2], slots[3]));
-                    *(uint2*)&shared.slots[t & 1][8 * j + row_in][own * 4] = packed_slots;
+                    *(uint2*)&shared.slots[buffer][8 * j + row_in][own * 4] = packed_slots;
                 }
             }
         };
@@ -431,9 +504,10 @@ persistent_forward(const __grid_constant__ PersistentForward p)
         __syncwarp();
         // The h exchange comes first: other blocks wait for it.
 #pragma unroll
-        for (u32 row = warp_lane; row < NB; row += 32) {
+        for (u32 row = warp_lane; row < NB / SHARE; row += 32) {
             st_relaxed_v2(
-                send_to + s * step_stride + row * 8, *(const uint2*)&h_rows[row][own / 4 * 4]);
+                send_to + s * step_stride + row * 8,
+                *(const uint2*)&h_rows[own_rows + row][own / 4 * 4]);
         }
         if (LOAD_AFTER_SEND) {
             __syncwarp();
@@ -443,21 +517,21 @@ persistent_forward(const __grid_constant__ PersistentForward p)
         // All consumer warps have written this step's rows, and read those of the step before.
         named_barrier_sync<CONSUMER_THREADS>();
 #pragma unroll
-        for (u32 i = threadIdx.x; i < 2 * NB * 4; i += CONSUMER_THREADS) {
-            const u32 which = i / (NB * 4), row = i / 4 % NB, piece = i % 4 * 8;
+        for (u32 i = threadIdx.x; i < 2 * NB * PIECES; i += CONSUMER_THREADS) {
+            const u32 which = i / (NB * PIECES), row = i / PIECES % NB, piece = i % PIECES * 8;
             if (row0 + row >= rows || which > p.save) continue;
             u64 to = (u64)(s + 1) * rows + row;
             *(uint4*)(which ? c + to * N + piece : h + to * p.width + piece) =
-                *(const uint4*)&shared.rows[t & 1][which][row][piece];
+                *(const uint4*)&shared.rows[buffer][which][row][piece];
         }
         if (!p.save) continue;
 #pragma unroll
-        for (u32 i = threadIdx.x; i < NB * 16; i += CONSUMER_THREADS) {
-            const u32 row = i / 16, piece = i % 16 * 8;
+        for (u32 i = threadIdx.x; i < NB * PIECES * 4; i += CONSUMER_THREADS) {
+            const u32 row = i / (PIECES * 4), piece = i % (PIECES * 4) * 8;
             if (row0 + row >= rows) break;
             u64 to = (u64)s * rows + row0 + row;
             *(uint4*)(gates + to * N * 4 - own * 4 + piece) =
-                *(const uint4*)&shared.slots[t & 1][row][piece];
+                *(const uint4*)&shared.slots[buffer][row][piece];
         }
     }
 #if FROM_STATES

@@ -7,12 +7,14 @@
 static const u32 NO_GATE = 0xff;
 __device__ __forceinline__ u32 gate_of(u32 slots, u32 slot) { return slots >> 8 * slot & 0xff; }
 
-// For the forward kernel: to (N / 32 blocks, K_STEPS, 2 warpgroups, 128), bias (N, 4). Where the
+// For the forward kernel: to (N / units blocks, K_STEPS, 2 warpgroups, 128), bias (N, 4). Where the
 // recurrence multiplies the h of the layer below too (`below` units in each of segments - 1
-// directions), the k-steps of those segments come first.
+// directions), the k-steps of those segments come first. In blocks of 16 units both warpgroups have
+// the same rows of weights, one has the even k-steps of each segment, the other the odd ones.
 extern "C" __global__ void pack_forward(const PackForward p) {
     const u32 at = blockIdx.x * blockDim.x + threadIdx.x, n = p.n, padded = p.padded;
-    const u32 segment_k_steps = padded / 16, k_steps = p.segments * segment_k_steps;
+    const u32 share = p.units == 16 ? 2 : 1;
+    const u32 segment_k_steps = padded / 16 / share, k_steps = p.segments * segment_k_steps;
     if (at < padded * 4) {
         u32 unit = at / 4, gate_ih = gate_of(p.slots_ih, at % 4),
             gate_hh = gate_of(p.slots_hh, at % 4);
@@ -21,19 +23,20 @@ extern "C" __global__ void pack_forward(const PackForward p) {
         if (unit < n && gate_hh != NO_GATE) sum += p.b_hh[gate_hh * n + unit];
         p.bias[at] = sum;
     }
-    if (at >= padded / 32 * k_steps * 256) return;
+    if (at >= padded / p.units * k_steps * 256) return;
     const u32 thread = at % 128, warpgroup = at / 128 % 2, k_step = at / 256 % k_steps;
-    const u32 block = at / 256 / k_steps;
-    const u32 segment = k_step / segment_k_steps, first = k_step % segment_k_steps * 16;
+    const u32 block = at / 256 / k_steps, own_k_step = share == 2 ? warpgroup : 0;
+    const u32 segment = k_step / segment_k_steps;
+    const u32 first = (k_step % segment_k_steps * share + own_k_step) * 16;
     const bool own = segment + 1 == p.segments;
     const u32 slots = own ? p.slots_hh : p.slots_ih, columns = own ? n : p.below;
     const u32 stride = own ? n : (p.segments - 1) * p.below;
     const float* w = own ? p.w_hh : p.w_ih + segment * p.below;
-    // Row `line` of the block's 128, column k. The 16 rows of a warp are 4 units, interleaved so
+    // Row `line` of the block's, column k. The 16 rows of a warp are 4 units, interleaved so
     // that a thread's accumulators are two slots of one unit, and its neighbour's the other two.
     auto weight = [&](u32 line, u32 k) -> float {
         u32 gate = gate_of(slots, (line & 1) * 2 + (line >> 3 & 1));
-        u32 unit = block * 32 + (line >> 4) * 4 + (line >> 1 & 3);
+        u32 unit = block * p.units + (line >> 4) * 4 + (line >> 1 & 3);
         k += first;
         return gate != NO_GATE && unit < n && k < columns ? w[(u64)(gate * n + unit) * stride + k]
                                                           : 0;
@@ -44,26 +47,28 @@ extern "C" __global__ void pack_forward(const PackForward p) {
         u32 line = thread / 32 * 16 + thread % 32 / 4 + 8 * (i % 2),
             k = thread % 4 * 2 + 8 * (i / 2);
         if (k_step >= p.in_registers) line = thread % 64, k = thread / 64 * 8 + 2 * i;
-        line += 64 * warpgroup;
+        if (share == 1) line += 64 * warpgroup;
         v[i] = pack(weight(line, k), weight(line, k + 1));
     }
     p.to[at] = make_uint4(v[0], v[1], v[2], v[3]);
 }
 
-// For the backward kernel, transposed: to (N / 32 blocks, segments tiles, 2 warpgroups, 8, 128).
+// For the backward kernel, transposed: to (N / units blocks, segments tiles, 2 warpgroups, units / 4,
+// 128).
 // A tile is 64 units whose dh the block computes a part of: units of its own layer first, then
 // those of the layer below; a warpgroup has `tiles` of each.
 extern "C" __global__ void pack_backward(const PackBackward p) {
     const u32 at = blockIdx.x * blockDim.x + threadIdx.x, all = p.segments * p.tiles;
-    if (at >= p.padded / 32 * all * 2048) return;
-    const u32 thread = at % 128, k_step = at / 128 % 8, warpgroup = at / 1024 % 2;
-    const u32 tile = at / 2048 % all, block = at / 2048 / all;
+    const u32 k_steps = p.units / 4, of_tile = 2 * k_steps * 128;
+    if (at >= p.padded / p.units * all * of_tile) return;
+    const u32 thread = at % 128, k_step = at / 128 % k_steps, warpgroup = at / 128 / k_steps % 2;
+    const u32 tile = at / of_tile % all, block = at / of_tile / all;
     const bool own = tile < p.tiles;
     const u32 n = p.n, slots = own ? p.slots_hh : p.slots_ih, columns = own ? n : p.below;
     const float* w = own ? p.w_hh : p.w_ih;
     // Row `line` of the tile, column k: slot k % 4 of the block's unit k / 4.
     auto weight = [&](u32 line, u32 k) -> float {
-        u32 gate = gate_of(slots, k % 4), unit = block * 32 + k / 4;
+        u32 gate = gate_of(slots, k % 4), unit = block * p.units + k / 4;
         u32 column = (warpgroup * p.tiles + tile % p.tiles) * 64 + line;
         const bool real = gate != NO_GATE && unit < n && column < columns;
         return real ? w[(u64)(gate * n + unit) * columns + column] : 0;

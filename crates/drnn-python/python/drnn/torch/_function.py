@@ -21,7 +21,7 @@ _PLAIN = (Tensor, torch.nn.Parameter)
 
 def recurrence(config: Config, inputs: Inputs, save: bool):
     """Outputs, h_n and c_n (empty if there is none)."""
-    if _is_recorded(inputs):
+    if is_recorded(inputs.differentiable()):
         *tensors, dropout = inputs
         return _ops.forward(*tensors, config.encode(), dropout, save)[:3]
     transformed = is_transformed()
@@ -31,11 +31,11 @@ def recurrence(config: Config, inputs: Inputs, save: bool):
     return function.apply(config, *inputs[2:], inputs.x, *inputs.weights)[:3]
 
 
-def _is_recorded(inputs: Inputs) -> bool:
+def is_recorded(tensors: list[Tensor]) -> bool:
     """Whether somebody else than autograd and ``torch.func`` has to see the operator."""
     if torch.compiler.is_compiling() or _get_current_dispatch_mode() is not None:
         return True
-    return any(type(tensor) not in _PLAIN for tensor in inputs.differentiable())
+    return any(type(tensor) not in _PLAIN for tensor in tensors)
 
 
 def is_transformed() -> bool:

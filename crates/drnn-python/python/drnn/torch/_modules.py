@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from . import _cuda
+from . import _cuda, _cuda_function
 from ._config import Config, Inputs
 from ._function import is_transformed, recurrence
 from ._passes import shape_of
@@ -124,13 +124,13 @@ class _Recurrent(nn.RNNBase):
         else:
             rows = int(batch_sizes[0])
         h0, c0 = self._start(config, x, hx, batched, rows)
-        if order is not None and hx is not None:
+        if order is not None and h0 is not None:
             h0 = h0.index_select(1, order)
             c0 = None if c0 is None else c0.index_select(1, order)
         if reset is not None:
             output, h, c = self._run_episodes(config, x, weights, h0, c0, batch_sizes, reset)
         else:
-            output, h, c = self._run(config, x, weights, h0, c0, batch_sizes)
+            output, h, c = self._run(config, x, weights, h0, c0, batch_sizes, rows)
 
         if batch_sizes is not None:
             batch_sizes = batch_sizes[config.ahead :]
@@ -160,13 +160,13 @@ class _Recurrent(nn.RNNBase):
             )
 
     def _start(self, config: Config, x: Tensor, hx, batched: bool, rows: int):
-        """h_0 and c_0 (layers * directions, B, n); c_0 of an LSTM only."""
+        """h_0 and c_0 (layers * directions, B, n); c_0 of an LSTM only. None for zeros, if nobody
+        needs them as tensors."""
         count = self.num_layers * config.directions
         sizes = [(count, rows, config.state_size), (count, rows, config.hidden_size)]
         lstm = config.has_cell_state
         if hx is None:
-            zeros = [torch.zeros(size, dtype=x.dtype, device=x.device) for size in sizes]
-            return zeros[0], zeros[1] if lstm else None
+            return None, None
         states = list(hx) if lstm else [hx]
         if len(states) != 1 + lstm:
             raise RuntimeError(f"expected (h_0, c_0), got {len(states)} states")
@@ -193,13 +193,27 @@ class _Recurrent(nn.RNNBase):
             return torch.float32
         return torch.get_autocast_dtype(x.device.type)
 
-    def _obstacle(self, config: Config, x: Tensor, batch_sizes, tensors) -> str | None:
+    def _zeros(self, config: Config, x: Tensor, rows: int):
+        """Start states where none are given."""
+        count = self.num_layers * config.directions
+        h0 = torch.zeros(count, rows, config.state_size, dtype=x.dtype, device=x.device)
+        if not config.has_cell_state:
+            return h0, None
+        return h0, torch.zeros(count, rows, config.hidden_size, dtype=x.dtype, device=x.device)
+
+    def _obstacle_on_gpu(self, config: Config, x: Tensor, weights, h0, c0, dtype) -> str | None:
+        """Why drnn's kernels for GPUs cannot be used; empty where nothing is lost by it."""
+        compiling = torch.compiler.is_compiling()
+        if not compiling and is_transformed():
+            return "there is no kernel for transforms of torch.func on CUDA"
+        tensors = [x, *weights, *(state for state in (h0, c0) if state is not None)]
+        unusual = self._unusual(x)
+        if unusual is not None:
+            return unusual
+        return _cuda.obstacle(config, x, tensors, dtype, _autocast(x), compiling)
+
+    def _obstacle(self, x: Tensor, tensors) -> str | None:
         """Why drnn's kernels cannot be used; empty where nothing is lost by it."""
-        if x.is_cuda and not torch.compiler.is_compiling() and not is_transformed():
-            found = _cuda.obstacle(config, x, batch_sizes, tensors, self._result_type(x))
-            if found is not None:
-                return found
-            tensors = [tensor for tensor in tensors if not tensor.is_cuda]
         for tensor in tensors:
             if tensor.device.type != "cpu":
                 return f"there is no kernel for device {tensor.device.type} yet"
@@ -207,6 +221,10 @@ class _Recurrent(nn.RNNBase):
                 return f"there is no kernel for {tensor.dtype}"
             if tensor.layout != torch.strided:
                 return f"there is no kernel for layout {tensor.layout}"
+        return self._unusual(x)
+
+    def _unusual(self, x: Tensor) -> str | None:
+        """The same for what no kernel does."""
         if _has_higher_derivatives():
             return "there are no forward-mode and no higher derivatives of torch.func"
         if self.dropout >= 1 and self.training:
@@ -217,13 +235,23 @@ class _Recurrent(nn.RNNBase):
             return ""
         return None
 
-    def _run(self, config: Config, x, weights, h0, c0, batch_sizes):
-        tensors = [*weights, x, h0] if c0 is None else [*weights, x, h0, c0]
-        obstacle = self._obstacle(config, x, batch_sizes, tensors)
+    def _run(self, config: Config, x, weights, h0, c0, batch_sizes, rows: int):
+        """Outputs, h_n and c_n; h_0 and c_0 may be None, which are zeros."""
         dropout = float(self.dropout) if self.training and self.num_layers > 1 else 0.0
-        if obstacle is None and x.is_cuda:
-            given = config, x, weights, h0, c0, batch_sizes
-            return _cuda.run(*given, self._result_type(x), dropout)
+        obstacle = None
+        if _cuda.is_on_gpu(x):
+            dtype = self._result_type(x)
+            obstacle = self._obstacle_on_gpu(config, x, weights, h0, c0, dtype)
+            if obstacle is None:
+                if h0 is None and torch.compiler.is_compiling():
+                    h0, c0 = self._zeros(config, x, rows)  # whose size a graph has to know
+                given = config, x, weights, h0, c0, batch_sizes
+                return _cuda_function.run(*given, dtype, dropout)
+        if h0 is None:
+            h0, c0 = self._zeros(config, x, rows)
+        tensors = [*weights, x, h0] if c0 is None else [*weights, x, h0, c0]
+        if obstacle is None:
+            obstacle = self._obstacle(x, tensors)
         if obstacle is not None:
             if not torch.compiler.is_compiling() and _VMAP in _transforms():
                 raise RuntimeError(
@@ -253,7 +281,7 @@ class _Recurrent(nn.RNNBase):
         with torch.autocast("cpu", enabled=False):
             x, h0, c0 = (None if t is None else t.float() for t in (x, h0, c0))
             weights = [weight.float() for weight in weights]
-            results = self._run(config, x, weights, h0, c0, batch_sizes)
+            results = self._run(config, x, weights, h0, c0, batch_sizes, h0.size(1))
         return tuple(None if result is None else result.to(dtype) for result in results)
 
     def _with_biases(self, config: Config, weights: list[Tensor]) -> list[Tensor]:
@@ -280,7 +308,9 @@ class _Recurrent(nn.RNNBase):
             )
         reset = reset.to(device=x.device, dtype=torch.bool)
         if reset.numel() == 0:
-            return self._run(config, x, weights, h0, c0, None)
+            return self._run(config, x, weights, h0, c0, None, rows)
+        if h0 is None:
+            h0, c0 = self._zeros(config, x, rows)
         # Pieces, sequence after sequence: where each begins, and how long it is.
         begins = reset.t().clone()
         begins[:, 0] = True
@@ -298,7 +328,7 @@ class _Recurrent(nn.RNNBase):
         keeps = ((step == 0) & ~reset[0, row]).to(x.dtype).view(1, -1, 1)
         h0, c0 = (None if s is None else s.index_select(1, row) * keeps for s in (h0, c0))
         packed = x.reshape(steps * rows, -1).index_select(0, index)
-        output, h, c = self._run(config, packed, weights, h0, c0, sizes)
+        output, h, c = self._run(config, packed, weights, h0, c0, sizes, h0.size(1))
         place = torch.empty_like(index)
         place[index] = torch.arange(index.numel(), device=x.device)
         output = output.index_select(0, place).view(steps, rows, -1)

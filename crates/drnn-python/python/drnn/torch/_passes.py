@@ -21,6 +21,7 @@ from torch import Tensor
 
 from drnn._drnn import NotFinite, Recurrence
 
+from . import _cuda_packing
 from ._config import Config, Inputs
 from ._openmp import end_idle_threads
 from ._reference import reference_gradients, reference_outputs
@@ -58,6 +59,7 @@ def shape_of(config: Config) -> Shape:
 
 def empty_cache() -> None:
     """Frees the memory that drnn keeps for the next passes."""
+    _cuda_packing.empty_cache()
     for shape in list(_SHAPES):
         shape.recurrence.clear()
 

@@ -263,6 +263,7 @@ fn pack(call: &Call) -> Option<Extents> {
     Some(match call.signature.name.as_str() {
         "pack_forward" => {
             let (n, padded) = (v("n"), v("padded"));
+            // The k-steps of a block do not depend on its units.
             let values = padded / 32 * (v("segments") * padded / 16) * 256;
             let [of_ih, of_hh] = ["slots_ih", "slots_hh"].map(|name| gates(v(name)) * n);
             let from = [("w_ih", of_ih * v("below") * (v("segments") - 1)), ("w_hh", of_hh * n)];
@@ -271,7 +272,8 @@ fn pack(call: &Call) -> Option<Extents> {
             needs(values.max(4 * padded), [from[0], from[1], biases[0], biases[1], biases[2], to])
         }
         "pack_backward" => {
-            let (n, values) = (v("n"), v("padded") / 32 * v("segments") * v("tiles") * 2048);
+            let (blocks, of_tile) = (v("padded") / v("units"), 2 * v("units") / 4 * 128);
+            let (n, values) = (v("n"), blocks * v("segments") * v("tiles") * of_tile);
             let w_ih = ("w_ih", gates(v("slots_ih")) * n * v("below"));
             let w_hh = ("w_hh", gates(v("slots_hh")) * n * n);
             needs(values, [w_ih, w_hh, ("to", 8 * values)])
@@ -468,7 +470,7 @@ fn persistent_forward(call: &Call) -> Extents {
         ("run", rows),
     ];
     let states = ["first", "last"];
-    let threads = lanes * groups * padded / 32 * call.launch.threads;
+    let threads = lanes * groups * padded / call.number("UNITS") * call.launch.threads;
     Extents { threads, arrays: with_states(call, arrays, states, lanes * rows) }
 }
 
@@ -487,7 +489,8 @@ fn with_states<const COUNT: usize>(
 
 fn persistent_backward(call: &Call) -> Extents {
     let [padded, block_rows, lanes, groups, steps, rows] = tiles(call);
-    let (blocks, slots) = (padded / 32, steps * rows);
+    let (units, slots) = (call.number("UNITS"), steps * rows);
+    let blocks = padded / units;
     let [all_groups, first_group] = ["all_groups", "first_group"].map(|name| call.number(name));
     let written = (lanes - 1) * all_groups + first_group + groups;
     let stacked = call.number("STACKED") != 0;
@@ -495,11 +498,11 @@ fn persistent_backward(call: &Call) -> Extents {
     let tiles = padded.div_ceil(64).div_ceil(2);
     let above = if stacked { padded } else { lanes * padded };
     let mut arrays = vec![
-        ("packed", lanes * blocks * segments * tiles * 2048 * 8),
+        ("packed", lanes * blocks * segments * tiles * (2 * units / 4 * 128) * 8),
         ("gates", of_lanes(call, "gates_stride", slots * padded * 4)),
         ("c", of_lanes(call, "c_stride", (steps + 2) * rows * padded)),
         ("d_above", strided(slots, call.number("width"), above)),
-        ("dh_partials", ring * lanes * groups * blocks * blocks * 32 * block_rows),
+        ("dh_partials", ring * lanes * groups * blocks * blocks * units * block_rows),
         ("read_counts", lanes * groups * blocks),
         ("d_bias", written * padded * 4),
         ("run", rows),

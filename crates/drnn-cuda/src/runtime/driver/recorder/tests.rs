@@ -11,7 +11,7 @@ use crate::runtime::kernel::{Kernel, Module};
 use crate::runtime::memory::{Buffer, Pinned};
 use crate::runtime::stream::Stream;
 
-const CARD: DeviceLimits = DeviceLimits { multiprocessors: 10, shared: 100 << 10 };
+const CARD: DeviceLimits = DeviceLimits::new(10, 100 << 10);
 
 /// A stream and kernels of the crate's own sources.
 struct Bench {
