@@ -3,6 +3,8 @@
 mod common;
 
 use common::{done, refused};
+use drnn_cuda::Device;
+use drnn_testing::{Need, found};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -202,6 +204,29 @@ fn a_sweep_over_the_delay_of_the_word_network() {
         let said = refused(folder.path(), &format!("{sweep} --out x {more}"));
         assert!(said.contains(why), "{more}: {said}");
     }
+}
+
+/// Every command that trains taggers; a training that begins on a GPU goes on on the CPU.
+#[test]
+fn taggers_train_on_a_gpu() {
+    if found(Need::Gpu, Device::find()).is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    treebank(folder);
+    for precision in ["f32", "f16"] {
+        let gpu = format!("--device cuda --precision {precision}");
+        let text = done(folder, &format!("{TRAIN} --epochs 30 {gpu} --out {precision}"));
+        assert!(text.contains("accuracy, words: 1.0000 ± 0.0000 on the validation set"), "{text}");
+    }
+    done(folder, &format!("{TRAIN} --epochs 10 --device cuda --out both"));
+    let text = done(folder, &format!("{TRAIN} --epochs 30 --out both --resume"));
+    assert!(text.contains("accuracy, words: 1.0000"), "{text}");
+    let sweep = "sweep tagger --train train.tsv --dev dev.tsv --units 12 --batch 8 --epochs 2";
+    done(folder, &format!("{sweep} --delays 0,1 --device cuda"));
+    let said = refused(folder, &format!("{TRAIN} --dropout 0.5 --device cuda --out x"));
+    assert!(said.contains("--dropout") && said.contains("--device cpu"), "{said}");
 }
 
 #[test]

@@ -234,3 +234,52 @@ fn check(found: usize, count: usize, what: &str) -> Result<()> {
         ))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use drnn_tasks::tagger::{Limits, PAD, Vocabulary};
+    use drnn_train::PaperNet::DLstm;
+    use drnn_train::tagger::Sizes;
+
+    /// Sentences `a b` and `a`, where `b` has an unknown tag; delays of 1 and 2.
+    #[test]
+    fn spellings_occur_once_and_lists_say_where() {
+        let words = [("a", "X"), ("a", "X"), ("b", "Y"), ("b", "Y")];
+        let vocabulary = Vocabulary::of(words.into_iter(), None, &Limits::default()).unwrap();
+        let mut data = Sentences::new();
+        data.push(&vocabulary, [("a", Some("X")), ("b", None)].into_iter());
+        data.push(&vocabulary, [("a", Some("Y"))].into_iter());
+        let data = data.with_tag_weights(vec![3.0, 5.0]);
+        let sizes = Sizes { symbol: 2, chars: 3, word: 2, words: 3, ..Sizes::default() };
+        let net = sizes.build(&vocabulary, [DLstm(1), DLstm(2)], None).unwrap();
+        let mut batch = HostBatch::default();
+        for _ in 0..2 {
+            batch.gather(&net, &data, &[0, 1]).unwrap(); // the second time in used memory
+        }
+        let (sizes, at) = (batch.sizes, Staged::new(&batch.sizes));
+        assert_eq!((sizes.char_shape(), sizes.word_shape()), ([4, SPELLINGS_STEP], [6, 2]));
+        // BEGIN, a, b, END and PAD, in the order of their occurrence; BEGIN and END are in a and b.
+        assert_eq!(
+            (sizes.vectors, sizes.elements, sizes.symbols_read),
+            (5, 11, 1 + 3 + 3 + 1 + 1 + 5)
+        );
+        let mut to = vec![9; at.words_in_all];
+        batch.write(&net, &data, Step { rate: 0.5, clip: None }, &at, &mut to).unwrap();
+        let part = |at: usize, len: usize| &to[at..][..len];
+        assert_eq!(part(at.char_lengths, 6), [2, 4, 4, 2, 2, 0]);
+        let first: Vec<u32> = (0..4).map(|step| to[at.symbols + step * SPELLINGS_STEP]).collect();
+        assert_eq!(first, [BEGIN, PAD, NONE, NONE]);
+        // By position: sentence 0, sentence 1.
+        let rows = [0, 0, 1, 1, 2, 3, 3, 4, 4, 4, 4, NONE];
+        assert_eq!((part(at.word_lengths, 2), part(at.rows, 12)), (&[6, 5][..], &rows[..]));
+        assert_eq!(part(at.row_starts, 7), [0, 2, 4, 5, 7, 11, 11]);
+        assert_eq!(part(at.by_row, 11), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+        assert_eq!(part(at.vector_starts, 6), [0, 2, 4, 5, 7, 11]);
+        assert_eq!(part(at.by_vector, 11), part(at.by_row, 11));
+        // States of two steps later: position 1 of both sentences, then position 2 of the first.
+        assert_eq!((part(at.selected, 3), part(at.tags, 3)), (&[6, 7, 8][..], &[0, 1, IGNORE][..]));
+        let weights = [3.0 / 2.0, 5.0, 1.0 / 2.0].map(f32::to_bits);
+        assert_eq!((part(at.weights, 3), to[4]), (&weights[..], 2));
+    }
+}

@@ -29,7 +29,7 @@ impl CudaTagger {
         batch: usize,
     ) -> Result<usize> {
         let networks = [Network::new(&net.chars, 0)?, Network::new(&net.words, 0)?];
-        let mut most = 0;
+        let mut largest = Lengths::default();
         for (i, data) in parts.iter().enumerate() {
             let (training, sentences) = (i == 0, if i == 0 { batch } else { MAX_EVAL_SENTENCES });
             let sizes = batch_sizes(net, data, sentences);
@@ -37,12 +37,12 @@ impl CudaTagger {
                 networks[which].plan_for(device, precision, shape, training).map(Arc::new)
             };
             let recurrences = [plan(0, sizes.char_shape())?, plan(1, sizes.word_shape())?];
-            let lengths = Lengths::of(&networks, &recurrences, &sizes, training);
-            most = most.max(lengths.bytes_in_all());
+            largest = largest.max(Lengths::of(&networks, &recurrences, &sizes, training));
         }
         // Buffers that grow take a quarter more than they have to.
         let frozen = net.frozen.as_ref().map_or(0, |table| table.values.len());
-        Ok(most + most / 4 + size_of::<f32>() * (4 * net.parameters() + frozen))
+        let arrays = largest.bytes_in_all();
+        Ok(arrays + arrays / 4 + size_of::<f32>() * (4 * net.parameters() + frozen))
     }
 }
 

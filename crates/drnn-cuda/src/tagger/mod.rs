@@ -110,13 +110,16 @@ impl CudaTagger {
         device.enter()?;
         device.kernels()?;
         device.tagger_kernels()?;
-        let frozen = net.frozen.as_ref().map_or(&[][..], |table| &table.values);
+        let frozen = match &net.frozen {
+            Some(table) => Buffer::from(device, &table.values)?,
+            None => Buffer::zeros(device, 0)?,
+        };
         let params = tagger::initial_params(&net, seed);
         Ok(CudaTagger {
             networks,
             precision,
             state: DeviceState::new(device, &params, adam)?,
-            frozen: Buffer::from(device, frozen)?,
+            frozen,
             gemm: Arc::new(Mutex::new(Gemm::unbound(device, precision)?)),
             work: TaggerWorkspace::new(device, net.words.output_width())?,
             stream: Stream::new(device)?,
@@ -137,8 +140,8 @@ impl CudaTagger {
         Ok((self.device.kernels()?, self.device.tagger_kernels()?))
     }
 
-    /// Submits a step, or a forward pass, on a batch. Only waits where the device is several batches
-    /// behind, or its memory has to grow.
+    /// Submits a step, or a forward pass, on a batch. Only waits where the device has several batches
+    /// to do, or its memory has to grow.
     fn submit(&mut self, data: &Sentences, chosen: &[u32], until: Until, step: Step) -> Result<()> {
         self.batch.gather(&self.net, data, chosen)?;
         let (sizes, training) = (self.batch.sizes, until == Until::Step);
@@ -245,9 +248,12 @@ impl Engine for CudaTagger {
         self.device.enter()?;
         self.submit(data, chosen, Until::Losses, Step { rate: 0.0, clip: None })?;
         self.stream.synchronize()?;
-        let outputs = self.batch.sizes.selected * self.net.words.output_width();
         let found = self.state.losses(self.batch.counted(), false)?;
-        inspect(&self.work.outputs.get(0, outputs)?, Targets::Classes(self.batch.tags()));
+        let outputs = match self.batch.sizes.selected * self.net.words.output_width() {
+            0 => Vec::new(),
+            len => self.work.outputs.get(0, len)?,
+        };
+        inspect(&outputs, Targets::Classes(self.batch.tags()));
         Ok(found)
     }
 

@@ -143,7 +143,7 @@ impl TaggerWorkspace {
 const FLOATS: usize = 13;
 
 /// Lengths of arrays that a batch needs.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Lengths {
     pub batch: usize,
     /// As [`TaggerWorkspace::floats`].
@@ -189,6 +189,16 @@ impl Lengths {
                 recurrences[1].saved_bytes(),
                 recurrences.iter().map(|r| r.workspace_bytes()).max().unwrap_or(0),
             ],
+        }
+    }
+
+    /// Of arrays in which batches of both kinds fit.
+    pub fn max(self, other: Lengths) -> Lengths {
+        let both = |i: usize| self.floats[i].max(other.floats[i]);
+        Lengths {
+            batch: self.batch.max(other.batch),
+            floats: std::array::from_fn(both),
+            bytes: std::array::from_fn(|i| self.bytes[i].max(other.bytes[i])),
         }
     }
 

@@ -15,8 +15,10 @@ use clap::Args;
 use drnn::Cpu;
 use drnn::text::counted;
 use drnn_tasks::tagger::{Counting, Limits, Tagger};
+use drnn_train::lanes::Lane;
 use drnn_train::tagger::{Scores, Sizes};
 use drnn_train::{Engine, Metric, Options, PaperNet, Reason, Trainer, seed};
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -83,6 +85,32 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// The name of a training in progress, log and checkpoints.
 fn lane_name([chars, words]: [PaperNet; 2], repetition: usize) -> String {
     format!("{chars}_{words}_{repetition}")
+}
+
+/// All finished trainings, side by side: each is scored by one core.
+fn all_scored(
+    lanes: &mut [Lane<TaggerInTraining>],
+    which: &[([PaperNet; 2], usize)],
+    bank: &Treebank,
+    cpu: &Cpu,
+) -> Result<Vec<Run>, Failure> {
+    let (each, one) = (lanes.len().div_ceil(cpu.threads()).max(1), cpu.with_threads(1));
+    let some = |lanes: &mut [Lane<TaggerInTraining>], which: &[([PaperNet; 2], usize)]| {
+        let all = lanes.iter_mut().zip(which);
+        let runs = all.map(|(lane, &(pair, i))| scored(&mut lane.trainer, bank, &one, pair, i));
+        runs.collect::<Result<Vec<Run>, Failure>>()
+    };
+    let parts = lanes.chunks_mut(each).zip(which.chunks(each));
+    let all: Vec<Result<Vec<Run>, Failure>> = std::thread::scope(|scope| {
+        let some = &some;
+        let threads: Vec<_> =
+            parts.map(|(lanes, which)| scope.spawn(move || some(lanes, which))).collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|e| resume_unwind(e)))
+            .collect()
+    });
+    Ok(all.into_iter().collect::<Result<Vec<_>, _>>()?.concat())
 }
 
 /// The finished training of a pair of networks, with its scores unless its loss became NaN.
@@ -168,10 +196,7 @@ impl Arguments {
         deviations.iter().for_each(|deviation| progress!("differs from the paper: {deviation}"));
         let watch = Watch::new(names, Metric::Accuracy, &out.join("log.jsonl"))?;
         self.running.run(&cpu, &place, &mut lanes, &watch, &command, &|_, _| Ok(()))?;
-        let mut runs = Vec::new();
-        for (lane, (pair, repetition)) in lanes.iter_mut().zip(which) {
-            runs.push(scored(&mut lane.trainer, &bank, &cpu, pair, repetition)?);
-        }
+        let runs = all_scored(&mut lanes, &which, &bank, &cpu)?;
         let provenance =
             Provenance::new(command, self.seed, &cpu, &place, started, watch.earlier());
         Ok(PosResults {

@@ -5,8 +5,8 @@
 //! reversal   all networks of a seed: one data set, lanes of one run
 //! sine       three frequencies of a data set on a GPU: 132 trainings, one for each multiprocessor of
 //!            an H200; one on a CPU, whose 44 trainings occupy every core
-//! pos        all pairs of a treebank and seed on a GPU; else as many as there are cores, each trained
-//!            by one
+//! pos        all pairs of a treebank and seed on a GPU that has the memory; else as many as there are
+//!            cores, each trained by one
 //! mlm        one: it occupies the GPU or all cores, and its time is that of the network alone
 //! ```
 
@@ -25,15 +25,22 @@ const SINE_ON_GPU: usize = 3;
 /// Taggers that a GPU trains in the time of one: each leaves most of it idle. An estimate.
 const TAGGERS_AT_A_TIME: f64 = 3.0;
 
-/// Batches of these tasks, in their order.
-pub fn of(tasks: &[Task], gpu: bool, cores: usize) -> Vec<Batch> {
+/// Bytes of GPU memory of a tagger in training: up to 2.4 GB are estimated for the French pairs.
+const TAGGER_BYTES: usize = 2_500_000_000;
+
+/// How many taggers a GPU with so much free memory trains side by side.
+pub fn taggers_on_gpu(free: usize) -> usize {
+    (free / TAGGER_BYTES).max(1)
+}
+
+/// Batches of these tasks, in their order; with at most `taggers` taggers each.
+pub fn of(tasks: &[Task], gpu: bool, taggers: usize) -> Vec<Batch> {
     let mut batches: Vec<Batch> = Vec::new();
     for task in tasks {
         let limit = match task.experiment {
             Experiment::Reversal(_) => usize::MAX,
             Experiment::Sine(_) if gpu => SINE_ON_GPU,
-            Experiment::Pos(..) if gpu => usize::MAX,
-            Experiment::Pos(..) => cores.max(1),
+            Experiment::Pos(..) => taggers.max(1),
             _ => 1,
         };
         match batches.last_mut() {
@@ -109,8 +116,9 @@ mod tests {
     #[test]
     fn every_task_is_in_one_batch() {
         let plan = Plan::new(Protocol::Paper, 2);
-        for (gpu, cores) in [(true, 16), (false, 2)] {
-            let batches = of(&plan.tasks, gpu, cores);
+        assert_eq!([0, 40_000_000_000, 140_000_000_000].map(taggers_on_gpu), [1, 16, 56]);
+        for (gpu, taggers) in [(true, 56), (false, 2)] {
+            let batches = of(&plan.tasks, gpu, taggers);
             let all: Vec<Task> = batches.iter().flat_map(|batch| batch.tasks.clone()).collect();
             assert_eq!(all, plan.tasks);
             for batch in &batches {

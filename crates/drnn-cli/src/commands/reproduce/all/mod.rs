@@ -21,7 +21,7 @@ use crate::campaign::{Campaign, Known, Merged, Plan, Protocol, Task, import};
 use crate::console::{note, progress, warning};
 use crate::files::paths::same_file;
 use crate::memory::Force;
-use crate::training::place::PlaceArguments;
+use crate::training::place::{Place, PlaceArguments};
 use crate::training::stop::Stop;
 use crate::training::{self, Running};
 use clap::Args;
@@ -162,13 +162,17 @@ impl Arguments {
             note!("{task}: is left out, because it needs --device cuda");
         }
         pending.retain(|task| gpu || !task.only_gpu());
+        let cores = training::cpu(self.threads)?.threads();
+        let mut taggers = cores;
         if gpu && pending.iter().any(|task| !task.only_cpu()) {
-            self.place.find()?; // no GPU is an error before work begins
+            // No GPU is an error before work begins.
+            if let Place::Cuda(device, _) = self.place.find()? {
+                taggers = batches::taggers_on_gpu(device.free_memory().unwrap_or(0));
+            }
         }
         let data = data::Sources::find(&pending, self.data.as_deref())?;
         let stop = Stop::on_ctrl_c()?;
-        let cores = training::cpu(self.threads)?.threads();
-        let batches = batches::of(&pending, gpu, cores);
+        let batches = batches::of(&pending, gpu, taggers);
         let count = batches.len();
         for (i, batch) in batches.into_iter().enumerate() {
             let batch = batch.without(|task| campaign.is_done_now(task));
