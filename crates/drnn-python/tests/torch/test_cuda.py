@@ -49,6 +49,7 @@ class Passes:
 @pytest.fixture(autouse=True)
 def passes(hopper, monkeypatch):
     monkeypatch.setattr(_cuda, "_ENABLED", True)
+    monkeypatch.setattr(_cuda, "_FEWEST_STEPS", 0)
     _modules._WARNED.clear()
     torch.manual_seed(1)
     with warnings.catch_warnings():

@@ -160,6 +160,7 @@ def stand_in(monkeypatch):
     monkeypatch.setattr(_cuda, "raw_stream", lambda device: 0)
     monkeypatch.setattr(_cuda, "is_capturing", lambda: False)
     monkeypatch.setattr(_cuda, "_ENABLED", True)
+    monkeypatch.setattr(_cuda, "_FEWEST_STEPS", 0)
     monkeypatch.setattr(_cuda, "_FORMATS", {t: name for name, t in TYPES.items()})
     yield
     clear()

@@ -1,8 +1,7 @@
 """Which calls drnn's kernels for GPUs take, and their plans.
 
 The kernels that run all time steps in one launch need a GPU of the Hopper generation and 16-bit
-input: modules of that type, or autocast. The environment variable DRNN_TORCH_CUDA switches them on
-(1) and off (0).
+input: modules of that type, or autocast. DRNN_TORCH_CUDA=0 in the environment switches them off.
 """
 
 from __future__ import annotations
@@ -19,10 +18,12 @@ from drnn._drnn import CudaRecurrence, add_cuda_library_folders
 
 from ._config import Config
 
-_ON_BY_DEFAULT = False
-_ENABLED = (os.environ.get("DRNN_TORCH_CUDA") or str(int(_ON_BY_DEFAULT))) != "0"
+_ENABLED = os.environ.get("DRNN_TORCH_CUDA") != "0"
 _FORMATS = {torch.float16: "float16", torch.bfloat16: "bfloat16"}
 _CONVERTED = (torch.float32, torch.float16, torch.bfloat16)
+# Steps of all layers and directions: cuDNN takes some microseconds for each, and a call of drnn as
+# many as for about 48 of them, to submit its work.
+_FEWEST_STEPS = 48
 _LARGE_BATCH = 1 << 26  # values; kernels count four gates and padding with 32 bits
 _SAME_DEVICE = contextlib.nullcontext()
 
@@ -88,6 +89,11 @@ def too_large(device: int, config: Config, steps: int, rows: int) -> str | None:
     return _refusal_of_batch(device, undelayed(config), steps, rows)
 
 
+def is_short(config: Config, steps: int) -> bool:
+    """Whether cuDNN's operator has ended before drnn's work is submitted."""
+    return steps * config.num_layers * config.directions < _FEWEST_STEPS
+
+
 @lru_cache(maxsize=256)
 def loaded_plan(
     device: int, config: Config, steps: int, rows: int, dtype: torch.dtype, training: bool
@@ -138,7 +144,7 @@ def obstacle(
     """Why these kernels cannot be used for `tensors`, x among them, computed as `dtype`; None if
     they can, empty where torch has an error to report."""
     if not _ENABLED:
-        return "the kernels for CUDA are not switched on (DRNN_TORCH_CUDA=1)"
+        return "the kernels for CUDA are switched off (DRNN_TORCH_CUDA=0)"
     if dtype not in _FORMATS:
         return f"there is no kernel for {dtype} on CUDA; use autocast"
     if config.proj_size or config.connections:

@@ -216,6 +216,8 @@ class _Recurrent(nn.RNNBase):
         if found is not None or compiling:
             return found
         steps = x.size(0) if batch_sizes is None else batch_sizes.size(0)
+        if _cuda.is_short(config, steps):
+            return ""
         return _cuda.too_large(x.device.index, config, steps, rows)
 
     def _obstacle(self, x: Tensor, tensors) -> str | None:
