@@ -1,6 +1,6 @@
-"""What `drnn.torch` hands to the kernels for GPUs and makes of their results, without a GPU. A stand-in
-for the kernels reads and writes the same addresses, in the CPU's memory; kernels are tested in
-crates/drnn-cuda, and all together on a GPU in test_cuda.py."""
+"""What `drnn.torch` hands to the kernels for GPUs and makes of their results, without a GPU. A
+stand-in for the kernels reads and writes the same addresses, in the CPU's memory; kernels are
+tested in crates/drnn-cuda, and all together on a GPU in test_cuda.py."""
 
 import concurrent.futures
 import contextlib
@@ -18,7 +18,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 import drnn.torch
 from drnn._drnn import CudaRecurrence
-from drnn.torch import _cuda, _cuda_function, _cuda_ops, _cuda_packing
+from drnn.torch import _cuda, _cuda_function, _cuda_ops, _cuda_packing, _modules
 from drnn.torch._config import Config
 from drnn.torch._reference import reference
 
@@ -37,11 +37,14 @@ def at(address, shape, dtype=torch.float32):
 
 
 class StandIn:
-    """`CudaRecurrence` by torch's operators. What it saves is a number, which a backward pass erases."""
+    """`CudaRecurrence` by torch's operators. What it saves is a number, which a backward pass
+    erases."""
 
     is_persistent, workspace_bytes, saved = True, 64, {}
 
     def __init__(self, device, mode, q, n, layers, both, steps, rows, format, training):
+        if steps * rows > 1 << 20:
+            raise ValueError(f"{steps} steps of {rows} sequences are too many for one call")
         self.config = Config(mode, q, n, layers, both, 0, 0, False)
         self.steps, self.rows, self.dtype = steps, rows, TYPES[format]
         self.saved_bytes = 16 if training else 0
@@ -107,7 +110,8 @@ class StandIn:
             at(saved, (2,), torch.int64).fill_(number)
 
     def backward(self, *arguments):
-        """In a thread of its own: autograd is switched off for the one that computes an operator."""
+        """In a thread of its own: autograd is switched off for the one that computes an
+        operator."""
         with concurrent.futures.ThreadPoolExecutor() as pool:
             pool.submit(self.differentiate, *arguments).result()
 
@@ -144,7 +148,7 @@ class StandIn:
 @pytest.fixture(autouse=True)
 def stand_in(monkeypatch):
     def clear():
-        for cache in (_cuda.loaded_plan, _cuda._refusal):
+        for cache in (_cuda.loaded_plan, _cuda._refusal, _cuda._refusal_of_batch):
             cache.cache_clear()
         for known in (_cuda_packing._KNOWN, _cuda_packing._CAPTURED, _cuda_ops._SAVED):
             known.clear()
@@ -220,7 +224,9 @@ def test_some_gradients_alone():
                 (a,) = differentiated(found[number : number + 1], [wanted])
                 (b,) = differentiated(expected[number : number + 1], [wanted])
                 assert difference(a, b) < 1e-5, config
-                found = _cuda_function.run(config, x, weights, h0, c0, batch_sizes, torch.float32, 0.0)
+                found = _cuda_function.run(
+                    config, x, weights, h0, c0, batch_sizes, torch.float32, 0.0
+                )
                 expected = reference(config, x, weights, bias, h0, c0, batch_sizes, 0.0, False)
             wanted.requires_grad_(False)
 
@@ -332,7 +338,9 @@ def test_modules_and_compiled_modules(kind, options, dtype, operators):
         steps = x.double().transpose(0, 1) if expected_of.batch_first else x.double()
         weights = [getattr(expected_of, name) for name in config.names(expected_of.bias)]
         states = expected_of._zeros(config, steps, steps.size(1))
-        reference_of = reference(config, steps, weights, expected_of.bias, *states, None, 0.0, False)
+        reference_of = reference(
+            config, steps, weights, expected_of.bias, *states, None, 0.0, False
+        )
         y, *last = (r for r in reference_of if r is not None)
         y = y.transpose(0, 1) if expected_of.batch_first else y
         expected = differentiated([y, *last], [*weights, x])
@@ -370,7 +378,17 @@ def test_packed_modules(operators):
         config, rows = double._config(), 4
         weights = [getattr(double, name) for name in config.names(True)]
         h0, _ = double._zeros(config, packed.data.double(), rows)
-        given = config, packed.data.double(), weights, True, h0, None, packed.batch_sizes, 0.0, False
+        given = (
+            config,
+            packed.data.double(),
+            weights,
+            True,
+            h0,
+            None,
+            packed.batch_sizes,
+            0.0,
+            False,
+        )
         y, h, _ = reference(*given)
         h = h[:, packed.unsorted_indices]
         expected = differentiated([y, h], weights)
@@ -440,3 +458,15 @@ def test_plans_are_not_made_while_a_graph_is_captured(operators, monkeypatch):
     module(x)
     with pytest.raises(RuntimeError, match="run the module once before"):
         module(torch.randn(6, 4, 3))
+
+
+def test_batches_that_are_too_large_are_torchs(operators, monkeypatch):
+    monkeypatch.setattr(_cuda, "_LARGE_BATCH", 1000)
+    _modules._WARNED.clear()
+    module = drnn.torch.RNN(3, 4, delay=1)
+    module(torch.randn(100, 10, 3))
+    assert StandIn.saved
+    StandIn.saved = {}
+    with pytest.warns(UserWarning, match="too many"), torch.no_grad():
+        output, _ = module(torch.randn(1 << 20, 1, 3))
+    assert output.shape == (1 << 20, 1, 4) and not StandIn.saved

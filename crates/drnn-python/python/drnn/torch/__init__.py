@@ -12,8 +12,8 @@ the hidden state d steps later, ``y_t = h_{t+d}``, so that it has seen the d ele
 ``padding`` says what is read after the end of a sequence: ``"null"``, vectors of zeros, or with
 ``"look-ahead"`` the last d elements of the input itself, which then have no outputs.
 
-float32 on the CPU runs on drnn's kernels, and what docs/PYTHON.md says on GPUs. Everything else uses
-torch's own operator, with a warning.
+float32 on the CPU runs on drnn's kernels, and what docs/PYTHON.md says on GPUs. Everything else
+uses torch's own operator, with a warning.
 """
 
 try:

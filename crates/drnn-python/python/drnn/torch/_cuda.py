@@ -1,8 +1,8 @@
 """Which calls drnn's kernels for GPUs take, and their plans.
 
-The kernels that run all time steps in one launch need a GPU of the Hopper generation and 16-bit input:
-modules of that type, or autocast. The environment variable DRNN_TORCH_CUDA switches them on (1) and off
-(0).
+The kernels that run all time steps in one launch need a GPU of the Hopper generation and 16-bit
+input: modules of that type, or autocast. The environment variable DRNN_TORCH_CUDA switches them on
+(1) and off (0).
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from drnn._drnn import CudaRecurrence, add_cuda_library_folders
 from ._config import Config
 
 _ON_BY_DEFAULT = False
-_ENABLED = os.environ.get("DRNN_TORCH_CUDA", "1" if _ON_BY_DEFAULT else "0") != "0"
+_ENABLED = (os.environ.get("DRNN_TORCH_CUDA") or str(int(_ON_BY_DEFAULT))) != "0"
 _FORMATS = {torch.float16: "float16", torch.bfloat16: "bfloat16"}
 _CONVERTED = (torch.float32, torch.float16, torch.bfloat16)
+_LARGE_BATCH = 1 << 26  # values; kernels count four gates and padding with 32 bits
 _SAME_DEVICE = contextlib.nullcontext()
 
 
@@ -71,6 +72,23 @@ _refusal_of._dynamo_marked_constant = True
 
 
 @lru_cache(maxsize=256)
+def _refusal_of_batch(device: int, config: Config, steps: int, rows: int) -> str | None:
+    try:
+        _new_plan(device, config, steps, rows, "float16", True)
+    except (RuntimeError, ValueError) as error:
+        return str(error)
+    return None
+
+
+def too_large(device: int, config: Config, steps: int, rows: int) -> str | None:
+    """Why a batch is too large for a network that has kernels; computed for large ones only."""
+    steps += 0 if config.look_ahead else config.delay
+    if steps * rows * max(config.output_size, config.input_size) < _LARGE_BATCH:
+        return None
+    return _refusal_of_batch(device, undelayed(config), steps, rows)
+
+
+@lru_cache(maxsize=256)
 def loaded_plan(
     device: int, config: Config, steps: int, rows: int, dtype: torch.dtype, training: bool
 ):
@@ -78,8 +96,8 @@ def loaded_plan(
     CUDA graph."""
     if is_capturing():
         raise RuntimeError(
-            f"drnn.torch: the kernels for {steps} steps of {rows} sequences are not loaded; run the "
-            "module once before it is captured in a CUDA graph"
+            f"drnn.torch: the kernels for {steps} steps of {rows} sequences are not loaded; run "
+            "the module once before it is captured in a CUDA graph"
         )
     plan = _new_plan(device, config, steps, rows, _FORMATS[dtype], training)
     with device_guard(device):

@@ -1,7 +1,7 @@
 """Recurrences on a GPU as functions that autograd differentiates.
 
-What a forward pass saves is a tensor like any other, which autograd keeps. A backward pass overwrites it,
-so a second one repeats the forward pass.
+What a forward pass saves is a tensor like any other, which autograd keeps. A backward pass
+overwrites it, so a second one repeats the forward pass.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ def _check_look_ahead(config: Config, x, batch_sizes) -> None:
 
 
 def run(config: Config, x, weights, h0, c0, batch_sizes, dtype: torch.dtype, dropout: float):
-    """Outputs, h_n and c_n (None if there is none), all of `dtype`. h_0 and c_0 may be None. Parameters
-    and states are computed as float32."""
+    """Outputs, h_n and c_n (None if there is none), all of `dtype`. h_0 and c_0 may be None.
+    Parameters and states are computed as float32."""
     delay, layered = config.delay, dropout > 0
     if delay and (batch_sizes is None or layered):
         _check_look_ahead(config, x, batch_sizes)

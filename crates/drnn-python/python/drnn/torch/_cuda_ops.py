@@ -1,10 +1,10 @@
-"""The operators ``drnn::cuda_forward`` and ``drnn::cuda_backward``, which ``torch.compile`` and exports
-record. x is of 16 bits; parameters, states and gradients of both are float32.
+"""The operators ``drnn::cuda_forward`` and ``drnn::cuda_backward``, which ``torch.compile`` and
+exports record. x is of 16 bits; parameters, states and gradients of both are float32.
 
-What a forward pass saves is returned as a *ticket*: a tensor of its first byte, whose storage is all of
-it. So its size, which the plan knows alone, is no part of the graph. A backward pass uses up what is
-saved; where that is gone (a second backward pass, a copied ticket) it repeats the forward pass, and is
-therefore a function of its other arguments alone.
+What a forward pass saves is returned as a *ticket*: a tensor of its first byte, whose storage is
+all of it. So its size, which the plan knows alone, is no part of the graph. A backward pass uses up
+what is saved; where that is gone (a second backward pass, a copied ticket) it repeats the forward
+pass, and is therefore a function of its other arguments alone.
 """
 
 from __future__ import annotations
@@ -104,13 +104,13 @@ def _backward_fake(d_outputs, d_h, d_c, x, weights, h0, c0, batch_sizes, ticket,
 LIBRARY = torch.library.Library("drnn", "FRAGMENT")
 _TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.needs_fixed_stride_order)
 LIBRARY.define(
-    "cuda_forward(Tensor x, Tensor[] weights, Tensor h0, Tensor? c0, Tensor? batch_sizes, str shape, "
-    "bool save) -> (Tensor, Tensor, Tensor, Tensor)",
+    "cuda_forward(Tensor x, Tensor[] weights, Tensor h0, Tensor? c0, Tensor? batch_sizes, "
+    "str shape, bool save) -> (Tensor, Tensor, Tensor, Tensor)",
     tags=_TAGS,
 )
 LIBRARY.define(
-    "cuda_backward(Tensor d_outputs, Tensor d_h, Tensor d_c, Tensor x, Tensor[] weights, Tensor h0, "
-    "Tensor? c0, Tensor? batch_sizes, Tensor ticket, str shape, bool needs_x) "
+    "cuda_backward(Tensor d_outputs, Tensor d_h, Tensor d_c, Tensor x, Tensor[] weights, "
+    "Tensor h0, Tensor? c0, Tensor? batch_sizes, Tensor ticket, str shape, bool needs_x) "
     "-> (Tensor, Tensor, Tensor, Tensor)",
     tags=_TAGS,
 )

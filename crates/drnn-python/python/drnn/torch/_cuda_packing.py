@@ -1,8 +1,8 @@
 """Packed sequences on a GPU: where their elements lie in a padded batch.
 
-Kernels read padded batches (T, B, ..) and the lengths of sequences, which lie on the device. So packed
-elements are copied to their places and back, by one operator of torch's each; both are described by one
-array, which is copied to the device once per batch.
+Kernels read padded batches (T, B, ..) and the lengths of sequences, which lie on the device. So
+packed elements are copied to their places and back, by one operator of torch's each; both are
+described by one array, which is copied to the device once per batch.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def _check(sizes: tuple[int, ...], elements: int, config: Config) -> None:
     is_sorted = all(a >= b for a, b in zip(sizes, sizes[1:]))
     if not sizes or sizes[-1] < 1 or not is_sorted or sum(sizes) != elements:
         raise RuntimeError(
-            f"batch_sizes of a packed input must be positive, must not increase, and their sum must be "
-            f"the number of elements, {elements}; got {list(sizes)}"
+            f"batch_sizes of a packed input must be positive, must not increase, and their sum "
+            f"must be the number of elements, {elements}; got {list(sizes)}"
         )
     ahead = config.delay if config.look_ahead else 0
     if ahead and (len(sizes) <= ahead or sizes[ahead] != sizes[0]):
@@ -119,14 +119,15 @@ def empty_cache() -> None:
 
 
 def _captured(key: tuple) -> Packing:
-    """What is known already: a graph would copy again from host memory that is in other use then."""
+    """What is known already: a graph would copy again from host memory that is in other use
+    then."""
     found = _CAPTURED.get(key)
     if found is None:
         known = [packing for k, packing in list(_KNOWN.items()) if k[:-1] == key]
         if not known:
             raise RuntimeError(
-                "drnn.torch: packed sequences of these lengths have not been seen; run the module once "
-                "on them before it is captured in a CUDA graph"
+                "drnn.torch: packed sequences of these lengths have not been seen; run the module "
+                "once on them before it is captured in a CUDA graph"
             )
         found = _CAPTURED.setdefault(key, known[-1])
     return found

@@ -37,7 +37,6 @@ def call_of(config: Config, dtype: torch.dtype, x: Tensor, batch_sizes: Tensor |
     return Call(_cuda.undelayed(config) if config.delay else config, dtype, packing)
 
 
-
 def _bytes(count: int, device: torch.device) -> Tensor:
     return torch.empty(count, dtype=torch.uint8, device=device)
 
@@ -93,8 +92,8 @@ def forward_pass(call: Call, x: Tensor, weights, h0, c0, training: bool):
 
 def backward_pass(call: Call, x: Tensor, weights, saved: Tensor, upstream, d_states, needs_x, into):
     """Overwrites `d_states`, the gradients of h_0 and c_0 (None if not needed), and those of the
-    weights at the addresses `into`, in float32; returns that of x, or None. `upstream` are the gradients
-    of outputs, h_n and c_n; None for zeros. What is saved is used up."""
+    weights at the addresses `into`, in float32; returns that of x, or None. `upstream` are the
+    gradients of outputs, h_n and c_n; None for zeros. What is saved is used up."""
     dtype, packing, device = call.dtype, call.packing, x.device
     plan, (steps, rows) = plan_of(call, x, True), _batch(call, x)
     d_y, d_h, d_c = upstream

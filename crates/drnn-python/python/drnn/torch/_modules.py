@@ -201,7 +201,9 @@ class _Recurrent(nn.RNNBase):
             return h0, None
         return h0, torch.zeros(count, rows, config.hidden_size, dtype=x.dtype, device=x.device)
 
-    def _obstacle_on_gpu(self, config: Config, x: Tensor, weights, h0, c0, dtype) -> str | None:
+    def _obstacle_on_gpu(
+        self, config: Config, x: Tensor, weights, h0, c0, batch_sizes, rows: int, dtype
+    ) -> str | None:
         """Why drnn's kernels for GPUs cannot be used; empty where nothing is lost by it."""
         compiling = torch.compiler.is_compiling()
         if not compiling and is_transformed():
@@ -210,7 +212,11 @@ class _Recurrent(nn.RNNBase):
         unusual = self._unusual(x)
         if unusual is not None:
             return unusual
-        return _cuda.obstacle(config, x, tensors, dtype, _autocast(x), compiling)
+        found = _cuda.obstacle(config, x, tensors, dtype, _autocast(x), compiling)
+        if found is not None or compiling:
+            return found
+        steps = x.size(0) if batch_sizes is None else batch_sizes.size(0)
+        return _cuda.too_large(x.device.index, config, steps, rows)
 
     def _obstacle(self, x: Tensor, tensors) -> str | None:
         """Why drnn's kernels cannot be used; empty where nothing is lost by it."""
@@ -241,7 +247,8 @@ class _Recurrent(nn.RNNBase):
         obstacle = None
         if _cuda.is_on_gpu(x):
             dtype = self._result_type(x)
-            obstacle = self._obstacle_on_gpu(config, x, weights, h0, c0, dtype)
+            given = config, x, weights, h0, c0, batch_sizes
+            obstacle = self._obstacle_on_gpu(*given, rows, dtype)
             if obstacle is None:
                 if h0 is None and torch.compiler.is_compiling():
                     h0, c0 = self._zeros(config, x, rows)  # whose size a graph has to know
