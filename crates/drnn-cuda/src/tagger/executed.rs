@@ -3,7 +3,9 @@
 
 use super::*;
 use crate::recorded::executing;
-use cases::{AnyTagger, Bank, SMALL, curve, evaluation, extremes, gradient, pairs, state};
+use cases::{
+    AnyTagger, Bank, SMALL, Tolerance, curve, evaluation, extremes, gradient, pairs, state,
+};
 use drnn::{Cell, NetSpec, Padding};
 use drnn_train::PaperNet::{BiLstm, DLstm, Lstm};
 
@@ -13,7 +15,7 @@ pub(super) mod cases;
 /// f32 on both sides: other orders of sums.
 const TOLERANCE: f64 = 2e-5;
 /// After some steps of Adam.
-const OF_STEPS: f64 = 2e-4;
+const OF_STEPS: Tolerance = Tolerance { losses: 2e-5, way: 1e-3 };
 
 fn make(device: &Device, precision: Precision) -> impl Fn(&TaggerNet, u64) -> AnyTagger {
     let device = device.clone();
