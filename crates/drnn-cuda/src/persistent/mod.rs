@@ -118,14 +118,13 @@ pub(crate) fn supports(device: &Device, plan: &Plan) -> Result<bool> {
     }))
 }
 
-/// Whether there are persistent kernels for every layer of a network: on Hopper, for layers that
-/// fit.
-pub(crate) fn supports_layers(device: &Device, plan: &Plan) -> Result<bool> {
-    Ok(tilings_on(device, plan, 1)?.is_some())
-}
-
-/// [`tilings`] on a device. The error says that the environment gives sizes that do not fit.
-fn tilings_on(device: &Device, plan: &Plan, rows: usize) -> Result<Option<LaunchTilings>> {
+/// [`tilings`] on a device; `None` without Hopper, too. The error says that the environment gives
+/// sizes that do not fit.
+pub(crate) fn tilings_on(
+    device: &Device,
+    plan: &Plan,
+    rows: usize,
+) -> Result<Option<LaunchTilings>> {
     if !device.is_hopper() {
         return Ok(None);
     }

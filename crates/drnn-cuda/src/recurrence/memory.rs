@@ -4,9 +4,7 @@
 use super::call::Direction;
 use super::{Recurrence, Way};
 use crate::error::Result;
-use crate::persistent::{
-    LaunchTilings, LayerWorkspace, Padded, PersistentWorkspace, Tiling, tilings,
-};
+use crate::persistent::{LayerWorkspace, Padded, PersistentWorkspace, Tiling};
 use crate::plain::{PlainWorkspace, RecurrenceWorkspace};
 use crate::runtime::arena::Arena;
 use crate::runtime::device::Device;
@@ -153,12 +151,6 @@ impl Recurrence {
         })
     }
 
-    /// The launches of the persistent way.
-    fn tilings(&self) -> LaunchTilings {
-        let tilings = tilings(&self.plan, self.shape.rows, self.device.limits());
-        tilings.expect("`supports_layers` has found that layers fit")
-    }
-
     fn place_persistent(&self, arenas: &mut Arenas) -> Result<PersistentWorkspace> {
         let Recurrence { plan, shape, .. } = self;
         let (slots, padded_rows) = (shape.step_rows(), (shape.steps + 2) * shape.rows);
@@ -172,7 +164,7 @@ impl Recurrence {
             c += directions * padded_rows * p.n;
             h += padded_rows * p.width;
         }
-        let tilings = self.tilings();
+        let tilings = &self.tilings;
         let sum = |of: &dyn Fn(&Tiling) -> usize| -> usize {
             tilings.iter().map(|(_, tiling)| of(tiling)).sum()
         };

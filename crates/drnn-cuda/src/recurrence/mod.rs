@@ -29,7 +29,7 @@ pub use format::Format;
 
 use crate::error::{Error, Result};
 use crate::kernels::{Kernels, RecurrenceKernels};
-use crate::persistent::{self as kernels_of_hopper, PersistentNet};
+use crate::persistent::{self as kernels_of_hopper, LaunchTilings, PersistentNet};
 use crate::runtime::arena;
 use crate::runtime::device::Device;
 use crate::runtime::gemm::{Gemm, Precision};
@@ -106,6 +106,8 @@ pub struct Recurrence {
     plan: Plan,
     shape: Shape,
     way: Way,
+    /// The launches of the persistent way: chosen once, which takes longer than to submit a call.
+    tilings: LaunchTilings,
     saved_bytes: usize,
     workspace_bytes: usize,
     /// Another cuBLAS handle than the device's.
@@ -155,10 +157,12 @@ impl Recurrence {
         let plan = Plan::new(&net).map_err(Error::Unsupported)?;
         let shape = Shape { steps, outputs: steps, rows, selected: None };
         let is_half = options.precision == Precision::F16;
-        let way = match is_half && kernels_of_hopper::supports_layers(device, &plan)? {
-            true => Way::Persistent,
-            false => Way::Plain,
+        let tilings = match is_half {
+            true => kernels_of_hopper::tilings_on(device, &plan, rows)?,
+            false => None,
         };
+        let way = if tilings.is_some() { Way::Persistent } else { Way::Plain };
+        let tilings = tilings.unwrap_or_default();
         check_indices(&plan, shape, way)?;
         let device = device.clone();
         let (saved_bytes, workspace_bytes, products, loaded) = (0, 0, None, OnceLock::new());
@@ -169,6 +173,7 @@ impl Recurrence {
             plan,
             shape,
             way,
+            tilings,
             saved_bytes,
             workspace_bytes,
             products,
