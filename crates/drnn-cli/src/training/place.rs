@@ -28,7 +28,7 @@ pub struct PlaceArguments {
     device: Name,
     /// Precision of matrix products on a GPU; sums, states and parameters are f32. f16 and tf32 have
     /// three digits and are faster. f16 also selects the fused kernels for all steps at once (LSTMs up
-    /// to 128 units; up to 1024 units on Hopper), and is tf32 for other networks
+    /// to 128 units; up to 2048 units on Hopper), and is tf32 for other networks
     #[arg(long, value_enum, value_name = "P", default_value = "f16")]
     precision: Rounding,
 }

@@ -83,7 +83,7 @@ pub enum Way {
     /// A cuBLAS product and an elementwise kernel for each step, f32 or TF32: every cell, every
     /// GPU.
     Plain,
-    /// All steps in one launch, f16 factors and f32 sums: LSTMs, GRUs and tanh RNNs of up to 1024
+    /// All steps in one launch, f16 factors and f32 sums: LSTMs, GRUs and tanh RNNs of up to 2048
     /// units on Hopper. States are f32 between calls; h is rounded to f16 from step to step.
     Persistent,
 }

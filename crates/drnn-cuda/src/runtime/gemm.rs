@@ -27,7 +27,7 @@ pub enum Precision {
     Tf32,
     /// Factors in f16, which has as many bits of mantissa as TF32, in kernels that run all time
     /// steps in one launch: LSTMs of up to 128 units on every GPU; on Hopper LSTMs, GRUs and tanh
-    /// RNNs of up to 1024 units. Other networks are computed as with [`Precision::Tf32`].
+    /// RNNs of up to 2048 units. Other networks are computed as with [`Precision::Tf32`].
     F16,
 }
 
