@@ -1,14 +1,10 @@
-"""drnn.torch on a GPU of the Hopper generation, against torch.nn in float64 on the CPU.
+"""drnn.torch on a GPU of the Hopper generation, against torch.nn in float64 on the CPU."""
 
-Networks are small and few, because each kernel takes the compiler some seconds: widths of up to 32
-units share their kernels.
-"""
-
+import concurrent.futures
 import copy
 import gc
 import math
 import pickle
-import shutil
 import warnings
 
 import pytest
@@ -18,70 +14,23 @@ pytest.importorskip("torch.nn", reason="PyTorch is not installed: pip install to
 
 import torch
 from cases import OURS, THEIRS, Case, difference
+from on_hopper import (
+    BRAIN,
+    HALF,
+    KINDS,
+    TOLERANCE,
+    assert_close,
+    gradients,
+    pair,
+    states,
+    training_step,
+)
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 import drnn.torch
-from drnn.torch import _cuda, _modules
 
-KINDS = list(OURS)
-HALF, BRAIN = torch.float16, torch.bfloat16
-TOLERANCE = {HALF: 1e-2, BRAIN: 4e-2}
-
-
-class Passes:
-    """Counts the passes that drnn's kernels run."""
-
-    def __init__(self, monkeypatch):
-        self.count, stream = 0, _cuda.raw_stream
-
-        def counted(device):
-            self.count += 1
-            return stream(device)
-
-        monkeypatch.setattr(_cuda, "raw_stream", counted)
-
-    def since(self):
-        count, self.count = self.count, 0
-        return count
-
-
-@pytest.fixture(autouse=True)
-def passes(hopper, monkeypatch):
-    monkeypatch.setattr(_cuda, "_ENABLED", True)
-    monkeypatch.setattr(_cuda, "_FEWEST_STEPS", 0)
-    _modules._WARNED.clear()
-    torch.manual_seed(1)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", message="drnn.torch")
-        yield Passes(monkeypatch)
-    torch.cuda.synchronize()
-
-
-def pair(kind, *sizes, dtype=torch.float32, **options):
-    """Ours on the GPU, and torch.nn's in float64 on the CPU with the same numbers."""
-    ours = OURS[kind](*sizes, **options).cuda().to(dtype)
-    delay = {"delay", "padding"}
-    theirs = THEIRS[kind](*sizes, **{k: v for k, v in options.items() if k not in delay}).double()
-    theirs.load_state_dict(ours.state_dict())
-    return ours, theirs
-
-
-def gradients(results, tensors, seed=3, retain_graph=False):
-    generator = torch.Generator().manual_seed(seed)
-    upstream = [torch.randn(r.shape, generator=generator).to(r) for r in results]
-    return torch.autograd.grad(results, tensors, upstream, retain_graph=retain_graph)
-
-
-def states(last):
-    return list(last) if isinstance(last, tuple) else [last]
-
-
-def assert_close(found, expected, tolerance, what=""):
-    for number, (a, b) in enumerate(zip(found, expected)):
-        assert a.shape == b.shape, f"{what} {number}: {a.shape}, expected {b.shape}"
-        error = difference(a.cpu(), b.cpu())
-        assert error < tolerance, f"{what} {number}: {error:.2e}"
+pytestmark = pytest.mark.usefixtures("passes")
 
 
 def supported(seed, delays):
@@ -338,152 +287,6 @@ def test_memory_that_is_freed_early():
     assert all(torch.equal(a, b) for a, b in zip(*expected))
 
 
-def test_packed_batches_on_another_stream():
-    ours, _ = pair("GRU", 3, 5, dtype=HALF)
-    packed = pack_padded_sequence(
-        torch.randn(9, 4, 3, device="cuda", dtype=HALF), torch.tensor([9, 7, 7, 2])
-    )
-    expected = ours(packed)[0].data
-    torch.cuda.synchronize()
-    with torch.cuda.stream(torch.cuda.Stream()):
-        found = ours(packed)[0].data
-    torch.cuda.synchronize()
-    assert torch.equal(found, expected)
-
-
-def training_step(module, x):
-    output, last = module(x)
-    output = output.data if isinstance(output, PackedSequence) else output
-    loss = output.float().square().sum() + sum(s.float().sum() for s in states(last))
-    grads = torch.autograd.grad(loss, list(module.parameters()))
-    return [output.detach(), *grads]
-
-
-def captured(work):
-    """A CUDA graph of some work, after it has run in another stream, and what it leaves."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(2):
-            work()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        results = work()
-    return graph, results
-
-
-@pytest.mark.parametrize("form", ["padded", "packed"])
-def test_cuda_graphs(form):
-    ours, _ = pair("LSTM", 8, 32, 2, dtype=HALF)
-    x = torch.randn(30, 16, 8, device="cuda", dtype=HALF)
-    given = x
-    if form == "packed":
-        given = pack_padded_sequence(x, torch.arange(30, 14, -1))
-        x = given.data
-    graph, results = captured(lambda: training_step(ours, given))
-    for seed in range(3):
-        torch.manual_seed(seed)
-        x.copy_(torch.randn_like(x))
-        with torch.no_grad():
-            ours.weight_hh_l0.mul_(0.9)
-        graph.replay()
-        found = [result.clone() for result in results]
-        expected = training_step(ours, given)
-        assert all(torch.equal(a, b) for a, b in zip(found, expected))
-
-
-def test_graphed_callables():
-    ours, _ = pair("GRU", 8, 32, 2, dtype=HALF)
-    x = torch.randn(30, 16, 8, device="cuda", dtype=HALF)
-    sample = x.clone().requires_grad_()
-    graphed = torch.cuda.make_graphed_callables(copy.deepcopy(ours), (sample,))
-    for _ in range(3):
-        x = torch.randn_like(x).requires_grad_()
-        results = []
-        for module in (ours, graphed):
-            output, _ = module(x)
-            wanted = [x, *module.parameters()]
-            results.append(
-                [output.clone(), *torch.autograd.grad(output.float().square().sum(), wanted)]
-            )
-        assert all(torch.equal(a, b) for a, b in zip(*results))
-
-
-def test_capturing_what_was_never_run_is_an_error():
-    ours, _ = pair("GRU", 8, 32, dtype=HALF)
-    with torch.no_grad():
-        ours(torch.randn(4, 4, 8, device="cuda", dtype=HALF))
-        x = torch.randn(77, 5, 8, device="cuda", dtype=HALF)
-        with pytest.raises(RuntimeError, match="run the module once before"):
-            with torch.cuda.graph(torch.cuda.CUDAGraph()):
-                ours(x)
-        torch.cuda.synchronize()
-        assert ours(x)[0].isfinite().all()
-
-
-def compilers():
-    """Inductor needs a C compiler."""
-    return ["aot_eager", "inductor"] if shutil.which("gcc") or shutil.which("cc") else ["aot_eager"]
-
-
-@pytest.mark.parametrize("backend", compilers())
-def test_compiled_modules(backend, passes):
-    cases, shapes = [("LSTM", dict(num_layers=2), "module")], [(9, 5)]
-    if backend == "aot_eager":
-        shapes.append((7, 6))
-        cases += [
-            ("GRU", dict(bidirectional=True), "autocast"),
-            ("RNN", dict(num_layers=2, dropout=0.5), "module"),
-            ("LSTM", dict(bias=False, delay=2, batch_first=True), "autocast"),
-            ("GRU", dict(delay=2, padding="look-ahead"), "module"),
-        ]
-    for kind, options, how in cases:
-        torch._dynamo.reset()
-        ours = OURS[kind](8, 32, **options).cuda().to(HALF if how == "module" else torch.float32)
-        if options.get("dropout"):
-            ours.eval()
-        compiled = torch.compile(ours, fullgraph=True, backend=backend)
-        for steps, rows in shapes:
-            x = torch.randn(steps, rows, 8, device="cuda", dtype=ours.weight_hh_l0.dtype)
-            results = []
-            for module in (ours, compiled):
-                own = x.clone().requires_grad_()
-                passes.since()
-                with torch.autocast("cuda", HALF, enabled=how == "autocast"):
-                    output, last = module(own)
-                wanted = [own, *ours.parameters()]
-                found = [output, *states(last)]
-                results.append([*found, *gradients(found, wanted)])
-                assert passes.since() == 2, f"{kind} {options}: not on drnn's kernels"
-            assert_close(results[1], results[0], 2e-3, f"{kind} {options}, result or gradient")
-        with torch.no_grad(), torch.autocast("cuda", HALF, enabled=how == "autocast"):
-            assert_close([compiled(x)[0]], [ours(x)[0]], 2e-3, f"{kind} {options}, inference")
-
-
-def test_operators_keep_torchs_rules():
-    ours = drnn.torch.LSTM(3, 5).cuda()
-    config = ours._config()
-    h0, c0 = (torch.zeros(1, 2, 5, device="cuda", requires_grad=True) for _ in range(2))
-    x = torch.randn(4, 2, 3, device="cuda", dtype=HALF, requires_grad=True)
-    weights = [getattr(ours, name) for name in config.names(True)]
-    given = (x, weights, h0, c0, None, config.encode(), True)
-    # The ticket is memory of nobody's: its values mean nothing.
-    utilities = ("test_schema", "test_faketensor")
-    torch.library.opcheck(torch.ops.drnn.cuda_forward.default, given, test_utils=utilities)
-    y, h, c, ticket = torch.ops.drnn.cuda_forward(*given)
-    upstream = torch.ones_like(y), torch.ones_like(h), torch.ones_like(c)
-    given = (*upstream, x, weights, h0, c0, None, ticket, config.encode(), True)
-    given = torch.utils._pytree.tree_map_only(torch.Tensor, lambda t: t.detach(), given)
-    torch.library.opcheck(torch.ops.drnn.cuda_backward.default, given, test_utils=utilities)
-    first, second, copied = (
-        torch.ops.drnn.cuda_backward(*given[:8], t, *given[9:])
-        for t in (ticket, ticket, ticket.clone())
-    )
-    for again in (second, copied):
-        assert all(torch.equal(a, b) for a, b in zip(first, again))
-
-
 def test_copies_files_and_functional_calls():
     ours, _ = pair("LSTM", 3, 5, 2, dtype=HALF)
     x = torch.randn(6, 4, 3, device="cuda", dtype=HALF)
@@ -582,53 +385,98 @@ def test_strided_input_and_parameters():
     assert_close([output, *found], [expected, *wanted], TOLERANCE[HALF])
 
 
-def test_distributed_data_parallel():
-    dist = torch.distributed
-    try:
-        dist.init_process_group("nccl", store=dist.HashStore(), rank=0, world_size=1)
-    except Exception as error:
-        pytest.skip(f"no process group of one process: {error}")
-    try:
-        ours, _ = pair("LSTM", 8, 32, 2, dtype=HALF)
-        x = torch.randn(9, 4, 8, device="cuda", dtype=HALF)
-        wrapped = nn.parallel.DistributedDataParallel(copy.deepcopy(ours), device_ids=[0])
-        for module in (ours, wrapped):
-            module(x)[0].float().square().sum().backward()
-        for a, b in zip(ours.parameters(), wrapped.module.parameters()):
-            assert torch.equal(a.grad, b.grad)
-    finally:
-        dist.destroy_process_group()
-
-
-def test_the_second_gpu():
-    if torch.cuda.device_count() < 2:
-        pytest.skip("this machine has one GPU")
+def test_states_that_are_reset_within_sequences(passes):
     ours, theirs = pair("LSTM", 3, 5, dtype=HALF)
-    x = torch.randn(6, 4, 3).half()
-    output, _ = ours.to("cuda:1")(x.to("cuda:1"))
-    assert torch.cuda.current_device() == 0
-    output.sum().backward()
-    assert_close([output], [theirs(x.double())[0]], TOLERANCE[HALF])
+    x, reset = torch.randn(30, 4, 3).half(), torch.rand(30, 4) < 0.2
+    output, last = ours(x.cuda(), reset=reset.cuda())
+    assert passes.since() == 1
+    hx, expected = None, []
+    for t in range(30):
+        if hx is not None:
+            hx = [h * (~reset[t]).view(1, 4, 1) for h in hx]
+        y, hx = theirs(x[t : t + 1].double(), hx)
+        expected.append(y)
+    expected = [torch.cat(expected), *hx]
+    found = gradients([output, *last], list(ours.parameters()))
+    wanted = gradients(expected, list(theirs.parameters()))
+    assert_close([output, *last, *found], [*expected, *wanted], TOLERANCE[HALF])
 
 
-def test_two_streams_at_once():
-    """Kernels whose blocks wait for each other run next to each other, or one after another."""
-    modules = [pair(kind, 16, 32, 2, dtype=HALF)[0] for kind in ("LSTM", "GRU")]
-    inputs = [torch.randn(120, 64, 16, device="cuda", dtype=HALF) for _ in modules]
+def test_parametrized_weights_and_hooks(passes):
+    ours, theirs = pair("LSTM", 3, 5)
+    called = []
+    for module in (ours, theirs):
+        nn.utils.parametrizations.weight_norm(module, "weight_hh_l0")
+        module.register_forward_hook(lambda *_: called.append("forward"))
+        module.register_full_backward_hook(lambda *_: called.append("backward"))
+    x = torch.randn(6, 4, 3)
+    for _ in range(3):  # parameters change, and are read again
+        results = []
+        for module, own in ((ours, x.cuda()), (theirs, x.double())):
+            with torch.autocast("cuda", HALF, enabled=own.is_cuda):
+                output, _ = module(own.requires_grad_())
+            module.zero_grad()
+            output.float().square().sum().backward()
+            results.append([output, *(p.grad for p in module.parameters())])
+            with torch.no_grad():
+                for parameter in module.parameters():
+                    parameter.sub_(0.01 * parameter.grad)
+        assert_close(*results, TOLERANCE[HALF])
+    assert passes.since() == 6 and called == ["forward", "backward"] * 6
 
-    def work(module, x):
-        output, _ = module(x)
-        found = torch.autograd.grad(output.float().square().sum(), list(module.parameters()))
-        return [output.detach(), *found]
 
-    expected = [work(*given) for given in zip(modules, inputs)]
+def test_checkpoints_and_tensors_kept_on_the_host(passes):
+    ours, _ = pair("GRU", 3, 5, 2, dtype=HALF)
+    x = torch.randn(9, 4, 3, device="cuda", dtype=HALF)
+    parameters = list(ours.parameters())
+    expected = torch.autograd.grad(ours(x)[0].float().square().sum(), parameters)
+    passes.since()
+    output = torch.utils.checkpoint.checkpoint(lambda x: ours(x)[0], x, use_reentrant=False)
+    found = torch.autograd.grad(output.float().square().sum(), parameters)
+    assert passes.since() == 3
+    assert all(torch.equal(a, b) for a, b in zip(found, expected))
+    with torch.autograd.graph.save_on_cpu():
+        output = ours(x)[0]
+    found = torch.autograd.grad(output.float().square().sum(), parameters)
+    assert all(torch.equal(a, b) for a, b in zip(found, expected))
+
+
+@pytest.mark.parametrize("what", ["x", "h0", "weight"])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_numbers_that_are_not_finite_end_no_differently(what, value):
+    """They reach what they reach in torch.nn, and nobody waits for them for ever."""
+    ours, theirs = pair("LSTM", 8, 64, dtype=HALF)
+    x, h0 = torch.randn(20, 16, 8).half(), torch.zeros(1, 16, 64).half()
+    if what == "x":
+        x[7, 3, 2] = value
+    elif what == "h0":
+        h0[0, 3, 5] = value
+    else:
+        for module in (ours, theirs):
+            with torch.no_grad():
+                module.weight_hh_l0[70, 5] = value
+    c0 = torch.zeros_like(h0)
+    output, _ = ours(x.cuda(), (h0.cuda(), c0.cuda()))
+    expected, _ = theirs(x.double(), (h0.double(), c0.double()))
+    assert torch.equal(output.cpu().isnan(), expected.isnan())
+    (gradient,) = torch.autograd.grad(output.sum(), [ours.weight_hh_l0])
+    (wanted,) = torch.autograd.grad(expected.sum(), [theirs.weight_hh_l0])
+    assert bool(gradient.isnan().any()) == bool(wanted.isnan().any())
+
+
+def test_threads(passes):
+    modules = [pair(kind, 3, 5, dtype=HALF)[0] for kind in KINDS]
+    x = torch.randn(50, 4, 3, device="cuda", dtype=HALF)
+    expected = [training_step(module, x) for module in modules]
     torch.cuda.synchronize()
-    streams = [torch.cuda.Stream() for _ in modules]
-    for _ in range(10):
-        found = []
-        for stream, module, x in zip(streams, modules, inputs):
-            with torch.cuda.stream(stream):
-                found.append(work(module, x))
-        torch.cuda.synchronize()
-        for a, b in zip(expected, found):
+
+    def work(module):
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for _ in range(20):
+                found = training_step(module, x)
+            torch.cuda.synchronize()
+            return found
+
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        for a, b in zip(pool.map(work, modules), expected):
             assert all(torch.equal(p, q) for p, q in zip(a, b))

@@ -25,6 +25,8 @@ _CONVERTED = (torch.float32, torch.float16, torch.bfloat16)
 # many as for about 48 of them, to submit its work.
 _FEWEST_STEPS = 48
 _LARGE_BATCH = 1 << 26  # values; kernels count four gates and padding with 32 bits
+_MOST_PADDING = 8
+SIDE_STREAMS = 4  # for networks that run side by side
 _SAME_DEVICE = contextlib.nullcontext()
 
 
@@ -89,6 +91,11 @@ def too_large(device: int, config: Config, steps: int, rows: int) -> str | None:
     return _refusal_of_batch(device, undelayed(config), steps, rows)
 
 
+def is_mostly_padding(elements: int, steps: int, rows: int) -> bool:
+    """Whether a padded batch, which kernels read, takes far more memory than the packed elements."""
+    return steps * rows > _MOST_PADDING * elements
+
+
 def is_short(config: Config, steps: int) -> bool:
     """Whether cuDNN's operator has ended before drnn's work is submitted."""
     return steps * config.num_layers * config.directions < _FEWEST_STEPS
@@ -124,6 +131,30 @@ def raw_stream(device: int) -> int:
     return torch._C._cuda_getCurrentRawStream(device)
 
 
+@lru_cache(maxsize=64)
+def _side_streams_of(device: int, current: int) -> list[torch.cuda.Stream]:
+    """Each current stream has its own: it may be captured while another thread's is not."""
+    return [torch.cuda.Stream(device) for _ in range(SIDE_STREAMS)]
+
+
+@contextlib.contextmanager
+def side_streams(device: int, count: int):
+    """Up to SIDE_STREAMS streams for work that begins after that of the current stream, and that the
+    current stream waits for; one is the current stream."""
+    if count == 1:
+        yield [raw_stream(device)]
+        return
+    current = torch.cuda.current_stream(device)
+    streams = _side_streams_of(device, current.cuda_stream)[:count]
+    for stream in streams:
+        stream.wait_stream(current)
+    try:
+        yield [stream.cuda_stream for stream in streams]
+    finally:
+        for stream in streams:
+            current.wait_stream(stream)
+
+
 def device_guard(device: int):
     """drnn makes the device current for the thread; this restores the one before."""
     return _SAME_DEVICE if torch.cuda.current_device() == device else torch.cuda.device(device)
@@ -145,6 +176,8 @@ def obstacle(
     they can, empty where torch has an error to report."""
     if not _ENABLED:
         return "the kernels for CUDA are switched off (DRNN_TORCH_CUDA=0)"
+    if not (compiling or torch.backends.cudnn.enabled):  # so that it can be differentiated twice
+        return "cuDNN is switched off (torch.backends.cudnn.enabled)"
     if dtype not in _FORMATS:
         return f"there is no kernel for {dtype} on CUDA; use autocast"
     if config.proj_size or config.connections:

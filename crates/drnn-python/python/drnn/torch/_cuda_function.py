@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from . import _cuda, _cuda_ops
-from ._config import Config
-from ._cuda_passes import Call, backward_pass, call_of, forward_pass
-from ._function import is_recorded
+from ._config import Config, Inputs
+from ._cuda_passes import NO_SECOND_DERIVATIVES, Call, backward_pass, call_of, forward_pass
+from ._function import is_recorded, is_transformed, recurrence
 
 
 class CudaRecurrenceFunction(torch.autograd.Function):
@@ -29,27 +28,46 @@ class CudaRecurrenceFunction(torch.autograd.Function):
         return y, h_n.to(call.dtype), None if c_n is None else c_n.to(call.dtype)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx, *upstream):
-        h0, c0, saved, x, *weights = ctx.saved_tensors
-        call = ctx.call
-        if ctx.has_gone_back:
-            *_, saved = forward_pass(call, x, weights, h0, c0, True)
-        ctx.has_gone_back = True
-        _, needs_h0, needs_c0, needs_x, *needs_weights = ctx.needs_input_grad
+        if torch.is_grad_enabled():
+            return _Once.apply(lambda: _gradients(ctx, upstream), *ctx.saved_tensors, *upstream)
+        return _gradients(ctx, upstream)
 
-        def gradient(of: Tensor) -> Tensor:
-            return torch.empty(of.shape, dtype=torch.float32, device=x.device)
 
-        d_h0, d_c0 = gradient(h0) if needs_h0 else None, gradient(c0) if needs_c0 else None
-        d_weights = [gradient(weight) for weight in weights]
-        into = [d.data_ptr() for d in d_weights]
-        given = call, x, weights, saved, upstream, (d_h0, d_c0)
-        d_x = backward_pass(*given, needs_x, into)
-        d_weights = _as_weights(d_weights, weights)
-        d_weights = (d if needs else None for needs, d in zip(needs_weights, d_weights))
-        d_x, d_h0, d_c0 = _of_types((d_x, d_h0, d_c0), (x, h0, c0))
-        return None, d_h0, d_c0, d_x, *d_weights
+class _Once(torch.autograd.Function):
+    """The gradients that `work` returns, which depend on `tensors` and are not differentiated again:
+    whoever tries gets an error, also where only weights and input need it."""
+
+    @staticmethod
+    def forward(ctx, work, *tensors):
+        return work()
+
+    @staticmethod
+    def backward(ctx, *_):
+        raise RuntimeError(NO_SECOND_DERIVATIVES)
+
+
+def _gradients(ctx, upstream):
+    """Of all arguments of a `CudaRecurrenceFunction`."""
+    h0, c0, saved, x, *weights = ctx.saved_tensors
+    call = ctx.call
+    if ctx.has_gone_back:
+        *_, saved = forward_pass(call, x, weights, h0, c0, True)
+    ctx.has_gone_back = True
+    _, needs_h0, needs_c0, needs_x, *needs_weights = ctx.needs_input_grad
+
+    def gradient(of: Tensor) -> Tensor:
+        return torch.empty(of.shape, dtype=torch.float32, device=x.device)
+
+    d_h0, d_c0 = gradient(h0) if needs_h0 else None, gradient(c0) if needs_c0 else None
+    d_weights = [gradient(weight) for weight in weights]
+    into = [d.data_ptr() for d in d_weights]
+    given = call, x, weights, saved, upstream, (d_h0, d_c0)
+    d_x = backward_pass(*given, needs_x, into)
+    d_weights = _as_weights(d_weights, weights)
+    d_weights = (d if needs else None for needs, d in zip(needs_weights, d_weights))
+    d_x, d_h0, d_c0 = _of_types((d_x, d_h0, d_c0), (x, h0, c0))
+    return None, d_h0, d_c0, d_x, *d_weights
 
 
 def _as_weights(gradients: list[Tensor], weights) -> list[Tensor]:
@@ -71,11 +89,22 @@ def _stack(config: Config, dtype: torch.dtype, x, weights, h0, c0, batch_sizes):
     given = [tensor for tensor in (x, h0, c0, *weights) if tensor is not None]
     if is_recorded(given):
         return _cuda_ops.run(config, dtype, x, weights, h0, c0, batch_sizes)
+    if is_transformed():
+        return _transformed(config, dtype, x, weights, h0, c0, batch_sizes)
     call = call_of(config, dtype, x, batch_sizes)
     if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in given):
         return CudaRecurrenceFunction.apply(call, h0, c0, x, *weights)
     y, h_n, c_n, _ = forward_pass(call, x, weights, h0, c0, False)
     return y, h_n.to(dtype), None if c_n is None else c_n.to(dtype)
+
+
+def _transformed(config: Config, dtype: torch.dtype, x, weights, h0, c0, batch_sizes):
+    """The same where ``torch.func`` maps it or differentiates it. There are start states and biases."""
+    weights = [weight.float() for weight in weights]
+    h0, c0 = h0.float(), None if c0 is None else c0.float()
+    inputs = Inputs(x.to(dtype), weights, h0, c0, batch_sizes, None, 0.0)
+    y, h, c = recurrence(config, inputs, True)
+    return y, h.to(dtype), None if c0 is None else c.to(dtype)
 
 
 def _layer_by_layer(config: Config, dtype, x, weights, h0, c0, batch_sizes, dropout: float):

@@ -1,10 +1,6 @@
 """The operators ``drnn::cuda_forward`` and ``drnn::cuda_backward``, which ``torch.compile`` and
-exports record. x is of 16 bits; parameters, states and gradients of both are float32.
-
-What a forward pass saves is returned as a *ticket*: a tensor of its first byte, whose storage is
-all of it. So its size, which the plan knows alone, is no part of the graph. A backward pass uses up
-what is saved; where that is gone (a second backward pass, a copied ticket) it repeats the forward
-pass, and is therefore a function of its other arguments alone.
+exports record. x is of 16 bits; parameters, states and gradients of both are float32. What a forward
+pass saves is returned as a ticket.
 """
 
 from __future__ import annotations
@@ -14,6 +10,8 @@ from torch import Tensor
 
 from ._config import Config
 from ._cuda_passes import (
+    NO_SECOND_DERIVATIVES,
+    addresses_of,
     backward_pass,
     biases_in,
     call_of,
@@ -22,29 +20,32 @@ from ._cuda_passes import (
     shapes_of,
     sizes_of,
 )
+from ._cuda_tickets import no_ticket, saved_by, ticket_of
 
-# Addresses of what was saved and is not used up. Forgetting one costs a forward pass.
-_SAVED: dict[int, None] = {}
-_MOST = 4096
-_USED_UP = object()
+
+_F32 = torch.float32
+
+
+def _check_types(*tensors: Tensor | None) -> None:
+    for tensor in tensors:
+        if tensor is not None and tensor.dtype != _F32:
+            raise RuntimeError(
+                f"Expected parameters and states of torch.float32, got {tensor.dtype}"
+            )
 
 
 def _forward(x, weights, h0, c0, batch_sizes, text, save):
+    _check_types(*weights, h0, c0)
     call = call_of(Config.decode(text), x.dtype, x, batch_sizes)
     y, h, c, saved = forward_pass(call, x, weights, h0, c0, save)
     c = h.new_empty(0) if c is None else c
-    if saved is None:
-        return y, h, c, x.new_empty(1, dtype=torch.uint8)
-    if len(_SAVED) >= _MOST:
-        _SAVED.clear()
-    _SAVED[saved.data_ptr()] = None
-    return y, h, c, saved[:1]
+    return y, h, c, no_ticket(x) if saved is None else ticket_of(saved)
 
 
 def _forward_fake(x, weights, h0, c0, batch_sizes, text, save):
     size = Config.decode(text).output_shape(x, batch_sizes, h0.size(-2))
     c = h0.new_empty(0) if c0 is None else c0.new_empty(c0.shape)
-    return x.new_empty(size), h0.new_empty(h0.shape), c, x.new_empty(1, dtype=torch.uint8)
+    return x.new_empty(size), h0.new_empty(h0.shape), c, no_ticket(x)
 
 
 def _forward_save(ctx, inputs, output):
@@ -66,26 +67,16 @@ def _forward_differentiate(ctx, d_outputs, d_h, d_c, _):
     return d_x if needs_x else None, d_weights, d_h0 if needs_h0 else None, d_c0, None, None, None
 
 
-def _saved_by(ticket: Tensor, call, x, weights, h0, c0) -> Tensor:
-    """What the forward pass saved, or that of another."""
-    storage = ticket.untyped_storage()
-    size = plan_of(call, x, True).saved_bytes
-    is_used_up = _SAVED.pop(storage.data_ptr(), _USED_UP) is _USED_UP
-    if not is_used_up and storage.nbytes() == size:
-        return torch.empty(0, dtype=torch.uint8, device=x.device).set_(storage)
-    return forward_pass(call, x, weights, h0, c0, True)[3]
-
-
 def _backward(d_outputs, d_h, d_c, x, weights, h0, c0, batch_sizes, ticket, text, needs_x):
+    _check_types(*weights, h0, c0, d_h, d_c)
     config = Config.decode(text)
     call = call_of(config, x.dtype, x, batch_sizes)
-    saved = _saved_by(ticket, call, x, weights, h0, c0)
+    saved = saved_by(ticket, plan_of(call, x, True).saved_bytes)
+    if saved is None:
+        *_, saved = forward_pass(call, x, weights, h0, c0, True)
     sizes = sizes_of(config, biases_in(config, weights))
     d_params = h0.new_empty(sum(sizes))
-    into, at = [], d_params.data_ptr()
-    for size in sizes:
-        into.append(at)
-        at += size * d_params.element_size()
+    into = addresses_of(d_params, sizes)
     d_h0 = h0.new_empty(h0.shape)
     d_c0 = None if c0 is None else h0.new_empty(h0.shape)
     upstream = d_outputs, d_h, None if c0 is None else d_c
@@ -99,6 +90,14 @@ def _backward_fake(d_outputs, d_h, d_c, x, weights, h0, c0, batch_sizes, ticket,
     d_params = h0.new_empty(sum(sizes_of(config, biases_in(config, weights))))
     d_c0 = h0.new_empty(0) if c0 is None else c0.new_empty(c0.shape)
     return x.new_empty(x.shape if needs_x else 0), d_params, h0.new_empty(h0.shape), d_c0
+
+
+def _backward_save(ctx, inputs, output):
+    pass
+
+
+def _backward_differentiate(ctx, *_):
+    raise RuntimeError(NO_SECOND_DERIVATIVES)
 
 
 LIBRARY = torch.library.Library("drnn", "FRAGMENT")
@@ -122,6 +121,9 @@ torch.library.register_fake("drnn::cuda_backward", _backward_fake, lib=LIBRARY)
 torch.library.register_autograd(
     "drnn::cuda_forward", _forward_differentiate, setup_context=_forward_save, lib=LIBRARY
 )
+torch.library.register_autograd(
+    "drnn::cuda_backward", _backward_differentiate, setup_context=_backward_save, lib=LIBRARY
+)
 
 forward = torch.ops.drnn.cuda_forward
 backward = torch.ops.drnn.cuda_backward
@@ -134,7 +136,9 @@ def run(config: Config, dtype: torch.dtype, x, weights, h0, c0, batch_sizes):
     size = count, rows, config.hidden_size
     tensors = [x, *weights, *(state for state in (h0, c0) if state is not None)]
     save = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-    zeros = [torch.zeros(size, device=x.device) for _ in range(1 + config.has_cell_state)]
+    zeros = [
+        torch.zeros(size, dtype=_F32, device=x.device) for _ in range(1 + config.has_cell_state)
+    ]
     h0 = zeros[0] if h0 is None else h0.float()
     if config.has_cell_state:
         c0 = zeros[1] if c0 is None else c0.float()

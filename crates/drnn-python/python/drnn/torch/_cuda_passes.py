@@ -6,6 +6,7 @@ allocated here, in the current stream: torch reuses such memory for work that is
 
 from __future__ import annotations
 
+import itertools
 import math
 from functools import lru_cache
 from typing import NamedTuple
@@ -18,6 +19,10 @@ from ._config import Config
 from ._cuda_packing import Packing, packing_of
 
 _F32 = torch.float32
+NO_SECOND_DERIVATIVES = (
+    "drnn.torch has no second derivatives on a GPU; run the module within "
+    "torch.backends.cudnn.flags(enabled=False), which uses torch's own operator"
+)
 
 
 class Call(NamedTuple):
@@ -57,12 +62,31 @@ def _parameters(weights) -> list[Tensor]:
     return converted
 
 
-def _batch(call: Call, x: Tensor) -> tuple[int, int]:
+def check(config: Config, rows: int, x: Tensor, weights, states, lanes: int = 0) -> None:
+    """Kernels get addresses, so no size is taken on trust: parameters may have been replaced since
+    the module was made. The first `lanes` axes are not looked at."""
+    expected = shapes_of(config, biases_in(config, weights))
+    found = tuple(weight.shape[lanes:] for weight in weights)
+    if found != expected:
+        sizes = [[list(shape) for shape in shapes] for shapes in (expected, found)]
+        raise RuntimeError(f"Expected parameters of sizes {sizes[0]}, got {sizes[1]}")
+    size = config.num_layers * config.directions, rows, config.hidden_size
+    for state in states:
+        if state is not None and state.shape[lanes:] != size:
+            raise RuntimeError(f"Expected hidden size {size}, got {list(state.shape[lanes:])}")
+    if x.size(-1) != config.input_size:
+        raise RuntimeError(
+            f"input.size(-1) must be equal to input_size. Expected {config.input_size}, got "
+            f"{x.size(-1)}"
+        )
+
+
+def batch_of(call: Call, x: Tensor) -> tuple[int, int]:
     return x.shape[:2] if call.packing is None else (call.packing.steps, call.packing.rows)
 
 
 def plan_of(call: Call, x: Tensor, training: bool):
-    steps, rows = _batch(call, x)
+    steps, rows = batch_of(call, x)
     return _cuda.loaded_plan(x.device.index, call.config, steps, rows, call.dtype, training)
 
 
@@ -70,7 +94,8 @@ def forward_pass(call: Call, x: Tensor, weights, h0, c0, training: bool):
     """Outputs, h_n and c_n (None if there is none), contiguous, states in float32; and what the
     backward pass needs. h_0 and c_0 may be None, which are zeros."""
     config, dtype, packing = call
-    device, (steps, rows) = x.device, _batch(call, x)
+    device, (steps, rows) = x.device, batch_of(call, x)
+    check(config, rows, x, weights, (h0, c0))
     plan = plan_of(call, x, training)
     x = _contiguous(x, dtype) if packing is None else packing.padded(x, dtype)
     weights = _parameters(weights)
@@ -95,7 +120,8 @@ def backward_pass(call: Call, x: Tensor, weights, saved: Tensor, upstream, d_sta
     weights at the addresses `into`, in float32; returns that of x, or None. `upstream` are the
     gradients of outputs, h_n and c_n; None for zeros. What is saved is used up."""
     dtype, packing, device = call.dtype, call.packing, x.device
-    plan, (steps, rows) = plan_of(call, x, True), _batch(call, x)
+    plan, (steps, rows) = plan_of(call, x, True), batch_of(call, x)
+    check(call.config, rows, x, weights, ())
     d_y, d_h, d_c = upstream
     if d_y is not None:
         d_y = _contiguous(d_y, dtype) if packing is None else packing.padded_outputs(d_y.to(dtype))
@@ -123,6 +149,12 @@ def shapes_of(config: Config, biases: bool) -> tuple[tuple[int, ...], ...]:
 @lru_cache(maxsize=256)
 def sizes_of(config: Config, biases: bool) -> tuple[int, ...]:
     return tuple(math.prod(shape) for shape in shapes_of(config, biases))
+
+
+def addresses_of(flat: Tensor, sizes) -> list[int]:
+    """Addresses of the parts of a vector in float32."""
+    starts = itertools.accumulate(sizes[:-1], initial=0)
+    return [flat.data_ptr() + flat.element_size() * start for start in starts]
 
 
 def biases_in(config: Config, weights) -> bool:

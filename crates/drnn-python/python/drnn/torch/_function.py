@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-from . import _ops, _vmap
+from . import _cuda, _cuda_lanes, _ops, _vmap
 from ._config import Config, Inputs
+from ._cuda_passes import NO_SECOND_DERIVATIVES
 from ._passes import backward_pass, forward_pass, shape_of
 from ._reference import reference_second_gradients
 
@@ -43,13 +44,25 @@ def is_transformed() -> bool:
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
+def _forward_pass(config: Config, inputs: Inputs):
+    if _cuda.is_on_gpu(inputs.x):
+        return _cuda_lanes.forward_pass(config, inputs)
+    return forward_pass(shape_of(config), inputs, True)
+
+
+def _backward_pass(config: Config, inputs: Inputs, ticket: Tensor, upstream, needs_x: bool):
+    if _cuda.is_on_gpu(inputs.x):
+        return _cuda_lanes.backward_pass(config, inputs, ticket, upstream, needs_x)
+    return backward_pass(shape_of(config), inputs, ticket, upstream, needs_x)
+
+
 class _Forward(torch.autograd.Function):
     """Arguments: a `Config` and the fields of `Inputs`, x and the weights last."""
 
     @staticmethod
     def forward(config, h0, c0, batch_sizes, seed, dropout, x, *weights):
         inputs = Inputs(x, list(weights), h0, c0, batch_sizes, seed, dropout)
-        return forward_pass(shape_of(config), inputs, True)
+        return _forward_pass(config, inputs)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -67,7 +80,7 @@ class _Forward(torch.autograd.Function):
             found = _Backward.apply(ctx.config, ticket, needs_x, *upstream, *given)
         else:
             inputs = Inputs(x, weights, h0, c0, batch_sizes, seed, ctx.dropout)
-            found = backward_pass(shape_of(ctx.config), inputs, ticket, upstream, needs_x)
+            found = _backward_pass(ctx.config, inputs, ticket, upstream, needs_x)
         d_x, d_params, d_h0, d_c0 = found
         split = ctx.config.split(d_params)
         d_weights = (d if needs else None for needs, d in zip(needs_weights, split))
@@ -106,7 +119,7 @@ class _Backward(torch.autograd.Function):
     def forward(config, ticket, needs_x, d_outputs, d_h, d_c, *given):
         h0, c0, batch_sizes, seed, dropout, x, *weights = given
         inputs = Inputs(x, weights, h0, c0, batch_sizes, seed, dropout)
-        return backward_pass(shape_of(config), inputs, ticket, (d_outputs, d_h, d_c), needs_x)
+        return _backward_pass(config, inputs, ticket, (d_outputs, d_h, d_c), needs_x)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -117,6 +130,8 @@ class _Backward(torch.autograd.Function):
     @staticmethod
     def backward(ctx, *gradients):
         d_outputs, d_h, d_c, h0, c0, batch_sizes, x, *weights = ctx.saved_tensors
+        if _cuda.is_on_gpu(x):
+            raise RuntimeError(NO_SECOND_DERIVATIVES)
         inputs = Inputs(x, weights, h0, c0, batch_sizes, None, ctx.dropout)
         given = ctx.config, inputs, (d_outputs, d_h, d_c), ctx.needs_x, gradients
         upstream, d = reference_second_gradients(*given)

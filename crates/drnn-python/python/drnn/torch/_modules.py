@@ -206,8 +206,6 @@ class _Recurrent(nn.RNNBase):
     ) -> str | None:
         """Why drnn's kernels for GPUs cannot be used; empty where nothing is lost by it."""
         compiling = torch.compiler.is_compiling()
-        if not compiling and is_transformed():
-            return "there is no kernel for transforms of torch.func on CUDA"
         tensors = [x, *weights, *(state for state in (h0, c0) if state is not None)]
         unusual = self._unusual(x)
         if unusual is not None:
@@ -216,7 +214,9 @@ class _Recurrent(nn.RNNBase):
         if found is not None or compiling:
             return found
         steps = x.size(0) if batch_sizes is None else batch_sizes.size(0)
-        if _cuda.is_short(config, steps):
+        if batch_sizes is not None and _cuda.is_mostly_padding(x.size(0), steps, rows):
+            return ""
+        if _cuda.is_short(config, steps) and not is_transformed():
             return ""
         return _cuda.too_large(x.device.index, config, steps, rows)
 
@@ -252,8 +252,11 @@ class _Recurrent(nn.RNNBase):
             given = config, x, weights, h0, c0, batch_sizes
             obstacle = self._obstacle_on_gpu(*given, rows, dtype)
             if obstacle is None:
-                if h0 is None and torch.compiler.is_compiling():
+                transformed = not torch.compiler.is_compiling() and is_transformed()
+                if h0 is None and (transformed or torch.compiler.is_compiling()):
                     h0, c0 = self._zeros(config, x, rows)  # whose size a graph has to know
+                if transformed and not self.bias:
+                    weights = self._with_biases(config, weights)
                 given = config, x, weights, h0, c0, batch_sizes
                 return _cuda_function.run(*given, dtype, dropout)
         if h0 is None:
@@ -295,7 +298,7 @@ class _Recurrent(nn.RNNBase):
 
     def _with_biases(self, config: Config, weights: list[Tensor]) -> list[Tensor]:
         """The weights of a module without biases, and zeros for them."""
-        zeros = torch.zeros(config.bias_size)
+        zeros = torch.zeros(config.bias_size, device=weights[0].device)
         each = len(weights) // (1 if config.connections else self.num_layers * config.directions)
         layers = (weights[i : i + each] for i in range(0, len(weights), each))
         return [weight for w in layers for weight in (w[0], w[1], zeros, zeros, *w[2:])]
