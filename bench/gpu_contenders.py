@@ -19,6 +19,7 @@ import queue
 import subprocess
 import tempfile
 import threading
+import time
 
 try:
     import torch
@@ -26,6 +27,8 @@ except ImportError:  # not needed to show a file
     torch = None
 
 KINDS = ("forward", "step")
+# Between two events, as in `drnn bench`: in training, too, a graph is launched while another runs.
+LAUNCHES = 4
 CLOCKS_RISE_MS = 50  # of work before anything is timed
 COMPILING = 5  # times as long as for other shapes is the answer to the first one waited for
 
@@ -105,27 +108,29 @@ def synchronize(device):
         torch.cuda.synchronize()
 
 
+def once_ms(call, device="cuda"):
+    """Milliseconds of a call: by device events, of several in a row; on a CPU by the clock."""
+    if device != "cuda":
+        begin = time.perf_counter()
+        call()
+        return (time.perf_counter() - begin) * 1e3
+    begin, end = torch.cuda.Event(True), torch.cuda.Event(True)
+    begin.record()
+    for _ in range(LAUNCHES):
+        call()
+    end.record()
+    torch.cuda.synchronize()
+    return begin.elapsed_time(end) / LAUNCHES
+
+
 def milliseconds(call, seconds, device="cuda"):
-    """Median time by device events, and the number of runs: 5 to 50, for `seconds`."""
+    """The median of several measurements, and their number: 5 to 50, for `seconds`."""
 
     def once():
-        begin, end = torch.cuda.Event(True), torch.cuda.Event(True)
-        begin.record()
-        call()
-        end.record()
-        torch.cuda.synchronize()
-        return begin.elapsed_time(end)
-
-    if device != "cuda":
-        import time
-
-        def once():
-            begin = time.perf_counter()
-            call()
-            return (time.perf_counter() - begin) * 1e3
+        return once_ms(call, device)
 
     call()
-    one = max(once(), 1e-3)
+    one = max(once(), 1e-3) * (LAUNCHES if device == "cuda" else 1)
     count = min(50, max(5, int(seconds * 1e3 / one)))
     for _ in range(min(1000, int(CLOCKS_RISE_MS / one) + 1)):
         once()

@@ -8,8 +8,9 @@
 A pass is one batch: 128 windows of 180 characters and the look-ahead of the delay, from tokens to logits. Times
 are wall-clock times on the CPU and device events on a GPU. In every round each network runs in both, one directly
 after the other, and the order turns round from one round to the next; each runs once to warm up before that. On
-the CPU both have the same number of threads. On a GPU drnn computes products in f16, and PyTorch in TF32 or f16,
-whichever is faster for the network; the least of five passes is a measurement there, in both.
+the CPU both have the same number of threads. On a GPU both are replayed from CUDA graphs; drnn computes products
+in f16, and PyTorch in TF32 or f16, whichever is faster for the network; the least of five times is a measurement
+there, in both.
 
 On a machine that others use too, --calm SHARE measures a pair of neighbours again if other processes took more
 than that share of all cores' time meanwhile (Linux), and prints how often: for `--note` of the import.
@@ -27,6 +28,8 @@ import tempfile
 import time
 
 import torch
+
+from gpu_contenders import captured, once_ms
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PAUSE_S = 0.1  # idle thread pools spin and would take time from the next contender
@@ -91,27 +94,24 @@ class Torch:
         nets = [Network(key, delay).to(device).eval()]
         if device == "cuda":
             nets.append(Network(key, delay).to(device).eval().half())
-        self.choices = [(net, tokens) for net in nets]
-        times = [self.seconds(*choice) for choice in self.choices for _ in range(2)][1::2]
-        self.chosen = self.choices[times.index(min(times))]
+        calls = [captured(self.call_of(net, tokens), device) for net in nets]
+        times = [once_ms(call, device) for call in calls for _ in range(2)][1::2]
+        self.call = calls[times.index(min(times))]
+
+    @staticmethod
+    def call_of(net, tokens):
+        def call():
+            with torch.no_grad():
+                net(tokens)
+
+        return call
+
+    def warm_up(self):
+        self.call()
 
     def measure(self):
-        if self.device == "cuda":
-            return min(self.seconds(*self.chosen) for _ in range(PASSES_ON_GPU))
-        return self.seconds(*self.chosen)
-
-    def seconds(self, net, tokens):
-        with torch.inference_mode():
-            if self.device == "cuda":
-                begin, end = torch.cuda.Event(True), torch.cuda.Event(True)
-                begin.record()
-                net(tokens)
-                end.record()
-                torch.cuda.synchronize()
-                return begin.elapsed_time(end) / 1e3
-            start = time.perf_counter()
-            net(tokens)
-            return time.perf_counter() - start
+        passes = PASSES_ON_GPU if self.device == "cuda" else 1
+        return min(once_ms(self.call, self.device) for _ in range(passes)) / 1e3
 
 
 class Ours:
@@ -183,7 +183,7 @@ def measure(names, in_drnn, ours, peers):
     if in_drnn:
         return ours.measure(names)
     for name in names:
-        peers[name].seconds(*peers[name].chosen)  # as warm as ours
+        peers[name].warm_up()  # as warm as ours
     return {name: peers[name].measure() for name in names}
 
 

@@ -22,6 +22,7 @@ import subprocess
 import sys
 
 import gpu_grid
+from gpu_contenders import captured, once_ms
 
 try:
     import torch
@@ -90,16 +91,8 @@ class Numbers(torch.nn.Module if torch else object):
 def median(call, rounds=21):
     for _ in range(5):
         call()
-    torch.cuda.synchronize()
-    times = []
-    for _ in range(rounds):
-        begin, end = torch.cuda.Event(True), torch.cuda.Event(True)
-        begin.record()
-        call()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(begin.elapsed_time(end))
-    return sorted(times)[rounds // 2]
+    times = sorted(once_ms(call) for _ in range(rounds))
+    return times[rounds // 2]
 
 
 def forward_and_step(name):
@@ -133,19 +126,6 @@ def forward_and_step(name):
             net(x)
 
     return forward, step
-
-
-def captured(step):
-    """The same step, replayed from a CUDA graph."""
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            step()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
-    return graph.replay
 
 
 def cells(text):

@@ -143,7 +143,8 @@ def dense(n, device, steps=1024, rows=16, q=128):
     """Both sides with f32 parameters and with f16 ones."""
     shape = {"net": "lstm", "layers": 1, "units": n, "batch": rows, "steps": steps}
     shape |= {"inputs": q, "outputs": 1}
-    found, on_gpu = {}, device == "cuda"
+    found, outputs, on_gpu = {"difference": 0.0}, {}, device == "cuda"
+    x = torch.rand(steps, rows, q, device=device) * 2 - 1
     for side, prepare in (("torch", gpu_contenders.unchanged), ("drnn", replaced)):
         torch.manual_seed(2)
         for name, (net, calls) in (
@@ -152,7 +153,78 @@ def dense(n, device, steps=1024, rows=16, q=128):
         ):
             net.train()
             found[f"{side} {name}"] = calls["step"]
+            with torch.no_grad():
+                y = net(x.half()) if name == "half" else amp(device, net, x)
+            expected = outputs.setdefault(name, y).float()
+            apart = float((y.float() - expected).norm() / expected.norm())
+            found["difference"] = max(found["difference"], apart)
+    if not found["difference"] < MAX_DIFFERENCE:
+        raise RuntimeError(f"outputs differ by {found['difference']:.3g}")
     return found
+
+
+class Small(nn.Module):
+    """Numbers -> LSTM -> one number."""
+
+    def __init__(self, q, n):
+        super().__init__()
+        self.rnn, self.output = nn.LSTM(q, n), nn.Linear(n, 1)
+
+    def forward(self, x):
+        return self.output(self.rnn(x)[0])
+
+
+def ensemble(count, device, steps=50, rows=100, q=1, n=100):
+    """A training step of small networks: nn.LSTM one after another, and `drnn.torch.Ensemble`."""
+    nets = [Small(q, n).to(device) for _ in range(count)]
+    together = drnn.torch.Ensemble(nets)
+    x = torch.rand(steps, rows, q, device=device)
+    target = torch.rand(steps, rows, 1, device=device)
+    alone = [list(net.parameters()) for net in nets]
+    theirs = gpu_contenders.adam([p for parameters in alone for p in parameters], device)
+    own = gpu_contenders.adam(list(together.parameters()), device)
+
+    def losses(outputs):
+        return (outputs.float() - target).square().flatten(-3).mean(-1)
+
+    def scaled(loss, parameters):
+        (SCALE * loss).backward()
+        torch._foreach_mul_([p.grad for p in parameters], 1 / SCALE)
+
+    def one_by_one():
+        theirs.zero_grad(set_to_none=True)
+        for net, parameters in zip(nets, alone):
+            scaled(losses(amp(device, net, x)), parameters)
+            nn.utils.clip_grad_norm_(parameters, 1.0)
+        theirs.step()
+
+    def at_once():
+        own.zero_grad(set_to_none=True)
+        scaled(losses(amp(device, together, x)).sum(), list(together.parameters()))
+        together.clip_grad_norm_(1.0)
+        own.step()
+
+    first = losses(amp(device, nets[-1], x)) / losses(amp(device, together, x))[-1]
+    apart = float((first - 1).abs())
+    if not apart < MAX_DIFFERENCE:
+        raise RuntimeError(f"losses differ by {apart:.3g}")
+    return {"difference": apart, "torch": one_by_one, "drnn": at_once}
+
+
+def reaches_kernels(call):
+    """Whether a call gets to drnn's kernels: a batch that is left to torch's operator does not."""
+    reached, guard = [], drnn.torch._cuda.device_guard
+
+    def noted(device):
+        reached.append(device)
+        return guard(device)
+
+    drnn.torch._cuda.device_guard = noted
+    try:
+        call()
+    finally:
+        drnn.torch._cuda.device_guard = guard
+    return bool(reached)
 
 
 def wall_ms(call, seconds, device):
@@ -168,7 +240,7 @@ def wall_ms(call, seconds, device):
     return (time.perf_counter() - begin) * 1e3 / count
 
 
-def host_us(call, device, calls=8):
+def host_us(call, device, calls=4):
     """Microseconds that the host spends on a call while the GPU is busy with something else. Few
     calls: the host waits where a thousand launches are in the queue."""
     gpu_contenders.synchronize(device)
@@ -206,6 +278,7 @@ CASES = {
     "amp-n1024": ("Embedding, LSTM n=1024, Linear; B=128 T=188", lambda d: characters(1024, d)),
     "dense-n512": ("LSTM n=512, Linear; q=128 B=16 T=1024", lambda d: dense(512, d)),
     "dense-n1024": ("LSTM n=1024, Linear; q=128 B=16 T=1024", lambda d: dense(1024, d)),
+    "ensemble-32": ("32 LSTMs n=100, Linear; q=1 B=100 T=50", lambda d: ensemble(32, d)),
     "packed-n300": ("LSTM n=300, Linear; q=300 B=32, lengths 3 to 60", packed),
 }
 NO_GRAPH = ("packed-n300",)  # lengths are copied from the host
@@ -228,6 +301,9 @@ def race(name, arguments, device):
     text, make = CASES[name]
     steps = make(device)
     result = {"case": text, "difference": steps.pop("difference", None)}
+    for who, step in steps.items():
+        if device == "cuda" and who.startswith("drnn") and not reaches_kernels(step):
+            raise RuntimeError(f"{who} leaves the work to torch's operator")
     for how in ("eager",) if name in NO_GRAPH else ("eager", "graph"):
         calls, failed = {}, {}
         for who, step in steps.items():
