@@ -36,7 +36,7 @@ class CudaRecurrenceFunction(torch.autograd.Function):
 
 class _Once(torch.autograd.Function):
     """The gradients that `work` returns, which depend on `tensors` and are not differentiated again:
-    whoever tries gets an error, also where only weights and input need it."""
+    trying to is an error, also where only weights and input need gradients."""
 
     @staticmethod
     def forward(ctx, work, *tensors):
