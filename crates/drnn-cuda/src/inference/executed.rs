@@ -2,7 +2,7 @@
 //! C++ compiler with `_Float16`.
 
 use super::*;
-use crate::recorded::executing;
+use crate::recorded::{executing, hopper};
 use drnn::{Cell, Rows, Steps};
 
 #[path = "../../tests/inference/cases.rs"]
@@ -45,6 +45,27 @@ fn parts_of_a_batch_are_the_batch() {
     let close = |a: &[f32], b: &[f32]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 2e-6);
     assert!(close(&results.values, &expected.values));
     assert!(close(&results.last.h, &expected.last.h));
+}
+
+/// Kernels count the outputs, here more than the states, with 32 bits too.
+#[test]
+fn parts_have_as_many_outputs_as_indices_reach() {
+    let device = hopper();
+    let spec = NetSpec::builder(Cell::RnnTanh).dense(1).units([1]).outputs(1 << 16);
+    let model = Model::init(&spec.build().expect("a network"), 1).expect("a model");
+    let ours = CudaModel::new(&device, &model, Precision::F32).expect("a model on the device");
+    let running = &mut *ours.running.lock().expect("not poisoned");
+    let x = vec![0.0; 1 << 16];
+    let mut reserve = |steps: usize, rows: usize| {
+        let batch = Batch::dense(&x[..steps * rows], Steps(steps), Rows(rows));
+        let part = Part::new(&ours.plan, &batch, 0..rows);
+        ours.reserve(&part, running).map(|found| found.is_some())
+    };
+    assert_eq!(reserve((1 << 15) - 1, 2), Ok(true));
+    assert_eq!(reserve(1 << 15, 2), Ok(false));
+    assert_eq!(reserve((1 << 16) - 1, 1), Ok(true));
+    let error = reserve(1 << 16, 1).unwrap_err().to_string();
+    assert_eq!(error, "a sequence of 65536 steps is too long for a GPU; split it, or use the CPU");
 }
 
 #[test]

@@ -148,7 +148,8 @@ impl CudaModel {
         let options = RecurrenceOptions { format, precision: self.precision, training: false };
         let sizes = [part.shape.steps, part.shape.rows];
         let plan = |stack: &Stack| Recurrence::plan(&self.device, stack.spec, sizes, options);
-        let planned = match self.stacks.iter().map(plan).collect::<Result<Vec<_>>>() {
+        let plan_all = |()| self.stacks.iter().map(plan).collect::<Result<Vec<_>>>();
+        let planned = match self.plan.check_batch(sizes[0], sizes[1]).and_then(plan_all) {
             Ok(planned) => planned,
             // More than 32-bit indices reach.
             Err(Error::Unsupported(_)) if part.rows.len() > 1 => return Ok(None),

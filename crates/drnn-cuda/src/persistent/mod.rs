@@ -118,14 +118,14 @@ pub(crate) fn supports(device: &Device, plan: &Plan) -> Result<bool> {
     }))
 }
 
-/// [`tilings`] on a device; `None` without Hopper, too. The error says that the environment gives
-/// sizes that do not fit.
+/// [`tilings`] on a device; `None` without Hopper, or with weights that kernels cannot index, too. The
+/// error says that the environment gives sizes that do not fit.
 pub(crate) fn tilings_on(
     device: &Device,
     plan: &Plan,
     rows: usize,
 ) -> Result<Option<LaunchTilings>> {
-    if !device.is_hopper() {
+    if !device.is_hopper() || !workspace::weights_have_indices(plan) {
         return Ok(None);
     }
     let limits = device.limits();

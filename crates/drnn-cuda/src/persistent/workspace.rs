@@ -62,6 +62,15 @@ pub(crate) fn has_table(plan: &Plan) -> bool {
     symbols <= MAX_TABLE_SYMBOLS && plan.layers[0][0].n <= MAX_TABLE_UNITS
 }
 
+/// Whether 32-bit indices reach every value of the padded weights, as kernels that pack them need.
+pub(super) fn weights_have_indices(plan: &Plan) -> bool {
+    let layers = Padded::layers(plan);
+    let of_layer = |p: &Padded| (4 * p.n).saturating_mul(p.inputs.max(p.n));
+    let outputs = plan.spec.output_width().next_multiple_of(8);
+    let output = outputs.saturating_mul(layers.last().map_or(0, |p| p.width));
+    layers.iter().map(of_layer).max().unwrap_or(0).max(output) <= u32::MAX as usize
+}
+
 /// Width of the first layer's input: values, an embedding, or the symbols of a table.
 fn first_width(plan: &Plan) -> usize {
     match plan.spec.input() {

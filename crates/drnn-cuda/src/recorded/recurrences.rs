@@ -237,6 +237,35 @@ fn every_format() {
     }
 }
 
+/// The largest batches whose arrays 32 bits index, and those that are just too large.
+#[test]
+fn batches_are_refused_only_where_indices_end() {
+    let planned = |spec: RecurrenceSpec, size, precision| {
+        Recurrence::plan(&hopper(), spec, size, options(precision, Format::F32, true))
+    };
+    let fits = |spec, size, precision| {
+        let found = planned(spec, size, precision);
+        assert!(found.is_ok(), "{spec}, {size:?}: {found:?}");
+    };
+    let refused = |spec, size, precision, why: &str| {
+        let error = planned(spec, size, precision).expect_err("a refusal").to_string();
+        assert!(error.contains(why), "{spec}, {size:?}: {error}");
+    };
+    let (alone, many) = ("split it, or use the CPU", "take smaller batches");
+    // A single long sequence, whose states are 1024 wide.
+    let lstm = spec(Cell::Lstm, 300, 1024, 1, 1);
+    fits(lstm, [(1 << 22) - 1, 1], Precision::F16);
+    refused(lstm, [1 << 22, 1], Precision::F16, alone);
+    fits(lstm, [(1 << 22) - 3, 1], Precision::F32);
+    refused(lstm, [(1 << 22) - 2, 1], Precision::F32, alone);
+    // The narrowest rows: f16 pads them to 32 columns, f32 is limited by cuBLAS.
+    let one = spec(Cell::Gru, 1, 1, 1, 1);
+    fits(one, [(1 << 26) - 1, 2], Precision::F16);
+    refused(one, [1 << 26, 2], Precision::F16, many);
+    fits(one, [(1 << 30) - 3, 2], Precision::F32);
+    refused(one, [1 << 30, 2], Precision::F32, many);
+}
+
 /// The paper's sizes, and those at which tilings change; batches of several waves.
 #[test]
 fn sizes_of_persistent_kernels() {
@@ -272,6 +301,11 @@ fn where_kernels_are_missing_the_plain_way_runs() {
     assert_eq!(way(&hopper(), Cell::RnnRelu, 40, Precision::F16), Way::Plain);
     assert_eq!(way(&hopper(), Cell::Lstm, 1057, Precision::F16), Way::Plain);
     assert_eq!(way(&ampere(), Cell::Lstm, 40, Precision::F16), Way::Plain);
+    // Weights that kernels which pack them cannot index.
+    let wide = spec(Cell::Lstm, 1 << 19, 2048, 1, 1);
+    let planned =
+        Recurrence::plan(&hopper(), wide, [1, 1], options(Precision::F16, Format::F32, true));
+    assert_eq!(planned.expect("a plan").way(), Way::Plain);
 }
 
 #[test]

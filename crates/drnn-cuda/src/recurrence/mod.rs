@@ -34,7 +34,7 @@ use crate::runtime::arena;
 use crate::runtime::device::Device;
 use crate::runtime::gemm::{Gemm, Precision};
 use crate::runtime::stream::Stream;
-use crate::step::plan::{Plan, Shape};
+use crate::step::plan::{Plan, Shape, check_indices};
 use call::{Call, Direction};
 use drnn::{Cell, NetSpec};
 use std::ffi::c_void;
@@ -163,7 +163,7 @@ impl Recurrence {
         };
         let way = if tilings.is_some() { Way::Persistent } else { Way::Plain };
         let tilings = tilings.unwrap_or_default();
-        check_indices(&plan, shape, way)?;
+        check_batch(&plan, shape, way)?;
         let device = device.clone();
         let (saved_bytes, workspace_bytes, products, loaded) = (0, 0, None, OnceLock::new());
         let mut planned = Recurrence {
@@ -337,24 +337,19 @@ impl<'a> Own<'a> {
     }
 }
 
-/// Fails if an index into an array does not fit the 32 bits of kernels and of cuBLAS. Persistent
-/// kernels pad units to a multiple of 32, inputs to one of 8, and the rows of the last group.
-fn check_indices(plan: &Plan, shape: Shape, way: Way) -> Result<()> {
-    // First states stand before and after the steps.
-    let (steps, rows) = (shape.steps.saturating_add(2), shape.rows.saturating_add(64));
-    plan.check_batch(steps, shape.rows)?;
-    let fits = |size: usize| size <= u32::MAX as usize;
-    let is_small = |layer: &Vec<crate::step::plan::Recurrence>| {
-        let (slots, inputs) = (4 * layer[0].n.next_multiple_of(32), layer[0].inputs + 8);
-        let widest = slots.max(inputs);
-        fits(steps.saturating_mul(rows).saturating_mul(widest)) && fits(slots * inputs)
+/// Fails if an index into a caller's array does not fit the kernels' 32 bits, or the number of
+/// (step, row) pairs not cuBLAS's 31. Persistent kernels have 64-bit indices, but not the conversions
+/// from and to their padded rows.
+fn check_batch(plan: &Plan, shape: Shape, way: Way) -> Result<()> {
+    let Shape { steps, rows, .. } = shape;
+    let (indexed_steps, width) = match way {
+        // First states stand before and after the steps.
+        Way::Plain => (steps.saturating_add(2), plan.widest()),
+        Way::Persistent => {
+            let padded = kernels_of_hopper::Padded::layers(plan).into_iter();
+            (steps, padded.map(|layer| layer.width.max(layer.inputs)).max().unwrap_or(0))
+        }
     };
-    let persistent_fits = way == Way::Plain || plan.layers.iter().all(is_small);
-    if persistent_fits && steps.saturating_mul(rows) <= i32::MAX as usize {
-        return Ok(());
-    }
-    Err(Error::Unsupported(format!(
-        "{} steps of {} sequences are too many for one call; take smaller batches",
-        shape.steps, shape.rows
-    )))
+    let values = indexed_steps.saturating_mul(rows).saturating_mul(width.max(2));
+    check_indices([steps, rows], values)
 }

@@ -23,6 +23,23 @@ const SELECTED_STEPS: usize = 17;
 /// Cells that there are kernels for. The others are refused by [`Plan::new`].
 pub(crate) const CELLS: [Cell; 4] = [Cell::RnnTanh, Cell::RnnRelu, Cell::Lstm, Cell::Gru];
 
+/// Threads, or columns, that a kernel has for each state of a batch, however narrow the network.
+const MIN_WIDTH: usize = 64;
+
+/// Fails if an array of so many values, of a batch of this shape, has more than 32 bits count.
+pub(crate) fn check_indices([steps, rows]: [usize; 2], values: usize) -> Result<(), Error> {
+    if values <= u32::MAX as usize {
+        return Ok(());
+    }
+    Err(Error::Unsupported(match rows {
+        1 => format!("a sequence of {steps} steps is too long for a GPU; split it, or use the CPU"),
+        _ => format!(
+            "{steps} steps of {rows} sequences are too many for one batch on a GPU; take smaller \
+             batches"
+        ),
+    }))
+}
+
 /// The sizes of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
@@ -211,18 +228,14 @@ impl Plan {
         layers.max().unwrap_or(0)
     }
 
-    /// Fails if an index into a batch does not fit the kernels' 32 bits.
+    /// Fails if an index into a batch does not fit the kernels' 32 bits. Most kernels count the values
+    /// of arrays (S, B, width), whose rows may be padded to a multiple of eight; others have a warp
+    /// for each of the S B states, or write as many columns as there are symbols, up to
+    /// [`MIN_WIDTH`]. Gates, which are wider, have 64-bit indices.
     pub fn check_batch(&self, steps: usize, rows: usize) -> Result<(), Error> {
-        let max_units = self.spec.units().iter().max().copied().unwrap_or(0);
-        let widest =
-            (self.cell.gates() * max_units).max(self.spec.output_width()).max(self.widest());
-        match steps.saturating_mul(rows).saturating_mul(widest) > u32::MAX as usize {
-            true => Err(Error::Unsupported(format!(
-                "{steps} steps of {rows} sequences are too many for one batch on a GPU; take \
-                 smaller batches"
-            ))),
-            false => Ok(()),
-        }
+        let widest = self.widest().max(self.spec.output_width()).next_multiple_of(8);
+        let values = steps.saturating_mul(rows).saturating_mul(widest.max(MIN_WIDTH));
+        check_indices([steps, rows], values)
     }
 
     /// The symbol that is read after the end of a sequence, if padding is a symbol.

@@ -94,6 +94,8 @@ impl Network {
         shape: [usize; 2],
         training: bool,
     ) -> Result<Recurrence> {
+        // Outputs and losses are not the recurrence's.
+        self.plan.check_batch(shape[0], shape[1])?;
         let options = RecurrenceOptions { format: Format::F32, precision, training };
         Recurrence::plan(device, self.spec, shape, options)
     }

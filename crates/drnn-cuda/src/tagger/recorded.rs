@@ -89,3 +89,14 @@ fn data_that_do_not_fit_are_refused() {
     assert!(error.contains("other data than its vocabulary's"), "{error}");
     tagger.train(&bank.data, &batches(&bank.all(), 2)).expect("goes on");
 }
+
+/// Kernels count outputs, and 32 threads for each, with 32 bits.
+#[test]
+fn batches_with_more_outputs_than_indices_are_refused() {
+    let (bank, device) = (Bank::new(3, 2, 4), hopper());
+    let net = bank.net(&SMALL, [Lstm; 2], false);
+    let words = Network::new(&net.words, 0).expect("a network");
+    let plan = |steps| words.plan_for(&device, Precision::F32, [steps, 2], true);
+    assert!(plan((1 << 25) - 1).is_ok());
+    assert!(plan(1 << 25).unwrap_err().to_string().contains("take smaller batches"));
+}

@@ -7,7 +7,7 @@
 // Nothing is clamped to the range of f16: a value beyond it becomes infinite, so that gradients
 // that depend on it are not finite either, rather than wrong.
 
-// As `format_word` in recurrence/format.rs.
+// As `Format::word` in recurrence/format.rs.
 static const u32 F32 = 0, F16 = 1, BF16 = 2;
 
 __device__ __forceinline__ float load(const Values* values, u32 format, u64 at) {
@@ -97,8 +97,10 @@ extern "C" __global__ void write_states_half(const WriteStatesHalf p) {
 // arrive.
 extern "C" __global__ void largest(const Largest p) {
     u32 found = 0;
-    for (u32 at = thread_id(); at < p.positions * p.width; at += gridDim.x * blockDim.x) {
-        if (!runs(p.run, at / p.width, p.rows)) continue;
+    // 64 bits: a stride may lead beyond 32, and so may the states of many layers, which have no `run`.
+    const u64 count = (u64)p.positions * p.width;
+    for (u64 at = thread_id(); at < count; at += gridDim.x * blockDim.x) {
+        if (!runs(p.run, (u32)at / p.width, p.rows)) continue;
         const u32 bits = __float_as_int(load(p.values, p.format, at)) & 0x7fffffff;
         if (bits < 0x7f800000 && bits > found) found = bits;
     }
