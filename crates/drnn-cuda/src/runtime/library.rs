@@ -1,9 +1,10 @@
 //! Finds and opens the CUDA libraries before anything calls into them.
 //!
 //! cudarc loads a library by name at the first call into it, and panics if there is none. Each is
-//! therefore opened here first: in the folders that the program knows ([`add_library_folders`]), by
-//! name through the dynamic loader, then in the folders where CUDA is usually installed. The loader resolves later requests for the same name to the library that
-//! is already open, so cudarc gets the same one.
+//! therefore opened here first: in the folder DRNN_CUDA_LIB, in those that the program knows
+//! ([`add_library_folders`]), by name through the dynamic loader, then where CUDA is usually installed.
+//! The loader resolves later requests for the same name to the library that is already open, so cudarc
+//! gets the same one, which may be one that the process had open before.
 
 use crate::error::{Error, Result};
 use libloading::Library;
@@ -54,23 +55,24 @@ pub fn add_library_folders(folders: impl IntoIterator<Item = PathBuf>) {
 }
 
 /// Folders that the dynamic loader does not search by default, in order of preference.
-fn folders() -> Vec<PathBuf> {
-    let named = std::env::var_os("DRNN_CUDA_LIB").map(PathBuf::from);
+fn usual_folders() -> Vec<PathBuf> {
     let homes = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os);
     let homes = homes.map(|home| PathBuf::from(home).join("lib64"));
-    named.into_iter().chain(homes).chain([PathBuf::from("/usr/local/cuda/lib64")]).collect()
+    homes.chain([PathBuf::from("/usr/local/cuda/lib64")]).collect()
 }
 
 impl CudaLibrary {
     /// Opens the first library found and returns its path.
     fn open(&self) -> Result<PathBuf> {
         let own = OWN_FOLDERS.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
+        let named = std::env::var_os("DRNN_CUDA_LIB").map(PathBuf::from);
+        let first = named.into_iter().chain(own).collect();
         let inside = |folders: Vec<PathBuf>| {
             let join = |folder: PathBuf| self.names.iter().map(move |name| folder.join(name));
             folders.into_iter().flat_map(join)
         };
         let by_name = self.names.iter().map(PathBuf::from);
-        for path in inside(own).chain(by_name).chain(inside(folders())) {
+        for path in inside(first).chain(by_name).chain(inside(usual_folders())) {
             if open(&path) {
                 return Ok(path);
             }
