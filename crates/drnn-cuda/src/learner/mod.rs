@@ -216,9 +216,13 @@ impl Engine for CudaLearner {
 }
 
 impl CudaLearner {
+    /// Runs in a row that [`device_seconds`](CudaLearner::device_seconds) measures together.
+    pub const LAUNCHES: usize = 4;
+
     /// Returns `times` measurements of the seconds that a batch takes on the GPU, with CUDA events
-    /// around a few runs in a row: as in training, a graph is launched while another runs. `until` says how much of a step is run; with [`Until::Step`] parameters
-    /// change. The first, untimed, run compiles and captures.
+    /// around [`LAUNCHES`](CudaLearner::LAUNCHES) runs: as in training, a graph is launched while
+    /// another runs. `until` says how much of a step is run; with [`Until::Step`] parameters change.
+    /// The first, untimed, run compiles and captures.
     pub fn device_seconds(
         &mut self,
         data: &dyn Dataset,
@@ -228,7 +232,6 @@ impl CudaLearner {
     ) -> Result<Vec<f64>> {
         self.device.enter()?;
         self.pending = None;
-        const LAUNCHES: usize = 4;
         let step = Step { rate: 1e-3, clip: Some(1.0) };
         let submit = |learner: &mut CudaLearner| -> Result<GraphKey> {
             let packed = learner.packed.is_some();
@@ -243,11 +246,11 @@ impl CudaLearner {
         let (begin, end) = (Event::with_timing(&self.device)?, Event::with_timing(&self.device)?);
         let seconds = || -> CudaResult<f64> {
             begin.record(&self.stream)?;
-            for _ in 0..LAUNCHES {
+            for _ in 0..Self::LAUNCHES {
                 self.stream.launch(graph)?;
             }
             end.record(&self.stream)?;
-            Ok(begin.seconds_to(&end)? / LAUNCHES as f64)
+            Ok(begin.seconds_to(&end)? / Self::LAUNCHES as f64)
         };
         Ok((0..times).map(|_| seconds()).collect::<CudaResult<_>>()?)
     }

@@ -233,6 +233,7 @@ impl Run<'_> {
         let chosen: Vec<u32> = (0..rows as u32).collect();
         let warm_up = learner.device_seconds(data, &chosen, until, 2)?;
         let once = warm_up.iter().copied().fold(f64::INFINITY, f64::min).max(1e-6);
+        let once = once * CudaLearner::LAUNCHES as f64;
         let times = (self.min_time.as_secs_f64() / once).ceil() as usize;
         let times = times.clamp(self.rounds, 20 * self.rounds);
         let rising = (CLOCKS_RISE_SECONDS / once).ceil() as usize;
