@@ -45,7 +45,7 @@ pub enum Error {
     },
 
     /// An allocation of device memory failed.
-    #[error("out of GPU memory; smaller batches (--batch) or fewer units (--units) need less")]
+    #[error("out of GPU memory; smaller batches, shorter sequences or fewer units need less")]
     OutOfMemory,
 
     /// A call of cuBLAS failed.

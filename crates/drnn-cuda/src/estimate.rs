@@ -9,10 +9,11 @@ use crate::persistent::{self, DeviceLimits, PersistentWorkspace};
 use crate::runtime::device::Device;
 use crate::runtime::gemm::{Precision, WORKSPACE};
 use crate::step::plan::{Plan, Shape};
-use crate::step::stored;
+use crate::step::stored::{self, StoredData};
 use crate::step::workspace::{CHUNKS, MAX_BATCHES_PER_GRAPH, MAX_WORDS_PER_GRAPH, STAGING_BUFFERS};
 use drnn::memory::BatchSize;
 use drnn::{Cell, InputSpec, NetSpec};
+use drnn_train::Dataset;
 
 /// Bytes of device memory that training takes with batches of up to `size`, for the kernels that
 /// run on every GPU ([`Precision::F32`]). Large networks need less with [`Precision::F16`]. Needs
@@ -35,6 +36,18 @@ impl CudaLearner {
         let plan = Plan::new(spec).map_err(Error::Unsupported)?;
         let persistent = precision == Precision::F16 && persistent::supports(device, &plan)?;
         of_plan(&plan, size, persistent.then(|| device.limits()))
+    }
+
+    /// Bytes of device memory for the copy of a training set that all learners on a device share, as
+    /// far as it is taken from a copy. [`Device::without_copies`] does without.
+    pub fn copy_bytes(spec: &NetSpec, data: &dyn Dataset) -> usize {
+        if let Some(recipe) = data.recipe() {
+            // It need not be generated to be counted.
+            let values = spec.input().width() + spec.output_width();
+            let elements = recipe.count().saturating_mul(recipe.steps());
+            return elements.saturating_mul(size_of::<f32>() * values);
+        }
+        data.stored().map_or(0, StoredData::bytes_of)
     }
 }
 

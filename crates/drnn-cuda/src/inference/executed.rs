@@ -78,6 +78,9 @@ fn networks_without_kernels_and_bad_batches_are_refused() {
     assert!(error.to_string().contains("CPU only"), "{error}");
     let spec = NetSpec::builder(Cell::Lstm).tokens(3, 2).units([4]).build().expect("a network");
     let model = Model::init(&spec, 1).expect("a model");
+    let int8 = model.quantize(WeightFormat::Int8).expect("weights");
+    let error = CudaModel::new(&device, &int8, Precision::F32).unwrap_err();
+    assert!(error.to_string().contains("int8 weights run on the CPU only"), "{error}");
     let ours = CudaModel::new(&device, &model, Precision::F32).expect("a model on the device");
     let batch = Batch::tokens(&[0, 3], Steps(2), Rows(1));
     let error = ours.run(&batch, None).unwrap_err();

@@ -32,7 +32,10 @@ use crate::runtime::stream::Stream;
 use crate::step::pass::{THREADS, matrix};
 use crate::step::plan::Plan;
 use arrays::Arrays;
-use drnn::{Batch, Direction, InputSpec, Model, NetSpec, NetSpecBuilder, Outputs, Padding, States};
+use drnn::{
+    Batch, Direction, InputSpec, Model, NetSpec, NetSpecBuilder, Outputs, Padding, States,
+    WeightFormat,
+};
 use drnn_tasks::Runner;
 use part::{Part, Results};
 use std::ops::Range;
@@ -73,7 +76,17 @@ const MAX_BATCH_SLOTS: usize = 1 << 18;
 impl CudaModel {
     /// Copies a model's parameters to the device. [`Precision::F16`] selects the kernels that run
     /// all steps in one launch, where there are some.
+    ///
+    /// Weights of f16 and bf16 are computed with as on the CPU. int8 is refused: there states and
+    /// inputs are rounded to int8 too, at every step, and without that the outputs would be others.
     pub fn new(device: &Device, model: &Model, precision: Precision) -> Result<CudaModel> {
+        if model.weight_format() == WeightFormat::Int8 {
+            return Err(Error::Unsupported(
+                "models with int8 weights run on the CPU only; a GPU runs the model that they were \
+                 quantised from"
+                    .into(),
+            ));
+        }
         device.enter()?;
         let params = Arc::new(Buffer::from(device, model.params())?);
         CudaModel::with_params(device, model.spec(), params, precision)

@@ -4,14 +4,16 @@
 use super::CudaLearner;
 use super::submit::{BatchForm, GraphKey};
 use crate::error::Result as CudaResult;
-use crate::recorded::executing;
+use crate::recorded::{executing, hopper};
 use crate::runtime::device::Device;
 use crate::runtime::gemm::Precision;
 use crate::step::pass::Until;
 use crate::step::plan::{Staged, TargetType};
 use crate::step::staging::{NONE, Step, shape, stage};
+use drnn::memory::BatchSize;
 use drnn::{Cell, NetSpec, Padding, random::Rng};
-use drnn_train::{AdamOptions, Dataset, Examples, Gathered, IGNORE, Inputs, TargetData};
+use drnn_train::{AdamOptions, Dataset, Examples, Gathered, IGNORE, Inputs, Stored, TargetData};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const STEP: Step = Step { rate: 0.25, clip: Some(2.0) };
 
@@ -87,6 +89,58 @@ fn a_batch_taken_on_the_device_is_the_staged_one() {
             assert_eq!(taken, staged, "{q} inputs, {m} outputs, sequences {chosen:?}");
         }
     }
+}
+
+/// Examples that count how often they are asked for their largest batch, for which all are searched.
+struct Counted(Examples, AtomicUsize);
+
+impl Dataset for Counted {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn fits(&self, spec: &NetSpec) -> drnn_train::Result<()> {
+        self.0.fits(spec)
+    }
+
+    fn stored(&self) -> Option<&dyn Stored> {
+        self.0.stored()
+    }
+
+    fn batch_size(&self, rows: usize) -> BatchSize {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        self.0.batch_size(rows)
+    }
+
+    fn gather(&self, epoch: usize, chosen: &[u32], to: &mut Gathered) {
+        self.0.gather(epoch, chosen, to);
+    }
+}
+
+/// 512 sequences of 600 elements and 2^14 classes, of which a batch may have 436.
+#[test]
+fn data_are_copied_if_the_batches_fit_that_are_trained() {
+    let (device, spec) = (hopper(), network(1, 1 << 14, 0));
+    let (x, y) = (vec![0.5; 512 * 600], vec![0; 512 * 600]);
+    let data = Examples::new(Inputs::Dense(x), TargetData::Classes(y), [512, 600], [1, 1 << 14]);
+    let data = Counted(data.expect("examples"), AtomicUsize::new(0));
+    let mut learner = learner(&device, &spec);
+    for chosen in [[0, 1], [2, 3]] {
+        let form = learner.stage(&data, [0, 2], &chosen, Until::Step, STEP).expect("staged");
+        assert!(form.stored);
+    }
+    assert_eq!(data.1.load(Ordering::Relaxed), 1);
+    assert_eq!(CudaLearner::copy_bytes(&spec, &data), 8 * 512 * 600);
+}
+
+#[test]
+fn no_copy_is_made_where_none_is_wanted() {
+    let device = hopper();
+    device.without_copies();
+    let mut learner = learner(&device, &network(3, 2, 1));
+    let data = examples(3, 2, true);
+    let form = learner.stage(&data, [0, 2], &[0, 1], Until::Step, STEP).expect("staged");
+    assert!(!form.stored && device.copies() == 0);
 }
 
 #[test]

@@ -17,8 +17,7 @@ use crate::step::staging::{Step, shape, stage, target_type};
 use crate::step::stored::{self, StoredData};
 use crate::step::workspace::{MAX_BATCHES_PER_GRAPH, Recurrent, Workspace};
 use drnn::NetSpec;
-use drnn::memory::BatchSize;
-use drnn_train::{Dataset, Error, MIN_EVAL_ROWS, Result, Stored};
+use drnn_train::{Dataset, Error, Result, Stored};
 use std::sync::Arc;
 
 /// What batches have in common that are submitted together.
@@ -82,10 +81,15 @@ impl CudaLearner {
     }
 
     /// The copy of the data on the device, which is made now if there is none yet. `None` if they have
-    /// to be staged batch by batch.
-    fn stored(&mut self, data: &dyn Stored, size: BatchSize) -> Result<Option<Arc<StoredData>>> {
+    /// to be staged batch by batch. `batch` is the usual number of sequences.
+    fn stored(
+        &mut self,
+        data: &dyn Dataset,
+        arrays: &dyn Stored,
+        batch: usize,
+    ) -> Result<Option<Arc<StoredData>>> {
         if let Some((key, stored)) = &self.stored
-            && *key == data.key()
+            && *key == arrays.key()
         {
             return Ok(stored.clone());
         }
@@ -93,13 +97,13 @@ impl CudaLearner {
         self.stream.synchronize()?;
         self.graphs.clear(); // they contain addresses of the data before
         self.stored = None;
-        let workspace = {
-            let limits = self.persistent.then(|| self.device.limits());
-            estimate::of_plan(&self.plan, size, limits)?
+        let limits = self.persistent.then(|| self.device.limits());
+        let stored = match estimate::of_plan(&self.plan, data.batch_size(batch), limits) {
+            Ok(workspace) => StoredData::on(&self.device, arrays, workspace)?,
+            Err(_) => None, // a batch that is too large is refused when there is one
         };
-        let stored = StoredData::on(&self.device, data, workspace)?;
         let stored = stored.filter(|stored| stored.fits(&self.plan));
-        self.stored = Some((data.key(), stored.clone()));
+        self.stored = Some((arrays.key(), stored.clone()));
         Ok(stored)
     }
 
@@ -114,7 +118,7 @@ impl CudaLearner {
         step: Step,
     ) -> Result<BatchForm> {
         if let Some(arrays) = data.stored()
-            && let Some(stored) = self.stored(arrays, data.batch_size(batch.max(MIN_EVAL_ROWS)))?
+            && let Some(stored) = self.stored(data, arrays, batch)?
         {
             let shape = StoredData::shape(&self.plan, arrays, chosen);
             let target_type = stored.target_type;

@@ -33,13 +33,14 @@ use crate::persistent::{self as kernels_of_hopper, LaunchTilings, PersistentNet}
 use crate::runtime::arena;
 use crate::runtime::device::Device;
 use crate::runtime::gemm::{Gemm, Precision};
+use crate::runtime::load_once::LoadOnce;
 use crate::runtime::stream::Stream;
 use crate::step::plan::{Plan, Shape, check_indices};
 use call::{Call, Direction};
 use drnn::{Cell, NetSpec};
 use std::ffi::c_void;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// What a recurrence computes: layers of one cell and one width, as PyTorch's modules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,7 +113,7 @@ pub struct Recurrence {
     workspace_bytes: usize,
     /// Another cuBLAS handle than the device's.
     products: Option<Arc<Mutex<Gemm>>>,
-    loaded: OnceLock<Result<Loaded>>,
+    loaded: LoadOnce<Loaded>,
 }
 
 /// What [`Recurrence::warm_up`] prepares.
@@ -165,7 +166,7 @@ impl Recurrence {
         let tilings = tilings.unwrap_or_default();
         check_batch(&plan, shape, way)?;
         let device = device.clone();
-        let (saved_bytes, workspace_bytes, products, loaded) = (0, 0, None, OnceLock::new());
+        let (saved_bytes, workspace_bytes, products, loaded) = (0, 0, None, LoadOnce::new());
         let mut planned = Recurrence {
             device,
             spec,
@@ -192,7 +193,7 @@ impl Recurrence {
     /// With a cuBLAS handle of the caller's, so that calls of several threads need not wait for one
     /// another while they are submitted.
     pub(crate) fn with_products(self, products: Arc<Mutex<Gemm>>) -> Recurrence {
-        Recurrence { products: Some(products), loaded: OnceLock::new(), ..self }
+        Recurrence { products: Some(products), loaded: LoadOnce::new(), ..self }
     }
 
     /// What it computes.
@@ -244,7 +245,7 @@ impl Recurrence {
             };
             Ok(Loaded { gemm, net })
         };
-        self.loaded.get_or_init(load).as_ref().map_err(Clone::clone)
+        self.loaded.get_or_load(load)
     }
 
     /// Submits a forward pass to `stream`, a `cudaStream_t` or `CUstream` of this device's primary

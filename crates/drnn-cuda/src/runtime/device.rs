@@ -8,12 +8,14 @@ use crate::plain::Resident;
 use crate::runtime::driver::{ctx, mem_get_info};
 use crate::runtime::gemm::{Gemm, Precision};
 use crate::runtime::library;
+use crate::runtime::load_once::LoadOnce;
 use crate::step::stored::StoredData;
 use cudarc::driver::result::{self, primary_ctx};
 use cudarc::driver::sys::{CUcontext, CUdevice_attribute as Attribute};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
 /// The lowest compute capability whose instructions the kernels use: Ampere, sm_80.
 const MIN_CAPABILITY: (i32, i32) = (8, 0);
@@ -53,16 +55,17 @@ struct Inner {
     capability: (i32, i32),
     limits: DeviceLimits,
     memory: usize,
-    kernels: OnceLock<Result<Kernels>>,
-    recurrence_kernels: OnceLock<Result<RecurrenceKernels>>,
-    tagger_kernels: OnceLock<Result<TaggerKernels>>,
+    kernels: LoadOnce<Kernels>,
+    recurrence_kernels: LoadOnce<RecurrenceKernels>,
+    tagger_kernels: LoadOnce<TaggerKernels>,
     /// By number of warps.
     resident: Loaded<usize, Resident>,
     /// By precision: handles that all calls of [`crate::Recurrence`] share.
     products: Mutex<HashMap<Precision, Arc<Mutex<Gemm>>>>,
     cooperative: Loaded<KernelVariant, CooperativeKernel<()>>,
-    /// Copies of data sets that learners use.
+    /// Copies of data sets that learners use, and whether no more are made.
     stored: Mutex<Vec<Weak<StoredData>>>,
+    without_copies: AtomicBool,
 }
 
 // SAFETY: any thread that makes the context current may use it, which `Device::enter` does.
@@ -130,13 +133,14 @@ impl Device {
             capability,
             limits: DeviceLimits { multiprocessors, shared, forced: ForcedTiling::from_env()? },
             memory,
-            kernels: OnceLock::new(),
-            recurrence_kernels: OnceLock::new(),
-            tagger_kernels: OnceLock::new(),
+            kernels: LoadOnce::new(),
+            recurrence_kernels: LoadOnce::new(),
+            tagger_kernels: LoadOnce::new(),
             resident: Mutex::default(),
             products: Mutex::default(),
             cooperative: Mutex::default(),
             stored: Mutex::default(),
+            without_copies: AtomicBool::new(false),
         })))
     }
 
@@ -163,19 +167,17 @@ impl Device {
 
     /// The kernels that every network uses, compiled and loaded on first use.
     pub(crate) fn kernels(&self) -> Result<&Kernels> {
-        self.0.kernels.get_or_init(|| Kernels::new(self)).as_ref().map_err(Clone::clone)
+        self.0.kernels.get_or_load(|| Kernels::new(self))
     }
 
     /// The kernels that only [`crate::Recurrence`] uses, compiled and loaded on first use.
     pub(crate) fn recurrence_kernels(&self) -> Result<&RecurrenceKernels> {
-        let kernels = &self.0.recurrence_kernels;
-        kernels.get_or_init(|| RecurrenceKernels::new(self)).as_ref().map_err(Clone::clone)
+        self.0.recurrence_kernels.get_or_load(|| RecurrenceKernels::new(self))
     }
 
     /// The kernels that only [`crate::CudaTagger`] uses, compiled and loaded on first use.
     pub(crate) fn tagger_kernels(&self) -> Result<&TaggerKernels> {
-        let kernels = &self.0.tagger_kernels;
-        kernels.get_or_init(|| TaggerKernels::new(self)).as_ref().map_err(Clone::clone)
+        self.0.tagger_kernels.get_or_load(|| TaggerKernels::new(self))
     }
 
     /// The cuBLAS handle of [`crate::Recurrence`] for a precision, made on first use: handles take
@@ -211,6 +213,12 @@ impl Device {
         Ok(unsafe { kernel.cast() })
     }
 
+    /// From now on learners make no copy of their data here and send every batch: for trainings that
+    /// together leave no memory for copies.
+    pub fn without_copies(&self) {
+        self.0.without_copies.store(true, Ordering::Relaxed);
+    }
+
     /// The copy of the data of that key that learners use, or else the one that `make` makes.
     pub(crate) fn stored(
         &self,
@@ -222,6 +230,9 @@ impl Device {
         let mut used = known.iter().filter_map(Weak::upgrade);
         if let Some(found) = used.find(|stored| stored.key == key) {
             return Ok(Some(found));
+        }
+        if self.0.without_copies.load(Ordering::Relaxed) {
+            return Ok(None);
         }
         let made = make()?.map(Arc::new);
         known.extend(made.as_ref().map(Arc::downgrade));
@@ -284,13 +295,14 @@ impl Device {
             capability,
             limits,
             memory: 0,
-            kernels: OnceLock::new(),
-            recurrence_kernels: OnceLock::new(),
-            tagger_kernels: OnceLock::new(),
+            kernels: LoadOnce::new(),
+            recurrence_kernels: LoadOnce::new(),
+            tagger_kernels: LoadOnce::new(),
             resident: Mutex::default(),
             products: Mutex::default(),
             cooperative: Mutex::default(),
             stored: Mutex::default(),
+            without_copies: AtomicBool::new(false),
         }))
     }
 

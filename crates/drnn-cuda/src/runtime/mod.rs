@@ -7,5 +7,6 @@ pub(crate) mod driver;
 pub(crate) mod gemm;
 pub(crate) mod kernel;
 pub(crate) mod library;
+pub(crate) mod load_once;
 pub(crate) mod memory;
 pub(crate) mod stream;

@@ -6,7 +6,7 @@
 //! take_batch                                 writes the batch as if it had been staged
 //! ```
 
-use crate::error::Result as CudaResult;
+use crate::error::{Error, Result as CudaResult};
 use crate::kernels::params::{TakeBatch, ptr, size};
 use crate::runtime::device::Device;
 use crate::runtime::memory::Buffer;
@@ -43,7 +43,7 @@ pub(crate) struct StoredData {
 
 impl StoredData {
     /// Bytes that a copy takes in device memory.
-    fn bytes_of(data: &dyn Stored) -> usize {
+    pub fn bytes_of(data: &dyn Stored) -> usize {
         let targets = match data.y() {
             Targets::Classes(classes) => classes.len(),
             Targets::Values(values) => values.len(),
@@ -63,7 +63,10 @@ impl StoredData {
             if bytes > device.free_memory()? / 10 * 9 {
                 return Ok(None);
             }
-            StoredData::new(device, data)
+            match StoredData::new(device, data) {
+                Err(Error::OutOfMemory) => Ok(None), // someone else has taken it
+                made => made,
+            }
         })
     }
 
