@@ -91,7 +91,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     needs(input.rows).check_sized(arguments.force, &place, less, Some(smaller))?;
     let answers = placed.runner().run(&batch, start.as_ref()).map_err(|error| match error {
         drnn_tasks::Error::Drnn(error) => Failure::Input(arguments.explain(&input, error)),
-        other => Failure::Input(format!("--device cuda: {other}")),
+        other => Failure::Input(format!("{}: {other}", arguments.place.device)),
     })?;
     npy::write(&arguments.output, &answers.shape(), &answers.values)?;
     if let Some(folder) = &arguments.states {

@@ -27,6 +27,8 @@ pub struct Needs {
     parts: Vec<(&'static str, usize)>,
     /// GPU memory.
     card: usize,
+    /// And for a copy of the data there, which concurrent trainings share and which may be left out.
+    copy: usize,
 }
 
 impl Needs {
@@ -50,10 +52,17 @@ impl Needs {
         self
     }
 
+    /// Adds GPU memory for a copy of the data.
+    pub fn and_copy(mut self, bytes: usize) -> Needs {
+        self.copy = self.copy.max(bytes);
+        self
+    }
+
     /// The sum of both.
     pub fn join(self, other: Needs) -> Needs {
-        let card = other.card;
-        other.parts.into_iter().fold(self, |all, (what, bytes)| all.and(what, bytes)).and_card(card)
+        let Needs { parts, card, copy } = other;
+        let all = parts.into_iter().fold(self, |all, (what, bytes)| all.and(what, bytes));
+        all.and_card(card).and_copy(copy)
     }
 
     /// `count` times as much.
@@ -99,14 +108,19 @@ impl Needs {
         less: &str,
         smaller: Option<Smaller>,
     ) -> Result<(), Failure> {
+        let card = match place {
+            // If the driver does not know, the allocation itself may fail later.
+            Place::Cuda(device, ..) => device.free_memory().ok(),
+            Place::Cpu => None,
+        };
+        if let Place::Cuda(device, ..) = place
+            && !self.has_room_for_copy(card)
+        {
+            device.without_copies();
+        }
         if force.force {
             return Ok(());
         }
-        let card = match place {
-            // If the driver does not know, the allocation itself may fail later.
-            Place::Cuda(device, _) => device.free_memory().ok(),
-            Place::Cpu => None,
-        };
         let free = free::free().map(|free| usize::try_from(free).unwrap_or(usize::MAX));
         let fitting = match self.fits(free, card) {
             true => return Ok(()),
@@ -117,6 +131,11 @@ impl Needs {
             Some(why) => Err(Failure::Input(why)),
             None => Ok(()),
         }
+    }
+
+    /// Whether a copy of the data fits beside all that is needed.
+    fn has_room_for_copy(&self, card: Option<usize>) -> bool {
+        card.is_none_or(|free| self.card.saturating_add(self.copy) <= free)
     }
 
     /// Whether it is no more than what is free, as far as that is known.
@@ -230,7 +249,10 @@ mod tests {
         let lane = || needs.clone().and(CHECKPOINTS, 10);
         let lanes = Needs::side_by_side([lane(), lane(), lane().and(CHECKPOINTS, 2)], 2);
         assert_eq!(lanes.total(), (15 << 30) + 24);
-        let card = needs.and_card(2 << 30).times(2);
+        let card = needs.and_card(2 << 30).and_copy(1 << 30).times(2);
+        assert!(card.has_room_for_copy(Some(5 << 30)) && !card.has_room_for_copy(Some(4 << 30)));
+        let both = card.clone().join(Needs::default().and_copy(2 << 30));
+        assert!(both.has_room_for_copy(Some(6 << 30)) && !both.has_room_for_copy(Some(5 << 30)));
         let why = card.refusal(Some(usize::MAX), Some(3 << 30), "a smaller --batch").unwrap();
         assert!(
             why.starts_with("needs about 4.3 GB of the GPU's memory, of which 3.2 GB"),

@@ -8,6 +8,7 @@ use drnn::memory::{self, BatchSize};
 use drnn::{Cpu, Model, NetSpec};
 use drnn_cuda::{CudaLearner, Device, Precision};
 use drnn_train::{Dataset, Engine, Error, Estimate, Learner, MIN_EVAL_ROWS, Options, Result};
+use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 /// Lets trainings that share a GPU run concurrently: CUDA has 8 hardware queues by default and at
@@ -25,7 +26,7 @@ pub fn prepare() {
 pub struct PlaceArguments {
     /// Where to compute: cpu, cuda (an NVIDIA GPU), or auto: a GPU if there is one, otherwise the CPU
     #[arg(long, value_enum, value_name = "WHERE", default_value = "cpu")]
-    device: Name,
+    pub device: DeviceName,
     /// Precision of matrix products on a GPU; sums, states and parameters are f32. f16 and tf32 have
     /// three digits and are faster. f16 also selects the fused kernels for all steps at once (LSTMs up
     /// to 128 units; up to 2048 units on Hopper), and is tf32 for other networks
@@ -40,11 +41,22 @@ enum Rounding {
     F16,
 }
 
+/// What `--device` was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Name {
+pub enum DeviceName {
     Cpu,
     Cuda,
     Auto,
+}
+
+impl fmt::Display for DeviceName {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(match self {
+            DeviceName::Cpu => "--device cpu",
+            DeviceName::Cuda => "--device cuda",
+            DeviceName::Auto => "--device auto",
+        })
+    }
 }
 
 impl PlaceArguments {
@@ -55,59 +67,58 @@ impl PlaceArguments {
             Rounding::Tf32 => Precision::Tf32,
             Rounding::F16 => Precision::F16,
         };
-        match (self.device, Device::find as fn() -> _) {
-            (Name::Cpu, _) => Ok(Place::Cpu),
-            (Name::Cuda, find) => match find() {
-                Ok(device) => Ok(Place::Cuda(device, precision)),
-                Err(why) => Err(Failure::Input(format!("--device cuda: {why}"))),
-            },
-            (Name::Auto, find) => match find() {
-                Ok(device) => {
+        if self.device == DeviceName::Cpu {
+            return Ok(Place::Cpu);
+        }
+        match (Device::find(), self.device) {
+            (Ok(device), name) => {
+                if name == DeviceName::Auto {
                     progress!("on {device}");
-                    Ok(Place::Cuda(device, precision))
                 }
-                Err(why) => {
-                    progress!("on the CPU ({why})");
-                    Ok(Place::Cpu)
-                }
-            },
+                Ok(Place::Cuda(device, precision, name))
+            }
+            (Err(why), DeviceName::Auto) => {
+                progress!("on the CPU ({why})");
+                Ok(Place::Cpu)
+            }
+            (Err(why), name) => Err(Failure::Input(format!("{name}: {why}"))),
         }
     }
 
     /// Options as they would be written, each after a space; defaults are left out.
     pub fn command(self) -> String {
-        let device = match self.device {
-            Name::Cpu => return String::new(),
-            Name::Cuda => " --device cuda",
-            Name::Auto => " --device auto",
-        };
+        if self.device == DeviceName::Cpu {
+            return String::new();
+        }
         let precision = match self.precision {
             Rounding::F32 => " --precision f32",
             Rounding::Tf32 => " --precision tf32",
             Rounding::F16 => "",
         };
-        format!("{device}{precision}")
+        format!(" {}{precision}", self.device)
     }
 
     /// Whether `--device cuda` was given.
     pub fn must_be_gpu(self) -> bool {
-        self.device == Name::Cuda
+        self.device == DeviceName::Cuda
     }
 
     /// Whether a GPU may be used.
     pub fn may_be_gpu(self) -> bool {
-        self.device != Name::Cpu
+        self.device != DeviceName::Cpu
     }
 
     /// The same on the CPU.
     pub fn on_cpu(self) -> PlaceArguments {
-        PlaceArguments { device: Name::Cpu, ..self }
+        PlaceArguments { device: DeviceName::Cpu, ..self }
     }
 
     /// The CPU, for what no GPU does; `cuda` is an error.
     pub fn only_cpu_for(self, what: &str) -> std::result::Result<Place, Failure> {
         match self.device {
-            Name::Cuda => Err(Failure::Input(format!("--device cuda: {what} on the CPU only"))),
+            DeviceName::Cuda => {
+                Err(Failure::Input(format!("--device cuda: {what} on the CPU only")))
+            }
             _ => Ok(Place::Cpu),
         }
     }
@@ -117,7 +128,8 @@ impl PlaceArguments {
 #[derive(Debug, Clone)]
 pub enum Place {
     Cpu,
-    Cuda(Device, Precision),
+    /// The device, and whether it was named or found.
+    Cuda(Device, Precision, DeviceName),
 }
 
 impl Place {
@@ -129,7 +141,7 @@ impl Place {
         }
         let engine: Box<dyn Engine<Data = dyn Dataset>> = match self {
             Place::Cpu => Box::new(Learner::new(cpu, spec, adam, seed)),
-            Place::Cuda(device, precision) => {
+            Place::Cuda(device, precision, _) => {
                 let learner = CudaLearner::new(device, *precision, spec, adam, seed);
                 Box::new(learner.map_err(Error::from)?)
             }
@@ -147,7 +159,7 @@ impl Place {
         threads: usize,
     ) -> Result<Needs> {
         let estimate = Estimate::new(spec, data, options, threads);
-        let Place::Cuda(device, precision) = self else { return Ok(estimate.into()) };
+        let Place::Cuda(device, precision, _) = self else { return Ok(estimate.into()) };
         let batch = options.batch;
         let rows = |i: usize| if i == 0 { batch } else { batch.max(MIN_EVAL_ROWS) };
         let sizes = data.iter().enumerate().map(|(i, data)| data.batch_size(rows(i)));
@@ -159,7 +171,8 @@ impl Place {
         }
         // Parameters are initialised on the host before they are copied to the GPU.
         let weights = memory::model(spec);
-        Ok(Needs::from(Estimate { weights, pass: 0, ..estimate }).and_card(card))
+        let copy = data.first().map_or(0, |data| CudaLearner::copy_bytes(spec, *data));
+        Ok(Needs::from(Estimate { weights, pass: 0, ..estimate }).and_card(card).and_copy(copy))
     }
 
     /// Threads for `lanes` trainings: one that waits for a GPU needs no core.
@@ -171,11 +184,11 @@ impl Place {
     }
 }
 
-impl std::fmt::Display for Place {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
             Place::Cpu => f.write_str("the CPU"),
-            Place::Cuda(device, precision) => write!(f, "{device}, {precision}"),
+            Place::Cuda(device, precision, _) => write!(f, "{device}, {precision}"),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Models that run on whole sequences on the device that `--device` names.
 
-use super::place::Place;
+use super::place::{DeviceName, Place};
 use crate::Failure;
+use crate::console::progress;
 use drnn::Model;
-use drnn_cuda::CudaModel;
+use drnn_cuda::{CudaModel, Error};
 use drnn_tasks::Runner;
 use drnn_tasks::live::{LiveModel, LiveRun};
 
@@ -14,13 +15,21 @@ pub enum Placed<'m> {
 }
 
 impl<'m> Placed<'m> {
-    /// Copies the parameters to a GPU if `place` is one.
+    /// Copies the parameters to a GPU if `place` is one. A network that a GPU does not run goes to the
+    /// CPU where the GPU was found (`--device auto`), and is an error where it was named.
     pub fn new(place: &Place, model: &'m Model) -> Result<Placed<'m>, Failure> {
         match place {
             Place::Cpu => Ok(Placed::Cpu(model)),
-            Place::Cuda(device, precision) => CudaModel::new(device, model, *precision)
-                .map(|model| Placed::Cuda(Box::new(model)))
-                .map_err(|why| Failure::Input(format!("--device cuda: {why}"))),
+            Place::Cuda(device, precision, name) => {
+                match (CudaModel::new(device, model, *precision), name) {
+                    (Ok(model), _) => Ok(Placed::Cuda(Box::new(model))),
+                    (Err(Error::Unsupported(why)), DeviceName::Auto) => {
+                        progress!("on the CPU ({why})");
+                        Ok(Placed::Cpu(model))
+                    }
+                    (Err(why), name) => Err(Failure::Input(format!("{name}: {why}"))),
+                }
+            }
         }
     }
 

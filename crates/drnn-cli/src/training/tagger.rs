@@ -42,7 +42,7 @@ impl Place {
         let (adam, seed) = (options.adam, options.seed);
         let engine: Box<dyn Engine<Data = Sentences>> = match self {
             Place::Cpu => Box::new(TaggerLearner::new(cpu, net.clone(), adam, seed)),
-            Place::Cuda(device, precision) => {
+            Place::Cuda(device, precision, _) => {
                 drnn_cuda::check_options(options)?;
                 let tagger = CudaTagger::new(device, *precision, net.clone(), adam, seed);
                 Box::new(tagger.map_err(Error::from)?)
@@ -60,7 +60,7 @@ impl Place {
         threads: usize,
     ) -> Result<Needs> {
         let estimate = Estimate::tagger(net, parts, options, threads);
-        let Place::Cuda(device, precision) = self else { return Ok(estimate.into()) };
+        let Place::Cuda(device, precision, _) = self else { return Ok(estimate.into()) };
         let card = CudaTagger::estimate(device, *precision, net, parts, options.batch);
         // Parameters and given vectors are on the host before they are copied to the GPU.
         let vectors = net.frozen.as_ref().map_or(0, |table| table.values.len());

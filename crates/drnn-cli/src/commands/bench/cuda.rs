@@ -188,7 +188,7 @@ fn measure(
     let seeds = 0..case.at_once as u64;
     let mut networks: Vec<Box<dyn Engine<Data = dyn Dataset>>> = Vec::new();
     match place {
-        Place::Cuda(device, _) if case.together => {
+        Place::Cuda(device, ..) if case.together => {
             let group = CudaGroup::new(device, &spec, options(0).adam, case.at_once);
             let group = group.map_err(Error::from)?;
             for seed in seeds {
@@ -263,7 +263,7 @@ fn device_median(
     until: Until,
     times: usize,
 ) -> std::result::Result<Option<f64>, Failure> {
-    let (Place::Cuda(device, precision), 1) = (place, case.at_once) else { return Ok(None) };
+    let (Place::Cuda(device, precision, _), 1) = (place, case.at_once) else { return Ok(None) };
     let mut learner = CudaLearner::new(device, *precision, spec, AdamOptions::default(), 1)
         .map_err(drnn_train::Error::from)?;
     let chosen: Vec<u32> = (0..rows as u32).collect();

@@ -14,7 +14,7 @@ use crate::Failure;
 use crate::console::progress;
 use crate::memory::{Force, Needs};
 use crate::report::{commit, modified};
-use crate::training::place::Place;
+use crate::training::place::{DeviceName, Place};
 use drnn::memory::BatchSize;
 use drnn::random::Rng;
 use drnn::{InputSpec, NetSpec};
@@ -137,7 +137,7 @@ impl Run<'_> {
         shapes: &[NetworkShape],
         force: Force,
     ) -> std::result::Result<Vec<NetSpec>, Failure> {
-        let place = Place::Cuda(self.device.clone(), self.precision);
+        let place = Place::Cuda(self.device.clone(), self.precision, DeviceName::Cuda);
         let mut specs = Vec::new();
         for shape in shapes {
             let spec = shape.spec(shape.outputs.unwrap_or(1))?;

@@ -110,7 +110,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let shapes = arguments.shape.shapes()?;
     arguments.shape.check_device(arguments.place, &shapes)?;
     let place = arguments.place.find()?;
-    if let Place::Cuda(device, precision) = &place {
+    if let Place::Cuda(device, precision, _) = &place {
         let min_time = Duration::from_secs_f64(arguments.seconds);
         let rounds = arguments.rounds as usize;
         if shapes.is_empty() {

@@ -96,7 +96,7 @@ impl Arguments {
 fn forward(row: &Row, cpu: &Cpu, place: &Place) -> Result<f64, Failure> {
     let spec = row.spec()?;
     let batch = character_batch(row.delay);
-    if let Place::Cuda(device, precision) = place {
+    if let Place::Cuda(device, precision, _) = place {
         let learner = CudaLearner::new(device, *precision, &spec, AdamOptions::default(), 1);
         let mut learner = learner.map_err(drnn_train::Error::from)?;
         let chosen: Vec<u32> = (0..batch.rows as u32).collect();

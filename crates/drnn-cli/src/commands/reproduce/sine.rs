@@ -354,7 +354,7 @@ impl Arguments {
         training: &Options,
     ) -> Result<Vec<Pool<'a>>, Failure> {
         let cpu = training::cpu(self.threads)?;
-        let Place::Cuda(device, precision) = place else {
+        let Place::Cuda(device, precision, _) = place else {
             return Ok(vec![Pool::on_cpu(cells, &cpu)]);
         };
         let nets: BTreeSet<PaperNet> = cells.iter().map(|cell| cell.net).collect();

@@ -166,7 +166,7 @@ impl Arguments {
         let mut taggers = cores;
         if gpu && pending.iter().any(|task| !task.only_cpu()) {
             // No GPU is an error before work begins.
-            if let Place::Cuda(device, _) = self.place.find()? {
+            if let Place::Cuda(device, ..) = self.place.find()? {
                 taggers = batches::taggers_on_gpu(device.free_memory().unwrap_or(0));
             }
         }
