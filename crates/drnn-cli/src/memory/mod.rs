@@ -114,7 +114,7 @@ impl Needs {
             Place::Cpu => None,
         };
         if let Place::Cuda(device, ..) = place
-            && !self.has_room_for_copy(card)
+            && !self.copy_fits(card)
         {
             device.without_copies();
         }
@@ -133,8 +133,8 @@ impl Needs {
         }
     }
 
-    /// Whether a copy of the data fits beside all that is needed.
-    fn has_room_for_copy(&self, card: Option<usize>) -> bool {
+    /// Whether a copy of the data fits next to all that is needed.
+    fn copy_fits(&self, card: Option<usize>) -> bool {
         card.is_none_or(|free| self.card.saturating_add(self.copy) <= free)
     }
 
@@ -250,9 +250,9 @@ mod tests {
         let lanes = Needs::side_by_side([lane(), lane(), lane().and(CHECKPOINTS, 2)], 2);
         assert_eq!(lanes.total(), (15 << 30) + 24);
         let card = needs.and_card(2 << 30).and_copy(1 << 30).times(2);
-        assert!(card.has_room_for_copy(Some(5 << 30)) && !card.has_room_for_copy(Some(4 << 30)));
+        assert!(card.copy_fits(Some(5 << 30)) && !card.copy_fits(Some(4 << 30)));
         let both = card.clone().join(Needs::default().and_copy(2 << 30));
-        assert!(both.has_room_for_copy(Some(6 << 30)) && !both.has_room_for_copy(Some(5 << 30)));
+        assert!(both.copy_fits(Some(6 << 30)) && !both.copy_fits(Some(5 << 30)));
         let why = card.refusal(Some(usize::MAX), Some(3 << 30), "a smaller --batch").unwrap();
         assert!(
             why.starts_with("needs about 4.3 GB of the GPU's memory, of which 3.2 GB"),

@@ -221,15 +221,8 @@ impl CudaModel {
     }
 
     fn parameters(&self, layers: &Range<usize>) -> Vec<LayerArrays> {
-        let at = |value: usize| self.params.at(value);
-        let directions = self.plan.layers[layers.clone()].iter().flatten();
-        let of_one = |r: &crate::step::plan::Recurrence| LayerArrays {
-            w_ih: at(r.w_ih),
-            w_hh: at(r.w_hh),
-            b_ih: at(r.b_ih),
-            b_hh: at(r.b_hh),
-        };
-        directions.map(of_one).collect()
+        let recurrences = self.plan.layers[layers.clone()].iter().flatten();
+        LayerArrays::in_vector(recurrences, |place| self.params.at(place))
     }
 
     /// Looks up the embeddings of tokens.

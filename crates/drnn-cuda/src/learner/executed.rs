@@ -91,7 +91,7 @@ fn a_batch_taken_on_the_device_is_the_staged_one() {
     }
 }
 
-/// Examples that count how often they are asked for their largest batch, for which all are searched.
+/// Examples that count the searches for their largest batch, each of which reads all of them.
 struct Counted(Examples, AtomicUsize);
 
 impl Dataset for Counted {
@@ -134,7 +134,7 @@ fn data_are_copied_if_the_batches_fit_that_are_trained() {
 }
 
 #[test]
-fn no_copy_is_made_where_none_is_wanted() {
+fn data_are_staged_if_the_device_is_to_have_no_copies() {
     let device = hopper();
     device.without_copies();
     let mut learner = learner(&device, &network(3, 2, 1));

@@ -2,15 +2,16 @@
 //! tilings and ways are chosen.
 //!
 //! ```text
-//! forward  = LATENCY + SPLIT?  + PRODUCT * k-steps * max(1, rows / 32) + LOAD * KB of h
-//! backward = LATENCY           + PRODUCT * k-steps * max(1, rows / 32) + EXCHANGE * KB of parts
+//! forward  = LATENCY + SPLIT? + PRODUCT * k-steps * max(1, rows / 32) + LOAD * KB of h
+//! backward = LATENCY + SPLIT? + PRODUCT * k-steps * max(1, rows / 32) + EXCHANGE * KB of parts
 //! batch    = waves * (forward + backward + LAUNCH)
 //! ```
 //!
 //! k-steps: dependent `wgmma` of a warpgroup; a product of 16 or 24 rows costs as much as one of
-//! 32. KB: what a block reads in a step. Constants are fitted to an H200 with 92 to 128 blocks of
-//! 32 units (`results/peers-gpu.json`); blocks of 16 units have not been measured yet. Only ratios
-//! matter: they decide, and nothing else depends on them.
+//! 32. SPLIT: in blocks of 16 units. KB: what a block reads in a step. Constants are fitted to an
+//! H200 with 92 to 128 blocks of 32 units (`results/peers-gpu.json`); that file has no blocks of 16
+//! units, and SPLIT is an estimate. Only ratios matter: they decide, and nothing else depends on
+//! them.
 
 use super::tiling::Tiling;
 use crate::plain::resident;
@@ -147,9 +148,10 @@ mod tests {
         }
     }
 
-    /// A training step, measured with 200 steps: of kernels step by step 11.8 ms for 1536 units and 128
-    /// sequences, 13.7 ms for 2048 units and 64; in registers 1.65 ms for 128 units and 1.00 ms for 64
-    /// units and 16 sequences.
+    /// A training step of 200 time steps, measured on one H200: of kernels step by step 11.8 ms for
+    /// 1536 units and 128 sequences, 13.7 ms for 2048 units and 64; in registers 1.65 ms for 128 units
+    /// and 1.00 ms for 64 units and 16 sequences. `results/` has no file of it; the example `times`
+    /// (`lstm:1x1536:128x200`) measures these shapes, which run in persistent kernels since.
     #[test]
     fn the_plain_way_is_estimated_too() {
         for (units, measured) in [(1536, 59.0), (2048, 68.5), (128, 8.2), (64, 5.0)] {

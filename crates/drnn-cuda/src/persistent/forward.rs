@@ -11,7 +11,7 @@ use crate::kernels::params::{
 use crate::runtime::gemm::{Form, Matrix, OutputType};
 use crate::runtime::kernel::Kernel;
 use crate::runtime::memory::Buffer;
-use crate::step::pass::{Pass, THREADS, Until};
+use crate::step::pass::{Pass, Until, launch_each};
 use crate::step::plan::Recurrence;
 use drnn::InputSpec;
 
@@ -84,7 +84,7 @@ impl PersistentPass<'_> {
     /// Launches an elementwise kernel with a thread per value.
     pub fn each<P: Params>(&self, kernel: &Kernel<P>, values: usize, params: &P) -> Result<()> {
         // SAFETY: callers pass addresses of buffers as long as the sizes say.
-        unsafe { kernel.launch(self.pass.stream, [values.div_ceil(THREADS), 1], THREADS, params) }
+        unsafe { launch_each(kernel, self.pass.stream, values, params) }
     }
 
     /// A GEMM with f16 factors.

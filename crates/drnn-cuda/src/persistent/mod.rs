@@ -44,7 +44,7 @@ pub(crate) use forced::ForcedTiling;
 pub(crate) use forward::PersistentPass;
 pub(crate) use spec::KernelSpec;
 pub(crate) use tiling::{DeviceLimits, Lanes, LayerShape, Tiling};
-pub(crate) use workspace::{LayerWorkspace, Padded, PersistentWorkspace};
+pub(crate) use workspace::{EMPTY_SENTINEL, LayerWorkspace, Padded, PersistentWorkspace};
 
 use crate::error::{Error, Result};
 use crate::kernels::RecurrenceKernels;

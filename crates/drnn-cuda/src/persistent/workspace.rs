@@ -110,8 +110,8 @@ fn packed_len(plan: &Plan, padded: usize) -> [usize; 2] {
     sizes.packed()
 }
 
-/// Every byte of exchange words that have not been written yet: `SENTINEL` of the kernels.
-const EMPTY_SENTINEL: u8 = 0xff;
+/// Every byte of exchange words that have not been written yet: `EMPTY_SENTINEL` of the kernels.
+pub(crate) const EMPTY_SENTINEL: u8 = 0xff;
 
 /// Buffers of all layers.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 
 use super::Recurrence;
 use crate::error::{Error, Result};
+use crate::step;
 
 /// Parameters, or their gradients, of one direction of a layer: device addresses of f32 in
 /// PyTorch's layout, gates in its order (LSTM i, f, g, o; GRU r, z, n).
@@ -16,6 +17,22 @@ pub struct LayerArrays {
     pub b_ih: u64,
     /// (gates n), or 0.
     pub b_hh: u64,
+}
+
+impl LayerArrays {
+    /// Of recurrences whose parameters, or gradients, lie in one vector, where `at` says.
+    pub(crate) fn in_vector<'r>(
+        recurrences: impl IntoIterator<Item = &'r step::plan::Recurrence>,
+        at: impl Fn(usize) -> u64,
+    ) -> Vec<LayerArrays> {
+        let of_one = |r: &step::plan::Recurrence| LayerArrays {
+            w_ih: at(r.w_ih),
+            w_hh: at(r.w_hh),
+            b_ih: at(r.b_ih),
+            b_hh: at(r.b_hh),
+        };
+        recurrences.into_iter().map(of_one).collect()
+    }
 }
 
 /// Device address of the lengths of sequences, (B). A length is at least 0 and at most T; others

@@ -9,7 +9,7 @@ use crate::runtime::gemm::Gemm;
 use crate::runtime::kernel::Kernel;
 use crate::runtime::memory::{Buffer, Pod};
 use crate::runtime::stream::Stream;
-use crate::step::pass::{Pass, THREADS, Tensors};
+use crate::step::pass::{Pass, Tensors, launch_each};
 use crate::step::plan::Plan;
 
 /// Of a pass.
@@ -66,7 +66,7 @@ impl Call<'_> {
     pub fn each<P: Params>(&self, kernel: &Kernel<P>, values: usize, params: &P) -> Result<()> {
         // SAFETY: the caller's arrays have the sizes that its arguments say, and `memory` those of
         // the plan.
-        unsafe { kernel.launch(self.stream, [values.div_ceil(THREADS), 1], THREADS, params) }
+        unsafe { launch_each(kernel, self.stream, values, params) }
     }
 
     /// Address of the steps of each row.

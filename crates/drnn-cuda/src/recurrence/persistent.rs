@@ -6,16 +6,15 @@ use crate::error::Result;
 use crate::kernels::params::{
     Largest, LastStatesHalf, ReadValuesHalf, SetScale, WriteStatesHalf, ptr, size,
 };
-use crate::persistent::{GivenStates, PersistentNet, PersistentPass, PersistentWorkspace};
+use crate::persistent::{
+    EMPTY_SENTINEL, GivenStates, PersistentNet, PersistentPass, PersistentWorkspace,
+};
 use crate::runtime::gemm::{Form, Matrix, OutputType};
 use crate::step::pass::THREADS;
 use crate::step::workspace::Recurrent;
 
 /// Blocks of the search for the largest gradient, at most.
 const LARGEST_BLOCKS: usize = 1024;
-
-/// Every byte of a word of the h exchange that has not been written yet.
-const EMPTY_SENTINEL: u8 = 0xff;
 
 impl<'a> Call<'a> {
     fn persistent_work(&self) -> &PersistentWorkspace {

@@ -4,9 +4,11 @@
 use crate::error::Result;
 use crate::kernels::Kernels;
 use crate::kernels::params::{
-    CrossEntropy, Embed, EmbedBackward, SquaredError, SumChunks, SumColumns, SumLosses, ptr, size,
+    CrossEntropy, Embed, EmbedBackward, Params, SquaredError, SumChunks, SumColumns, SumLosses,
+    ptr, size,
 };
 use crate::runtime::gemm::{Gemm, Matrix};
+use crate::runtime::kernel::Kernel;
 use crate::runtime::memory::Buffer;
 use crate::runtime::stream::Stream;
 use crate::step::plan::{Plan, Shape, Staged, TargetType};
@@ -16,6 +18,20 @@ use drnn::InputSpec;
 
 /// Threads of a block of elementwise kernels.
 pub(crate) const THREADS: usize = 256;
+
+/// Launches an elementwise kernel with at least `threads` threads, one for each value.
+///
+/// # Safety
+/// As [`Kernel::launch`].
+pub(crate) unsafe fn launch_each<P: Params>(
+    kernel: &Kernel<P>,
+    stream: &Stream,
+    threads: usize,
+    params: &P,
+) -> Result<()> {
+    // SAFETY: the caller's contract.
+    unsafe { kernel.launch(stream, [threads.div_ceil(THREADS), 1], THREADS, params) }
+}
 
 /// The last thing computed for a batch; each variant includes those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -102,14 +102,7 @@ impl Network {
 
     /// Where the recurrence's parameters, or their gradients, lie in the tagger's vector.
     pub fn arrays(&self, vector: &Buffer<f32>) -> Vec<LayerArrays> {
-        let at = |value: usize| vector.at(self.first + value);
-        let lanes = self.plan.layers.iter().flatten();
-        let arrays = lanes.map(|r| LayerArrays {
-            w_ih: at(r.w_ih),
-            w_hh: at(r.w_hh),
-            b_ih: at(r.b_ih),
-            b_hh: at(r.b_hh),
-        });
-        arrays.collect()
+        let recurrences = self.plan.layers.iter().flatten();
+        LayerArrays::in_vector(recurrences, |place| vector.at(self.first + place))
     }
 }

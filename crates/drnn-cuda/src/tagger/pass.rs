@@ -21,7 +21,7 @@ use crate::recurrence::{BackwardArguments, ForwardArguments, Lengths, Recurrence
 use crate::runtime::gemm::{Form, Gemm};
 use crate::runtime::kernel::Kernel;
 use crate::runtime::stream::Stream;
-use crate::step::pass::{ColumnSums, THREADS, matrix};
+use crate::step::pass::{ColumnSums, THREADS, launch_each, matrix};
 use crate::step::state::{DeviceState, LOSSES};
 use drnn::InputSpec;
 use drnn_tasks::tagger::TaggerNet;
@@ -90,7 +90,7 @@ impl TaggerPass<'_> {
     /// Launches an elementwise kernel with at least `threads` threads.
     fn each<P: Params>(&self, kernel: &Kernel<P>, threads: usize, params: &P) -> Result<()> {
         // SAFETY: the workspace was reserved for this batch, whose indices `batch` has checked.
-        unsafe { kernel.launch(self.stream, [threads.div_ceil(THREADS), 1], THREADS, params) }
+        unsafe { launch_each(kernel, self.stream, threads, params) }
     }
 
     /// Symbols and width of the char network's embedding.
