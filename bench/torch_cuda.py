@@ -205,7 +205,7 @@ def ensemble(count, device, steps=50, rows=100, q=1, n=100):
         own.step()
 
     first = losses(amp(device, nets[-1], x)) / losses(amp(device, together, x))[-1]
-    apart = float((first - 1).abs())
+    apart = float((first.detach() - 1).abs())
     if not apart < MAX_DIFFERENCE:
         raise RuntimeError(f"losses differ by {apart:.3g}")
     return {"difference": apart, "torch": one_by_one, "drnn": at_once}
