@@ -24,7 +24,9 @@ _CONVERTED = (torch.float32, torch.float16, torch.bfloat16)
 # Steps of all layers and directions: cuDNN takes some microseconds for each, and a call of drnn as
 # many as for about 48 of them, to submit its work.
 _FEWEST_STEPS = 48
-_LARGE_BATCH = 1 << 26  # values; kernels count four gates and padding with 32 bits
+_LARGE_BATCH = (
+    1 << 27
+)  # values; kernels index arrays with padding, to 32 columns or more, with 32 bits
 _MOST_PADDING = 8
 SIDE_STREAMS = 4  # for networks that run side by side
 _SAME_DEVICE = contextlib.nullcontext()

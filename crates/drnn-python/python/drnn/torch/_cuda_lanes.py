@@ -1,4 +1,4 @@
-"""Passes of several networks of one shape on a GPU, as `torch.vmap` asks for them: lanes.
+"""Passes of several networks of one shape on a GPU, which `torch.vmap` maps: lanes.
 
 A small network occupies some of the multiprocessors, so lanes are submitted to a few streams in
 turn and run side by side. All memory is the current stream's, which waits for them.
