@@ -10,13 +10,12 @@ import json
 import math
 import os
 import platform
-import shlex
 import statistics
 import sys
 import time
 
 import gpu_contenders
-from gpu_contenders import KINDS, PEERS, Drnn, Failed, race
+from gpu_contenders import KINDS, PEERS, Drnn, Failed, command_line, race
 
 UNITS = (64, 128, 256, 512, 768, 1024, 1536, 2048)
 BATCHES = (1, 16, 64, 128, 256, 512)
@@ -224,6 +223,17 @@ def draw_map(report, path):
     figure.savefig(path, metadata={"Date": None})
 
 
+def joined(reports):
+    """One report of several runs of the same program and machine, each of other cells."""
+    facts = [[r["drnn"], r["torch"], r["precision"]] for r in reports]
+    if any(one != facts[0] for one in facts):
+        raise SystemExit(f"the files are of different programs or machines: {facts}")
+    cells = [cell for r in reports for cell in r["cells"]]
+    known = {name(cell["shape"]) for cell in cells}
+    left_out = {text: None for r in reports for text in r["left_out"] if text not in known}
+    return {**reports[0], "cells": cells, "left_out": list(left_out)}
+
+
 def show(report, path=None):
     """Prints what a report says, and draws its map."""
     print(tables(report["cells"]))
@@ -238,7 +248,7 @@ def facts(precision):
     torch = gpu_contenders.torch
     on_gpu = torch.cuda.is_available()
     return {
-        "command": shlex.join(["python3", *sys.argv]),
+        "command": command_line("python3"),
         "date": datetime.date.today().isoformat(),
         "device": torch.cuda.get_device_name() if on_gpu else "none",
         "torch": torch.__version__,

@@ -2,7 +2,7 @@
 
     python3 bench/peers_gpu.py [--drnn target/release/drnn] [--case NAME ...] [--precision f32|tf32|f16] [--out FILE]
     python3 bench/peers_gpu.py --grid [--minutes M] [--cells N:B:T,..] [--out FILE] [--map FILE.svg]
-    python3 bench/peers_gpu.py --show FILE [--map FILE.svg]     prints such a file as a Markdown table
+    python3 bench/peers_gpu.py --show FILE .. [--map FILE.svg]  prints such files as Markdown tables
 
 Forward is from tokens to logits, states is the same without the output layer; a step is forward, loss,
 backward, clipping at norm 1 and fused Adam. Times are milliseconds, medians by device events; where several
@@ -17,12 +17,11 @@ unless drnn uses f32.
 import argparse
 import importlib.util
 import json
-import shlex
 import subprocess
 import sys
 
 import gpu_grid
-from gpu_contenders import captured, once_ms
+from gpu_contenders import captured, command_line, once_ms
 
 try:
     import torch
@@ -49,11 +48,16 @@ def own_times(ours):
     return [1e3 * time if time else None for time in times]
 
 
-def show(path, map_path=None):
-    with open(path) as file:
-        found = json.load(file)
-    if "left_out" in found:  # of --grid
-        return gpu_grid.show(found, map_path)
+def show(paths, map_path=None):
+    reports = []
+    for path in paths:
+        with open(path) as file:
+            reports.append(json.load(file))
+    if all("left_out" in report for report in reports):  # of --grid
+        return gpu_grid.show(gpu_grid.joined(reports), map_path)
+    if len(reports) > 1:
+        raise SystemExit("--show takes several files of --grid, or one other file")
+    found = reports[0]
     print(f"{found['device']}, PyTorch {found['torch']}, drnn {found['precision']}, milliseconds:\n")
     print("| network | states | forward | PyTorch eager | graph | step | PyTorch eager | graph |")
     print("|---|--:|--:|--:|--:|--:|--:|--:|")
@@ -158,7 +162,7 @@ def main():
     parser.add_argument("--case", action="append", choices=[*LARGE, *SMALL])
     parser.add_argument("--precision", default="f16", choices=["f32", "tf32", "f16"])
     parser.add_argument("--out", help="a JSON file for the results")
-    parser.add_argument("--show", metavar="FILE", help="print a file written by --out")
+    parser.add_argument("--show", metavar="FILE", nargs="+", help="print files written by --out")
     grid_arguments(parser)
     arguments = parser.parse_args()
     if arguments.show:
@@ -194,7 +198,7 @@ def main():
         rates = f"{ours[name]['steps_per_second']:.0f}, {1e3 / row['step']['graph']:.0f}"
         print(f"{name:18} {times}   {rates}", flush=True)
     if arguments.out:
-        facts = {"command": shlex.join(["python3", *sys.argv]), "device": device, "torch": torch.__version__}
+        facts = {"command": command_line("python3"), "device": device, "torch": torch.__version__}
         with open(arguments.out, "w") as file:
             json.dump({**facts, "precision": arguments.precision, "commit": commit, "cases": found}, file, indent=1)
 

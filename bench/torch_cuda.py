@@ -18,7 +18,6 @@ import datetime
 import gc
 import json
 import os
-import shlex
 import statistics
 import sys
 import time
@@ -31,6 +30,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 import drnn
 import drnn.torch
 import gpu_contenders
+import torch_modules
 
 MAX_DIFFERENCE = 0.03  # of losses, and of gradients by their norm, both in f16
 SCALE = 4096.0  # of losses, as torch.amp.GradScaler would find it, so that gradients in f16 last
@@ -366,13 +366,14 @@ def main(device="cuda"):
     warnings.filterwarnings("error", message="drnn.torch:")
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     head = {
-        "command": shlex.join(["python", *sys.argv]),
+        "command": gpu_contenders.command_line("python"),
         "date": datetime.date.today().isoformat(),
         "device": torch.cuda.get_device_name() if device == "cuda" else device,
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
         "cudnn": torch.backends.cudnn.version(),
         "drnn": drnn.__version__,
+        "commit": torch_modules.commit(),
     }
     print(f"{head['device']}, PyTorch {head['torch']}, drnn {head['drnn']}")
     results = {}

@@ -38,6 +38,16 @@ def grid(found):
     return lines
 
 
+def on_gpu(found):
+    lines = ["| network | eager | from a CUDA graph |", "|---|--:|--:|"]
+    for result in found["results"].values():
+        how = [result[key]["ratio"] if key in result else None for key in ("eager", "graph")]
+        if any(how):
+            ratios = (f"{ratio:.2f}" if ratio else "" for ratio in how)
+            lines.append(f"| {result['case']} | {' | '.join(ratios)} |")
+    return lines
+
+
 def write(page, name, lines):
     begin, end = f"<!-- {name}: made by bench/torch_table.py -->\n", f"<!-- /{name} -->"
     head, rest = page.split(begin)
@@ -48,7 +58,8 @@ def write(page, name, lines):
 def main():
     path = ROOT / "docs/PYTHON.md"
     page = write(path.read_text(), "torch-modules", cases(read("torch-modules")["results"]))
-    path.write_text(write(page, "torch-modules-grid", grid(read("torch-modules-grid")["grid"])))
+    page = write(page, "torch-modules-grid", grid(read("torch-modules-grid")["grid"]))
+    path.write_text(write(page, "torch-cuda", on_gpu(read("torch-cuda"))))
 
 
 if __name__ == "__main__":

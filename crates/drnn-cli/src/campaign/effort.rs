@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! GPU    one NVIDIA H200 in f16, a network alone: characters and sine as measured (results/paper),
-//!        taggers by an epoch of English (README.md); reversal, d-GRU and d-RNN are estimates
+//!        taggers by an epoch of English (results/tagger-gpu.json); reversal, d-GRU and d-RNN are estimates
 //! CPU    multiply-adds / 45e9 per second and core with AVX-512, as reversal and masked characters reach
 //! ```
 //!
@@ -25,9 +25,9 @@ const RELAX_HALVES: f64 = 7.0;
 /// Epochs of a sine network: the mean of 308 trainings.
 const SINE_EPOCHS: f64 = 870.0;
 
-/// Cores that train a tagger as fast as a GPU, whose epochs of English take 1.0 s on an H200 (README.md);
-/// `bench/tagger_gpu.py` measures them.
-const TAGGER_CORES: f64 = 10.0;
+/// Cores that train a tagger as fast as a GPU, whose epochs of English take 3.7 s on an H200
+/// (results/tagger-gpu.json). Several side by side take less each.
+const TAGGER_CORES: f64 = 2.7;
 
 /// Minutes on a GPU, or on this many cores.
 pub fn minutes(task: &Task, gpu: bool, cores: usize) -> f64 {
