@@ -23,7 +23,7 @@ pub(crate) struct CudaLibrary {
 const DRIVER: CudaLibrary = CudaLibrary {
     what: "NVIDIA driver",
     names: &["libcuda.so.1", "libcuda.so", "nvcuda.dll"],
-    advice: "Install NVIDIA's driver, or train with --device cpu.",
+    advice: "Install NVIDIA's driver, or use --device cpu.",
 };
 
 const NVRTC: CudaLibrary = CudaLibrary {
