@@ -15,11 +15,8 @@ forward pass is in eval mode. All are replayed from a CUDA graph.
 import collections
 import gc
 import json
-import os
 import queue
-import shlex
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -34,12 +31,6 @@ KINDS = ("forward", "step")
 LAUNCHES = 4
 CLOCKS_RISE_MS = 50  # of work before anything is timed
 COMPILING = 5  # times as long as for other shapes is the answer to the first one waited for
-
-
-def command_line(python):
-    """The one that runs, for the results: without folders that are only on this machine."""
-    words = [os.path.basename(word) if os.path.isabs(word) else word for word in sys.argv]
-    return shlex.join([python, *words])
 
 
 class Failed(Exception):
@@ -135,15 +126,12 @@ def once_ms(call, device="cuda"):
 def milliseconds(call, seconds, device="cuda"):
     """The median of several measurements, and their number: 5 to 50, for `seconds`."""
 
-    def once():
-        return once_ms(call, device)
-
     call()
-    one = max(once(), 1e-3) * (LAUNCHES if device == "cuda" else 1)
+    one = max(once_ms(call, device), 1e-3) * (LAUNCHES if device == "cuda" else 1)
     count = min(50, max(5, int(seconds * 1e3 / one)))
     for _ in range(min(1000, int(CLOCKS_RISE_MS / one) + 1)):
-        once()
-    times = sorted(once() for _ in range(count))
+        once_ms(call, device)
+    times = sorted(once_ms(call, device) for _ in range(count))
     return (times[(count - 1) // 2] + times[count // 2]) / 2, count
 
 
@@ -162,9 +150,10 @@ def captured(call, device="cuda"):
     with torch.cuda.graph(graph):
         call()
 
-    def replay(_reads_memory_of=call):
+    def replay():
         graph.replay()
 
+    replay.reads_memory_of = call
     return replay
 
 

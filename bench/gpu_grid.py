@@ -11,11 +11,11 @@ import math
 import os
 import platform
 import statistics
-import sys
 import time
 
 import gpu_contenders
-from gpu_contenders import KINDS, PEERS, Drnn, Failed, command_line, race
+from gpu_contenders import KINDS, PEERS, Drnn, Failed, race
+from provenance import command_line
 
 UNITS = (64, 128, 256, 512, 768, 1024, 1536, 2048)
 BATCHES = (1, 16, 64, 128, 256, 512)
@@ -248,7 +248,7 @@ def facts(precision):
     torch = gpu_contenders.torch
     on_gpu = torch.cuda.is_available()
     return {
-        "command": command_line("python3"),
+        "command": command_line(),
         "date": datetime.date.today().isoformat(),
         "device": torch.cuda.get_device_name() if on_gpu else "none",
         "torch": torch.__version__,

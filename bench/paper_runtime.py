@@ -30,6 +30,7 @@ import time
 import torch
 
 from gpu_contenders import captured, once_ms
+from provenance import command_line
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PAUSE_S = 0.1  # idle thread pools spin and would take time from the next contender
@@ -101,7 +102,7 @@ class Torch:
     @staticmethod
     def call_of(net, tokens):
         def call():
-            with torch.no_grad():
+            with torch.inference_mode():
                 net(tokens)
 
         return call
@@ -225,9 +226,8 @@ def main():
         print(f"{name:16} {shown(times[name], others[name])}")
     if options.calm:
         print(f"pairs that others disturbed: {repeated} measured again, {disturbed} of them without success")
-    words = [os.path.basename(word) if os.path.isabs(word) else word for word in sys.argv[1:]]
     provenance = ours.provenance | {
-        "command": shlex.join(["python", "bench/paper_runtime.py", *words]),
+        "command": command_line(),
         "started": started.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "seconds": (datetime.datetime.now(datetime.timezone.utc) - started).total_seconds(),
     }

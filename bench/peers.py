@@ -12,7 +12,6 @@ import gc
 import json
 import os
 import platform
-import shlex
 import statistics
 import subprocess
 import sys
@@ -26,6 +25,7 @@ import torch
 
 import grid
 from contenders import CASES, make_contenders
+from provenance import command_line
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
@@ -143,10 +143,9 @@ def cpu_model():
 
 def facts(options):
     """Where and with what it was measured. Paths are cut to file names."""
-    command = [os.path.basename(a) if os.path.isabs(a) else a for a in sys.argv[1:]]
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
-        "command": shlex.join(["python", "bench/peers.py", *command]),
+        "command": command_line(),
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "git_commit": git("rev-parse", "HEAD"),
         "git_dirty": bool(git("status", "--porcelain", "--untracked-files=no")),

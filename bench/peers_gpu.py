@@ -21,7 +21,8 @@ import subprocess
 import sys
 
 import gpu_grid
-from gpu_contenders import captured, command_line, once_ms
+from gpu_contenders import captured, once_ms
+from provenance import command_line
 
 try:
     import torch
@@ -198,7 +199,7 @@ def main():
         rates = f"{ours[name]['steps_per_second']:.0f}, {1e3 / row['step']['graph']:.0f}"
         print(f"{name:18} {times}   {rates}", flush=True)
     if arguments.out:
-        facts = {"command": command_line("python3"), "device": device, "torch": torch.__version__}
+        facts = {"command": command_line(), "device": device, "torch": torch.__version__}
         with open(arguments.out, "w") as file:
             json.dump({**facts, "precision": arguments.precision, "commit": commit, "cases": found}, file, indent=1)
 

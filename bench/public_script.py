@@ -33,6 +33,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from provenance import commit
+
 CASES = {
     "lstm": ("LSTM, the script's defaults (2 x 200 units)", ["--model", "LSTM"], 10_000),
     "lstm-2000-words": ("LSTM, defaults, fewer words", ["--model", "LSTM"], 2_000),
@@ -229,11 +231,6 @@ def provenance(examples, arguments):
 
     import drnn
 
-    def commit(folder):
-        command = ["git", "-C", str(folder), "rev-parse", "HEAD"]
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
-        return done.stdout.strip() or None
-
     processor = "unknown"
     if os.path.exists("/proc/cpuinfo"):
         names = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
@@ -242,7 +239,7 @@ def provenance(examples, arguments):
         "command": " ".join(["python bench/public_script.py EXAMPLES", *sys.argv[2:]]),
         "script": "word_language_model of pytorch/examples",
         "script_commit": arguments.examples_commit or commit(examples),
-        "commit": commit(Path(__file__).parent),
+        "commit": commit(),
         "versions": {
             "drnn": drnn.__version__,
             "torch": torch.__version__,

@@ -14,12 +14,12 @@ import datetime
 import gzip
 import json
 import pathlib
-import shlex
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
+
+from provenance import command_line
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 EPOCHS, SHORT, LONG, ROUNDS = 5, 2, 12, 3
@@ -80,9 +80,8 @@ def main():
     parser.add_argument("--json", help="also write the results to this file")
     options = parser.parse_args()
     version = subprocess.run([options.drnn, "--version"], check=True, capture_output=True, text=True).stdout.strip()
-    words = [pathlib.Path(word).name if word.startswith("/") else word for word in sys.argv[1:]]
     found = {
-        "command": shlex.join(["python", "bench/tagger_gpu.py", *words]),
+        "command": command_line(),
         "date": datetime.date.today().isoformat(),
         "drnn": version,
         "treebank": one(options.folder, "train").name,

@@ -17,7 +17,6 @@ import copy
 import datetime
 import gc
 import json
-import os
 import statistics
 import sys
 import time
@@ -30,7 +29,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 import drnn
 import drnn.torch
 import gpu_contenders
-import torch_modules
+from provenance import command_line, commit
 
 MAX_DIFFERENCE = 0.03  # of losses, and of gradients by their norm, both in f16
 SCALE = 4096.0  # of losses, as torch.amp.GradScaler would find it, so that gradients in f16 last
@@ -366,14 +365,14 @@ def main(device="cuda"):
     warnings.filterwarnings("error", message="drnn.torch:")
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     head = {
-        "command": gpu_contenders.command_line("python"),
+        "command": command_line(),
         "date": datetime.date.today().isoformat(),
         "device": torch.cuda.get_device_name() if device == "cuda" else device,
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
         "cudnn": torch.backends.cudnn.version(),
         "drnn": drnn.__version__,
-        "commit": torch_modules.commit(),
+        "commit": commit(),
     }
     print(f"{head['device']}, PyTorch {head['torch']}, drnn {head['drnn']}")
     results = {}

@@ -20,8 +20,6 @@ import os
 import platform
 import random
 import statistics
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -31,6 +29,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 
 import drnn
 import drnn.torch
+from provenance import command_line, commit
 
 
 class Trained(nn.Module):
@@ -246,14 +245,6 @@ def machine():
     return {"processor": names[0] if names else platform.processor(), "cores": os.cpu_count()}
 
 
-def commit():
-    """Of the clone that this file lies in, "-dirty" if it has changes; None outside of one."""
-    describe = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--match="]
-    here = os.path.dirname(os.path.abspath(__file__))
-    done = subprocess.run(describe, cwd=here, capture_output=True, text=True)
-    return done.stdout.strip() or None
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--case", action="append", choices=list(CASES), help="all if not given")
@@ -286,7 +277,7 @@ def main():
         print(f"{name:10} {mean:.2f}x ({ends}), {below}")
     if arguments.json:
         head = {
-            "command": " ".join(["python", "bench/torch_modules.py", *sys.argv[1:]]),
+            "command": command_line(),
             "date": datetime.date.today().isoformat(),
             "commit": commit(),
             **machine(),
