@@ -80,6 +80,8 @@ def test_a_batch_that_is_mostly_padding_is_left_to_torch(on_gpu):
     assert not StandIn.saved
     module(pack_padded_sequence(torch.randn(200, 2, 3), lengths[:2]))[0].data.sum().backward()
     assert len(StandIn.saved) == 1
+    vmap(lambda x: module(packed._replace(data=x))[0].data)(packed.data.expand(2, -1, -1))
+    assert len(StandIn.saved) == 3, "torch's operator cannot be mapped"
 
 
 @pytest.mark.parametrize("wrong", ["weights", "h0", "c0"])

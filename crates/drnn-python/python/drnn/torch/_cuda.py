@@ -24,10 +24,9 @@ _CONVERTED = (torch.float32, torch.float16, torch.bfloat16)
 # Steps of all layers and directions: cuDNN takes some microseconds for each, and a call of drnn as
 # many as for about 48 of them, to submit its work.
 _FEWEST_STEPS = 48
-_LARGE_BATCH = (
-    1 << 27
-)  # values; kernels index arrays with padding, to 32 columns or more, with 32 bits
-_MOST_PADDING = 8
+# Values: kernels index arrays with padding, to 32 columns or more, with 32 bits.
+_LARGE_BATCH = 1 << 27
+_MOST_PADDING = 8  # times the elements of a packed batch
 SIDE_STREAMS = 4  # for networks that run side by side
 _SAME_DEVICE = contextlib.nullcontext()
 
@@ -44,8 +43,7 @@ def _library_folders() -> list[str]:
 
 @lru_cache(maxsize=1)
 def _find_libraries() -> None:
-    if "DRNN_CUDA_LIB" not in os.environ:
-        add_cuda_library_folders(_library_folders())
+    add_cuda_library_folders(_library_folders())  # those of DRNN_CUDA_LIB come before them
 
 
 def _new_plan(device: int, config: Config, steps: int, rows: int, format: str, training: bool):
@@ -93,14 +91,11 @@ def too_large(device: int, config: Config, steps: int, rows: int) -> str | None:
     return _refusal_of_batch(device, undelayed(config), steps, rows)
 
 
-def is_mostly_padding(elements: int, steps: int, rows: int) -> bool:
-    """Whether a padded batch, which kernels read, takes far more memory than the packed elements."""
-    return steps * rows > _MOST_PADDING * elements
-
-
-def is_short(config: Config, steps: int) -> bool:
-    """Whether cuDNN's operator has ended before drnn's work is submitted."""
-    return steps * config.num_layers * config.directions < _FEWEST_STEPS
+def is_better_by_torch(config: Config, elements: int, steps: int, rows: int) -> bool:
+    """Whether cuDNN's operator has ended before drnn's work is submitted, or the padded batch, which
+    kernels read, takes far more memory than the packed elements."""
+    is_short = steps * config.num_layers * config.directions < _FEWEST_STEPS
+    return is_short or steps * rows > _MOST_PADDING * elements
 
 
 @lru_cache(maxsize=256)

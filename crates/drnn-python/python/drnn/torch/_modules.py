@@ -214,9 +214,9 @@ class _Recurrent(nn.RNNBase):
         if found is not None or compiling:
             return found
         steps = x.size(0) if batch_sizes is None else batch_sizes.size(0)
-        if batch_sizes is not None and _cuda.is_mostly_padding(x.size(0), steps, rows):
-            return ""
-        if _cuda.is_short(config, steps) and not is_transformed():
+        elements = steps * rows if batch_sizes is None else x.size(0)
+        # torch's operator cannot be mapped.
+        if not is_transformed() and _cuda.is_better_by_torch(config, elements, steps, rows):
             return ""
         return _cuda.too_large(x.device.index, config, steps, rows)
 
@@ -252,8 +252,9 @@ class _Recurrent(nn.RNNBase):
             given = config, x, weights, h0, c0, batch_sizes
             obstacle = self._obstacle_on_gpu(*given, rows, dtype)
             if obstacle is None:
-                transformed = not torch.compiler.is_compiling() and is_transformed()
-                if h0 is None and (transformed or torch.compiler.is_compiling()):
+                compiling = torch.compiler.is_compiling()
+                transformed = not compiling and is_transformed()
+                if h0 is None and (compiling or transformed):
                     h0, c0 = self._zeros(config, x, rows)  # whose size a graph has to know
                 if transformed and not self.bias:
                     weights = self._with_biases(config, weights)
