@@ -351,6 +351,7 @@ fn check_batch(plan: &Plan, shape: Shape, way: Way) -> Result<()> {
             (steps, padded.map(|layer| layer.width.max(layer.inputs)).max().unwrap_or(0))
         }
     };
-    let values = indexed_steps.saturating_mul(rows).saturating_mul(width.max(2));
+    let width = width.max(2); // 31 bits of pairs are 32 bits of two values each
+    let values = indexed_steps.saturating_mul(rows).saturating_mul(width);
     check_indices([steps, rows], values)
 }

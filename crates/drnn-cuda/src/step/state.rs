@@ -6,12 +6,12 @@ use crate::kernels::params::{AdamStep, Finish, SumSquares, ptr, size};
 use crate::runtime::device::Device;
 use crate::runtime::memory::Buffer;
 use crate::runtime::stream::Stream;
+use crate::step::pass::{THREADS, launch_each};
 use drnn_train::{Adam, AdamOptions, LossSum, State, Steps};
 
 /// Blocks of the first pass of reductions, as the kernel `finish` expects them.
 const SQUARES: usize = 256;
 pub(crate) const LOSSES: usize = 64;
-const THREADS: usize = 256;
 
 /// Length in f64 of `struct Totals`: loss, norms, count, right, stopped, taken.
 const TOTALS: usize = 6;
@@ -96,7 +96,7 @@ impl DeviceState {
         unsafe {
             kernels.sum_squares.launch(stream, [SQUARES, 1], THREADS, &sum_squares)?;
             kernels.finish.launch(stream, [1, 1], SQUARES, &finish)?;
-            kernels.adam.launch(stream, [count.div_ceil(THREADS), 1], THREADS, &adam)
+            launch_each(&kernels.adam, stream, count, &adam)
         }
     }
 
