@@ -62,6 +62,8 @@ pub(crate) struct HalfKernels {
     pub add_output_bias_padded: Kernel<AddOutputBiasPadded>,
     pub pack_forward: Kernel<PackForward>,
     pub pack_backward: Kernel<PackBackward>,
+    pub pack_single_block: Kernel<PackSingleBlock>,
+    pub pack_bias: Kernel<PackBias>,
     pub rows: RowKernels,
     pub reset_exchange: Kernel<ResetExchange>,
     pub flip_exchange: Kernel<FlipExchange>,
@@ -83,6 +85,8 @@ impl HalfKernels {
             add_output_bias_padded: half.kernel()?,
             pack_forward: pack.kernel()?,
             pack_backward: pack.kernel()?,
+            pack_single_block: pack.kernel()?,
+            pack_bias: pack.kernel()?,
             rows: RowKernels::F16 { gather: rows.kernel()?, scatter: rows.kernel()? },
             reset_exchange: exchange.kernel()?,
             flip_exchange: exchange.kernel()?,
@@ -229,7 +233,7 @@ impl Kernels {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::persistent::{DeviceLimits, Lanes, LayerShape, Tiling};
+    use crate::persistent::{DeviceLimits, ForcedTiling, Kind, Kinds, Lanes, LayerShape, Tiling};
     use crate::runtime::compile::Source;
     use crate::runtime::library;
     use drnn::Cell;
@@ -330,6 +334,33 @@ mod tests {
             for (at, spec) in from_states.into_iter().enumerate() {
                 let what = format!("{cell:?} {units} {lanes:?} {batch} from states {at}");
                 compiled(&spec.source, "sm_90a", &what);
+            }
+        }
+    }
+
+    /// Kinds of recurrences that have to be asked for.
+    #[test]
+    fn kernels_of_other_kinds_compile() {
+        if found(Need::Nvrtc, library::nvrtc()).is_none() {
+            return;
+        }
+        for cell in [Cell::Lstm, Cell::Gru, Cell::RnnTanh] {
+            compiled(&sources::step_by_step(cell), "sm_90a", &format!("{cell:?}"));
+        }
+        let forced =
+            ForcedTiling { kinds: Kinds::Only(Kind::SingleBlock), ..ForcedTiling::default() };
+        let limits = DeviceLimits { forced, ..DeviceLimits::new(132, 227 << 10) };
+        let shapes = [(Cell::Lstm, 128), (Cell::Lstm, 64), (Cell::Gru, 96), (Cell::RnnTanh, 1)];
+        for (cell, units) in shapes {
+            let lanes = Lanes::Directions { count: 2, below: 0 };
+            for tiling in Tiling::all(LayerShape { cell, units, lanes, table: true }, 64, limits) {
+                let forward = [true, false].map(|table| tiling.forward(table, limits));
+                let given = [tiling.forward_from_states(limits), tiling.backward_from_states()];
+                let specs = forward.into_iter().flatten().chain([tiling.backward()]).chain(given);
+                for (at, spec) in specs.enumerate() {
+                    let what = format!("{cell:?} {units} {} {at}", tiling.rows);
+                    compiled(&spec.source, "sm_90a", &what);
+                }
             }
         }
     }

@@ -2,13 +2,16 @@
 
 use super::params::*;
 use crate::runtime::compile::Source;
+use drnn::Cell;
 
 pub(crate) const COMMON: &str = include_str!("common/common.cuh");
 const LSTM: &str = include_str!("common/lstm.cuh");
 const CELL: &str = include_str!("common/cell.cuh");
+pub(crate) const MMA: &str = include_str!("common/mma.cuh");
 pub(crate) const HOPPER: &str = include_str!("common/hopper.cuh");
 const GROUP: &str = include_str!("group/common.cuh");
 const FORWARD_BLOCK: &str = include_str!("persistent/forward_block.cuh");
+const SINGLE_BLOCK: &str = include_str!("persistent/single_block.cuh");
 
 /// Compiles recurrences that begin with given states: cells and persistent kernels.
 pub(crate) const FROM_STATES: &str = "FROM_STATES=1";
@@ -86,7 +89,7 @@ impl Sources {
             pack: source!(
                 "pack",
                 [COMMON],
-                [PackForward, PackBackward],
+                [PackForward, PackBackward, PackSingleBlock, PackBias],
                 "persistent/pack.cu",
                 Vec::new()
             ),
@@ -150,7 +153,7 @@ pub(crate) fn recurrence_states() -> Source {
 pub(crate) fn resident(warps: usize) -> Source {
     source!(
         "resident",
-        [COMMON, LSTM],
+        [COMMON, MMA, LSTM],
         [ResidentForward, ResidentBackward],
         "resident/resident.cu",
         vec![format!("WARPS={warps}")]
@@ -175,6 +178,49 @@ pub(crate) fn persistent_backward(defines: Vec<String>) -> Source {
         "persistent/backward.cu",
         defines
     )
+}
+
+/// The same kernels for recurrences in one block.
+pub(crate) fn single_block_forward(defines: Vec<String>) -> Source {
+    source!(
+        "single_block_forward",
+        [COMMON, MMA, LSTM, CELL, SINGLE_BLOCK],
+        [PersistentForward, PersistentForwardFromStates],
+        "persistent/single_block_forward.cu",
+        defines
+    )
+}
+
+pub(crate) fn single_block_backward(defines: Vec<String>) -> Source {
+    source!(
+        "single_block_backward",
+        [COMMON, MMA, LSTM, CELL, SINGLE_BLOCK],
+        [PersistentBackward, PersistentBackwardFromStates],
+        "persistent/single_block_backward.cu",
+        defines
+    )
+}
+
+/// Steps of a cell whose products are GEMMs.
+pub(crate) fn step_by_step(cell: Cell) -> Source {
+    source!(
+        "step_by_step",
+        [COMMON, LSTM, CELL],
+        [SlotsForward, SlotsBackward, FirstGradients, SumSlots],
+        "persistent/step_by_step.cu",
+        vec![define_cell(cell)]
+    )
+}
+
+/// Tells `common/cell.cuh` the cell.
+pub(crate) fn define_cell(cell: Cell) -> String {
+    let name = match cell {
+        Cell::Lstm => "LSTM",
+        Cell::Gru => "GRU",
+        Cell::RnnTanh | Cell::RnnRelu => "RNN",
+        Cell::GruResetBefore => unreachable!("refused by `Plan::new`"),
+    };
+    format!("CELL={name}")
 }
 
 /// The input of a tagger's word network.

@@ -77,19 +77,24 @@ impl PersistentPass<'_> {
     pub fn launch_backward(&self, launch: &Launch, above: &Buffer<u16>) -> Result<()> {
         let Pass { shape, stream, .. } = self.pass;
         let Launch { layers, tiling, kernels, .. } = launch;
+        if let LaunchKernels::Steps(kernels) = kernels {
+            self.steps_backward(launch, kernels, above)?;
+            return self.bias_gradients(launch, tiling.bias_groups(shape.rows));
+        }
         let gates = self.lane_arrays(launch, |layer, direction| self.gates(layer, direction));
         let c = self.lane_arrays(launch, |layer, direction| self.c(layer, direction));
         let (all_groups, mut first_group) = (tiling.all_groups(shape.rows), 0);
         for (first_row, groups) in tiling.waves(shape.rows) {
             stream.clear(&self.work.dh_partials, 0, tiling.partials_len())?;
             stream.clear(&self.work.read_counts, 0, tiling.read_counts_len())?;
+            let exchanged = |at| if tiling.exchanges() { at } else { 0 };
             let params = PersistentBackward {
                 packed: ptr(self.work.packed[1].at(launch.packed[1])),
                 gates: ptr(gates.at),
                 c: ptr(c.at),
                 d_above: ptr(above.at(0)),
-                dh_partials: ptr(self.work.dh_partials.at(0)),
-                read_counts: ptr(self.work.read_counts.at(0)),
+                dh_partials: ptr(exchanged(self.work.dh_partials.at(0))),
+                read_counts: ptr(exchanged(self.work.read_counts.at(0))),
                 d_bias: ptr(self.work.d_bias.at(0)),
                 run: ptr(self.pass.run()),
                 gates_stride: gates.stride,
@@ -123,7 +128,9 @@ impl PersistentPass<'_> {
                     // SAFETY: as above; callers' arrays have the shapes of states.
                     unsafe { backward.launch(stream, blocks, &params)? }
                 }
-                (LaunchKernels::States { .. }, _) => unreachable!("states, and kernels to train"),
+                (LaunchKernels::States { .. } | LaunchKernels::Steps(_), _) => {
+                    unreachable!("states, and kernels to train")
+                }
             }
             first_group += groups;
         }

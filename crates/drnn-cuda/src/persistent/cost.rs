@@ -12,8 +12,12 @@
 //! H200 with 92 to 128 blocks of 32 units (`results/peers-gpu.json`); that file has no blocks of 16
 //! units, and SPLIT is an estimate. Only ratios matter: they decide, and nothing else depends on
 //! them.
+//!
+//! The other [`Kind`]s have not been measured; what is assumed of them decides only where
+//! `DRNN_TILING` allows any. Where a block has all units, a step grows with N, and blocks beyond the
+//! multiprocessors queue. Step by step it is the product, which reads all weights, and the cells.
 
-use super::tiling::Tiling;
+use super::tiling::{Kind, Tiling};
 use crate::plain::resident;
 use crate::step::plan::{Plan, Recurrence};
 use std::cmp::Ordering;
@@ -43,9 +47,38 @@ const RESIDENT_UNIT: f64 = 0.043;
 const STEP_BY_STEP: f64 = 13.5;
 const WEIGHT_BYTES: f64 = 2e6;
 
+/// Assumed: a product and an elementwise kernel of a step in a graph; values of W_hh (f16) that a product
+/// reads, multiply-adds of it, and cells of which sums and slots are read and written, per
+/// microsecond.
+const STEP: f64 = 4.0;
+const STEP_WEIGHTS: f64 = 1.5e6;
+const STEP_PRODUCT: f64 = 2.2e8;
+const STEP_CELLS: f64 = 5e4;
+
+/// Assumed: a step of a block that has all units, forward and backward: what it costs in any case, and what
+/// each unit adds, with 8 rows of the batch; with 4 rows it takes a share of that.
+const SINGLE_BLOCK: [f64; 2] = [0.12, 0.14];
+const SINGLE_BLOCK_UNIT: [f64; 2] = [0.0028, 0.0033];
+const FOUR_ROWS: f64 = 0.8;
+/// Of an H200.
+const MULTIPROCESSORS: f64 = 132.0;
+
 impl Tiling {
     /// Forward and backward times of one step of a launch.
     pub fn step_times(&self) -> [f64; 2] {
+        if self.kind == Kind::StepByStep {
+            let (batch, units) = (self.rows as f64, self.padded as f64);
+            let weights = 4.0 * units * units;
+            let product = (weights / STEP_WEIGHTS).max(batch * weights / STEP_PRODUCT);
+            let time = STEP + product + batch * units / STEP_CELLS;
+            return [self.lanes as f64 * time; 2];
+        }
+        if self.kind == Kind::SingleBlock {
+            let queue = ((self.lanes * self.groups) as f64 / MULTIPROCESSORS).max(1.0);
+            let share = if self.rows == 4 { FOUR_ROWS } else { 1.0 };
+            let time = |pass| SINGLE_BLOCK[pass] + SINGLE_BLOCK_UNIT[pass] * self.padded as f64;
+            return [0, 1].map(|pass| queue * share * time(pass));
+        }
         let wide = (self.rows as f64 / 32.0).max(1.0);
         let kilobytes = (self.padded * self.rows) as f64 / 512.0;
         let split = if self.is_split() { SPLIT_LATENCY } else { [0.0; 2] };

@@ -3,11 +3,11 @@
 //! outside of arrays are found too.
 
 use super::spec::{HLoadStrategy, KernelSpec};
-use super::tiling::{CONSUMER_THREADS, DeviceLimits, Tiling, WARP, padded};
+use super::tiling::{CONSUMER_THREADS, DeviceLimits, Kind, Tiling, WARP, padded};
 use crate::kernels::params::{
-    LastStates, LastStatesHalf, PackBackward, PackForward, Params, PersistentBackward,
-    PersistentBackwardFromStates, PersistentForward, PersistentForwardFromStates, PlaceStates,
-    PlaceStatesHalf,
+    LastStates, LastStatesHalf, PackBackward, PackBias, PackForward, PackSingleBlock, Params,
+    PersistentBackward, PersistentBackwardFromStates, PersistentForward,
+    PersistentForwardFromStates, PlaceStates, PlaceStatesHalf,
 };
 use drnn::Cell;
 use drnn_testing::{Need, skip};
@@ -32,12 +32,14 @@ fn compiler() -> Command {
 
 /// A program that runs a kernel. The error is the compiler's output.
 fn compile(folder: &Path, kind: &KernelSpec, sanitizer: bool) -> Result<PathBuf, String> {
-    let name = if kind.source.name == "persistent_forward" { "forward" } else { "backward" };
+    let name = if kind.source.name.ends_with("forward") { "forward" } else { "backward" };
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/emulated/{name}.cpp"));
     let program = folder.join(name);
     let structs = [
         PackForward::declaration(),
         PackBackward::declaration(),
+        PackSingleBlock::declaration(),
+        PackBias::declaration(),
         PersistentForward::declaration(),
         PersistentForwardFromStates::declaration(),
         PersistentBackward::declaration(),
@@ -157,12 +159,28 @@ fn check_slow(tiling: Tiling, kind: KernelSpec, units: usize, steps: usize) {
 
 fn layer(cell: Cell, units: usize, rows: usize, groups: usize, directions: usize) -> Tiling {
     let padded = padded(units);
-    let (lanes, units, helpers, prefetch) = (directions, 32, 1, false);
-    Tiling { cell, padded, units, rows, helpers, prefetch, groups, lanes, stacked: false, below: 0 }
+    Tiling {
+        cell,
+        padded,
+        units: 32,
+        rows,
+        helpers: 1,
+        prefetch: false,
+        groups,
+        lanes: directions,
+        stacked: false,
+        below: 0,
+        kind: Kind::Exchange,
+    }
 }
 
 fn stack(cell: Cell, units: usize, rows: usize, layers: usize) -> Tiling {
     Tiling { stacked: true, below: 1, ..layer(cell, units, rows, 1, layers) }
+}
+
+/// The same in blocks that have all units.
+fn alone(tiling: Tiling) -> Tiling {
+    Tiling { units: tiling.padded, kind: Kind::SingleBlock, ..tiling }
 }
 
 /// The same in blocks of 16 units, whose warpgroups share k-steps.
@@ -237,6 +255,21 @@ fn blocks_of_16_units() {
     check(split(layer(Cell::Lstm, 70, 32, 1, 1)), 70, 4, true);
     check(split(layer(Cell::Gru, 40, 48, 1, 2)), 40, 5, true);
     check(split(layer(Cell::RnnTanh, 20, 64, 1, 2)), 20, 3, false);
+}
+
+#[test]
+fn blocks_that_have_all_units() {
+    check(alone(layer(Cell::Lstm, 33, 8, 2, 1)), 33, 10, false);
+    check(alone(layer(Cell::Lstm, 30, 4, 3, 2)), 30, 9, true);
+    check(alone(layer(Cell::Gru, 70, 8, 1, 2)), 70, 5, true);
+    check(alone(layer(Cell::RnnTanh, 128, 4, 1, 1)), 128, 3, false);
+}
+
+#[test]
+fn blocks_that_have_all_units_from_given_states() {
+    check_from_states(alone(layer(Cell::Lstm, 33, 8, 2, 2)), 33, 9);
+    check_from_states(alone(layer(Cell::Gru, 20, 4, 2, 2)), 20, 5);
+    check_from_states(alone(layer(Cell::RnnTanh, 40, 8, 1, 1)), 40, 3);
 }
 
 /// More weights and senders than a thread has registers for, as in layers that are too large to be

@@ -76,6 +76,9 @@ impl PersistentPass<'_> {
             side.prepare_backward()?;
         }
         stream.wait_for(side_stream)?;
+        if !self.net.exchanges() {
+            return Ok(());
+        }
         side.reset_exchange()?;
         side_stream.wait_for(stream)?;
         side.flip_exchange()
@@ -147,7 +150,7 @@ impl PersistentPass<'_> {
         self.each(&self.pass.kernels.half.to_half, rows * stride, &params)
     }
 
-    fn table(&self, r: &Recurrence) -> Matrix {
+    pub(super) fn table(&self, r: &Recurrence) -> Matrix {
         let (symbols, n) = (self.work.layers[0].padded.below, self.work.layers[0].padded.n);
         matrix(&self.work.table, r.direction * symbols * 4 * n, 4 * n)
     }
@@ -224,6 +227,12 @@ impl PersistentPass<'_> {
         [0, 1].map(|parity| self.work.h_exchange[parity].at(at))
     }
 
+    /// Address of the tokens of step `s`.
+    pub(super) fn tokens_at(&self, s: usize) -> u64 {
+        let all = self.pass.part(self.pass.staged().input);
+        all + (s * self.pass.shape.rows * size_of::<u32>()) as u64
+    }
+
     /// Whether a launch needs x W_ih^T of its first layer from a GEMM: it is neither in a table nor
     /// computed by the recurrence itself.
     pub fn needs_input_product(&self, launch: &Launch) -> bool {
@@ -261,8 +270,9 @@ impl PersistentPass<'_> {
         let c = self.lane_arrays(launch, |layer, direction| self.c(layer, direction));
         let h = self.lane_arrays(launch, |layer, direction| self.h(layer, direction));
         for (first_row, groups) in tiling.waves(shape.rows) {
-            let [even, odd] = self.h_exchange(exchange);
-            let [below_even, below_odd] = self.h_exchange(below);
+            let exchanged = |at| if tiling.exchanges() { self.h_exchange(at) } else { [0; 2] };
+            let ([even, odd], [below_even, below_odd]) = (exchanged(exchange), exchanged(below));
+            let parity = if tiling.exchanges() { self.work.exchange_parity.at(0) } else { 0 };
             let params = PersistentForward {
                 packed: ptr(self.work.packed[0].at(launch.packed[0])),
                 bias: ptr(self.work.bias.at(launch.biases)),
@@ -275,7 +285,7 @@ impl PersistentPass<'_> {
                 h_exchange_odd: ptr(odd),
                 below_even: ptr(below_even),
                 below_odd: ptr(below_odd),
-                parity: ptr(self.work.exchange_parity.at(0)),
+                parity: ptr(parity),
                 run: ptr(self.pass.run()),
                 gates_stride: gates.stride,
                 c_stride: c.stride,
@@ -306,6 +316,13 @@ impl PersistentPass<'_> {
                     unsafe { forward.launch(stream, blocks, &params)? }
                 }
                 (LaunchKernels::States { .. }, None) => unreachable!("states are given"),
+                (LaunchKernels::Steps(kernels), states) => {
+                    match states {
+                        Some(states) => self.place_states(launch, states, &params)?,
+                        None => self.clear_ends(launch, save)?,
+                    }
+                    self.steps_forward(launch, kernels, save)?;
+                }
             }
             exchange += tiling.exchange_len(self.exchange_steps(), groups);
             below += tiling.exchange_len(self.exchange_steps(), groups);
@@ -347,7 +364,10 @@ impl PersistentPass<'_> {
             first_c: ptr(if has_c { first_c } else { first_h }),
             h: params.h,
             c: params.c,
-            exchange: params.h_exchange_even.wrapping_byte_add(before),
+            exchange: match tiling.exchanges() {
+                true => params.h_exchange_even.wrapping_byte_add(before),
+                false => ptr(0),
+            },
             h_stride: params.h_stride,
             c_stride: params.c_stride,
             width: params.width,

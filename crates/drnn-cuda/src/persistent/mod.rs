@@ -20,8 +20,10 @@
 //! |---|---|
 //! | `slots` | which gates a unit's four rows of weights are, by cell |
 //! | `tiling` | how units, rows and lanes are divided among multiprocessors |
+//! | `step_by_step` | recurrences with a product for each step |
+//! | `single_block` | recurrences of up to 128 units, all units of a row in one block |
 //! | `cost` | estimated times, by which tilings and ways are chosen |
-//! | `forced` | tilings that the environment gives, for measuring |
+//! | `forced` | tilings and kinds that the environment gives, for measuring |
 //! | `spec` | the kernels of a tiling, before they are compiled |
 //! | `workspace` | device memory of a pass |
 //! | `forward`, `backward` | the passes, submitted to a stream |
@@ -35,15 +37,20 @@ mod emulated;
 mod forced;
 mod forward;
 mod side_stream;
+mod single_block;
 mod slots;
 mod spec;
+mod step_by_step;
 mod tiling;
 mod workspace;
 
 pub(crate) use forced::ForcedTiling;
+#[cfg(test)]
+pub(crate) use forced::Kinds;
 pub(crate) use forward::PersistentPass;
 pub(crate) use spec::KernelSpec;
-pub(crate) use tiling::{DeviceLimits, Lanes, LayerShape, Tiling};
+pub(crate) use step_by_step::StepKernels;
+pub(crate) use tiling::{DeviceLimits, Kind, Lanes, LayerShape, Tiling};
 pub(crate) use workspace::{EMPTY_SENTINEL, LayerWorkspace, Padded, PersistentWorkspace};
 
 use crate::error::{Error, Result};
@@ -58,46 +65,54 @@ use crate::runtime::stream::Stream;
 use crate::step::plan::{Plan, Recurrence};
 use std::ops::Range;
 
-/// A kernel whose blocks exchange data while they run, so that all of them must be resident.
+/// The kernel of a tiling's forward or backward pass.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct CooperativeKernel<P> {
+pub(crate) struct PersistentKernel<P> {
     kernel: Kernel<P>,
     threads: usize,
     /// Bytes of shared memory.
     shared: usize,
+    /// Whether blocks exchange data while they run, so that all of them must be resident.
+    cooperative: bool,
 }
 
-impl<P: Params> CooperativeKernel<P> {
+impl<P: Params> PersistentKernel<P> {
     /// Compiles and loads it, and checks that a block fits a multiprocessor.
-    pub fn new(device: &Device, spec: &KernelSpec) -> Result<CooperativeKernel<P>> {
-        let KernelSpec { threads, shared, ref source, .. } = *spec;
+    pub fn new(device: &Device, spec: &KernelSpec) -> Result<PersistentKernel<P>> {
+        let KernelSpec { threads, shared, cooperative, ref source, .. } = *spec;
         let kernel = Module::new(device, source)?.kernel::<P>()?;
         kernel.allow_shared(shared)?;
         if kernel.max_active_blocks(threads, shared)? == 0 {
             return Err(Error::Unsupported(format!("{} does not fit on {device}", source.name)));
         }
-        Ok(CooperativeKernel { kernel, threads, shared })
+        Ok(PersistentKernel { kernel, threads, shared, cooperative })
     }
 
-    /// A cooperative launch of `blocks` blocks.
+    /// Launches `blocks` blocks.
     ///
     /// # Safety
     /// As [`Kernel::launch_cooperative`].
     unsafe fn launch(&self, stream: &Stream, blocks: usize, params: &P) -> Result<()> {
+        let PersistentKernel { kernel, threads, shared, cooperative } = self;
         // SAFETY: the caller's contract; `new` allowed as much shared memory.
-        unsafe { self.kernel.launch_cooperative(stream, blocks, self.threads, self.shared, params) }
+        unsafe {
+            match cooperative {
+                true => kernel.launch_cooperative(stream, blocks, *threads, *shared, params),
+                false => kernel.launch_with(stream, [blocks, 1], *threads, *shared, params),
+            }
+        }
     }
 }
 
-impl<P> CooperativeKernel<P> {
+impl<P> PersistentKernel<P> {
     /// As [`Kernel::cast`].
     ///
     /// # Safety
     /// As [`Kernel::cast`].
-    pub unsafe fn cast<Q>(self) -> CooperativeKernel<Q> {
-        let CooperativeKernel { kernel, threads, shared } = self;
+    pub unsafe fn cast<Q>(self) -> PersistentKernel<Q> {
+        let PersistentKernel { kernel, threads, shared, cooperative } = self;
         // SAFETY: the caller's contract.
-        CooperativeKernel { kernel: unsafe { kernel.cast() }, threads, shared }
+        PersistentKernel { kernel: unsafe { kernel.cast() }, threads, shared, cooperative }
     }
 }
 
@@ -155,14 +170,16 @@ pub(crate) struct Launch {
 #[derive(Debug, Clone, Copy)]
 enum LaunchKernels {
     Zeros {
-        forward: CooperativeKernel<PersistentForward>,
-        backward: CooperativeKernel<PersistentBackward>,
+        forward: PersistentKernel<PersistentForward>,
+        backward: PersistentKernel<PersistentBackward>,
     },
     /// Given states; backward only for training.
     States {
-        forward: CooperativeKernel<PersistentForwardFromStates>,
-        backward: Option<CooperativeKernel<PersistentBackwardFromStates>>,
+        forward: PersistentKernel<PersistentForwardFromStates>,
+        backward: Option<PersistentKernel<PersistentBackwardFromStates>>,
     },
+    /// One step at a time, whatever sequences begin with.
+    Steps(StepKernels),
 }
 
 impl Launch {
@@ -192,6 +209,11 @@ pub(crate) struct PersistentNet {
 }
 
 impl PersistentNet {
+    /// Whether blocks of any launch exchange h.
+    pub fn exchanges(&self) -> bool {
+        self.launches.iter().any(|launch| launch.tiling.exchanges())
+    }
+
     /// Chooses the tilings and compiles the kernels.
     pub fn new(device: &Device, plan: &Plan, rows: usize) -> Result<PersistentNet> {
         let limits = device.limits();
@@ -200,8 +222,8 @@ impl PersistentNet {
             let forward = tiling.forward(table, limits).expect("a tiling fits with a table too");
             let backward = tiling.backward();
             let kernels = LaunchKernels::Zeros {
-                forward: device.cooperative_kernel(&forward)?,
-                backward: device.cooperative_kernel(&backward)?,
+                forward: device.persistent_kernel(&forward)?,
+                backward: device.persistent_kernel(&backward)?,
             };
             Ok(([forward.in_registers, backward.in_registers], kernels))
         })
@@ -219,8 +241,8 @@ impl PersistentNet {
             let forward = tiling.forward_from_states(limits);
             let backward = tiling.backward_from_states();
             let in_registers = [forward.in_registers, backward.in_registers];
-            let backward = training.then(|| device.cooperative_kernel(&backward)).transpose()?;
-            let forward = device.cooperative_kernel(&forward)?;
+            let backward = training.then(|| device.persistent_kernel(&backward)).transpose()?;
+            let forward = device.persistent_kernel(&forward)?;
             Ok((in_registers, LaunchKernels::States { forward, backward }))
         })
     }
@@ -238,7 +260,10 @@ impl PersistentNet {
             let begin = (packed, biases);
             packed = [0, 1].map(|pass| packed[pass] + 8 * tiling.lanes * tiling.packed()[pass]);
             biases += 4 * tiling.lanes * tiling.padded;
-            let (in_registers, kernels) = kernels(&layers, &tiling)?;
+            let (in_registers, kernels) = match tiling.kind {
+                Kind::Exchange | Kind::SingleBlock => kernels(&layers, &tiling)?,
+                Kind::StepByStep => ([0; 2], LaunchKernels::Steps(device.step_kernels(plan.cell)?)),
+            };
             Ok(Launch { layers, tiling, packed: begin.0, biases: begin.1, in_registers, kernels })
         };
         Ok(PersistentNet { launches: tilings.into_iter().map(launch).collect::<Result<_>>()? })

@@ -6,12 +6,15 @@
 use super::Launch;
 use super::forward::PersistentPass;
 use super::slots::Slots;
+use super::tiling::Kind;
 use crate::error::Result;
 use crate::kernels::params::{
-    FlipExchange, OneHot, PackBackward, PackForward, PackWeights, ResetExchange, ptr, size,
+    FlipExchange, OneHot, PackBackward, PackBias, PackForward, PackSingleBlock, PackWeights,
+    ResetExchange, ptr, size,
 };
 use crate::runtime::gemm::Matrix;
 use crate::step::pass::Pass;
+use crate::step::plan::Recurrence;
 
 /// 16-byte words that a thread of the reset kernel writes.
 const RESET_PER_THREAD: usize = 8;
@@ -108,6 +111,18 @@ impl PersistentPass<'_> {
         let (tiling, cell) = (&launch.tiling, plan.cell);
         let [packed, _] = tiling.packed();
         for (lane, (layer, r)) in self.lanes(launch).into_iter().enumerate() {
+            match tiling.kind {
+                Kind::Exchange => {}
+                Kind::SingleBlock => {
+                    self.pack_single_block(launch, lane, &r, [true, false])?;
+                    continue;
+                }
+                Kind::StepByStep => {
+                    self.pack_w_hh(launch, lane, &r, 0)?;
+                    self.pack_bias(launch, lane, &r)?;
+                    continue;
+                }
+            }
             let params = PackForward {
                 w_ih: ptr(params.at(r.w_ih)),
                 w_hh: ptr(params.at(r.w_hh)),
@@ -135,6 +150,17 @@ impl PersistentPass<'_> {
         let (tiling, cell) = (&launch.tiling, plan.cell);
         let [_, packed] = tiling.packed();
         for (lane, (layer, r)) in self.lanes(launch).into_iter().enumerate() {
+            match tiling.kind {
+                Kind::Exchange => {}
+                Kind::SingleBlock => {
+                    self.pack_single_block(launch, lane, &r, [false, true])?;
+                    continue;
+                }
+                Kind::StepByStep => {
+                    self.pack_w_hh(launch, lane, &r, 1)?;
+                    continue;
+                }
+            }
             let params = PackBackward {
                 w_ih: ptr(params.at(r.w_ih)),
                 w_hh: ptr(params.at(r.w_hh)),
@@ -154,9 +180,62 @@ impl PersistentPass<'_> {
         Ok(())
     }
 
+    /// The sums of a lane's biases alone.
+    fn pack_bias(&self, launch: &Launch, lane: usize, r: &Recurrence) -> Result<()> {
+        let Pass { plan, params, kernels, .. } = self.pass;
+        let padded = launch.tiling.padded;
+        let params = PackBias {
+            b_ih: ptr(params.at(r.b_ih)),
+            b_hh: ptr(params.at(r.b_hh)),
+            bias: ptr(self.work.bias.at(launch.biases + lane * 4 * padded)),
+            slots_ih: Slots::of_w_ih(plan.cell).word(),
+            slots_hh: Slots::of_w_hh(plan.cell).word(),
+            n: size(r.n),
+            padded: size(padded),
+        };
+        self.each(&kernels.half.pack_bias, 4 * padded, &params)
+    }
+
+    /// The same of a lane whose units are all in one block, for the passes that are wanted.
+    fn pack_single_block(
+        &self,
+        launch: &Launch,
+        lane: usize,
+        r: &Recurrence,
+        wanted: [bool; 2],
+    ) -> Result<()> {
+        let Pass { plan, params, kernels, .. } = self.pass;
+        let (tiling, cell) = (&launch.tiling, plan.cell);
+        let (words, bias) =
+            (tiling.packed(), self.work.bias.at(launch.biases + lane * 4 * tiling.padded));
+        let to = |pass: usize| match wanted[pass] {
+            true => self.work.packed[pass].at(launch.packed[pass] + 8 * lane * words[pass]),
+            false => 0,
+        };
+        let params = PackSingleBlock {
+            w_hh: ptr(params.at(r.w_hh)),
+            b_ih: ptr(if wanted[0] { params.at(r.b_ih) } else { 0 }),
+            b_hh: ptr(if wanted[0] { params.at(r.b_hh) } else { 0 }),
+            forward: ptr(to(0)),
+            backward: ptr(to(1)),
+            bias: ptr(if wanted[0] { bias } else { 0 }),
+            slots_ih: Slots::of_w_ih(cell).word(),
+            slots_hh: Slots::of_w_hh(cell).word(),
+            n: size(r.n),
+            padded: size(tiling.padded),
+        };
+        self.each(&kernels.half.pack_single_block, words[0], &params)
+    }
+
     /// Converts a matrix of parameters to f16 with `per_unit` rows per unit; `sizes` are units,
     /// padded units, columns, and contiguous columns without and with padding.
-    fn pack_weights(&self, from: usize, to: Matrix, slots: Slots, per_unit: usize) -> PackWeights {
+    pub(super) fn pack_weights(
+        &self,
+        from: usize,
+        to: Matrix,
+        slots: Slots,
+        per_unit: usize,
+    ) -> PackWeights {
         PackWeights {
             from: ptr(self.pass.params.at(from)),
             to: ptr(to.at),
@@ -171,7 +250,7 @@ impl PersistentPass<'_> {
         }
     }
 
-    fn pack(&self, params: PackWeights) -> Result<()> {
+    pub(super) fn pack(&self, params: PackWeights) -> Result<()> {
         let values = params.per_unit * params.padded * params.stride;
         self.each(&self.pass.kernels.half.pack_weights, values as usize, &params)
     }

@@ -1,10 +1,10 @@
 //! The kernels of a tiling before they are compiled: definitions, threads, shared memory.
 
-use super::tiling::{CONSUMER_THREADS, DeviceLimits, RING, Tiling, WARP};
+use super::single_block;
+use super::tiling::{CONSUMER_THREADS, DeviceLimits, Kind, RING, Tiling, WARP};
 use super::workspace::MAX_TABLE_SYMBOLS;
 use crate::kernels::sources;
 use crate::runtime::compile::Source;
-use drnn::Cell;
 
 /// A persistent kernel before it is compiled.
 #[derive(Debug, Clone)]
@@ -15,6 +15,8 @@ pub(crate) struct KernelSpec {
     pub shared: usize,
     /// Forward: products, backward: tiles, whose weights stay in registers.
     pub in_registers: usize,
+    /// Whether blocks exchange data, so that all of them have to run at the same time.
+    pub cooperative: bool,
     pub source: Source,
 }
 
@@ -41,13 +43,23 @@ pub(super) struct HLoadStrategy {
 }
 
 /// Symbols that a kernel's table has places for.
-fn table_symbols(table: bool) -> usize {
+pub(super) fn table_symbols(table: bool) -> usize {
     if table { MAX_TABLE_SYMBOLS } else { 0 }
 }
 
 impl Tiling {
     /// Whether blocks of both kernels fit, with or without a table in shared memory.
     pub(super) fn fits_shared(&self, table: bool, limits: DeviceLimits) -> bool {
+        match self.kind {
+            Kind::Exchange => {}
+            Kind::SingleBlock => {
+                let backward = self.single_block_backward().shared;
+                return self.padded <= single_block::MAX_PADDED
+                    && self.single_block_forward(table, limits).is_some()
+                    && backward <= limits.shared;
+            }
+            Kind::StepByStep => return true,
+        }
         let (registers, _) = self.backward_registers();
         let backward = self.backward_shared(self.all_tiles().min(registers));
         self.forward_strategy(table, limits).is_some() && backward <= limits.shared
@@ -55,6 +67,9 @@ impl Tiling {
 
     /// The forward kernel, with or without a table in shared memory. `None` if it does not fit.
     pub fn forward(&self, table: bool, limits: DeviceLimits) -> Option<KernelSpec> {
+        if self.kind == Kind::SingleBlock {
+            return self.single_block_forward(table, limits);
+        }
         let strategy = self.forward_strategy(table, limits)?;
         Some(self.forward_with(strategy, table_symbols(table)))
     }
@@ -134,7 +149,8 @@ impl Tiling {
         ];
         let in_registers = self.depth().min(registers);
         let source = sources::persistent_forward(self.defines(shared, defines));
-        KernelSpec { threads: CONSUMER_THREADS + producers, shared, in_registers, source }
+        let threads = CONSUMER_THREADS + producers;
+        KernelSpec { threads, shared, in_registers, cooperative: true, source }
     }
 
     /// Bytes of `struct Shared` in `persistent/forward_block.cuh`.
@@ -156,6 +172,9 @@ impl Tiling {
 
     /// The backward kernel.
     pub fn backward(&self) -> KernelSpec {
+        if self.kind == Kind::SingleBlock {
+            return self.single_block_backward();
+        }
         let (registers, max_senders) = self.backward_registers();
         self.backward_with(registers, max_senders)
     }
@@ -182,7 +201,8 @@ impl Tiling {
             format!("RING={RING}"),
         ];
         let source = sources::persistent_backward(self.defines(shared, defines));
-        KernelSpec { threads: CONSUMER_THREADS, shared, in_registers, source }
+        let threads = CONSUMER_THREADS;
+        KernelSpec { threads, shared, in_registers, cooperative: true, source }
     }
 
     /// Tiles of a warpgroup, for its own layer and the one below.
@@ -208,19 +228,18 @@ impl Tiling {
     }
 
     /// Definitions of both kernels, then `own`.
-    fn defines<const COUNT: usize>(&self, shared: usize, own: [String; COUNT]) -> Vec<String> {
-        let cell = match self.cell {
-            Cell::Lstm => "LSTM",
-            Cell::Gru => "GRU",
-            Cell::RnnTanh | Cell::RnnRelu => "RNN",
-            Cell::GruResetBefore => unreachable!("refused by `Plan::new`"),
-        };
+    pub(super) fn defines(
+        &self,
+        shared: usize,
+        own: impl IntoIterator<Item = String>,
+    ) -> Vec<String> {
         let common = [
-            format!("CELL={cell}"),
+            sources::define_cell(self.cell),
             format!("N={}", self.padded),
             format!("NB={}", self.rows),
             format!("UNITS={}", self.units),
             format!("STACKED={}", u8::from(self.stacked)),
+            format!("SINGLE_BLOCK={}", u8::from(self.kind == Kind::SingleBlock)),
             format!("SHARED={shared}"),
         ];
         common.into_iter().chain(own).collect()

@@ -3,13 +3,17 @@
 //! ```text
 //! blocks of a group = N / units      N: units, padded to a multiple of 32
 //!                                    units of a block: 32, or 16 (up to N = 2048)
-//! groups            = B / rows       rows of the batch per block: 16, 24, 32, 48 or 64
+//!                                    or all of them (up to N = 128)
+//! groups            = B / rows       rows of the batch per block: 16, 24, 32, 48 or 64; or 8 or 4
 //! lanes             = directions of a layer, or layers of a stack, in one launch
 //! blocks in all     = lanes * groups * N / units <= multiprocessors; larger batches take waves
 //! ```
+//!
+//! Blocks that have all units exchange nothing and may queue: [`super::single_block`].
 
 use super::cost::by_time;
 use super::forced::ForcedTiling;
+use super::{single_block, step_by_step};
 use drnn::Cell;
 
 /// Units of a block, U. With 32, the weights of N = 1024 fill the registers and shared memory of 32
@@ -53,8 +57,7 @@ impl DeviceLimits {
     /// With sizes of blocks that are chosen.
     #[cfg(test)]
     pub const fn new(multiprocessors: usize, shared: usize) -> DeviceLimits {
-        let forced = ForcedTiling { units: None, rows: None, helpers: None, prefetch: None };
-        DeviceLimits { multiprocessors, shared, forced }
+        DeviceLimits { multiprocessors, shared, forced: ForcedTiling::NOTHING }
     }
 }
 
@@ -80,6 +83,20 @@ pub(crate) struct Tiling {
     pub stacked: bool,
     /// Directions of the layer below whose h the forward kernel multiplies with W_ih itself.
     pub below: usize,
+    pub kind: Kind,
+}
+
+/// How the recurrences of a launch are computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    /// In one launch; blocks share the units of a layer and exchange h.
+    Exchange,
+    /// In one launch; a block has all units of its rows, and nothing is exchanged:
+    /// [`super::single_block`].
+    SingleBlock,
+    /// With a product and an elementwise kernel for each step: [`super::step_by_step`]. `rows` is
+    /// the whole batch, `units` are all.
+    StepByStep,
 }
 
 /// What the lanes of a launch are.
@@ -122,28 +139,42 @@ impl Tiling {
         if !has_kernel || units == 0 || batch == 0 {
             return Vec::new();
         }
-        let prefetch = limits.forced.prefetch == Some(1);
-        let tiling = |(units, rows): (usize, usize)| {
+        // All units of all rows, one step after another.
+        let whole = Tiling {
+            cell,
+            padded,
+            units: padded,
+            rows: batch,
+            helpers: 1,
+            prefetch: false,
+            groups: 1,
+            lanes,
+            stacked,
+            below,
+            kind: Kind::StepByStep,
+        };
+        let exchange = |(units, rows): (usize, usize)| {
             let helpers = limits.forced.helpers.unwrap_or(Tiling::usual_helpers(units, rows));
-            let alone = Tiling {
-                cell,
-                padded,
-                units,
-                rows,
-                helpers,
-                prefetch,
-                groups: 1,
-                lanes,
-                stacked,
-                below,
-            };
+            let prefetch = limits.forced.prefetch == Some(1);
+            let alone = Tiling { units, rows, helpers, prefetch, kind: Kind::Exchange, ..whole };
             let at_once = limits.multiprocessors / (alone.blocks() * lanes);
-            let fits =
-                limits.forced.allows(units, rows) && at_once > 0 && alone.fits(table, limits);
+            let fits = limits.forced.allows(Kind::Exchange, units, rows)
+                && at_once > 0
+                && alone.fits(table, limits);
             fits.then(|| Tiling { groups: at_once.min(batch.div_ceil(rows)), ..alone })
         };
         let sizes = BLOCK_UNITS.iter().flat_map(|units| BLOCK_ROWS.map(|rows| (*units, rows)));
-        sizes.filter_map(tiling).collect()
+        // Neither stacks nor layers that multiply h of the layer below have kernels of other kinds.
+        let other = |(kind, rows): (Kind, usize)| {
+            let tiling = Tiling { rows, groups: batch.div_ceil(rows), kind, ..whole };
+            let fits = below == 0
+                && limits.forced.allows(kind, padded, rows)
+                && tiling.fits_shared(table, limits);
+            fits.then_some(tiling)
+        };
+        let others = single_block::BLOCK_ROWS.map(|rows| (Kind::SingleBlock, rows));
+        let others = others.into_iter().chain([(Kind::StepByStep, batch)]);
+        sizes.filter_map(exchange).chain(others.filter_map(other)).collect()
     }
 
     fn fits(&self, table: bool, limits: DeviceLimits) -> bool {
@@ -176,6 +207,19 @@ impl Tiling {
     /// Whether the warpgroups of a block share k-steps rather than units.
     pub fn is_split(&self) -> bool {
         self.units == 16
+    }
+
+    /// Whether blocks exchange h, and partial sums of its gradient.
+    pub fn exchanges(&self) -> bool {
+        self.kind == Kind::Exchange
+    }
+
+    /// Groups of a batch that have sums of bias gradients of their own.
+    pub fn bias_groups(&self, batch: usize) -> usize {
+        match self.kind {
+            Kind::StepByStep => step_by_step::BIAS_CHUNKS,
+            Kind::Exchange | Kind::SingleBlock => self.all_groups(batch),
+        }
     }
 
     /// Blocks of a group.
@@ -213,18 +257,23 @@ impl Tiling {
 
     /// Length in f16 of the h exchange of `groups` groups and `steps` steps.
     pub fn exchange_len(&self, steps: usize, groups: usize) -> usize {
+        let steps = if self.exchanges() { steps } else { 0 };
         steps * self.lanes * groups * self.rows * self.padded
     }
 
     /// Length in f16 of the partial sums of dh that blocks send each other in the backward pass.
     pub fn partials_len(&self) -> usize {
+        if !self.exchanges() {
+            return 0;
+        }
         let sent = self.lanes * self.groups * self.blocks() * self.padded * self.rows;
         partial_buffers(self.stacked) * sent
     }
 
     /// Number of read counters of layers of a stack.
     pub fn read_counts_len(&self) -> usize {
-        self.lanes * self.groups * self.blocks()
+        let lanes = if self.exchanges() { self.lanes } else { 0 };
+        lanes * self.groups * self.blocks()
     }
 
     /// Products (k = 16) of a warpgroup and step in the forward pass.
@@ -244,6 +293,9 @@ impl Tiling {
 
     /// Length in 16-byte words of a lane's packed weights: forward, backward.
     pub fn packed(&self) -> [usize; 2] {
+        if !self.exchanges() {
+            return [self.padded * self.padded / 2; 2];
+        }
         let back = self.segments_back() * self.tiles() * self.tile_words();
         [self.depth() * 256, back].map(|of_block| self.blocks() * of_block)
     }
@@ -271,6 +323,7 @@ pub(super) fn max_partials_len(
 
 #[cfg(test)]
 mod tests {
+    use super::super::forced::Kinds;
     use super::*;
 
     fn h200() -> DeviceLimits {
@@ -281,8 +334,21 @@ mod tests {
         LayerShape { cell: Cell::Lstm, units, lanes, table: true }
     }
 
+    /// The best tiling of a kind.
+    fn of_kind(
+        kind: Kind,
+        layers: LayerShape,
+        batch: usize,
+        limits: DeviceLimits,
+    ) -> Option<Tiling> {
+        let all = Tiling::all(layers, batch, limits).into_iter();
+        all.filter(|tiling| tiling.kind == kind).min_by(by_time(batch))
+    }
+
+    /// Of blocks that exchange h.
     fn tiling(units: usize, lanes: usize, batch: usize, limits: DeviceLimits) -> Option<Tiling> {
-        Tiling::of(lstm(units, Lanes::Directions { count: lanes, below: 0 }), batch, limits)
+        let layers = lstm(units, Lanes::Directions { count: lanes, below: 0 });
+        of_kind(Kind::Exchange, layers, batch, limits)
     }
 
     /// N, units and rows of a block, groups.
@@ -312,7 +378,8 @@ mod tests {
         let dense =
             LayerShape { table: false, ..lstm(2048, Lanes::Directions { count: 1, below: 0 }) };
         let sizes = Tiling::all(dense, 64, limits);
-        let sizes: Vec<_> = sizes.iter().map(|t| (t.units, t.rows, t.blocks())).collect();
+        let sizes = sizes.iter().filter(|t| t.exchanges());
+        let sizes: Vec<_> = sizes.map(|t| (t.units, t.rows, t.blocks())).collect();
         assert_eq!(sizes, [(16, 16, 128), (16, 32, 128)]);
         // Two directions of 1056 units take all multiprocessors.
         let tiling = tiling(1056, 2, 1, limits).unwrap();
@@ -370,12 +437,43 @@ mod tests {
         assert_eq!(of_300.all_groups(300), 10);
         assert!(tiling(2049, 1, 8, h200()).is_none() && tiling(1057, 2, 8, h200()).is_none());
         let relu = LayerShape { cell: Cell::RnnRelu, ..lstm(100, Lanes::Layers(2)) };
-        assert!(Tiling::of(relu, 8, h200()).is_none());
+        assert!(Tiling::all(relu, 8, h200()).is_empty());
         let small = DeviceLimits::new(20, 227 << 10);
         assert!(tiling(1024, 1, 8, small).is_none());
         assert!(tiling(512, 2, 8, small).is_none());
         let old = DeviceLimits::new(132, 99 << 10);
         assert!(tiling(2048, 1, 128, old).is_none());
+    }
+
+    /// An H200 with kinds that have not been measured, too.
+    fn with_any_kind() -> DeviceLimits {
+        let forced = ForcedTiling { kinds: Kinds::Any, ..ForcedTiling::default() };
+        DeviceLimits { forced, ..h200() }
+    }
+
+    #[test]
+    fn other_kinds_if_they_are_allowed() {
+        let kind = |units, count, batch| {
+            let layers = lstm(units, Lanes::Directions { count, below: 0 });
+            let layers = LayerShape { table: false, ..layers };
+            let usual = Tiling::all(layers, batch, h200());
+            assert!(usual.iter().all(Tiling::exchanges));
+            let tiling = Tiling::of(layers, batch, with_any_kind()).unwrap();
+            (tiling.kind, tiling.rows)
+        };
+        assert_eq!(kind(64, 1, 16), (Kind::SingleBlock, 4));
+        assert_eq!(kind(128, 2, 512), (Kind::SingleBlock, 8));
+        assert_eq!(kind(129, 1, 16).0, Kind::Exchange);
+        assert_eq!(kind(1024, 1, 128).0, Kind::Exchange);
+        assert_eq!(kind(2048, 1, 16).0, Kind::Exchange);
+        assert_eq!(kind(2048, 1, 512), (Kind::StepByStep, 512));
+        assert_eq!(kind(3000, 1, 16), (Kind::StepByStep, 16));
+        // Tables are larger than what shared memory has left.
+        let shape = lstm(128, Lanes::Directions { count: 1, below: 0 });
+        let old = DeviceLimits { shared: 99 << 10, ..with_any_kind() };
+        assert_eq!(of_kind(Kind::SingleBlock, shape, 8, old).map(|t| t.rows), Some(4));
+        let layers = LayerShape { units: 129, ..shape };
+        assert_eq!(of_kind(Kind::SingleBlock, layers, 8, with_any_kind()), None);
     }
 
     #[test]
@@ -387,9 +485,16 @@ mod tests {
         for (lanes, units) in lanes.flat_map(|lanes| sizes.map(|units| (lanes, units))) {
             for batch in [1, 7, 32, 100, 128, 129, 1000] {
                 let layers = LayerShape { cell: Cell::Gru, units, lanes, table: true };
-                let all = Tiling::all(layers, batch, h200());
-                assert!(!all.is_empty() || units >= 700 && lanes != directions(1, 0), "{layers:?}");
-                all.iter().for_each(|tiling| check(tiling, batch));
+                let all = Tiling::all(layers, batch, with_any_kind());
+                let (exchanging, others): (Vec<_>, Vec<_>) =
+                    all.iter().partition(|tiling| tiling.exchanges());
+                let fits = !exchanging.is_empty();
+                assert!(fits || units >= 700 && lanes != directions(1, 0), "{layers:?}");
+                exchanging.into_iter().for_each(|tiling| check(tiling, batch));
+                for t in others {
+                    assert_eq!((t.waves(batch).count(), t.blocks()), (1, 1), "{t:?}");
+                    assert!(t.rows * t.groups >= batch && t.partials_len() == 0, "{t:?}");
+                }
             }
         }
     }

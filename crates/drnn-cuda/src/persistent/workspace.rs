@@ -3,7 +3,9 @@
 //! N: a layer's units, padded to a multiple of 32; W = directions N: width of its H; K: width of
 //! its input, padded.
 
-use super::tiling::{DeviceLimits, Tiling, max_partials_len, padded};
+use super::single_block;
+use super::step_by_step::BIAS_CHUNKS;
+use super::tiling::{BLOCK_ROWS, DeviceLimits, Kind, Tiling, max_partials_len, padded};
 use crate::error::Result;
 use crate::runtime::device::Device;
 use crate::runtime::memory::Buffer;
@@ -106,8 +108,19 @@ fn packed_len(plan: &Plan, padded: usize) -> [usize; 2] {
         lanes: 1,
         stacked,
         below,
+        kind: Kind::Exchange,
     };
     sizes.packed()
+}
+
+/// Rows of the batch per block, at least.
+fn fewest_rows(padded: usize) -> usize {
+    let rows = if padded <= single_block::MAX_PADDED {
+        &single_block::BLOCK_ROWS[..]
+    } else {
+        &BLOCK_ROWS
+    };
+    rows.iter().copied().min().unwrap_or(1)
 }
 
 /// Every byte of exchange words that have not been written yet: `EMPTY_SENTINEL` of the kernels.
@@ -153,6 +166,10 @@ pub(crate) struct PersistentWorkspace {
     /// layers of a stack have read.
     pub dh_partials: Buffer<u16>,
     pub read_counts: Buffer<u32>,
+    /// Step by step: products of a step, (B, N, 4), or (B, N) of them; and states of the cell or
+    /// their gradients, (B, N).
+    pub sums: Buffer<f32>,
+    pub state: Buffer<f32>,
     /// Bias gradients by group: (lanes, groups, N, 4).
     pub d_bias: Buffer<f32>,
     /// The gradient of one weight matrix, padded.
@@ -195,9 +212,9 @@ impl PersistentWorkspace {
         let m = plan.spec.output_width().next_multiple_of(8);
         let last = all.last().map_or(0, |p| p.width);
         let widest = max(&|p| p.width);
-        // For any number of rows up to these: a group has at least 16, and the last one up to 64 of
-        // padding.
-        let (rows, groups) = (capacity.rows + 64, capacity.rows.div_ceil(16));
+        // For any number of rows up to these: the last group of an exchange has up to 64 of padding.
+        let rows = capacity.rows + 64;
+        let groups = |p: &Padded| capacity.rows.div_ceil(fewest_rows(p.n)).max(BIAS_CHUNKS);
         let (lanes, limits) = (max_lanes(plan), device.limits());
         let partials =
             |p: &Padded| max_partials_len(p.n, lanes, is_stack(plan), capacity.rows, limits);
@@ -224,7 +241,9 @@ impl PersistentWorkspace {
             exchange_parity: Buffer::zeros(device, 1)?,
             dh_partials: halves(max(&partials))?,
             read_counts: Buffer::zeros(device, limits.multiprocessors)?,
-            d_bias: floats(lanes * groups * 4 * max(&|p| p.n))?,
+            sums: floats(capacity.rows * 4 * max(&|p| p.n))?,
+            state: floats(capacity.rows * max(&|p| p.n))?,
+            d_bias: floats(lanes * max(&|p| groups(p) * 4 * p.n))?,
             d_w: floats(max(&|p| 4 * p.n * p.n.max(p.inputs)).max(m * last))?,
         })
     }
@@ -256,7 +275,14 @@ impl PersistentWorkspace {
             InputSpec::Dense(_) => 0.0,
         };
         halves += parts + 2.0 * slots * widest + (capacity.outputs as f64) * rows * m;
-        let floats = capacity.outputs as f64 * rows * m + slots * embedding + largest;
+        let groups = |p: &Padded| capacity.rows.div_ceil(fewest_rows(p.n)).max(BIAS_CHUNKS);
+        let of_bias = all.iter().map(|p| max_lanes(plan) * groups(p) * 4 * p.n).max().unwrap_or(0);
+        let of_step = rows * 5.0 * all.iter().map(|p| p.n).max().unwrap_or(0) as f64;
+        let floats = capacity.outputs as f64 * rows * m
+            + slots * embedding
+            + largest
+            + of_bias as f64
+            + of_step;
         2.0 * halves + 4.0 * floats
     }
 

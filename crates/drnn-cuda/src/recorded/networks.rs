@@ -4,7 +4,7 @@ use super::{Zeros, ampere, batches, hopper};
 use crate::estimate::estimate;
 use crate::group::{CudaGroup, CudaLane};
 use crate::learner::CudaLearner;
-use crate::persistent::{DeviceLimits, ForcedTiling};
+use crate::persistent::{DeviceLimits, ForcedTiling, Kind, Kinds};
 use crate::runtime::device::Device;
 use crate::runtime::gemm::Precision;
 use crate::step::pass::Until;
@@ -198,7 +198,35 @@ fn sizes_of_blocks_that_are_given() {
     let device = Device::recorded((9, 0), limits);
     let refused = CudaLearner::new(&device, Precision::F16, &specs[2], AdamOptions::default(), 1);
     let why = refused.expect_err("a refusal").to_string();
-    assert!(why.starts_with("DRNN_TILING=units=16,rows=24: there are no kernels"), "{why}");
+    assert!(why.starts_with("DRNN_TILING=units=16,rows=24: there are no such kernels"), "{why}");
+}
+
+/// Training with tables and products, both directions, layers that are not a stack in one launch.
+#[test]
+fn kinds_of_recurrences_that_are_given() {
+    let net = |units: &[usize]| NetSpec::builder(Cell::Lstm).units(units.to_vec()).outputs(2);
+    for (kinds, units) in [
+        (Kinds::Only(Kind::SingleBlock), [100, 100]),
+        (Kinds::Only(Kind::StepByStep), [100, 2100]),
+        (Kinds::Any, [128, 2049]),
+    ] {
+        let forced = ForcedTiling { kinds, ..ForcedTiling::default() };
+        let limits = DeviceLimits { forced, ..DeviceLimits::new(132, 227 << 10) };
+        let device = Device::recorded((9, 0), limits);
+        let one = net(&units[..1]);
+        let nets = [net(&units).dense(3), one.clone().tokens(28, 10), one.tokens(9, 5)];
+        for net in nets.into_iter().flat_map(|net| [net.clone(), net.bidirectional()]) {
+            let spec = net.build().expect("a network");
+            train(&device, Precision::F16, &spec, 33, &[4]);
+        }
+    }
+    let forced = ForcedTiling { kinds: Kinds::Only(Kind::SingleBlock), ..ForcedTiling::default() };
+    let limits = DeviceLimits { forced, ..DeviceLimits::new(132, 227 << 10) };
+    let spec = net(&[129]).dense(3).build().expect("a network");
+    let device = Device::recorded((9, 0), limits);
+    let refused = CudaLearner::new(&device, Precision::F16, &spec, AdamOptions::default(), 1);
+    let why = refused.expect_err("a refusal").to_string();
+    assert!(why.starts_with("DRNN_TILING=kind=single-block: there are no such"), "{why}");
 }
 
 /// As long as the paper's windows.

@@ -2,6 +2,7 @@
 //! the promised sizes; and what cannot be run is refused.
 
 use super::{ampere, hopper};
+use crate::persistent::{DeviceLimits, ForcedTiling, Kind, Kinds};
 use crate::runtime::device::Device;
 use crate::runtime::driver::recorder::Names;
 use crate::runtime::gemm::Precision;
@@ -286,6 +287,23 @@ fn sizes_of_persistent_kernels() {
         for rows in rows {
             let options = options(Precision::F16, Format::Bf16, true);
             calls(&hopper(), spec, [3, rows], options);
+        }
+    }
+}
+
+#[test]
+fn sizes_of_other_kinds_of_recurrences() {
+    let one_block = [(spec(Cell::Gru, 4, 64, 2, 1), 1), (spec(Cell::Lstm, 9, 128, 1, 2), 2000)];
+    let steps = [(spec(Cell::Lstm, 4, 1536, 1, 2), 300), (spec(Cell::RnnTanh, 4, 3000, 2, 1), 40)];
+    for (kind, specs) in [(Kind::SingleBlock, one_block), (Kind::StepByStep, steps)] {
+        let forced = ForcedTiling { kinds: Kinds::Only(kind), ..ForcedTiling::default() };
+        let limits = DeviceLimits { forced, ..DeviceLimits::new(132, 227 << 10) };
+        let device = Device::recorded((9, 0), limits);
+        for (spec, rows) in specs {
+            let options = options(Precision::F16, Format::Bf16, true);
+            let planned = Recurrence::plan(&device, spec, [3, rows], options).expect("a plan");
+            assert_eq!(planned.way(), Way::Persistent);
+            calls(&device, spec, [3, rows], options);
         }
     }
 }

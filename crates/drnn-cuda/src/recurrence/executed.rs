@@ -2,7 +2,7 @@
 //! code and kernels together. Needs a C++ compiler with `_Float16`.
 
 use super::*;
-use crate::persistent::ForcedTiling;
+use crate::persistent::{ForcedTiling, Kind, Kinds};
 use crate::recorded::{executing, executing_in};
 use crate::runtime::driver;
 use crate::runtime::driver::recorder::{float_from_half, half_from_float};
@@ -155,6 +155,25 @@ fn blocks_of_16_units() {
         check_on(&card, Case { rows: 19, ..persistent(Cell::Gru, 33, 1, false) });
         check_on(&card, persistent(Cell::RnnTanh, 20, 2, true));
         check_on(&card, persistent(Cell::Lstm, 20, 3, false));
+    }
+}
+
+/// Recurrences whose blocks exchange nothing: of one block for all units, and step by step.
+#[test]
+fn other_kinds_of_recurrences() {
+    for kind in [Kind::SingleBlock, Kind::StepByStep] {
+        let forced = ForcedTiling { kinds: Kinds::Only(kind), ..ForcedTiling::default() };
+        let Some(device) = executing_in(forced) else { return };
+        let card = simulated(device);
+        for cell in [Cell::Lstm, Cell::Gru, Cell::RnnTanh] {
+            check_on(&card, persistent(cell, 40, 1, true));
+            check_on(&card, Case { rows: 19, ..persistent(cell, 6, 2, false) });
+        }
+        check_on(&card, Case { states: false, ..persistent(Cell::Lstm, 33, 2, true) });
+        check_on(
+            &card,
+            Case { lengths: None, biases: false, ..persistent(Cell::Gru, 20, 1, true) },
+        );
     }
 }
 

@@ -4,7 +4,7 @@
 use super::call::Direction;
 use super::{Recurrence, Way};
 use crate::error::Result;
-use crate::persistent::{LayerWorkspace, Padded, PersistentWorkspace, Tiling};
+use crate::persistent::{Kind, LayerWorkspace, Padded, PersistentWorkspace, Tiling};
 use crate::plain::{PlainWorkspace, RecurrenceWorkspace};
 use crate::runtime::arena::Arena;
 use crate::runtime::device::Device;
@@ -179,6 +179,12 @@ impl Recurrence {
         let again = Buffer::borrowed(&self.device, exchange.at(0), exchange.len())?;
         let packed = |pass: usize| sum(&|tiling| 8 * tiling.lanes * tiling.packed()[pass]);
         let above = slots * widest;
+        let step_values = |each: usize| {
+            max(&|tiling| match tiling.kind {
+                Kind::StepByStep => each * shape.rows * tiling.padded,
+                Kind::Exchange | Kind::SingleBlock => 0,
+            })
+        };
         Ok(PersistentWorkspace {
             layers,
             gates: arenas.saved(gates)?,
@@ -198,8 +204,11 @@ impl Recurrence {
             exchange_parity: arenas.forward(1)?,
             dh_partials: arenas.backward(max(&Tiling::partials_len))?,
             read_counts: arenas.backward(max(&Tiling::read_counts_len))?,
-            d_bias: arenas
-                .backward(max(&|tiling| tiling.lanes * groups(tiling) * 4 * tiling.padded))?,
+            sums: arenas.scratch(step_values(4))?,
+            state: arenas.scratch(step_values(1))?,
+            d_bias: arenas.backward(max(&|tiling| {
+                tiling.lanes * tiling.bias_groups(shape.rows) * 4 * tiling.padded
+            }))?,
             d_w: arenas.backward(all.iter().map(matrix).max().unwrap_or(0))?,
         })
     }

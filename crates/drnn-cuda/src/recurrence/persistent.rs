@@ -41,7 +41,9 @@ impl<'a> Call<'a> {
         // The exchange of this call, and nothing else: words of an earlier one are never read.
         let [exchange, _] = &work.h_exchange;
         self.stream.fill(exchange, 0, exchange.len(), EMPTY_SENTINEL)?;
-        self.clear(&work.exchange_parity)?;
+        if net.exchanges() {
+            self.clear(&work.exchange_parity)?;
+        }
         let (mut below, mut at) = (0, 0);
         for launch in &net.launches {
             pass.weights_forward(launch)?;

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::kernels::params::Params;
 use crate::kernels::{Kernels, RecurrenceKernels, TaggerKernels};
-use crate::persistent::{CooperativeKernel, DeviceLimits, ForcedTiling, KernelSpec};
+use crate::persistent::{DeviceLimits, ForcedTiling, KernelSpec, PersistentKernel, StepKernels};
 use crate::plain::Resident;
 use crate::runtime::driver::{ctx, mem_get_info};
 use crate::runtime::gemm::{Gemm, Precision};
@@ -12,6 +12,7 @@ use crate::runtime::load_once::LoadOnce;
 use crate::step::stored::StoredData;
 use cudarc::driver::result::{self, primary_ctx};
 use cudarc::driver::sys::{CUcontext, CUdevice_attribute as Attribute};
+use drnn::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,7 +63,9 @@ struct Inner {
     resident: Loaded<usize, Resident>,
     /// By precision: handles that all calls of [`crate::Recurrence`] share.
     products: Mutex<HashMap<Precision, Arc<Mutex<Gemm>>>>,
-    cooperative: Loaded<KernelVariant, CooperativeKernel<()>>,
+    persistent: Loaded<KernelVariant, PersistentKernel<()>>,
+    /// By cell.
+    steps: Loaded<Cell, StepKernels>,
     /// Copies of data sets that learners use, and whether no more are made.
     stored: Mutex<Vec<Weak<StoredData>>>,
     without_copies: AtomicBool,
@@ -138,7 +141,8 @@ impl Device {
             tagger_kernels: LoadOnce::new(),
             resident: Mutex::default(),
             products: Mutex::default(),
-            cooperative: Mutex::default(),
+            persistent: Mutex::default(),
+            steps: Mutex::default(),
             stored: Mutex::default(),
             without_copies: AtomicBool::new(false),
         })))
@@ -199,18 +203,23 @@ impl Device {
     }
 
     /// A persistent kernel, compiled and loaded on first use.
-    pub(crate) fn cooperative_kernel<P: Params>(
+    pub(crate) fn persistent_kernel<P: Params>(
         &self,
         spec: &KernelSpec,
-    ) -> Result<CooperativeKernel<P>> {
+    ) -> Result<PersistentKernel<P>> {
         let key = (P::KERNEL, spec.source.defines.clone());
-        let kernel = loaded(&self.0.cooperative, key, || {
-            let kernel = CooperativeKernel::<P>::new(self, spec)?;
+        let kernel = loaded(&self.0.persistent, key, || {
+            let kernel = PersistentKernel::<P>::new(self, spec)?;
             // SAFETY: cast back below.
             Ok(unsafe { kernel.cast() })
         })?;
         // SAFETY: the key names the kernel, and so the type that it was loaded with.
         Ok(unsafe { kernel.cast() })
+    }
+
+    /// The kernels of recurrences step by step, compiled and loaded on first use.
+    pub(crate) fn step_kernels(&self, cell: Cell) -> Result<StepKernels> {
+        loaded(&self.0.steps, cell, || StepKernels::new(self, cell))
     }
 
     /// From now on learners make no copy of their data here and send every batch: for trainings that
@@ -300,7 +309,8 @@ impl Device {
             tagger_kernels: LoadOnce::new(),
             resident: Mutex::default(),
             products: Mutex::default(),
-            cooperative: Mutex::default(),
+            persistent: Mutex::default(),
+            steps: Mutex::default(),
             stored: Mutex::default(),
             without_copies: AtomicBool::new(false),
         }))

@@ -1,22 +1,43 @@
-// Compares persistent/backward.cu with the equations, step by step, from random saved slots and
-// states; with FROM_STATES, gradients of last and first states too. Arguments: units, lanes, rows,
-// steps, tiles whose weights stay in registers.
+// Compares persistent/backward.cu, or with SINGLE_BLOCK single_block_backward.cu, with the equations,
+// step by step, from random saved slots and states; with FROM_STATES, gradients of last and first
+// states too. Arguments: units, lanes, rows, steps, tiles whose weights stay in registers.
 #include "hopper.hpp"
 
 #include "params.h"
 
 #include "recurrence.hpp"
 
+#if SINGLE_BLOCK
+#include "../../src/kernels/persistent/single_block.cuh"
+
+#include "../../src/kernels/persistent/single_block_backward.cu"
+static const u32 PACKED = K_STEPS * THREADS, PARTIALS = 0;
+#else
 #include "../../src/kernels/persistent/backward.cu"
+static const u32 PACKED = BLOCKS * ALL_TILES * TILE_WORDS;
+static const u32 PARTIALS = (OWN_RING + (STACKED ? RING : 0)) * BLOCKS * PART;
+#endif
 
 int main(int, char** arguments) {
     check_cell();
     Recurrence r(arguments, STACKED);
-    const u32 n = r.n, lanes = r.lanes, rows = r.rows, steps = r.steps,
-              each_packed = BLOCKS * ALL_TILES * TILE_WORDS;
+    const u32 n = r.n, lanes = r.lanes, rows = r.rows, steps = r.steps, each_packed = PACKED;
     std::vector<uint4> packed(lanes * each_packed);
     for (u32 lane = 0; lane < lanes; lane++) {
         each(each_packed, [&] {
+#if SINGLE_BLOCK
+            pack_single_block(
+                {.w_hh = r.w_hh[lane].data(),
+                 .b_ih = nullptr,
+                 .b_hh = nullptr,
+                 .forward = nullptr,
+                 .backward = packed.data() + lane * each_packed,
+                 .bias = nullptr,
+                 .slots_ih = r.slots_ih,
+                 .slots_hh = r.slots_hh,
+                 .n = n,
+                 .padded = N});
+#else
             pack_backward(
                 {.w_ih = r.w_ih[lane].data(),
                  .w_hh = r.w_hh[lane].data(),
@@ -30,15 +51,15 @@ int main(int, char** arguments) {
                  .tiles = TILES,
                  .in_registers = r.in_registers,
                  .units = UNITS});
+#endif
         });
     }
-    const u32 slots = steps * rows * N * 4, saved_c = (steps + 2) * rows * N,
-              ring = OWN_RING + (STACKED ? RING : 0);
+    const u32 slots = steps * rows * N * 4, saved_c = (steps + 2) * rows * N;
     std::vector<u16> gates(lanes * slots), c(lanes * saved_c), d_above(steps * rows * r.width());
     for (u16& x : gates) x = half(random_number(0.4f) + 0.5f);
     for (u16& x : c) x = half(random_number(1));
     for (u16& x : d_above) x = half(random_number(1));
-    std::vector<u16> dh_partials(ring * r.blocks() * BLOCKS * PART, 0);
+    std::vector<u16> dh_partials(r.blocks() * PARTIALS, 0);
     std::vector<u32> read_counts(r.blocks(), 0);
     std::vector<float> d_bias(lanes * r.groups() * N * 4);
     const std::vector<u16> saved = gates;

@@ -1,25 +1,46 @@
-// Compares persistent/forward.cu with the equations, step by step: h within f16 rounding, zeros at
-// both ends; with FROM_STATES, first states there, and last states. Arguments: units, lanes, rows,
-// steps, k-steps whose weights stay in registers.
+// Compares persistent/forward.cu, or with SINGLE_BLOCK single_block_forward.cu, with the equations,
+// step by step: h within f16 rounding, zeros at both ends; with FROM_STATES, first states there, and
+// last states. Arguments: units, lanes, rows, steps, k-steps whose weights stay in registers.
 #include "hopper.hpp"
 
 #include "params.h"
 
 #include "recurrence.hpp"
 
+#if SINGLE_BLOCK
+#include "../../src/kernels/persistent/single_block.cuh"
+
+#include "../../src/kernels/persistent/single_block_forward.cu"
+static const u32 ALL_THREADS = THREADS, FIRST_THREADS = THREADS, PACKED = 4 * K_STEPS * THREADS;
+#else
 #include "../../src/kernels/persistent/forward_block.cuh"
 
 #include "../../src/kernels/persistent/forward.cu"
+static const u32 ALL_THREADS = CONSUMER_THREADS + PRODUCER_THREADS;
+static const u32 FIRST_THREADS = CONSUMER_THREADS, PACKED = BLOCKS * K_STEPS * 256;
+#endif
 #include "../../src/kernels/recurrence/states.cu"
 
 int main(int, char** arguments) {
     Recurrence r(arguments, BELOW);
-    const u32 n = r.n, lanes = r.lanes, rows = r.rows, steps = r.steps,
-              each_packed = BLOCKS * K_STEPS * 256;
+    const u32 n = r.n, lanes = r.lanes, rows = r.rows, steps = r.steps, each_packed = PACKED;
     std::vector<uint4> packed(lanes * each_packed);
     std::vector<float> bias(lanes * N * 4);
     for (u32 lane = 0; lane < lanes; lane++) {
         each(std::max(each_packed, 4u * N), [&] {
+#if SINGLE_BLOCK
+            pack_single_block(
+                {.w_hh = r.w_hh[lane].data(),
+                 .b_ih = r.b_ih[lane].data(),
+                 .b_hh = r.b_hh[lane].data(),
+                 .forward = packed.data() + lane * each_packed,
+                 .backward = nullptr,
+                 .bias = bias.data() + lane * N * 4,
+                 .slots_ih = r.slots_ih,
+                 .slots_hh = r.slots_hh,
+                 .n = n,
+                 .padded = N});
+#else
             pack_forward(
                 {.w_ih = r.w_ih[lane].data(),
                  .w_hh = r.w_hh[lane].data(),
@@ -32,15 +53,16 @@ int main(int, char** arguments) {
                  .n = n,
                  .below = r.reads_below(lane) ? n : 0,
                  .padded = N,
-                 .segments = SEGMENTS,
+                 .segments = BELOW + 1,
                  .in_registers = r.in_registers,
                  .units = UNITS});
+#endif
         });
     }
     const u32 slots = steps * rows * N * 4, saved = (steps + 2) * rows * N, symbols = TABLE ? 6 : 0;
     std::vector<u16> gates(lanes * slots), c(lanes * saved), h(lanes * saved);
     // First states have a place after the last step.
-    const u32 step_stride = lanes * r.groups() * N * NB;
+    const u32 step_stride = SINGLE_BLOCK ? 0 : lanes * r.groups() * N * NB;
     std::vector<u16> h_exchange((steps + FROM_STATES) * step_stride, 0xffff);
     // Of h, and of the cell: c, or h again.
     const std::vector<float> first_h = r.states(), other = r.states();
@@ -94,13 +116,13 @@ int main(int, char** arguments) {
         .rows = rows,
         .save = 1};
 #if FROM_STATES
-    each(step_stride, [&] {
+    each(lanes * r.groups() * N * NB, [&] {
         place_states_half(
             {.first_h = first_h.data(),
              .first_c = first.data(),
              .h = h.data(),
              .c = c.data(),
-             .exchange = h_exchange.data() + steps * step_stride,
+             .exchange = SINGLE_BLOCK ? nullptr : h_exchange.data() + steps * step_stride,
              .h_stride = params.h_stride,
              .c_stride = params.c_stride,
              .width = params.width,
@@ -118,7 +140,7 @@ int main(int, char** arguments) {
     memcpy(&from_states, &params, offsetof(PersistentForward, save) + 4);
     from_states.first = first.data(), from_states.last = last.data(), from_states.n = n;
 #endif
-    launch(r.blocks(), CONSUMER_THREADS + PRODUCER_THREADS, CONSUMER_THREADS, SHARED, [&] {
+    launch(r.blocks(), ALL_THREADS, FIRST_THREADS, SHARED, [&] {
 #if FROM_STATES
         persistent_forward_from_states(from_states);
 #else

@@ -1,8 +1,8 @@
-// common.cuh and hopper.cuh in C++ for the CPU, so that the persistent kernels run here unchanged:
-// one CPU thread per GPU thread, all blocks concurrently. Compiled with -fsanitize=address, every
-// access outside an array is found.
+// common.cuh, mma.cuh and hopper.cuh in C++ for the CPU, so that the persistent kernels run here
+// unchanged: one CPU thread per GPU thread, all blocks concurrently. Compiled with
+// -fsanitize=address, every access outside an array is found.
 //
-// Products and bulk copies complete at once, so this says nothing about missing waits for them. NB
+// Products and copies complete at once, so this says nothing about missing waits for them. NB
 // comes from the kernel. With NAPS=w in the environment, a thread of warp w of the first block
 // sleeps at its mbarriers until the rest of the block makes no progress without it: this finds
 // threads that could miss a phase because nothing waits for them.
@@ -465,3 +465,45 @@ inline void wgmma_commit() {}
 template <int later>
 void wgmma_wait() {}
 inline void wgmma_fence_operand(float (&)[SUMS]) {}
+
+// ---- products of a warp, and copies of a thread's own
+
+inline void mma(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    const u32 lane = threadIdx.x % 32, g = lane / 4, q = lane % 4;
+    u32 (&words)[32][4] = warp->registers;
+    memcpy(words[lane], a, sizeof a);
+    __syncwarp();
+    float lines[2][16], columns[2][16];
+    for (u32 i = 0; i < 16; i++) {
+        const u32 both = words[g * 4 + i % 4][i / 4], k = i / 8 * 8 + i % 4 * 2;
+        lines[i / 4 % 2][k] = low(both), lines[i / 4 % 2][k + 1] = high(both);
+    }
+    __syncwarp();
+    memcpy(words[lane], b, sizeof b);
+    __syncwarp();
+    for (u32 column = 0; column < 2; column++)
+        for (u32 i = 0; i < 8; i++) {
+            const u32 both = words[(2 * q + column) * 4 + i % 4][i / 4], k = i / 4 * 8 + i % 4 * 2;
+            columns[column][k] = low(both), columns[column][k + 1] = high(both);
+        }
+    __syncwarp();
+    for (u32 e = 0; e < 4; e++)
+        for (u32 k = 0; k < 16; k++) d[e] += lines[e / 2][k] * columns[e % 2][k];
+}
+inline void ldmatrix(u32& m0, u32& m1, u32& m2, u32& m3, u32 row) {
+    const u32 lane = threadIdx.x % 32;
+    if (row % 16) fail("a row of a matrix that is not aligned");
+    memcpy(warp->registers[lane], shared_at(row, 16), 16);
+    __syncwarp();
+    u32* const to[] = {&m0, &m1, &m2, &m3};
+    for (u32 m = 0; m < 4; m++) *to[m] = warp->registers[8 * m + lane / 4][lane % 4];
+    __syncwarp();
+}
+template <u32 bytes>
+void cp_async(void* to, const void* from) {
+    if ((u64)to % bytes || (u64)from % bytes) fail("a copy that is not aligned");
+    memcpy(shared_at(shared_address(to), bytes), from, bytes);
+}
+inline void cp_async_commit() {}
+template <int pending>
+void cp_async_wait() {}

@@ -90,6 +90,11 @@ __device__ __forceinline__ float fast_tanh(float x) {
 }
 __device__ __forceinline__ float fast_sigmoid(float x) { return 0.5f * fast_tanh(0.5f * x) + 0.5f; }
 
+// Aligned as wgmma's operands need it.
+__device__ __forceinline__ unsigned char* dynamic_shared() {
+    extern __shared__ __align__(1024) unsigned char dynamic[];
+    return dynamic;
+}
 __device__ __forceinline__ u32 shared_address(const void* p) {
     return (u32)__cvta_generic_to_shared(p);
 }

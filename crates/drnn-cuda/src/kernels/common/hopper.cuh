@@ -94,10 +94,6 @@ __device__ __forceinline__ void fence_proxy_async() {
 
 // ---- threads and registers
 
-__device__ __forceinline__ unsigned char* dynamic_shared() {
-    extern __shared__ __align__(1024) unsigned char dynamic[];
-    return dynamic;
-}
 // A warpgroup releases registers to the block's pool, or takes some from it, up to `registers` per
 // thread.
 template <u32 registers>

@@ -42,6 +42,111 @@ params! {
         units: u32,
     }
 
+    /// `forward` (4, padded / 16, 2 padded), `backward` (padded / 4, 2 padded) and `bias` (padded,
+    /// 4) of one lane, or null; biases are null without `bias`.
+    PackSingleBlock for "pack_single_block" {
+        w_hh: *const f32,
+        b_ih: *const f32,
+        b_hh: *const f32,
+        forward: *mut Uint4,
+        backward: *mut Uint4,
+        bias: *mut f32,
+        slots_ih: u32,
+        slots_hh: u32,
+        n: u32,
+        padded: u32,
+    }
+
+    /// `bias` (padded, 4) of one lane.
+    PackBias for "pack_bias" {
+        b_ih: *const f32,
+        b_hh: *const f32,
+        bias: *mut f32,
+        slots_ih: u32,
+        slots_hh: u32,
+        n: u32,
+        padded: u32,
+    }
+
+    /// One step of a lane; `sums` (B, padded, 4), `state` (B, padded). Null: `sums` of zeros,
+    /// `tokens` without a table, `first` and `last` that are zero or not wanted, (B, n).
+    SlotsForward for "slots_forward" {
+        sums: *const f32,
+        bias: *const f32,
+        gates: *mut u16,
+        table: *const u16,
+        tokens: *const u32,
+        state: *mut f32,
+        first: *const f32,
+        last: *mut f32,
+        h_before: *const u16,
+        h: *mut u16,
+        c: *mut u16,
+        /// Steps of each row's sequence, (B).
+        run: *const u32,
+        step: u32,
+        /// Whether it is the first that is computed.
+        begins: u32,
+        from_states: u32,
+        reverse: u32,
+        symbols: u32,
+        /// Of a row of H.
+        width: u32,
+        rows: u32,
+        n: u32,
+        padded: u32,
+        save: u32,
+    }
+
+    /// One step of a lane; `d_h`, `d_state` (B, padded). Gradients of states are (B, n), or null,
+    /// and not scaled.
+    SlotsBackward for "slots_backward" {
+        header: *const Header,
+        gates: *mut u16,
+        c_now: *const u16,
+        c_before: *const u16,
+        d_above: *const u16,
+        /// Null in the step that is computed first.
+        d_h: *const f32,
+        d_state: *mut f32,
+        d_last_h: *const f32,
+        d_last_c: *const f32,
+        d_first_h: *mut f32,
+        run: *const u32,
+        step: u32,
+        begins: u32,
+        from_states: u32,
+        reverse: u32,
+        /// Of a row of `d_above`.
+        width: u32,
+        rows: u32,
+        n: u32,
+        padded: u32,
+    }
+
+    FirstGradients for "first_gradients" {
+        header: *const Header,
+        d_h: *const f32,
+        d_state: *const f32,
+        d_last_h: *const f32,
+        d_first_h: *mut f32,
+        d_first_c: *mut f32,
+        run: *const u32,
+        reverse: u32,
+        steps: u32,
+        rows: u32,
+        n: u32,
+        padded: u32,
+    }
+
+    /// `from` (positions, padded, 4), `to` (chunks, padded, 4).
+    SumSlots for "sum_slots" {
+        from: *const u16,
+        to: *mut f32,
+        positions: u32,
+        padded: u32,
+    }
+
     /// The exchange's two buffers, `count` times 16 bytes each; `parity` says which is in use.
     ResetExchange for "reset_exchange" {
         even: *mut Uint4,

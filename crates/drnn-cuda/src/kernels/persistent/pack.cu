@@ -7,6 +7,18 @@
 static const u32 NO_GATE = 0xff;
 __device__ __forceinline__ u32 gate_of(u32 slots, u32 slot) { return slots >> 8 * slot & 0xff; }
 
+// Slot at % 4 of unit at / 4 of the sums of biases, (N, 4).
+template <class Params>
+__device__ __forceinline__ void pack_bias_value(const Params& p, u32 at) {
+    if (at >= p.padded * 4) return;
+    const u32 unit = at / 4, gate_ih = gate_of(p.slots_ih, at % 4),
+              gate_hh = gate_of(p.slots_hh, at % 4);
+    float sum = 0;
+    if (unit < p.n && gate_ih != NO_GATE) sum += p.b_ih[gate_ih * p.n + unit];
+    if (unit < p.n && gate_hh != NO_GATE) sum += p.b_hh[gate_hh * p.n + unit];
+    p.bias[at] = sum;
+}
+
 // For the forward kernel: to (N / units blocks, K_STEPS, 2 warpgroups, 128), bias (N, 4). Where the
 // recurrence multiplies the h of the layer below too (`below` units in each of segments - 1
 // directions), the k-steps of those segments come first. In blocks of 16 units both warpgroups have
@@ -15,14 +27,7 @@ extern "C" __global__ void pack_forward(const PackForward p) {
     const u32 at = blockIdx.x * blockDim.x + threadIdx.x, n = p.n, padded = p.padded;
     const u32 share = p.units == 16 ? 2 : 1;
     const u32 segment_k_steps = padded / 16 / share, k_steps = p.segments * segment_k_steps;
-    if (at < padded * 4) {
-        u32 unit = at / 4, gate_ih = gate_of(p.slots_ih, at % 4),
-            gate_hh = gate_of(p.slots_hh, at % 4);
-        float sum = 0;
-        if (unit < n && gate_ih != NO_GATE) sum += p.b_ih[gate_ih * n + unit];
-        if (unit < n && gate_hh != NO_GATE) sum += p.b_hh[gate_hh * n + unit];
-        p.bias[at] = sum;
-    }
+    pack_bias_value(p, at);
     if (at >= padded / p.units * k_steps * 256) return;
     const u32 thread = at % 128, warpgroup = at / 128 % 2, k_step = at / 256 % k_steps;
     const u32 block = at / 256 / k_steps, own_k_step = share == 2 ? warpgroup : 0;
@@ -80,4 +85,36 @@ extern "C" __global__ void pack_backward(const PackBackward p) {
         v[i] = pack(weight(line, k), weight(line, k + 1));
     }
     p.to[at] = make_uint4(v[0], v[1], v[2], v[3]);
+}
+
+// For recurrences in one block (single_block.cuh), 16 bytes per thread, A fragments of `mma`: to
+// `forward` (4 slots, N / 16 k-steps, 2 N threads), transposed to `backward` (N / 4, 2 N), and bias
+// (N, 4). Each may be null. A warp has 16 units: 2g in row g of a fragment, 2g + 1 in row g + 8.
+extern "C" __global__ void pack_single_block(const PackSingleBlock p) {
+    const u32 at = blockIdx.x * blockDim.x + threadIdx.x, n = p.n, threads = 2 * p.padded;
+    if (p.bias) pack_bias_value(p, at);
+    if (at >= threads * (p.padded / 4)) return;
+    const u32 thread = at % threads, g = thread % 32 / 4, q = thread % 4;
+    const u32 k_step = at / threads, k_steps = p.padded / 16;
+    auto weight = [&](u32 slot, u32 unit, u32 from) -> float {
+        const u32 gate = gate_of(p.slots_hh, slot);
+        return gate != NO_GATE && unit < n && from < n ? p.w_hh[(gate * n + unit) * n + from] : 0;
+    };
+    u32 forward[4], backward[4];
+    for (u32 i = 0; i < 4; i++) {
+        const u32 own = thread / 32 * 16 + 2 * g + i % 2, k = 2 * q + 8 * (i / 2);
+        const u32 slot = k_step / k_steps, from = k_step % k_steps * 16 + k;
+        forward[i] = pack(weight(slot, own, from), weight(slot, own, from + 1));
+        // Column k of the backward pass: slot k % 4 of unit k / 4.
+        const u32 column = k_step * 16 + k;
+        backward[i] = pack(
+            weight(column % 4, column / 4, own), weight(column % 4 + 1, column / 4, own));
+    }
+    if (p.forward) p.forward[at] = make_uint4(forward[0], forward[1], forward[2], forward[3]);
+    if (p.backward) p.backward[at] = make_uint4(backward[0], backward[1], backward[2], backward[3]);
+}
+
+// For recurrences step by step, whose weights `pack_weights` converts.
+extern "C" __global__ void pack_bias(const PackBias p) {
+    pack_bias_value(p, blockIdx.x * blockDim.x + threadIdx.x);
 }

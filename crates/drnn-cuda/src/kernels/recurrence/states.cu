@@ -47,7 +47,7 @@ extern "C" __global__ void place_states_half(const PlaceStatesHalf p) {
     const u64 from = ((u64)lane * p.rows + row) * p.n + unit;
     const u16 h = half(real && p.first_h ? p.first_h[from] : 0);
     const u64 image = (u64)(lane * p.groups + group) * p.padded + unit / 8 * 8;
-    p.exchange[image * p.block_rows + place % p.block_rows * 8 + unit % 8] = h;
+    if (p.exchange) p.exchange[image * p.block_rows + place % p.block_rows * 8 + unit % 8] = h;
     if (row >= p.rows) return;
     const u64 end = (u64)(p.steps + 1) * p.rows;
     u16* const to_h = p.h + p.h_stride * lane + unit;

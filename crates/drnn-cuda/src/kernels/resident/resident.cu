@@ -23,22 +23,6 @@ static const u32 H_STRIDE = 16 * K_STEPS + 8; // 8 more: ldmatrix rows fall into
 static const u32 BACKWARD_K_STEPS = 4 * UNITS / 16;
 static const u32 D_STRIDE = 4 * UNITS + 8;
 
-// d (16, 8) += a (16, 16) b (16, 8)
-__device__ __forceinline__ void mma(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
-        "{%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
-
-// a (16, 16) from 16 rows of shared memory; `first` is the address of this lane's row and half
-__device__ __forceinline__ void ldmatrix(u32 (&a)[4], u32 first) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
-                 : "r"(first)
-                 : "memory");
-}
-
 // The thread's part of a (16 rows, 8 units) accumulator.
 struct Fragment {
     u32 warp, g, q, first_row;
@@ -66,10 +50,7 @@ struct RowBuffer {
     __device__ void prefetch(const float* from) const {
         for (u32 i = threadIdx.x; i < count * (width / 4); i += blockDim.x) {
             u32 row = i / (width / 4), column = 4 * (i % (width / 4));
-            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
-                             shared_address(at + row * stride + column)),
-                         "l"(from + (u64)row * width + column)
-                         : "memory");
+            cp_async<16>(at + row * stride + column, from + (u64)row * width + column);
         }
     }
     // Writes all rows to device memory, `to_stride` floats apart.
@@ -88,19 +69,10 @@ struct RowBuffer {
     }
 };
 
-__device__ __forceinline__ void cp_async_commit() {
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
-// Waits for all but the latest `pending` groups that this thread committed.
-template <int pending>
-__device__ __forceinline__ void cp_async_wait() {
-    asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
-}
-
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 1)
 resident_forward(const __grid_constant__ ResidentForward p) {
     __shared__ u16 states[2][ROWS][H_STRIDE];
-    extern __shared__ __align__(16) float dynamic[];
+    float* const dynamic = (float*)dynamic_shared();
     const u32 n = p.n, rows = p.rows, steps = p.steps;
     Fragment own;
     const u32 count = min(ROWS, rows - own.first_row);
@@ -168,7 +140,7 @@ resident_forward(const __grid_constant__ ResidentForward p) {
 #pragma unroll
         for (u32 k_step = 0; k_step < K_STEPS; k_step++) {
             u32 a[4];
-            ldmatrix(a, from + 2 * 16 * k_step);
+            ldmatrix(a[0], a[1], a[2], a[3], from + 2 * 16 * k_step);
 #pragma unroll
             for (u32 gate = 0; gate < 4; gate++) mma(sum[gate], a, w[gate][k_step]);
         }
@@ -212,7 +184,7 @@ resident_forward(const __grid_constant__ ResidentForward p) {
 extern "C" __global__ void __launch_bounds__(32 * WARPS, 1)
 resident_backward(const __grid_constant__ ResidentBackward p) {
     __shared__ u16 d_gates[2][ROWS][D_STRIDE];
-    extern __shared__ __align__(16) float dynamic[];
+    float* const dynamic = (float*)dynamic_shared();
     const u32 n = p.n, rows = p.rows, steps = p.steps;
     Fragment own;
     const u32 count = min(ROWS, rows - own.first_row);
@@ -289,7 +261,7 @@ resident_backward(const __grid_constant__ ResidentBackward p) {
 #pragma unroll
         for (u32 k_step = 0; k_step < BACKWARD_K_STEPS; k_step++) {
             u32 a[4];
-            ldmatrix(a, from + 2 * 16 * k_step);
+            ldmatrix(a[0], a[1], a[2], a[3], from + 2 * 16 * k_step);
             mma(d_h[k_step % 2], a, w[k_step]);
         }
 #pragma unroll

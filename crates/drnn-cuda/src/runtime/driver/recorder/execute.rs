@@ -5,7 +5,7 @@
 //! thread for each of them, unless they only add numbers up; of the others one thread runs all.
 
 use super::node::{Factor, Product};
-use crate::kernels::sources::{COMMON, HOPPER};
+use crate::kernels::sources::{COMMON, HOPPER, MMA};
 use libloading::Library;
 use std::collections::HashMap;
 use std::ffi::{CString, c_char, c_void};
@@ -142,7 +142,7 @@ fn set(m: &Factor, i: usize, j: usize, value: f32) {
 fn cpp(text: &str) -> String {
     let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulated/hopper.hpp");
     let header = format!("#ifndef NB\n#define NB 16\n#endif\n#include \"{}\"\n", header.display());
-    let text = text.replacen(COMMON, &header, 1).replacen(HOPPER, "", 1);
+    let text = text.replacen(COMMON, &header, 1).replacen(HOPPER, "", 1).replacen(MMA, "", 1);
     let signatures = super::source::signatures(&text).expect("kernels");
     let mut cases = String::new();
     for signature in signatures {

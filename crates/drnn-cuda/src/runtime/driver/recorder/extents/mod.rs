@@ -3,6 +3,8 @@
 //! A kernel that is not listed here is rejected. Where the contents of device memory decide
 //! (symbols, recipes), only the minimum is counted.
 
+mod persistent;
+
 use super::node::Launch;
 use super::source::Signature;
 use crate::kernels::params::Value;
@@ -57,6 +59,11 @@ fn strided(rows: usize, stride: usize, columns: usize) -> usize {
     if rows == 0 { 0 } else { (rows - 1) * stride + columns }
 }
 
+/// f16 from the beginning of the first lane's array to the end of the last one's, each of `len`.
+fn of_lanes(call: &Call, stride: &str, len: usize) -> usize {
+    (call.number("lanes") - 1) * call.number(stride) + len
+}
+
 /// Words of `struct Header`, `struct Recipe` and `struct Coefficients`, f64s of `struct Totals`.
 const HEADER: usize = 8;
 const RECIPE: usize = 12;
@@ -70,9 +77,7 @@ pub(super) fn extents(call: &Call) -> Option<Extents> {
         _ if cell() => Some(cells(call)),
         _ if name.starts_with("group_") => group(call),
         _ if name.starts_with("resident_") => Some(resident(call)),
-        _ if name.starts_with("persistent_forward") => Some(persistent_forward(call)),
-        _ if name.starts_with("persistent_backward") => Some(persistent_backward(call)),
-        _ => [plain, half, pack, rows, exchange, recurrence, tagger]
+        _ => [plain, half, rows, recurrence, tagger, persistent::extents]
             .iter()
             .find_map(|file| file(call)),
     }
@@ -257,43 +262,6 @@ fn half(call: &Call) -> Option<Extents> {
     })
 }
 
-/// `pack.cu`: a thread per 16 bytes of what is written.
-fn pack(call: &Call) -> Option<Extents> {
-    let v = |name: &str| call.number(name);
-    Some(match call.signature.name.as_str() {
-        "pack_forward" => {
-            let (n, padded) = (v("n"), v("padded"));
-            // The k-steps of a block do not depend on its units.
-            let values = padded / 32 * (v("segments") * padded / 16) * 256;
-            let [of_ih, of_hh] = ["slots_ih", "slots_hh"].map(|name| gates(v(name)) * n);
-            let from = [("w_ih", of_ih * v("below") * (v("segments") - 1)), ("w_hh", of_hh * n)];
-            let biases = [("b_ih", of_ih), ("b_hh", of_hh), ("bias", 4 * padded)];
-            let to = ("to", 8 * values);
-            needs(values.max(4 * padded), [from[0], from[1], biases[0], biases[1], biases[2], to])
-        }
-        "pack_backward" => {
-            let (blocks, of_tile) = (v("padded") / v("units"), 2 * v("units") / 4 * 128);
-            let (n, values) = (v("n"), blocks * v("segments") * v("tiles") * of_tile);
-            let w_ih = ("w_ih", gates(v("slots_ih")) * n * v("below"));
-            let w_hh = ("w_hh", gates(v("slots_hh")) * n * n);
-            needs(values, [w_ih, w_hh, ("to", 8 * values)])
-        }
-        _ => return None,
-    })
-}
-
-/// `exchange.cu`: a thread per 8 times 16 bytes.
-fn exchange(call: &Call) -> Option<Extents> {
-    Some(match call.signature.name.as_str() {
-        "flip_exchange" => needs(1, [("parity", 1)]),
-        "reset_exchange" => {
-            let count = call.number("count");
-            needs(count.div_ceil(8), [("even", 8 * count), ("odd", 8 * count), ("parity", 1)])
-        }
-        _ => return None,
-    })
-}
-
 /// `recurrence/values.cu`, `recurrence/states.cu`: a thread per value of what is written.
 fn recurrence(call: &Call) -> Option<Extents> {
     let v = |name: &str| call.number(name);
@@ -423,96 +391,6 @@ fn resident(call: &Call) -> Extents {
         }
     };
     Extents { threads, arrays: both.into_iter().chain(own).collect() }
-}
-
-/// Units with padding, rows of a block, lanes, groups of a launch; then steps and rows.
-fn tiles(call: &Call) -> [usize; 6] {
-    ["N", "NB", "lanes", "groups", "steps", "rows"].map(|name| call.number(name))
-}
-
-/// f16 from the beginning of the first lane's array to the end of the last one's, each of `len`.
-fn of_lanes(call: &Call, stride: &str, len: usize) -> usize {
-    (call.number("lanes") - 1) * call.number(stride) + len
-}
-
-fn persistent_forward(call: &Call) -> Extents {
-    let [padded, block_rows, lanes, groups, steps, rows] = tiles(call);
-    let (symbols, slots) = (call.number("symbols"), steps * rows);
-    let [saves, stacked] = ["save", "STACKED"].map(|name| call.number(name) != 0);
-    let below = call.number("BELOW");
-    let gates = match (saves, symbols > 0) {
-        (false, true) => 0,
-        (false, false) if stacked => slots * padded * 4,
-        (false, false) if below > 0 => 0,
-        _ => of_lanes(call, "gates_stride", slots * padded * 4),
-    };
-    let positions = (steps + 2) * rows;
-    let c = if saves { of_lanes(call, "c_stride", positions * padded) } else { 0 };
-    let h = strided(positions, call.number("width"), padded);
-    let from_states = call.signature.name.ends_with("from_states");
-    // First states have a place after the last step.
-    let places = steps + usize::from(from_states);
-    let [exchange, exchange_below] =
-        [lanes, below].map(|lanes| places * lanes * groups * padded * block_rows);
-    let arrays = vec![
-        ("packed", lanes * padded / 32 * ((1 + below) * padded / 16) * 256 * 8),
-        ("bias", lanes * padded * 4),
-        ("gates", gates),
-        ("table", if stacked { 1 } else { lanes } * symbols * padded * 4),
-        ("tokens", if symbols > 0 { slots } else { 0 }),
-        ("c", c),
-        ("h", of_lanes(call, "h_stride", h)),
-        ("h_exchange_even", exchange),
-        ("h_exchange_odd", exchange),
-        ("below_even", exchange_below),
-        ("below_odd", exchange_below),
-        ("parity", 1),
-        ("run", rows),
-    ];
-    let states = ["first", "last"];
-    let threads = lanes * groups * padded / call.number("UNITS") * call.launch.threads;
-    Extents { threads, arrays: with_states(call, arrays, states, lanes * rows) }
-}
-
-/// Adds the states of a kernel that begins with given ones, of so many rows.
-fn with_states<const COUNT: usize>(
-    call: &Call,
-    mut arrays: Vec<(&'static str, usize)>,
-    states: [&'static str; COUNT],
-    rows: usize,
-) -> Vec<(&'static str, usize)> {
-    if call.signature.name.ends_with("from_states") {
-        arrays.extend(states.map(|name| (name, rows * call.number("n"))));
-    }
-    arrays
-}
-
-fn persistent_backward(call: &Call) -> Extents {
-    let [padded, block_rows, lanes, groups, steps, rows] = tiles(call);
-    let (units, slots) = (call.number("UNITS"), steps * rows);
-    let blocks = padded / units;
-    let [all_groups, first_group] = ["all_groups", "first_group"].map(|name| call.number(name));
-    let written = (lanes - 1) * all_groups + first_group + groups;
-    let stacked = call.number("STACKED") != 0;
-    let (segments, ring) = if stacked { (2, 2 + call.number("RING")) } else { (1, 2) };
-    let tiles = padded.div_ceil(64).div_ceil(2);
-    let above = if stacked { padded } else { lanes * padded };
-    let mut arrays = vec![
-        ("packed", lanes * blocks * segments * tiles * (2 * units / 4 * 128) * 8),
-        ("gates", of_lanes(call, "gates_stride", slots * padded * 4)),
-        ("c", of_lanes(call, "c_stride", (steps + 2) * rows * padded)),
-        ("d_above", strided(slots, call.number("width"), above)),
-        ("dh_partials", ring * lanes * groups * blocks * blocks * units * block_rows),
-        ("read_counts", lanes * groups * blocks),
-        ("d_bias", written * padded * 4),
-        ("run", rows),
-    ];
-    if call.signature.name.ends_with("from_states") {
-        arrays.push(("header", HEADER));
-    }
-    let states = ["d_last_h", "d_last_c", "d_first_h", "d_first_c"];
-    let threads = lanes * groups * blocks * call.launch.threads;
-    Extents { threads, arrays: with_states(call, arrays, states, lanes * rows) }
 }
 
 /// `group/*.cu`, with the sizes of `group/common.cuh`; images, gates and d_outputs are in buffers
