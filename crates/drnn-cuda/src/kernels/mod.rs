@@ -123,14 +123,13 @@ impl CellKernels {
 pub(crate) struct RecurrenceKernels {
     /// Cells of sequences that begin with given states.
     pub cells: CellKernels,
-    pub count_steps: Kernel<CountSteps>,
+    pub begin_forward: Kernel<BeginForward>,
     pub read_values: Kernel<ReadValues>,
     pub read_values_half: Kernel<ReadValuesHalf>,
     pub write_values: Kernel<WriteValues>,
-    pub write_states_half: Kernel<WriteStatesHalf>,
+    pub end_forward_half: Kernel<EndForwardHalf>,
     pub place_states: Kernel<PlaceStates>,
     pub last_states: Kernel<LastStates>,
-    pub last_states_half: Kernel<LastStatesHalf>,
     pub place_states_half: Kernel<PlaceStatesHalf>,
     pub largest: Kernel<Largest>,
     pub set_scale: Kernel<SetScale>,
@@ -143,14 +142,13 @@ impl RecurrenceKernels {
         let (values, states) = (Module::new(device, &values)?, Module::new(device, &states)?);
         Ok(RecurrenceKernels {
             cells: CellKernels::new(&Module::new(device, &sources::cells_from_states())?)?,
-            count_steps: values.kernel()?,
+            begin_forward: values.kernel()?,
             read_values: values.kernel()?,
             read_values_half: values.kernel()?,
             write_values: values.kernel()?,
-            write_states_half: values.kernel()?,
+            end_forward_half: values.kernel()?,
             place_states: states.kernel()?,
             last_states: states.kernel()?,
-            last_states_half: states.kernel()?,
             place_states_half: states.kernel()?,
             largest: values.kernel()?,
             set_scale: values.kernel()?,

@@ -132,7 +132,7 @@ pub(crate) fn recurrence_values() -> Source {
     source!(
         "recurrence_values",
         [COMMON],
-        [CountSteps, ReadValues, ReadValuesHalf, WriteValues, WriteStatesHalf, Largest, SetScale],
+        [BeginForward, ReadValues, ReadValuesHalf, WriteValues, EndForwardHalf, Largest, SetScale],
         "recurrence/values.cu",
         Vec::new()
     )
@@ -143,7 +143,7 @@ pub(crate) fn recurrence_states() -> Source {
     source!(
         "recurrence_states",
         [COMMON],
-        [PlaceStates, LastStates, LastStatesHalf, PlaceStatesHalf],
+        [PlaceStates, LastStates, PlaceStatesHalf],
         "recurrence/states.cu",
         Vec::new()
     )

@@ -94,7 +94,7 @@ impl PersistentPass<'_> {
                 c: ptr(c.at),
                 d_above: ptr(above.at(0)),
                 dh_partials: ptr(exchanged(self.work.dh_partials.at(0))),
-                read_counts: ptr(exchanged(self.work.read_counts.at(0))),
+                read_counts: ptr(if tiling.stacked { self.work.read_counts.at(0) } else { 0 }),
                 d_bias: ptr(self.work.d_bias.at(0)),
                 run: ptr(self.pass.run()),
                 gates_stride: gates.stride,

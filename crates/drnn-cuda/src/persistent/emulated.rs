@@ -5,9 +5,9 @@
 use super::spec::{HLoadStrategy, KernelSpec};
 use super::tiling::{CONSUMER_THREADS, DeviceLimits, Kind, Tiling, WARP, padded};
 use crate::kernels::params::{
-    LastStates, LastStatesHalf, PackBackward, PackBias, PackForward, PackSingleBlock, Params,
-    PersistentBackward, PersistentBackwardFromStates, PersistentForward,
-    PersistentForwardFromStates, PlaceStates, PlaceStatesHalf,
+    LastStates, PackBackward, PackBias, PackForward, PackSingleBlock, Params, PersistentBackward,
+    PersistentBackwardFromStates, PersistentForward, PersistentForwardFromStates, PlaceStates,
+    PlaceStatesHalf,
 };
 use drnn::Cell;
 use drnn_testing::{Need, skip};
@@ -47,7 +47,6 @@ fn compile(folder: &Path, kind: &KernelSpec, sanitizer: bool) -> Result<PathBuf,
         PlaceStates::declaration(),
         PlaceStatesHalf::declaration(),
         LastStates::declaration(),
-        LastStatesHalf::declaration(),
     ];
     std::fs::write(folder.join("params.h"), structs.concat()).map_err(|e| e.to_string())?;
     let mut command = compiler();

@@ -51,7 +51,7 @@ pub(crate) use forward::PersistentPass;
 pub(crate) use spec::KernelSpec;
 pub(crate) use step_by_step::StepKernels;
 pub(crate) use tiling::{DeviceLimits, Kind, Lanes, LayerShape, Tiling};
-pub(crate) use workspace::{EMPTY_SENTINEL, LayerWorkspace, Padded, PersistentWorkspace};
+pub(crate) use workspace::{LayerWorkspace, Padded, PersistentWorkspace};
 
 use crate::error::{Error, Result};
 use crate::kernels::RecurrenceKernels;

@@ -272,8 +272,7 @@ impl Tiling {
 
     /// Number of read counters of layers of a stack.
     pub fn read_counts_len(&self) -> usize {
-        let lanes = if self.exchanges() { self.lanes } else { 0 };
-        lanes * self.groups * self.blocks()
+        if self.stacked { self.lanes * self.groups * self.blocks() } else { 0 }
     }
 
     /// Products (k = 16) of a warpgroup and step in the forward pass.

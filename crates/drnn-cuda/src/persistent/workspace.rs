@@ -124,7 +124,7 @@ fn fewest_rows(padded: usize) -> usize {
 }
 
 /// Every byte of exchange words that have not been written yet: `EMPTY_SENTINEL` of the kernels.
-pub(crate) const EMPTY_SENTINEL: u8 = 0xff;
+const EMPTY_SENTINEL: u8 = 0xff;
 
 /// Buffers of all layers.
 #[derive(Debug)]

@@ -195,6 +195,54 @@ fn calls(device: &Device, spec: RecurrenceSpec, size: [usize; 2], options: Recur
     assert_eq!(device.recorder().views(), 0, "{what}: memory that is not given back");
 }
 
+/// Submitting takes the host microseconds for each operation, whatever the device does: more than
+/// the device needs for short sequences.
+#[test]
+fn a_call_submits_few_operations() {
+    let (device, spec, size) = (hopper(), spec(Cell::Lstm, 3, 512, 1, 1), [5, 16]);
+    let options = options(Precision::F16, Format::F16, true);
+    let planned = Recurrence::plan(&device, spec, size, options).expect("a plan");
+    let (stream, caller) =
+        (Stream::new(&device).expect("a stream"), Caller::new(&device, &planned, size));
+    device.recorder().discard();
+    submit(&planned, &caller, &stream, Given::ALL).expect("submitted");
+    let lines = device.recorder().take_lines(&Names::default());
+    let operation = |line: &String| {
+        let mut words = line.split([' ', ',']).filter(|word| !word.is_empty());
+        match words.next() {
+            Some("launch" | "cooperative") => words.next().map(String::from),
+            other => other.map(String::from),
+        }
+    };
+    let operations: Vec<_> = lines.iter().filter_map(operation).collect();
+    let forward = [
+        "begin_forward",
+        "pack_weights",
+        "pack_forward",
+        "product",
+        "place_states_half",
+        "persistent_forward_from_states",
+        "end_forward_half",
+    ];
+    let backward = [
+        "largest",
+        "set_scale",
+        "read_values_half",
+        "pack_backward",
+        "pack_weights",
+        "fill",
+        "persistent_backward_from_states",
+        "unpack_bias",
+        "product",
+        "unpack_gradient",
+        "product",
+        "unpack_gradient",
+        "product",
+        "write_values",
+    ];
+    assert_eq!(operations, [&forward[..], &backward].concat());
+}
+
 fn spec(
     cell: Cell,
     inputs: usize,

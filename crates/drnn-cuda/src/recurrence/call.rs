@@ -1,9 +1,9 @@
 //! What both ways of a call have: conversions, lengths, states, and the pass that they prepare.
 
 use super::memory::Memory;
-use super::{LayerArrays, Lengths, Recurrence};
+use super::{ForwardArguments, LayerArrays, Lengths, Recurrence};
 use crate::error::Result;
-use crate::kernels::params::{CountSteps, Params, Pointer, ReadValues, WriteValues, ptr, size};
+use crate::kernels::params::{BeginForward, Params, Pointer, ReadValues, WriteValues, ptr, size};
 use crate::kernels::{Kernels, RecurrenceKernels};
 use crate::runtime::gemm::Gemm;
 use crate::runtime::kernel::Kernel;
@@ -17,6 +17,15 @@ use crate::step::plan::Plan;
 pub(super) enum Direction {
     Forward,
     Backward,
+}
+
+/// Where a forward call puts x (S, B, stride).
+#[derive(Clone, Copy)]
+pub(super) enum Input<'a> {
+    /// In f32, without padding.
+    Single(&'a Buffer<f32>),
+    /// In f16, and the h exchange and which of its buffers is in use, if blocks exchange h.
+    Half { x: &'a Buffer<u16>, stride: usize, exchange: Option<(&'a Buffer<u16>, &'a Buffer<u32>)> },
 }
 
 /// A call while its work is submitted.
@@ -79,25 +88,46 @@ impl Call<'_> {
         self.stream.clear(part, 0, part.len())
     }
 
-    /// Everything before x: cuBLAS's stream and workspace, steps of each row, biases that are not
-    /// there.
-    pub fn begin_forward(&self, lengths: Lengths) -> Result<()> {
+    /// Everything before the products: cuBLAS's stream and workspace, steps of each row, biases that
+    /// are not there, x (S, B, stride) in f32 or f16, and the h exchange of this call: words of an
+    /// earlier one are never read.
+    pub fn begin_forward(&self, call: &ForwardArguments, input: Input) -> Result<()> {
         self.gemm.bind(self.stream, &self.memory.gemm)?;
-        let (lengths32, lengths64) = match lengths {
+        let (lengths32, lengths64) = match call.lengths {
             Lengths::Full => (0, 0),
             Lengths::I32(at) => (at, 0),
             Lengths::I64(at) => (0, at),
         };
-        let shape = self.recurrence.shape;
-        let params = CountSteps {
+        let (shape, width) = (self.recurrence.shape, self.recurrence.spec.inputs);
+        let (to, to_half, stride) = match input {
+            Input::Single(x) => (x.at(0), 0, width),
+            Input::Half { x, stride, .. } => (0, x.at(0), stride),
+        };
+        let (exchange, parity, words) = match input {
+            Input::Half { exchange: Some((h, parity)), .. } => (h.at(0), parity.at(0), h.len() / 8),
+            Input::Half { .. } | Input::Single(_) => (0, 0, 0),
+        };
+        let biases = self.memory.zeros.len();
+        let params = BeginForward {
             lengths32: ptr(lengths32),
             lengths64: ptr(lengths64),
             run: self.run(),
+            x: ptr(call.x),
+            to: ptr(to),
+            to_half: ptr(to_half),
+            no_bias: ptr(self.memory.zeros.at(0)),
+            exchange: ptr(exchange),
+            parity: ptr(parity),
+            words: words as u64,
+            format: self.recurrence.options.format.word(),
             steps: size(shape.steps),
             rows: size(shape.rows),
+            width: size(width),
+            stride: size(stride),
+            biases: size(biases),
         };
-        self.each(&self.own.count_steps, shape.rows, &params)?;
-        self.clear(&self.memory.zeros)
+        let threads = words.max(biases).max(shape.rows).max(shape.step_rows() * stride);
+        self.each(&self.own.begin_forward, threads, &params)
     }
 
     /// f32 (S, B, width) from the caller's format; zeros after each sequence's end.

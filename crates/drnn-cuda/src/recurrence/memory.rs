@@ -14,6 +14,9 @@ use crate::step::plan::{Staged, TargetType};
 use crate::step::workspace::{CHUNKS, Recurrent, Workspace};
 use drnn::Cell;
 
+/// Blocks of the search for the largest gradient, at most.
+const LARGEST_BLOCKS: usize = 1024;
+
 /// The two arenas of memory of a call.
 struct Arenas<'a> {
     device: &'a Device,
@@ -54,7 +57,7 @@ pub(super) struct Memory {
     /// Forward: biases of layers that have none; backward: where their gradient goes. (gates n).
     pub zeros: Buffer<f32>,
     pub dropped: Buffer<f32>,
-    /// Backward: the bits of the largest gradient that is given.
+    /// Backward: the bits of the largest gradients that each block of a search finds.
     pub largest: Buffer<u32>,
     /// The plain way: x (S, B, q), in the staged batch.
     pub x: Buffer<f32>,
@@ -117,7 +120,7 @@ impl Recurrence {
             gemm: arenas.scratch(WORKSPACE)?,
             zeros: arenas.forward(biases)?,
             dropped: arenas.backward(biases)?,
-            largest: arenas.backward(1)?,
+            largest: arenas.backward(LARGEST_BLOCKS)?,
             x,
             workspace,
         })

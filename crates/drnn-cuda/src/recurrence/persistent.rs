@@ -1,20 +1,13 @@
 //! Calls whose recurrences run in persistent kernels, in f16 with sums in f32.
 
-use super::call::Call;
+use super::call::{Call, Input};
 use super::{BackwardArguments, ForwardArguments};
 use crate::error::Result;
-use crate::kernels::params::{
-    Largest, LastStatesHalf, ReadValuesHalf, SetScale, WriteStatesHalf, ptr, size,
-};
-use crate::persistent::{
-    EMPTY_SENTINEL, GivenStates, PersistentNet, PersistentPass, PersistentWorkspace,
-};
+use crate::kernels::params::{EndForwardHalf, Largest, ReadValuesHalf, SetScale, ptr, size};
+use crate::persistent::{GivenStates, PersistentNet, PersistentPass, PersistentWorkspace};
 use crate::runtime::gemm::{Form, Matrix, OutputType};
 use crate::step::pass::THREADS;
 use crate::step::workspace::Recurrent;
-
-/// Blocks of the search for the largest gradient, at most.
-const LARGEST_BLOCKS: usize = 1024;
 
 impl<'a> Call<'a> {
     fn persistent_work(&self) -> &PersistentWorkspace {
@@ -25,7 +18,7 @@ impl<'a> Call<'a> {
     }
 
     pub fn persistent_forward(&self, net: &PersistentNet, call: &ForwardArguments) -> Result<()> {
-        let (work, shape) = (self.persistent_work(), self.recurrence.shape);
+        let work = self.persistent_work();
         let states = GivenStates {
             kernels: self.own,
             first: [call.h0, call.c0],
@@ -34,66 +27,48 @@ impl<'a> Call<'a> {
             d_last: [0; 2],
         };
         let pass = PersistentPass { pass: self.pass(), net, work, states: Some(&states) };
-        self.begin_forward(call.lengths)?;
-        let padded = work.layers[0].padded;
-        let width = self.recurrence.spec.inputs;
-        self.read_half(0, call.x, work.x.at(0), [width; 2], [padded.inputs; 2])?;
-        // The exchange of this call, and nothing else: words of an earlier one are never read.
         let [exchange, _] = &work.h_exchange;
-        self.stream.fill(exchange, 0, exchange.len(), EMPTY_SENTINEL)?;
-        if net.exchanges() {
-            self.clear(&work.exchange_parity)?;
-        }
+        let exchange = net.exchanges().then_some((exchange, &work.exchange_parity));
+        let stride = work.layers[0].padded.inputs;
+        self.begin_forward(call, Input::Half { x: &work.x, stride, exchange })?;
         let (mut below, mut at) = (0, 0);
         for launch in &net.launches {
             pass.weights_forward(launch)?;
             pass.launch_forward(launch, self.recurrence.options.training, [at, below])?;
             (below, at) = (at, at + pass.exchange_len(&launch.tiling));
         }
-        self.last_states_half(&pass, call.h_n)?;
-        if call.y == 0 {
-            return Ok(());
-        }
-        let last = self.recurrence.plan.layers.len() - 1;
-        let (r, padded) = (&self.recurrence.plan.layers[last][0], work.layers[last].padded);
-        let params = WriteStatesHalf {
-            // After the first states.
-            from: ptr(pass.layer_output(last).at),
-            to: ptr(call.y),
+        self.end_forward(call)
+    }
+
+    /// Outputs, and last h of LSTMs: kernels write the last states of cells only.
+    fn end_forward(&self, call: &ForwardArguments) -> Result<()> {
+        let (work, plan, shape) =
+            (self.persistent_work(), &self.recurrence.plan, self.recurrence.shape);
+        let last = if plan.cell.has_cell_state() { call.h_n } else { 0 };
+        let (layers, r, padded) = (plan.layers.len(), &plan.layers[0][0], work.layers[0].padded);
+        let params = EndForwardHalf {
+            h: ptr(work.h.at(0)),
+            y: ptr(call.y),
+            last: ptr(last),
             run: self.run(),
+            layer_stride: work.layers.get(1).map_or(0, |above| above.h) as u64,
             format: self.recurrence.options.format.word(),
+            steps: size(shape.steps),
             rows: size(shape.rows),
-            positions: size(shape.step_rows()),
-            width: size(r.width),
+            layers: size(layers),
+            directions: size(plan.layers[0].len()),
             n: size(r.n),
             padded: size(padded.n),
             stride: size(padded.width),
         };
-        self.each(&self.own.write_states_half, shape.step_rows() * r.width, &params)
-    }
-
-    /// Last h of LSTMs, if they are wanted: kernels write the last states of cells only.
-    fn last_states_half(&self, pass: &PersistentPass, all: u64) -> Result<()> {
-        let (plan, rows) = (&self.recurrence.plan, self.recurrence.shape.rows);
-        if all == 0 || !plan.cell.has_cell_state() {
-            return Ok(());
-        }
-        for (layer, directions) in plan.layers.iter().enumerate() {
-            for r in directions {
-                let from = pass.h(layer, r.direction);
-                let params = LastStatesHalf {
-                    from: ptr(from.at),
-                    to: ptr(self.states_of(all, layer, r.direction)),
-                    run: self.run(),
-                    reverse: size(r.direction),
-                    rows: size(rows),
-                    n: size(r.n),
-                    stride: size(from.stride),
-                };
-                self.each(&self.own.last_states_half, rows * r.n, &params)?;
-            }
-        }
-        Ok(())
+        let of_last = layers * shape.rows * r.width;
+        let threads = match (call.y, last) {
+            (0, 0) => return Ok(()),
+            (0, _) => of_last,
+            (_, 0) => shape.step_rows() * r.width,
+            _ => of_last.max(shape.step_rows() * r.width),
+        };
+        self.each(&self.own.end_forward_half, threads, &params)
     }
 
     /// f16 (S, B, stride) from the caller's format (S, B, width): each `below` columns get padding.
@@ -183,33 +158,26 @@ impl<'a> Call<'a> {
         let Call { recurrence, memory, .. } = self;
         let (spec, shape) = (recurrence.spec, recurrence.shape);
         let (layers, width) = (&recurrence.plan.layers, recurrence.plan.layers[0][0].width);
-        self.clear(&memory.largest)?;
-        let f32 = super::Format::F32;
-        let states = [layers.iter().map(Vec::len).sum::<usize>() * shape.rows, spec.units];
-        let given = [
-            (call.d_y, self.run(), recurrence.options.format, [shape.step_rows(), width]),
-            (call.d_h_n, ptr(0), f32, states),
-            (call.d_c_n, ptr(0), f32, states),
-        ];
-        for (values, run, format, [positions, width]) in given {
-            if values == 0 {
-                continue;
-            }
-            let params = Largest {
-                values: ptr(values),
-                run,
-                largest: ptr(memory.largest.at(0)),
-                format: format.word(),
-                rows: size(shape.rows),
-                positions: size(positions),
-                width: size(width),
-            };
-            let blocks = (positions * width).div_ceil(THREADS).min(LARGEST_BLOCKS);
-            // SAFETY: the caller's arrays have these sizes; any number of threads will do.
-            unsafe { self.own.largest.launch(self.stream, [blocks, 1], THREADS, &params)? }
-        }
-        let params = SetScale { largest: ptr(memory.largest.at(0)), header: ptr(header) };
-        // SAFETY: one word each; a single thread.
-        unsafe { self.own.set_scale.launch(self.stream, [1, 1], 1, &params) }
+        let states = layers.iter().map(Vec::len).sum::<usize>() * shape.rows * spec.units;
+        let params = Largest {
+            d_y: ptr(call.d_y),
+            d_h: ptr(call.d_h_n),
+            d_c: ptr(call.d_c_n),
+            run: self.run(),
+            largest: ptr(memory.largest.at(0)),
+            states: states as u64,
+            format: recurrence.options.format.word(),
+            rows: size(shape.rows),
+            positions: size(shape.step_rows()),
+            width: size(width),
+        };
+        let values = states.max(shape.step_rows() * width);
+        let blocks = values.div_ceil(THREADS).min(memory.largest.len());
+        // SAFETY: the caller's arrays have these sizes; any number of threads will do.
+        unsafe { self.own.largest.launch(self.stream, [blocks, 1], THREADS, &params)? }
+        let (largest, header) = (ptr(memory.largest.at(0)), ptr(header));
+        let params = SetScale { largest, header, count: size(blocks) };
+        // SAFETY: a number of each of these blocks; a single block.
+        unsafe { self.own.set_scale.launch(self.stream, [1, 1], THREADS, &params) }
     }
 }

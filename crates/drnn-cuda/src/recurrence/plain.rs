@@ -1,6 +1,6 @@
 //! Calls whose recurrences run step by step, in f32 or TF32.
 
-use super::call::Call;
+use super::call::{Call, Input};
 use super::{BackwardArguments, ForwardArguments};
 use crate::error::Result;
 use crate::kernels::params::{LastStates, PlaceStates, ptr, size};
@@ -27,8 +27,7 @@ impl Call<'_> {
             cells: &self.own.cells,
             from_states: true,
         };
-        self.begin_forward(call.lengths)?;
-        self.read_values(call.x, &self.memory.x, plan.layers[0][0].inputs)?;
+        self.begin_forward(call, Input::Single(&self.memory.x))?;
         for (layer, directions) in plan.layers.iter().enumerate() {
             for r in directions {
                 let first = self.states_of(call.h0, layer, r.direction);

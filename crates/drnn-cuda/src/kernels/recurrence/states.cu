@@ -18,21 +18,12 @@ extern "C" __global__ void place_states(const PlaceStates p) {
         first && p.given ? p.given[row * p.n + unit] : 0;
 }
 
-// Where the last state of value `at` of (B, n) is.
-template <class Params>
-__device__ __forceinline__ u64 last_place(const Params& p, u32 at) {
-    const u64 index = p.reverse ? 1 : p.run[at / p.n];
-    return (index * p.rows + at / p.n) * p.stride + at % p.n;
-}
-
+// A thread per value of (B, n).
 extern "C" __global__ void last_states(const LastStates p) {
     const u32 at = thread_id();
-    if (at < p.rows * p.n) p.to[at] = p.from[last_place(p, at)];
-}
-
-extern "C" __global__ void last_states_half(const LastStatesHalf p) {
-    const u32 at = thread_id();
-    if (at < p.rows * p.n) p.to[at] = half_to_float(p.from[last_place(p, at)]);
+    if (at >= p.rows * p.n) return;
+    const u64 index = p.reverse ? 1 : p.run[at / p.n];
+    p.to[at] = p.from[(index * p.rows + at / p.n) * p.stride + at % p.n];
 }
 
 // For persistent kernels, which keep the first state of every row at both ends of H and C. A thread

@@ -17,16 +17,24 @@ const MAX_GRID: [usize; 2] = [(1 << 31) - 1, (1 << 16) - 1];
 const RESERVED: usize = 1 << 10;
 
 /// Fields that may be null.
-const NULLABLE: [(&str, &str); 38] = [
+const NULLABLE: [(&str, &str); 46] = [
     ("to_half", "header"),
     ("sum_chunks", "copy"),
     ("persistent_forward", "tokens"),
     ("group_outputs", "outputs"),
-    ("count_steps", "lengths32"),
-    ("count_steps", "lengths64"),
+    ("begin_forward", "lengths32"),
+    ("begin_forward", "lengths64"),
+    ("begin_forward", "to"),
+    ("begin_forward", "to_half"),
+    ("begin_forward", "exchange"),
+    ("begin_forward", "parity"),
+    ("end_forward_half", "y"),
+    ("end_forward_half", "last"),
     ("read_values_half", "header"),
     ("write_values", "header"),
-    ("largest", "run"),
+    ("largest", "d_y"),
+    ("largest", "d_h"),
+    ("largest", "d_c"),
     ("place_states", "given"),
     ("pack_single_block", "forward"),
     ("pack_single_block", "backward"),
@@ -59,15 +67,8 @@ const NULLABLE: [(&str, &str); 38] = [
 ];
 
 /// Fields of persistent kernels that are null where a block has all units.
-const OF_EXCHANGES: [&str; 7] = [
-    "h_exchange_even",
-    "h_exchange_odd",
-    "below_even",
-    "below_odd",
-    "parity",
-    "dh_partials",
-    "read_counts",
-];
+const OF_EXCHANGES: [&str; 6] =
+    ["h_exchange_even", "h_exchange_odd", "below_even", "below_odd", "parity", "dh_partials"];
 
 /// Fields that write f32 into a buffer of u32: targets, which may also be classes.
 const WRITES_WORDS: [(&str, &str); 1] = [("make_sine", "y")];
@@ -164,10 +165,13 @@ impl Recorder {
         if signature.params != *params {
             return reject(format!("{name}: {params} for {}", signature.params));
         }
-        let alone = signature.defines.get("SINGLE_BLOCK") == Some(&1);
+        let defined = |name: &str, value: usize| signature.defines.get(name) == Some(&value);
+        let (alone, one_layer) = (defined("SINGLE_BLOCK", 1), defined("STACKED", 0));
         let fields = fields.iter().filter(|(field, value)| {
             let null = matches!(value, Value::Address { at: 0, .. });
-            !(alone && null && OF_EXCHANGES.contains(field))
+            let absent =
+                alone && OF_EXCHANGES.contains(field) || one_layer && *field == "read_counts";
+            !(null && absent)
         });
         let mut fields = fields.into_iter();
         fields.try_for_each(|(field, value)| self.check_field(name, field, value))?;

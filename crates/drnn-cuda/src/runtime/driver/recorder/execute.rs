@@ -18,7 +18,7 @@ mod half;
 pub(crate) use half::{float_from_half, half_from_float};
 
 /// Kernels that exchange data between threads of a block.
-const TOGETHER: [&str; 3] = ["sum_columns", "largest", "weighted_cross_entropy"];
+const TOGETHER: [&str; 4] = ["sum_columns", "largest", "set_scale", "weighted_cross_entropy"];
 
 /// Kernels whose threads exchange data by `block_sum` alone.
 const SUMMING: [&str; 4] = ["embed_backward", "sum_losses", "sum_squares", "finish"];

@@ -267,9 +267,14 @@ fn recurrence(call: &Call) -> Option<Extents> {
     let v = |name: &str| call.number(name);
     let header = ("header", HEADER);
     Some(match call.signature.name.as_str() {
-        "count_steps" => {
-            let rows = v("rows");
-            needs(rows, [("lengths32", rows), ("lengths64", rows), ("run", rows)])
+        "begin_forward" => {
+            let [steps, rows, biases, words] = ["steps", "rows", "biases", "words"].map(v);
+            let (positions, written) = (steps * rows, steps * rows * v("stride"));
+            let lengths = [("lengths32", rows), ("lengths64", rows), ("run", rows)];
+            let values = [("x", positions * v("width")), ("to", written), ("to_half", written)];
+            let own = [("no_bias", biases), ("exchange", 8 * words), ("parity", 1)];
+            let threads = written.max(rows).max(biases).max(words);
+            Extents { threads, arrays: [lengths, values, own].concat() }
         }
         "read_values" => {
             let values = v("positions") * v("width");
@@ -285,24 +290,30 @@ fn recurrence(call: &Call) -> Option<Extents> {
             let to = positions * width;
             needs(to, [header, from, ("to", to), ("run", v("rows"))])
         }
-        "write_states_half" => {
-            let (positions, width) = (v("positions"), v("width"));
-            let last = (width - 1) / v("n") * v("padded") + (width - 1) % v("n");
-            let from = ("from", strided(positions, v("stride"), last + 1));
-            let to = positions * width;
-            needs(to, [from, ("to", to), ("run", v("rows"))])
+        "end_forward_half" => {
+            let [steps, rows, layers, n] = ["steps", "rows", "layers", "n"].map(v);
+            let width = v("directions") * n;
+            let of_layer = strided((steps + 2) * rows, v("stride"), v("directions") * v("padded"));
+            let h = (layers - 1) * v("layer_stride") + of_layer;
+            let (y, last) = (steps * rows * width, layers * rows * width);
+            let wanted =
+                |name: &str, values: usize| if call.address(name) == 0 { 0 } else { values };
+            let threads = wanted("y", y).max(wanted("last", last));
+            needs(threads, [("h", h), ("y", y), ("last", last), ("run", rows)])
         }
         "largest" => {
-            let values = v("positions") * v("width");
-            needs(0, [("values", values), ("run", v("rows")), ("largest", 1)])
+            let (values, states) = (v("positions") * v("width"), v("states"));
+            let given = [("d_y", values), ("d_h", states), ("d_c", states)];
+            let own = [("run", v("rows")), ("largest", call.launch.grid[0])];
+            needs(0, [given[0], given[1], given[2], own[0], own[1]])
         }
-        "set_scale" => needs(1, [("largest", 1), header]),
+        "set_scale" => needs(1, [("largest", v("count")), header]),
         "place_states" => {
             let (rows, n, places) = (v("rows"), v("n"), (v("steps") + 2) * v("rows"));
             let to = ("to", strided(places, v("stride"), n));
             needs(places * n, [("given", rows * n), to, ("run", rows)])
         }
-        "last_states" | "last_states_half" => {
+        "last_states" => {
             let (rows, n) = (v("rows"), v("n"));
             // The forward direction's place depends on the lengths, index 1 at least.
             let from = ("from", strided(2 * rows, v("stride"), n));

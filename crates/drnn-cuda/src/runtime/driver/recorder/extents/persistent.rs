@@ -192,7 +192,7 @@ fn persistent_backward(call: &Call) -> Extents {
         ("c", of_lanes(call, "c_stride", (steps + 2) * rows * padded)),
         ("d_above", strided(slots, call.number("width"), above)),
         ("dh_partials", ring * exchanging * blocks * units * block_rows),
-        ("read_counts", exchanging),
+        ("read_counts", if stacked { exchanging } else { 0 }),
         ("d_bias", written * padded * 4),
         ("run", rows),
     ];
