@@ -336,7 +336,7 @@ mod tests {
         }
     }
 
-    /// Kinds of recurrences that have to be asked for.
+    /// Kinds of recurrences that `DRNN_TILING` has to name.
     #[test]
     fn kernels_of_other_kinds_compile() {
         if found(Need::Nvrtc, library::nvrtc()).is_none() {

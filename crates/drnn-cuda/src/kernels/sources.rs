@@ -212,7 +212,7 @@ pub(crate) fn step_by_step(cell: Cell) -> Source {
     )
 }
 
-/// Tells `common/cell.cuh` the cell.
+/// The cell, for `common/cell.cuh`.
 pub(crate) fn define_cell(cell: Cell) -> String {
     let name = match cell {
         Cell::Lstm => "LSTM",

@@ -9,7 +9,9 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <condition_variable>
 #include <csetjmp>
 #include <cstddef>
 #include <cstdio>
@@ -18,7 +20,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <pthread.h>
 #include <sched.h>
 #include <system_error>
 #include <thread>
@@ -62,15 +63,13 @@ inline u32 min(u32 a, u32 b) { return a < b ? a : b; }
 
 // A barrier that blocks: there are far more threads than processors.
 struct BlockingBarrier {
-    u32 threads = 0, here = 0, round = 0;
-    pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-    pthread_cond_t all = PTHREAD_COND_INITIALIZER;
+    u32 threads = 0;
+    std::atomic<u32> here{0}, round{0};
     void wait() {
-        pthread_mutex_lock(&mutex);
         const u32 own = round;
-        if (++here == threads) here = 0, round++, pthread_cond_broadcast(&all);
-        while (own == round) pthread_cond_wait(&all, &mutex);
-        pthread_mutex_unlock(&mutex);
+        if (++here < threads) return round.wait(own);
+        here = 0, round++;
+        round.notify_all();
     }
 };
 struct Warp {
@@ -84,6 +83,7 @@ struct Block {
     BlockingBarrier all, first;
     std::vector<Warp> warps;
     std::mutex barriers;
+    std::condition_variable completed; // a phase of an mbarrier
     std::map<u32, u32> phases; // completed, of each mbarrier
     u32 all_phases = 0;
 };
@@ -361,8 +361,9 @@ inline void arrived(u32 address, u32 arrivals, int bytes) {
     Barrier& b = barrier_at(address);
     if (b.missing < arrivals) fail("more arrivals than an mbarrier expects");
     b.missing -= arrivals, b.bytes += bytes;
-    if (b.missing == 0 && b.bytes == 0)
-        b.phase ^= 1, b.missing = b.arrivals, block->phases[address]++, block->all_phases++;
+    if (b.missing > 0 || b.bytes != 0) return;
+    b.phase ^= 1, b.missing = b.arrivals, block->phases[address]++, block->all_phases++;
+    block->completed.notify_all();
 }
 inline void mbarrier_init(u32 address, u32 arrivals) {
     std::lock_guard<std::mutex> alone(block->barriers);
@@ -392,8 +393,8 @@ inline void mbarrier_wait(u32 address, u32 parity) {
     const u32 own = waits[address]++;
     static const u32 naps = getenv("NAPS") ? atoi(getenv("NAPS")) : NONE;
     if (blockIdx.x == 0 && threadIdx.x == naps && own == 1) nap();
-    for (;; sched_yield()) {
-        std::lock_guard<std::mutex> alone(block->barriers);
+    std::unique_lock<std::mutex> alone(block->barriers);
+    for (;; block->completed.wait(alone)) {
         if (block->phases[address] > own + 1) fail("a thread has missed a phase");
         if (barrier_at(address).phase != (parity & 1)) return;
     }
