@@ -45,6 +45,11 @@ impl Verdict {
         }
     }
 
+    /// Of a single case.
+    pub fn of(holds: bool) -> Verdict {
+        if holds { Verdict::Holds } else { Verdict::DoesNot }
+    }
+
     /// Whether the first of two networks has the lower score.
     pub fn of_lower(found: &Paired, printed_sd: Option<f64>) -> Verdict {
         match found.is_decided(printed_sd) {

@@ -302,7 +302,7 @@ fn within_five_percent(bits: &Bits) -> Claim {
         let (Some((delayed, bpc)), Some((both, lowest))) = (delayed, both) else { continue };
         let percent = |bpc: f64| 100.0 * (bpc / lowest - 1.0);
         let (ours, printed) = (percent(bpc), percent(paper_bpc(bpc, WINDOW, delayed.delay)));
-        cases.push(if ours <= 5.0 { Verdict::Holds } else { Verdict::DoesNot });
+        cases.push(Verdict::of(ours <= 5.0));
         evidence.push(format!(
             "{} is {ours:.1} % above {} per target, and {printed:.1} % as the authors divide",
             title(delayed),

@@ -103,7 +103,7 @@ fn reaches_bound(accuracies: &Accuracies) -> Claim {
     for (net, [sampled, _]) in &accuracies.nets {
         let Some((mean, _)) = mean_and_sd(sampled) else { continue };
         let gap = bound(*net) - mean;
-        cases.push(if gap.abs() <= NEAR { Verdict::Holds } else { Verdict::DoesNot });
+        cases.push(Verdict::of(gap.abs() <= NEAR));
         if gap.abs() >= worst.0 {
             worst = (gap.abs(), title(*net));
         }
@@ -128,7 +128,7 @@ fn equals_bilstm(accuracies: &Accuracies) -> Claim {
     let Some(found) = paired(delayed, both) else {
         return Claim::open(claim, "reversal/dlstm-19, reversal/bilstm");
     };
-    let verdict = if found.mean >= -NEAR { Verdict::Holds } else { Verdict::DoesNot };
+    let verdict = Verdict::of(found.mean >= -NEAR);
     let mean = |scores| mean_and_sd(scores).map_or(f64::NAN, |(mean, _)| mean);
     let evidence = format!(
         "{:.4} against {:.4}; difference {}. Up to {NEAR} counts as equal.",

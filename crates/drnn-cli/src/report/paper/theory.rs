@@ -134,7 +134,7 @@ fn of_theorem(networks: &[Entry]) -> Claim {
         size(largest(|entry| entry.f32_answers.max(entry.f32_states))),
         size(largest(|entry| entry.f64_answers.max(entry.f64_states)))
     );
-    Claim::new(THEOREM, if failed == 0 { Verdict::Holds } else { Verdict::DoesNot }, evidence)
+    Claim::new(THEOREM, Verdict::of(failed == 0), evidence)
 }
 
 fn of_lemma(solved: &[Solved]) -> Claim {
