@@ -6,7 +6,8 @@
 //!       cell:layers x units:B x T[:q, or `tokens` for 28 symbols; 64 without]
 //! ```
 //!
-//! `DRNN_TILING=units=16,rows=32` forces the sizes of blocks.
+//! `DRNN_TILING=units=16,rows=32` forces the sizes of blocks, `kind=single-block` and others the kind
+//! of kernel: docs/GPU.md.
 
 use drnn::random::Rng;
 use drnn::{Cell, InputSpec, NetSpec};

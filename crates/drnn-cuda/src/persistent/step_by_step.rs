@@ -83,6 +83,11 @@ impl PersistentPass<'_> {
         matrix(&self.work.packed[pass], at, launch.tiling.padded)
     }
 
+    /// Address of a step of an f16 array (S, B, stride).
+    fn at_step(&self, m: Matrix, step: usize) -> u64 {
+        m.at + (step * self.pass.shape.rows * m.stride * size_of::<u16>()) as u64
+    }
+
     /// All steps of a launch forward.
     pub(super) fn steps_forward(
         &self,
@@ -118,7 +123,6 @@ impl PersistentPass<'_> {
             }
             None => (0, 0),
         };
-        let at = |m: Matrix, step: usize| m.at + (step * rows * m.stride * size_of::<u16>()) as u64;
         let tokens = self.uses_table(layer);
         let order = r.order(shape.steps);
         for (taken, &s) in order.iter().enumerate() {
@@ -126,8 +130,10 @@ impl PersistentPass<'_> {
             // States before the first step are zeros, unless they are given.
             let multiplies = taken > 0 || self.states.is_some();
             if multiplies {
-                let factors =
-                    [Matrix { at: at(h, before), stride: h.stride }, self.w_hh(launch, lane, 0)];
+                let factors = [
+                    Matrix { at: self.at_step(h, before), stride: h.stride },
+                    self.w_hh(launch, lane, 0),
+                ];
                 let sums = Matrix { at: self.work.sums.at(0), stride: 4 * n };
                 let sizes = [rows, 4 * n, n];
                 self.product(Form::TimesTransposed, sizes, factors, 0.0, sums, OutputType::F32)?;
@@ -135,15 +141,15 @@ impl PersistentPass<'_> {
             let params = SlotsForward {
                 sums: ptr(if multiplies { self.work.sums.at(0) } else { 0 }),
                 bias: ptr(self.work.bias.at(launch.biases + lane * 4 * n)),
-                gates: ptr(at(gates, s)),
+                gates: ptr(self.at_step(gates, s)),
                 table: ptr(if tokens { self.table(r).at } else { 0 }),
                 tokens: ptr(if tokens { self.tokens_at(s) } else { 0 }),
                 state: ptr(self.work.state.at(0)),
                 first: ptr(first),
                 last: ptr(if taken + 1 == shape.steps { last } else { 0 }),
-                h_before: ptr(at(h, before)),
-                h: ptr(at(h, after)),
-                c: ptr(at(c, after)),
+                h_before: ptr(self.at_step(h, before)),
+                h: ptr(self.at_step(h, after)),
+                c: ptr(self.at_step(c, after)),
                 run: ptr(self.pass.run()),
                 step: size(s),
                 begins: u32::from(taken == 0),
@@ -205,7 +211,6 @@ impl PersistentPass<'_> {
         let (rows, n) = (shape.rows, padded.n);
         let (gates, c) = (self.gates(layer, r.direction), self.c(layer, r.direction));
         let above = matrix(above, r.direction * n, padded.width);
-        let at = |m: Matrix, step: usize| m.at + (step * rows * m.stride * size_of::<u16>()) as u64;
         let (d_first, d_last) = match self.states {
             Some(GivenStates { d_first, d_last, .. }) => {
                 let of = |states| of_lane(self.of_launch(launch, states), lane, rows * r.n);
@@ -219,10 +224,10 @@ impl PersistentPass<'_> {
             let (before, after) = r.around(s);
             let params = SlotsBackward {
                 header: ptr(header),
-                gates: ptr(at(gates, s)),
-                c_now: ptr(at(c, after)),
-                c_before: ptr(at(c, before)),
-                d_above: ptr(at(above, s)),
+                gates: ptr(self.at_step(gates, s)),
+                c_now: ptr(self.at_step(c, after)),
+                c_before: ptr(self.at_step(c, before)),
+                d_above: ptr(self.at_step(above, s)),
                 d_h: ptr(if taken > 0 { d_h.at } else { 0 }),
                 d_state: ptr(self.work.state.at(0)),
                 d_last_h: ptr(d_last[0]),
@@ -240,7 +245,8 @@ impl PersistentPass<'_> {
             };
             self.each(&kernels.slots_backward, rows * n / 2, &params)?;
             if taken + 1 < shape.steps || self.states.is_some() {
-                let factors = [Matrix { at: at(gates, s), ..gates }, self.w_hh(launch, lane, 1)];
+                let factors =
+                    [Matrix { at: self.at_step(gates, s), ..gates }, self.w_hh(launch, lane, 1)];
                 let sizes = [rows, n, 4 * n];
                 self.product(Form::Times, sizes, factors, 0.0, d_h, OutputType::F32)?;
             }

@@ -339,6 +339,13 @@ fn sizes_of_persistent_kernels() {
     }
 }
 
+/// The longest that is not refused, whose h exchange has more words than 32 bits count.
+#[test]
+fn a_single_long_sequence() {
+    let (lstm, longest) = (spec(Cell::Lstm, 300, 1024, 1, 1), (1 << 22) - 1);
+    calls(&hopper(), lstm, [longest, 1], options(Precision::F16, Format::F16, true));
+}
+
 #[test]
 fn sizes_of_other_kinds_of_recurrences() {
     let one_block = [(spec(Cell::Gru, 4, 64, 2, 1), 1), (spec(Cell::Lstm, 9, 128, 1, 2), 2000)];

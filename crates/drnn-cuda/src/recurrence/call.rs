@@ -12,6 +12,10 @@ use crate::runtime::stream::Stream;
 use crate::step::pass::{Pass, Tensors, launch_each};
 use crate::step::plan::Plan;
 
+/// 16-byte words of the h exchange that a thread resets: a single long sequence has more of them than
+/// 32 bits count.
+const WORDS_PER_THREAD: usize = 8;
+
 /// Of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
@@ -126,7 +130,8 @@ impl Call<'_> {
             stride: size(stride),
             biases: size(biases),
         };
-        let threads = words.max(biases).max(shape.rows).max(shape.step_rows() * stride);
+        let threads = biases.max(shape.rows).max(shape.step_rows() * stride);
+        let threads = threads.max(words.div_ceil(WORDS_PER_THREAD));
         self.each(&self.own.begin_forward, threads, &params)
     }
 

@@ -51,7 +51,8 @@ extern "C" __global__ void begin_forward(const BeginForward p) {
     if (at < p.rows) p.run[at] = steps_of(p, at);
     if (at < p.biases) p.no_bias[at] = 0;
     if (at == 0 && p.parity) *p.parity = 0;
-    if (at < p.words) p.exchange[at] = make_uint4(~0u, ~0u, ~0u, ~0u); // EMPTY_SENTINEL
+    for (u64 word = at; word < p.words; word += (u64)gridDim.x * blockDim.x)
+        p.exchange[word] = make_uint4(~0u, ~0u, ~0u, ~0u); // EMPTY_SENTINEL
     if (at >= (u64)p.steps * p.rows * p.stride) return;
     const u32 position = at / p.stride, column = at % p.stride;
     float x = 0;

@@ -273,7 +273,7 @@ fn recurrence(call: &Call) -> Option<Extents> {
             let lengths = [("lengths32", rows), ("lengths64", rows), ("run", rows)];
             let values = [("x", positions * v("width")), ("to", written), ("to_half", written)];
             let own = [("no_bias", biases), ("exchange", 8 * words), ("parity", 1)];
-            let threads = written.max(rows).max(biases).max(words);
+            let threads = written.max(rows).max(biases); // any number resets the exchange
             Extents { threads, arrays: [lengths, values, own].concat() }
         }
         "read_values" => {
